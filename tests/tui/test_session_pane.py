@@ -11,7 +11,8 @@ from kasmon.model.commands import Mode, Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import DashboardSettings, Operations
+from kasmon.tui.gateway.operations import Operations
+from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.preview import Preview
 from kasmon.tui.terminal.view import FocusView
 from kasmon.tui.transcript.prompt_box import PromptBox

@@ -11,7 +11,8 @@ from textual.pilot import Pilot
 from kasmon.paths import places
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.gateway.protocol import DashboardSettings, Operations, Split
+from kasmon.tui.gateway.operations import Operations
+from kasmon.tui.gateway.protocol import DashboardSettings, Split
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import fleet, idle, working
 from tests.support.tui.fake_gateway import FakeGateway

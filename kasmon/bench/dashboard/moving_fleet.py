@@ -8,6 +8,7 @@ import random
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -35,13 +36,15 @@ from kasmon.tui.gateway.protocol import (
     DashboardSettings,
     EventBatch,
     FleetUpdate,
-    Operations,
     RecordedText,
     SandboxChoices,
     SandboxPreview,
     SessionChanges,
     TranscriptUpdate,
 )
+
+if TYPE_CHECKING:
+    from kasmon.tui.gateway.operations import Operations
 
 
 class MovingGateway:
@@ -80,7 +83,7 @@ class MovingGateway:
         await asyncio.Event().wait()
         yield ()
 
-    async def operations(self) -> Operations:
+    async def operations(self) -> "Operations":
         raise UnableError("this fleet cannot be changed.")
 
     async def folders(self, written: str, /) -> Sequence[str]:

@@ -11,11 +11,11 @@ from kasmon.model.session_state import ALIVE
 from kasmon.sanitize import clean_line
 from kasmon.tui.actions.dialogs import confirm, confirm_operation, find_location
 from kasmon.tui.app_protocols import Dashboard
-from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
 
 if TYPE_CHECKING:
     from kasmon.tui.dialogs.common import ConfirmDialog
+    from kasmon.tui.gateway.operations import Operations
     from kasmon.tui.messages import SandboxActionRequested
     from kasmon.tui.review.controller import ReviewController
     from kasmon.tui.session_pane import SessionPane
@@ -185,7 +185,7 @@ class SandboxActions:
     def _confirm(self, title: str, lines: tuple[str, ...], session: Session, command: SandboxCommand) -> None:
         """Execute *command* in the session's sandbox, once the user confirms."""
 
-        def change(operations: Operations) -> Coroutine[Any, Any, str]:
+        def change(operations: "Operations") -> Coroutine[Any, Any, str]:
             return operations.change_sandbox(session.id, command)
 
         confirm_operation(self.app, title, lines, title.lower(), change)

@@ -12,10 +12,10 @@ from kasmon.sanitize import clean_line
 from kasmon.tui.actions.dialogs import confirm_operation, find_location, show_text, write_prompt
 from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import what_failed
-from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.session_meter import can
 
 if TYPE_CHECKING:
+    from kasmon.tui.gateway.operations import Operations
     from kasmon.tui.review.controller import ReviewController
     from kasmon.tui.session_pane import SessionPane
 
@@ -115,7 +115,7 @@ class SessionActions:
         if problem:
             lines += (f"Its requests may change: {clean_line(problem)}.",)
 
-        async def move(operations: Operations) -> None:
+        async def move(operations: "Operations") -> None:
             await operations.move(session.id, to, changes_permissions=bool(problem))
 
         confirm_operation(self.app, "Move", lines, "move", move)

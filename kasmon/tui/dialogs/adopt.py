@@ -1,7 +1,7 @@
 """The dialog that lists the panes of the user's own tmux and adopts one of them."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual import events
 from textual.geometry import Size
@@ -13,10 +13,12 @@ from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.transcript.text import Token, cells
 from kasmon.sanitize import clean_line
 from kasmon.tui.dialogs.base import Dialog
-from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
+
+if TYPE_CHECKING:
+    from kasmon.tui.gateway.operations import Operations
 
 ROWS: Final = 12
 """Number of panes visible at once."""
@@ -131,7 +133,7 @@ class AdoptDialog(Dialog):
             self._adopt(pane.pane, clean_line(pane.session))
 
     def _adopt(self, pane: str, name: str) -> None:
-        async def adopt(operations: Operations) -> None:
+        async def adopt(operations: "Operations") -> None:
             await operations.adopt_pane(pane, name)
             self.dashboard.main_view.table.await_name(name)
 

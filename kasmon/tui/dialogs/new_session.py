@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual import events
 from textual.containers import Vertical
@@ -29,13 +29,16 @@ from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
 from kasmon.tui.dialogs.sandbox_choice import SandboxField
 from kasmon.tui.dialogs.worktree_choice import SessionLocation, WorkInField
 from kasmon.tui.error_text import sentence, what_failed
-from kasmon.tui.gateway.protocol import Gateway, Operation, Operations, SandboxChoices, SandboxPreview
+from kasmon.tui.gateway.protocol import Gateway, Operation, SandboxChoices, SandboxPreview
 from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.transcript.prompt_box import TextBox
 from kasmon.tui.widgets.reader import Sentences
+
+if TYPE_CHECKING:
+    from kasmon.tui.gateway.operations import Operations
 
 MOST_RECENT: Final = 5
 """Number of recent folders offered."""
@@ -446,7 +449,7 @@ class NewSessionDialog(Dialog):
         prompt = self.query_one("#first-prompt", TextBox).text.strip()
         size, hosts = self._requested_size(), self._requested_hosts()
 
-        async def create(operations: Operations, agrees: bool = False) -> None:
+        async def create(operations: "Operations", agrees: bool = False) -> None:
             if mode is Mode.INTERPRETER:
                 await operations.create_interpreters(
                     name, tier=sandbox, workdir=workdir, prompt=prompt, size=size, hosts=hosts

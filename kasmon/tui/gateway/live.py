@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kasmon.supervisor.sandboxes.history import SandboxHistory
     from kasmon.supervisor.search.index_writer import SearchIndexWriter
     from kasmon.supervisor.search.search import SessionHits
-    from kasmon.tui.gateway.live_operations import LiveOperations
+    from kasmon.tui.gateway.operations import Operations
 
 SHORTEST_SECRET: Final = 6
 """Shorter values of variables are not redacted: they would hide half of every card."""
@@ -82,7 +82,7 @@ class LiveGateway:
         self._fleet = Fleet()
         self._host = TerminalHost(places)
         self._settings = LiveSettings(places)
-        self._operations: LiveOperations | None = None
+        self._operations: Operations | None = None
         self._sandbox_adopter = SandboxAdopter(places)
         self._searcher: SearchIndexWriter | None = None
         self._collision_sessions: tuple[tuple[Session, ...], tuple[Session, ...]] = (), ()
@@ -101,12 +101,12 @@ class LiveGateway:
     def terminals(self) -> TerminalHost:
         return self._host
 
-    async def operations(self) -> "LiveOperations":
+    async def operations(self) -> "Operations":
         if self._operations is None:
-            await _import_in_thread("kasmon.tui.gateway.live_operations")  # with all that it imports: 15 ms
-            from kasmon.tui.gateway.live_operations import LiveOperations
+            await _import_in_thread("kasmon.tui.gateway.operations")  # with all that it imports: 15 ms
+            from kasmon.tui.gateway.operations import Operations
 
-            self._operations = LiveOperations(self.places, lambda: self._config, lambda: self._fleet)
+            self._operations = Operations(self.places, lambda: self._config, lambda: self._fleet)
         return self._operations
 
     def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:

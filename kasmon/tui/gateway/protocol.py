@@ -11,15 +11,13 @@ import msgspec
 
 from kasmon.host.rpc.frames import FromTerminal, TextDelta
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import Answer, Configure, Mode, Prompt, Requeue, SandboxCommand, WorktreeChoices
-from kasmon.model.events import Event, ReviewComment
+from kasmon.model.commands import Mode, WorktreeChoices
+from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
-from kasmon.model.plan.events import PlanAction
 from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
-from kasmon.tui.notifications.alerts import Alert
 from kasmon.tui.terminal.link import TerminalLink
 
 if TYPE_CHECKING:
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from kasmon.supervisor.plans.boards import PlanBoard
     from kasmon.supervisor.sandboxes.history import SandboxHistory
     from kasmon.supervisor.search.search import SessionHits
+    from kasmon.tui.gateway.operations import Operations
 
 
 class EventBatch(msgspec.Struct, frozen=True):
@@ -153,159 +152,7 @@ class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with which file, as text for the user."""
 
 
-class Operations(Protocol):
-    """What the user can have done. A returned text is a sentence for the user, empty if the list shows the outcome.
-
-    Each raises `KasmonError` or `OSError` if it was not done; the message is for the user.
-    """
-
-    # Sessions.
-
-    async def create_session(
-        self,
-        name: str,
-        agent: str,
-        *,
-        mode: Mode | None = None,
-        workdir: str = "",
-        prompt: str = "",
-        sandbox: str | None = None,
-        agrees: bool = False,
-        worktree: bool | None = None,
-        base: str = "",
-    ) -> None:
-        """Start a session.
-
-        Args:
-            mode: None for the agent's default.
-            workdir: empty for the dashboard's own folder.
-            sandbox: the tier of its sandbox; empty for none, None for the profile's.
-            worktree: whether it gets a new git worktree of the repository that *workdir* is in; None for the default.
-            base: what that begins at; empty for the branch that is checked out.
-            agrees: whether the user has seen what the sandbox gets, and agrees.
-        """
-        ...
-
-    async def create_interpreters(
-        self,
-        name: str,
-        *,
-        tier: str | None = None,
-        workdir: str = "",
-        prompt: str = "",
-        size: str | None = None,
-        hosts: tuple[str, ...] | None = None,
-    ) -> None:
-        """Create an interpreter sandbox; bash runs *prompt*, if there is one. None means the config's value."""
-        ...
-
-    async def adopt_pane(self, pane: str, name: str, /) -> None:
-        """Watch this pane of the user's own tmux (`%5`) as a session with this name."""
-        ...
-
-    async def restart(self, session: SessionId, /) -> None: ...
-
-    async def move(self, session: SessionId, to: Mode, /, *, changes_permissions: bool = False) -> None:
-        """Continue the same conversation in mode *to*.
-
-        Args:
-            changes_permissions: whether the user agrees that its permission mode cannot be kept.
-        """
-        ...
-
-    async def rename(self, session: SessionId, name: str, /) -> None: ...
-    async def mark_viewed(self, session: SessionId, /) -> None: ...
-
-    async def remove(self, session: SessionId, /) -> str:
-        """Remove an ended session from the list; its log stays on disk."""
-        ...
-
-    async def export(self, session: SessionId, /) -> str:
-        """Write all of the session to a new file in the dashboard's own folder."""
-        ...
-
-    # Running agents.
-
-    async def send_prompt(self, session: SessionId, prompt: Prompt, /) -> str: ...
-
-    async def change_queue(self, session: SessionId, change: Requeue, /) -> None:
-        """Move, edit or remove a queued prompt."""
-        ...
-
-    async def answer(self, session: SessionId, answer: Answer, /) -> None: ...
-    async def interrupt(self, session: SessionId, /) -> None: ...
-    async def continue_stopped(self, session: SessionId, /) -> None: ...
-    async def stop(self, session: SessionId, /) -> None: ...
-    async def configure(self, session: SessionId, changes: Configure, /) -> None: ...
-
-    # Review of changes.
-
-    async def write_comment(self, session: SessionId, comment: ReviewComment, /) -> None:
-        """Log a comment on lines that the session changed; one with the same id is replaced."""
-        ...
-
-    async def remove_comment(self, session: SessionId, comment: str, /) -> None: ...
-
-    async def send_comments(self, session: SessionId, /) -> str:
-        """Send the open comments to the agent as one prompt."""
-        ...
-
-    # Sandboxes.
-
-    async def change_sandbox(self, session: SessionId, command: SandboxCommand, /) -> str:
-        """Execute *command* in the session's sandbox; the output of a `Run` appears in the transcript."""
-        ...
-
-    async def fork_sandbox(self, session: SessionId, name: str, checkpoint: str = "", /) -> str:
-        """Create a session called *name* from the state of this one's sandbox, now or at *checkpoint*."""
-        ...
-
-    async def replay_sandbox(self, session: SessionId, name: str, checkpoint: str = "", /) -> str:
-        """Create a session called *name*, and run in it what this one ran until *checkpoint* (empty: until now)."""
-        ...
-
-    # Plans.
-
-    async def decide_on_plan(self, plan: str, action: PlanAction, task: str = "", agent: str = "", /) -> None:
-        """Apply a decision to a running plan; *agent* takes the task over, for `replace`."""
-        ...
-
-    async def apply_plan_edit(self, plan: str, digest: str, /) -> None:
-        """Apply the edited file of this plan, as it was shown."""
-        ...
-
-    async def finish(self, session: SessionId, plan: "PlannedFinish", report: Callable[[str], None], /) -> str:
-        """Do with the session's branch what *plan* says; *report* gets a sentence after each step.
-
-        Raises:
-            StaleRequestError: if a commit or a file changed since the plan was made; nothing is done then.
-        """
-        ...
-
-    # The dashboard.
-
-    async def save_theme(self, name: str, /) -> None:
-        """Write this theme's name into the config."""
-        ...
-
-    async def save_split(self, split: Split, /) -> None:
-        """Store how the window is split, for the next start."""
-        ...
-
-    async def copy_text(self, text: str, /) -> None:
-        """Copy *text* to the tmux that the dashboard itself runs in, if any, and through it to the clipboard."""
-        ...
-
-    async def open_link(self, address: str, /) -> None:
-        """Open this http or https address in the user's browser; the user has seen all of it."""
-        ...
-
-    async def send_alert(self, alert: Alert, /) -> None:
-        """Notify the user outside the terminal: on the desktop, and by the config's command."""
-        ...
-
-
-Operation: TypeAlias = Callable[[Operations], Awaitable[str | None]]
+Operation: TypeAlias = "Callable[[Operations], Awaitable[str | None]]"
 """A call of one of the operations."""
 
 
@@ -317,7 +164,7 @@ class Gateway(Protocol):
         """Where commands to live terminals are sent; None if there are none (no tmux)."""
         ...
 
-    async def operations(self) -> Operations:
+    async def operations(self) -> "Operations":
         """Return what the user can have done; the first call loads it."""
         ...
 

@@ -1,7 +1,7 @@
 """The wave board: the waves of a plan as columns, its tasks as cards, its question on top; keys decide on both."""
 
 from collections.abc import Awaitable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual import events
 from textual.app import ComposeResult
@@ -15,7 +15,6 @@ from kasmon.tui.action import Action, KeyContext
 from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog, TextDialog
-from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.messages import (
     ActionRequested,
@@ -33,6 +32,9 @@ from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
 from kasmon.tui.widgets.text_lines import TextLines
+
+if TYPE_CHECKING:
+    from kasmon.tui.gateway.operations import Operations
 
 TICK_S: Final = 1.0
 HERE: Final = ("help", "palette", "inbox", "all_requests", "quit")
@@ -259,7 +261,7 @@ class PlanBoardScreen(Overlay):
             self._say(what.refusal)
             return
 
-        def decide(operations: Operations) -> Awaitable[None]:
+        def decide(operations: "Operations") -> Awaitable[None]:
             return operations.decide_on_plan(board.id, decision, what.task)
 
         if action == "task_replace":

@@ -10,11 +10,12 @@ from kasmon.sanitize import clean_line
 from kasmon.tui.actions.dialogs import confirm, find_location, show_text
 from kasmon.tui.app_protocols import Dashboard, SuspendableApp
 from kasmon.tui.error_text import what_failed
-from kasmon.tui.gateway.protocol import Operation, Operations
+from kasmon.tui.gateway.protocol import Operation
 
 if TYPE_CHECKING:
     from kasmon.model.events import ReviewComment
     from kasmon.model.review.comments import LoggedComment
+    from kasmon.tui.gateway.operations import Operations
     from kasmon.tui.review.screen import ReviewScreen, ShownReview
     from kasmon.tui.session_pane import SessionPane
 
@@ -106,7 +107,7 @@ class ReviewController:
         """Run *operation* once the user confirms, then show the review again."""
         from kasmon.tui.dialogs.common import Confirmation
 
-        async def run(operations: Operations) -> str | None:
+        async def run(operations: "Operations") -> str | None:
             text = await operation(operations)
             self._reload(screen)
             return text

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from textual.widget import Widget
 from textual.widgets import Input
@@ -11,12 +12,14 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
 from kasmon.tui.dialogs.base import Dialog, DialogField
-from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
+
+if TYPE_CHECKING:
+    from kasmon.tui.gateway.operations import Operations
 
 
 class ForkDialog(Dialog):
@@ -82,7 +85,7 @@ class ForkDialog(Dialog):
             self._fork(name)
 
     def _fork(self, name: str) -> None:
-        async def fork(operations: Operations) -> str:
+        async def fork(operations: "Operations") -> str:
             text = await operations.fork_sandbox(self.session.id, name, self.checkpoint)
             self.dashboard.main_view.table.await_name(name)
             return text

@@ -25,6 +25,7 @@ from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.gateway import protocol
+from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.terminal.link import TerminalCommand, TerminalLink
 
 OFFERS = (
@@ -69,7 +70,7 @@ class FakeOperations:
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, str]]:
         async def run(*positional: object, **named: object) -> str:
-            gateway, call = self._gateway, called(getattr(protocol.Operations, name), *positional, **named)
+            gateway, call = self._gateway, called(getattr(Operations, name), *positional, **named)
             gateway.calls.append(call)
             if (error := gateway.refusing or gateway.refusing_for.get(call[1].get("session", ""))) is not None:
                 raise error
@@ -203,8 +204,8 @@ class FakeGateway:
         """This argument of each call of *operation*."""
         return [arguments[argument] for name, arguments in self.calls if name == operation.__name__]
 
-    async def operations(self) -> protocol.Operations:
-        return cast("protocol.Operations", FakeOperations(self))
+    async def operations(self) -> Operations:
+        return cast("Operations", FakeOperations(self))
 
     async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
         await self.knows.wait()

@@ -13,7 +13,7 @@ from kasmon.model.session import HostProbe, Session
 from kasmon.model.session_state import SessionState
 from kasmon.supervisor.fleet.liveness import AGENT_LEFT, HOST_GONE
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import Operations
+from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.theme.look import news
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import NOW, StillClock, fleet, session

@@ -27,7 +27,8 @@ from kasmon.model.transcript.layout import Transcript
 from kasmon.tui.action import KeyContext
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.file_listing import listed
-from kasmon.tui.gateway.protocol import DashboardSettings, Operations
+from kasmon.tui.gateway.operations import Operations
+from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.gateway.theme_library import shipped, shipped_names
 from kasmon.tui.session_meter import meter
 from kasmon.tui.theme.look import ThemeStyles, width_of

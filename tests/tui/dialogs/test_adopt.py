@@ -11,7 +11,7 @@ from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.adopt import ROWS
-from kasmon.tui.gateway.protocol import Operations
+from kasmon.tui.gateway.operations import Operations
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle
 from tests.support.tui.fake_gateway import FakeGateway, called, text_of

@@ -23,7 +23,7 @@ from kasmon.tui.dialogs.prompt import ANYWAY, PromptDialog
 from kasmon.tui.error_text import sentence
 from kasmon.tui.gateway import protocol
 from kasmon.tui.gateway.file_listing import folders_like
-from kasmon.tui.gateway.protocol import Operations
+from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.help import HelpDialog
 from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.permissions.card_screen import CardScreen
@@ -973,7 +973,7 @@ class SlowWorld(FakeGateway):
         super().__init__(*args, **kwargs)
         self.goes = asyncio.Event()
 
-    async def operations(self) -> protocol.Operations:
+    async def operations(self) -> Operations:
         operations = await super().operations()
         await self.goes.wait()
         return operations

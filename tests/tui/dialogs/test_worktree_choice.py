@@ -11,7 +11,8 @@ from kasmon.model.commands import Mode, WorktreeChoices
 from kasmon.paths import Paths, places
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.gateway.protocol import DashboardSettings, Operations
+from kasmon.tui.gateway.operations import Operations
+from kasmon.tui.gateway.protocol import DashboardSettings
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.git_repo import Repo
 from tests.support.sample_fleet import fleet, idle

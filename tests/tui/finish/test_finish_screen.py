@@ -15,7 +15,7 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import ConfirmDialog
 from kasmon.tui.finish.dialogs import DiscardDialog, OptionsDialog
 from kasmon.tui.finish.screen import FinishScreen
-from kasmon.tui.gateway.protocol import Operations
+from kasmon.tui.gateway.operations import Operations
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle
 from tests.support.tui.fake_gateway import FakeGateway, text_of

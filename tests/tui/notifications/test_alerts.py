@@ -9,7 +9,8 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import DashboardSettings, Operations
+from kasmon.tui.gateway.operations import Operations
+from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.notifications.alerts import AGAIN_S, GATHER_S, STORM_S, Alert, Alerts
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, asking, command, ended, fleet, idle, session, working

@@ -12,7 +12,8 @@ from kasmon.model.commands import Answer
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import ClosedRequest, Decision, Request, RequestId
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import DashboardSettings, Operations
+from kasmon.tui.gateway.operations import Operations
+from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.card import PermissionCard

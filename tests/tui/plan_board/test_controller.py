@@ -18,7 +18,7 @@ from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway import live
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.gateway.protocol import Operations
+from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.plan_board.card_text import CardMoment, agent_of, cost, narrow, said, standing, wide

@@ -13,7 +13,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.review.comments import LoggedComment
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import ConfirmDialog, RenameDialog
-from kasmon.tui.gateway.protocol import Operations
+from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.review.dialogs import CommentDialog
 from kasmon.tui.review.screen import ReviewScreen
 from tests.model.review.test_file_changes import DIFF

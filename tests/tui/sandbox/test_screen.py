@@ -17,7 +17,8 @@ from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.new_session import NewSessionDialog
-from kasmon.tui.gateway.protocol import DashboardSettings, Operations, SandboxChoices, SandboxPreview, TierOffer
+from kasmon.tui.gateway.operations import Operations
+from kasmon.tui.gateway.protocol import DashboardSettings, SandboxChoices, SandboxPreview, TierOffer
 from kasmon.tui.review.screen import ReviewScreen
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.textual_ext.inputs import LineInput

@@ -18,7 +18,8 @@ from kasmon.model.transcript.rows import RowPosition
 from kasmon.model.transcript.search_text import SearchHit, What
 from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import Operations, RecordedText
+from kasmon.tui.gateway.operations import Operations
+from kasmon.tui.gateway.protocol import RecordedText
 from kasmon.tui.search.screen import SearchScreen
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView

@@ -16,7 +16,8 @@ from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import DashboardSettings, Operations
+from kasmon.tui.gateway.operations import Operations
+from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.session_list.order import ListSettings, SortOrder, WaveHeading
 from kasmon.tui.session_list.table import SessionTable
 from kasmon.tui.textual_ext.repaint import RowsUpdate

@@ -12,7 +12,7 @@ from kasmon.host.rpc.frames import SendKeys
 from kasmon.model.commands import Mode
 from kasmon.tui.actions.dialogs import offer_link
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import Operations
+from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
 from kasmon.tui.terminal.view import FocusView

@@ -374,7 +374,7 @@ LATE = frozenset(
         "kasmon.tui.dialogs.base",
         "kasmon.tui.terminal.view",
         "kasmon.tui.terminal.stdin_tap",
-        "kasmon.tui.gateway.live_operations",
+        "kasmon.tui.gateway.operations",
         "kasmon.model.review.file_changes",
         "kasmon.supervisor.sessions.session_operations",
         "kasmon.supervisor.sessions.create",

@@ -1,4 +1,4 @@
-"""The operations of `LiveGateway`; imported by the first one, as no frame needs them."""
+"""What the user can have done; imported by the first operation, as no frame needs them."""
 
 import asyncio
 import contextlib
@@ -43,8 +43,12 @@ OPEN_S: Final = 3.0
 """How long to wait for the opener to fail, in seconds; some run for as long as the browser does."""
 
 
-class LiveOperations:
-    """Implements `Operations` over the folders of one kasmon; *config* and *fleet* return the current ones."""
+class Operations:
+    """What the user can have done, over the folders of one kasmon; *config* and *fleet* return the current ones.
+
+    A returned text is a sentence for the user, empty if the list shows the outcome. Each raises `KasmonError` or
+    `OSError` if it was not done; the message is for the user.
+    """
 
     def __init__(self, places: Paths, config: Callable[[], Config], fleet: Callable[[], Fleet]) -> None:
         self._places = places
@@ -65,6 +69,16 @@ class LiveOperations:
         worktree: bool | None = None,
         base: str = "",
     ) -> None:
+        """Start a session.
+
+        Args:
+            mode: None for the agent's default.
+            workdir: empty for the dashboard's own folder.
+            sandbox: the tier of its sandbox; empty for none, None for the profile's.
+            worktree: whether it gets a new git worktree of the repository that *workdir* is in; None for the default.
+            base: what that begins at; empty for the branch that is checked out.
+            agrees: whether the user has seen what the sandbox gets, and agrees.
+        """
         new = NewSession(
             name=name,
             agent=agent,
@@ -88,6 +102,7 @@ class LiveOperations:
         size: str | None = None,
         hosts: tuple[str, ...] | None = None,
     ) -> None:
+        """Create an interpreter sandbox; bash runs *prompt*, if there is one. None means the config's value."""
         from kasmon.supervisor.fleet.snapshot import read_fleet  # these four are rarely needed
         from kasmon.supervisor.sandboxes import sandbox_operations
         from kasmon.supervisor.sandboxes.create import NewSandbox
@@ -105,6 +120,7 @@ class LiveOperations:
             await sandbox_operations.run(self._places, session, "bash", prompt)
 
     async def adopt_pane(self, pane: str, name: str, /) -> None:
+        """Watch this pane of the user's own tmux (`%5`) as a session with this name."""
         from kasmon.supervisor.sessions.adopt import adopt  # rarely needed
 
         await adopt(self._places, pane, name)
@@ -113,6 +129,11 @@ class LiveOperations:
         await session_operations.restart(self._places, self._session(session))
 
     async def move(self, session: SessionId, to: Mode, /, *, changes_permissions: bool = False) -> None:
+        """Continue the same conversation in mode *to*.
+
+        Args:
+            changes_permissions: whether the user agrees that its permission mode cannot be kept.
+        """
         from kasmon.supervisor.sessions.move import move  # rarely needed
 
         known = self._session(session)
@@ -126,6 +147,7 @@ class LiveOperations:
         await session_operations.mark_viewed(self._places, self._session(session))
 
     async def remove(self, session: SessionId, /) -> str:
+        """Remove an ended session from the list; its log stays on disk."""
         known = self._session(session)
         if known.mode is not Mode.INTERPRETER:
             kept = await session_operations.forget(self._places, known)
@@ -136,6 +158,7 @@ class LiveOperations:
         return session_operations.copy_stays(kept) if kept else ""
 
     async def export(self, session: SessionId, /) -> str:
+        """Write all of the session to a new file in the dashboard's own folder."""
         from kasmon.supervisor.sessions.export import as_markdown, write_beside  # rarely needed
 
         def write(known: Session) -> Path:
@@ -150,6 +173,7 @@ class LiveOperations:
         return describe_receipt(known, receipt)
 
     async def change_queue(self, session: SessionId, change: Requeue, /) -> None:
+        """Move, edit or remove a queued prompt."""
         await session_operations.requeue(self._places, self._session(session), change)
 
     async def answer(self, session: SessionId, answer: Answer, /) -> None:
@@ -168,6 +192,7 @@ class LiveOperations:
         await session_operations.configure(self._places, self._session(session), changes)
 
     async def write_comment(self, session: SessionId, comment: ReviewComment, /) -> None:
+        """Log a comment on lines that the session changed; one with the same id is replaced."""
         from kasmon.supervisor.review import comments  # these three are rarely needed
 
         known = self._session(session)
@@ -190,6 +215,7 @@ class LiveOperations:
         await comments.remove_comment(self._places, self._session(session), comment)
 
     async def send_comments(self, session: SessionId, /) -> str:
+        """Send the open comments to the agent as one prompt."""
         from kasmon.supervisor.review import comments
 
         known = self._session(session)
@@ -197,6 +223,7 @@ class LiveOperations:
         return f"{count} {'comment' if count == 1 else 'comments'} to {describe_receipt(known, receipt)}"
 
     async def change_sandbox(self, session: SessionId, command: SandboxCommand, /) -> str:
+        """Execute *command* in the session's sandbox; the output of a `Run` appears in the transcript."""
         from kasmon.supervisor.sandboxes import sandbox_operations
 
         known = self._session(session)
@@ -210,6 +237,7 @@ class LiveOperations:
         return f"{known.name}: {checkpoint}" if checkpoint else ""
 
     async def fork_sandbox(self, session: SessionId, name: str, checkpoint: str = "", /) -> str:
+        """Create a session called *name* from the state of this one's sandbox, now or at *checkpoint*."""
         from kasmon.model.sandbox.snapshot import describe_origin
         from kasmon.supervisor.sandboxes import sandbox_operations
 
@@ -219,22 +247,30 @@ class LiveOperations:
         return f"{text} {known.name} lost: {made.lost}" if made.lost else text
 
     async def replay_sandbox(self, session: SessionId, name: str, checkpoint: str = "", /) -> str:
+        """Create a session called *name*, and run in it what this one ran until *checkpoint* (empty: until now)."""
         from kasmon.supervisor.sandboxes import sandbox_operations
 
         return await sandbox_operations.replay_session(self._places, self._session(session), name, checkpoint)
 
     async def decide_on_plan(self, plan: str, action: PlanAction, task: str = "", agent: str = "", /) -> None:
+        """Apply a decision to a running plan; *agent* takes the task over, for `replace`."""
         from kasmon.supervisor.plans import decisions  # imports all plan modules
 
         config, fleet = self._config(), self._fleet()
         await asyncio.to_thread(decisions.record_decision, self._places, config, fleet, plan, action, task, agent)
 
     async def apply_plan_edit(self, plan: str, digest: str, /) -> None:
+        """Apply the edited file of this plan, as it was shown."""
         from kasmon.supervisor.plans import decisions
 
         await asyncio.to_thread(decisions.apply_edit, self._places, self._config(), plan, digest)
 
     async def finish(self, session: SessionId, plan: "PlannedFinish", report: Callable[[str], None], /) -> str:
+        """Do with the session's branch what *plan* says; *report* gets a sentence after each step.
+
+        Raises:
+            StaleRequestError: if a commit or a file changed since the plan was made; nothing is done then.
+        """
         from kasmon.supervisor.finish.finish import finish  # rarely needed
 
         loop = asyncio.get_running_loop()
@@ -249,9 +285,12 @@ class LiveOperations:
         return f"Conflicts in {', '.join(map(repr, result.conflicts))}: {end}."
 
     async def save_theme(self, name: str, /) -> None:
+        """Write this theme's name into the config."""
         await asyncio.to_thread(put, self._places, "ui.theme", name)
 
     async def save_split(self, split: Split, /) -> None:
+        """Store how the window is split, for the next start."""
+
         def write() -> None:
             self._places.make()
             write_private(self._places.split, msgspec.json.encode(split))
@@ -259,7 +298,10 @@ class LiveOperations:
         await asyncio.to_thread(write)
 
     async def copy_text(self, text: str, /) -> None:
-        """By default tmux ignores clipboard sequences of a program inside it, but not its own command line."""
+        """Copy *text* to the tmux that the dashboard itself runs in, if any, and through it to the clipboard.
+
+        By default tmux ignores clipboard sequences of a program inside it, but not its own command line.
+        """
         if not os.environ.get("TMUX"):
             return
         with contextlib.suppress(OSError, TimeoutError):
@@ -272,6 +314,7 @@ class LiveOperations:
                     tmux.kill()
 
     async def open_link(self, address: str, /) -> None:
+        """Open this http or https address in the user's browser; the user has seen all of it."""
         if not is_link(address):
             raise RefusedError("only http and https addresses are opened.")
         opener = next((path for name in OPENERS if (path := shutil.which(name))), None)
@@ -291,6 +334,7 @@ class LiveOperations:
             raise UnavailableError(f"{OPENERS[0]} could not open the address.", hint="Copy the address instead.")
 
     async def send_alert(self, alert: Alert, /) -> None:
+        """Notify the user outside the terminal: on the desktop, and by the config's command."""
         await self._delivery.call(alert, self._config().notify)
 
     async def _config_in(self, folder: str, agent: str) -> Config:
