@@ -355,7 +355,7 @@ def _confirm_sandbox(where: Paths, resolved: ResolvedProfile, folder: str, *, ag
     from kasmon.supervisor.sandboxes import agent_policy, availability  # only where there is a sandbox
 
     workdir = str(expanded(folder or ".").absolute())
-    availability.must_carry(where, resolved, workdir)
+    availability.must_confine(where, resolved, workdir)
     for line in agent_policy.describe_sandbox(resolved, workdir):
         note(line)
     if agrees or agent_policy.is_agreed(where, resolved) or not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -29,7 +29,7 @@ class MenuAnswer(NamedTuple):
     """The free text to type into the choice before Enter."""
     opens: str = ""
     """The key to type on the choice before the free text."""
-    stands: str = ""
+    label: str = ""
     """The choice's label with the free text; empty where that appears elsewhere (`ScreenMenu.entry`, or its note)."""
     selected: frozenset[int] | None = None
     """The indices of all choices to select before `key`, and no others; None where one choice answers."""
@@ -153,10 +153,10 @@ def is_filled_in(now: ScreenMenu, before: ScreenMenu, menu_answer: MenuAnswer) -
         return False
     assert menu_answer.choice is not None
     expected = [choice.label for choice in before.choices]
-    if menu_answer.stands:
+    if menu_answer.label:
         if now.choices[menu_answer.choice].is_inline:  # still the agent's own hint, which looks like the text
             return False
-        expected[menu_answer.choice] = menu_answer.stands
+        expected[menu_answer.choice] = menu_answer.label
     else:
         written = now.choices[menu_answer.choice].note if now.entry is None else now.entry
         if written != menu_answer.text:

@@ -58,7 +58,7 @@ def composer(shot: TerminalScreen, rule: ComposerRule | None) -> Composer | None
     )
 
 
-def stands(text: str, box: Composer, rule: ComposerRule) -> bool:
+def contains_text(text: str, box: Composer, rule: ComposerRule) -> bool:
     """Return whether *box* contains exactly *text*, as far as the screen shows it.
 
     A long paste may appear as a placeholder, and in a box of several rows the end is enough. Whitespace, which is lost
@@ -66,14 +66,14 @@ def stands(text: str, box: Composer, rule: ComposerRule) -> bool:
     """
     if rule.pasted and re.search(rule.pasted, box.draft.replace("\n", " ")):
         return True
-    shown, wanted = inked(box.draft), inked(text)
+    shown, wanted = visible_characters(box.draft), visible_characters(text)
     if shown == wanted or (wanted[:1] and wanted[:1] in rule.modes and shown == wanted[1:]):
         return True
     return len(box.rows) >= SCROLLS and bool(shown) and wanted.endswith(shown)
 
 
 @lru_cache(maxsize=8)
-def inked(text: str) -> str:
+def visible_characters(text: str) -> str:
     """Return the characters of *text* that are visible in cells of their own."""
     if text.isascii():
         return "".join(text.split())

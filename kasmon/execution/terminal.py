@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from kasmon.detection.menu_choices import ScreenMenu, squeezed
-from kasmon.detection.prompt_box import Composer, composer, inked, stands
+from kasmon.detection.prompt_box import Composer, composer, contains_text, visible_characters
 from kasmon.detection.reader import menu
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.rule_file import ScreenRules
@@ -78,7 +78,7 @@ class SessionTerminal:
                 does `CALL_S` after Enter.
         """
         text, self._typed = self._typed, ""
-        is_shown = inked(text) and text.replace("\n", " ").isprintable()
+        is_shown = visible_characters(text) and text.replace("\n", " ").isprintable()
         rules = await self._rules(session) if is_shown else None
         rule = None if rules is None else rules.file.composer
         await asyncio.sleep(self._keyed_at + ENTER_S - asyncio.get_running_loop().time())
@@ -100,7 +100,7 @@ class SessionTerminal:
         began = asyncio.get_running_loop().time()
         while True:
             box = await self._box(session, rule)
-            if box is not None and stands(text, box, rule):
+            if box is not None and contains_text(text, box, rule):
                 return True
             waited_s = asyncio.get_running_loop().time() - began
             if waited_s > BOX_S and (box is None or "\n" in text):
@@ -116,7 +116,7 @@ class SessionTerminal:
     async def _until_gone(self, session: Session, rule: ComposerRule, text: str) -> bool:
         """Whether *text* leaves the prompt box within `CALL_S`."""
         deadline = asyncio.get_running_loop().time() + CALL_S
-        while (box := await self._box(session, rule)) is not None and stands(text, box, rule):
+        while (box := await self._box(session, rule)) is not None and contains_text(text, box, rule):
             if asyncio.get_running_loop().time() > deadline:
                 return False
             await asyncio.sleep(LOOK_S)

@@ -30,7 +30,7 @@ class ToolResult(NamedTuple):
 
 
 class _UnknownInterpreterError(Exception):
-    """The error text of the seed project for an unknown interpreter."""
+    """An unknown interpreter; the text is for the agent."""
 
 
 class ToolDispatcher:

@@ -1,7 +1,4 @@
-"""Tool results in the seed project's format: stdout, stderr, exit_code, session_preserved, and optional fields.
-
-Pure.
-"""
+"""Tool results: stdout, stderr, exit_code, session_preserved, and optional fields. Pure."""
 
 from typing import Any, Final
 
@@ -47,7 +44,7 @@ def lost_before(result: dict[str, Any], lost: str) -> dict[str, Any]:
 
 
 def refused(why: str, *, preserved: bool, exit_code: int = FAILED) -> dict[str, Any]:
-    """Return the seed project's result for a call that did not run code."""
+    """Return the result of a call that did not run code."""
     return {"stdout": "", "stderr": why, "exit_code": exit_code, "session_preserved": preserved}
 
 

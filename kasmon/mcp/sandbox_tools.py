@@ -125,7 +125,7 @@ class SandboxTools:
         self._start_task(self._remove_abandoned())
 
     async def run(self, interpreter: Interpreter, code: str, session: str, printed: Show) -> dict[str, Any]:
-        """Run *code* in the client's *session* (empty: none), and return the result in the seed project's format.
+        """Run *code* in the client's *session* (empty: none), and return its result.
 
         Cancelling the call stops the run. *printed* is called with its output as it arrives.
 

@@ -16,7 +16,14 @@ from kasmon.model import events
 from kasmon.model.commands import Answer, Launch
 from kasmon.model.permission import Decision, Request, RequestId
 from kasmon.scripted_agent import steps
-from kasmon.scripted_agent.requests import RequestStep, build_request, build_rule, check, find_covering_rule, outcome
+from kasmon.scripted_agent.scripted_requests import (
+    RequestStep,
+    build_request,
+    build_rule,
+    check,
+    find_covering_rule,
+    outcome,
+)
 
 WORD_S: Final = (0.02, 0.09)
 """The range of the time for a word, in seconds at speed 1."""

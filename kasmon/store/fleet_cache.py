@@ -30,7 +30,7 @@ FOLDED_BY: Final = (
     "store/event_log.py",
     "model/reducers/apply.py",
     "model/reducers/lifecycle.py",
-    "model/reducers/requests.py",
+    "model/reducers/session_requests.py",
     "model/reducers/sandbox.py",
     "model/reducers/evidence.py",
     "model/reducers/state.py",
@@ -185,8 +185,8 @@ def _write(
         for session in changed
         if (folded := index.sessions.get(session)) is not None
     ]
-    database.execute("BEGIN IMMEDIATE")
-    try:
+    with database:
+        database.execute("BEGIN IMMEDIATE")
         if not _migrate(database):
             return False
         if is_full:
@@ -195,11 +195,7 @@ def _write(
         database.execute("INSERT INTO fleet VALUES (?, ?, ?)", (FOLD, index.inode, index.cursor))
         database.executemany("DELETE FROM session WHERE id = ?", [(session,) for session in gone])
         database.executemany("INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?)", rows)
-        database.execute("COMMIT")
-        return True
-    finally:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
+    return True
 
 
 def _migrate(database: sqlite3.Connection) -> bool:

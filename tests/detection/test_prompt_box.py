@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kasmon.detection.prompt_box import Composer, stands
+from kasmon.detection.prompt_box import Composer, contains_text
 from kasmon.detection.reader import read
 from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.rule_schema import ComposerRule
@@ -102,7 +102,7 @@ def at(agent: str) -> ComposerRule:
 def test_a_text_stands_there_if_all_of_it_does_and_nothing_else(text: str, rows: list[str], does: bool) -> None:
     box = Composer(first_row=0, last_row=len(rows) - 1, draft="\n".join(rows).strip())
 
-    assert does is stands(text, box, at("claude"))
+    assert does is contains_text(text, box, at("claude"))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,6 @@ def test_a_text_stands_there_if_all_of_it_does_and_nothing_else(text: str, rows:
 def test_a_long_paste_stands_there_by_the_name_that_the_agent_gives_it(agent: str, name: str) -> None:
     box = Composer(first_row=0, last_row=0, draft=name)
 
-    assert stands("word " * 1000, box, at(agent))
-    assert not stands("word " * 1000, msgspec.structs.replace(box, draft=f"{name} {name}"), at(agent))
-    assert not stands("word " * 1000, box, at("scripted"))
+    assert contains_text("word " * 1000, box, at(agent))
+    assert not contains_text("word " * 1000, msgspec.structs.replace(box, draft=f"{name} {name}"), at(agent))
+    assert not contains_text("word " * 1000, box, at("scripted"))

@@ -34,7 +34,7 @@ from kasmon.model.permission import Decision
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxRuntime
 from kasmon.store.rules import RuleBook
 from kasmon.supervisor.plans.start import apply_edit
-from tests.host.session.test_requests import answer, asking
+from tests.host.session.test_request_registry import answer, asking
 from tests.host.session.test_rules import keep
 from tests.host.terminal.test_screen_requests import asked as asked_on_screen
 from tests.host.terminal.test_screen_requests import asking as asking_on_screen

@@ -11,7 +11,7 @@ from kasmon.model.commands import Launch, Mode, ReceiptState
 from kasmon.model.permission import Decision, RequestId, RequestKind
 from kasmon.model.reducers.apply import apply
 from kasmon.model.reducers.lifecycle import KEPT_RECEIPTS
-from kasmon.model.reducers.requests import KEPT_CLOSED
+from kasmon.model.reducers.session_requests import KEPT_CLOSED
 from kasmon.model.reducers.state import NEXT
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.session import Session, created

@@ -27,7 +27,7 @@ from kasmon.demo.scratch import scratch_paths
 from kasmon.host.journal import session_log as book_module
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc import server as host_server
-from kasmon.host.session.requests import RequestRegistry
+from kasmon.host.session.request_registry import RequestRegistry
 from kasmon.host.structured import host as process
 from kasmon.host.terminal import host as terminals
 from kasmon.host.terminal.host import TmuxHost

@@ -10,8 +10,8 @@ import pytest
 from kasmon.errors import KasmonError, TmuxCommandError, TmuxServerGoneError
 from kasmon.tmux import control_client
 from kasmon.tmux.control_client import ControlClient
+from kasmon.tmux.control_requests import TmuxRequest, command
 from kasmon.tmux.process_identity import identify
-from kasmon.tmux.requests import TmuxRequest, command
 from tests.support.tmux.hub_listener import Kept, python
 from tests.support.wait import until
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.tmux import formats, requests
+from kasmon.tmux import control_requests, formats
 from kasmon.tmux import server as server_module
 from kasmon.tmux.launch_file import PaneLaunch, launch_argv, write_environment, write_spec
 from kasmon.tmux.server import TmuxServer
@@ -70,13 +70,13 @@ def test_nothing_foreign_is_run(shared: Listener, folder: Path, sentinel: Path, 
     server.rename(pane.window_id, payload)
     listener.hub.paste(pane.pane_id, payload)
     listener.hub.keys(pane.pane_id, payload.encode())
-    listener.hub.call(requests.press(pane.pane_id, payload.encode()))
+    listener.hub.call(control_requests.press(pane.pane_id, payload.encode()))
     with pytest.raises(ValueError, match="cannot be the name"):
         server.create(payload, ["cat"])
     with pytest.raises(ValueError, match=r"cannot be the name|no tmux id"):
         server.attach_argv(payload)
     texts_of(server, pane.pane_id)
-    listener.hub.call(requests.pane_text(pane.pane_id))
+    listener.hub.call(control_requests.pane_text(pane.pane_id))
     child = server.respawn(child.pane_id, [*python(say + loop), str(workdir), payload])
     listener.hears(pane.pane_id)
 
@@ -130,7 +130,7 @@ def test_hostile_titles_hide_no_pane(listener: Listener, server: TmuxServer) -> 
     assert [*panes.values(), good] == [seen.pane_id for seen in listener.hub.panes()]
     for name in ("libtmux's separator", "our separator", "a netstring", "quotes", "formats", "emoji", "right to left"):
         assert TITLES[name] == texts_of(server, panes[name]).title
-        assert TITLES[name] == listener.hub.call(requests.pane_text(panes[name])).title
+        assert TITLES[name] == listener.hub.call(control_requests.pane_text(panes[name])).title
 
 
 @pytest.mark.parametrize("name", ["we\nird\tdir", "a|b,3:c", "␞", "dd#(touch x)", "é✓", "100%"], ids=ascii)
@@ -143,7 +143,7 @@ def test_hostile_directories_are_told_as_they_are(shared: Listener, folder: Path
     listener.until_shown(pane, "up")
 
     assert str(workdir) == texts_of(server, pane).workdir
-    assert str(workdir) == listener.hub.call(requests.pane_text(pane)).workdir
+    assert str(workdir) == listener.hub.call(control_requests.pane_text(pane)).workdir
     assert [pane] == [seen.pane_id for seen in panes_of(server)]
 
 

@@ -28,7 +28,7 @@ from kasmon.backends.claude.diff import CHANGING
 from kasmon.backends.claude.elicitation import ELICITATION, reply
 from kasmon.backends.claude.handshake import ClaudeLaunch, check, explain_failure, find_conversation
 from kasmon.backends.claude.known_messages import name_of
-from kasmon.backends.claude.requests import AllowResult, Reply
+from kasmon.backends.claude.open_requests import AllowResult, Reply
 from kasmon.backends.claude.settings import ClaudeSettings
 from kasmon.backends.claude.stdout_line import UnparsedLine
 from kasmon.backends.claude.translator import ASK, ClaudeTranslator

@@ -12,7 +12,7 @@ from kasmon.backends.claude.control_request import RequestContext
 from kasmon.backends.claude.elicitation import ELICITATION, parse_elicitation
 from kasmon.backends.claude.known_messages import SILENT, name_of
 from kasmon.backends.claude.notices import LOG_IN, NO_LOGIN, ClaudeNotices, LimitTracker, retried
-from kasmon.backends.claude.requests import ClaudeRequests
+from kasmon.backends.claude.open_requests import ClaudeRequests
 from kasmon.backends.claude.settings import ClaudeSettings
 from kasmon.backends.claude.stdout_line import UnparsedLine
 from kasmon.backends.claude.turns import ClaudeTurns

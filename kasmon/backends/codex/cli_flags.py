@@ -86,7 +86,7 @@ def parse_flags(flags: Sequence[str], model: str = "") -> CodexFlags:
         elif flag == "--search":
             arguments += ["-c", 'web_search="live"']
         elif flag not in OF_THE_SCREEN:
-            raise _not_carried(flag)
+            raise _unsupported_flag(flag)
     if folders:
         roots = json.dumps(folders, ensure_ascii=False)
         arguments += ["-c", f"sandbox_workspace_write.writable_roots={roots}"]
@@ -101,10 +101,10 @@ def _taken(words: list[str]) -> tuple[str, str]:
     elif word.startswith("-"):
         flag, given, value = word[:2], word[2:], word[2:].removeprefix("=")
     else:
-        raise _not_carried(word)
+        raise _unsupported_flag(word)
     if flag not in WITH_VALUE:
         if given:
-            raise _not_carried(flag)
+            raise _unsupported_flag(flag)
         return flag, ""
     if not given:
         if not words:
@@ -113,7 +113,7 @@ def _taken(words: list[str]) -> tuple[str, str]:
     return flag, value
 
 
-def _not_carried(flag: str) -> LaunchError:
+def _unsupported_flag(flag: str) -> LaunchError:
     return LaunchError(
         f"cannot start codex in mode 'sdk' with {flag!r}: its app-server does not support it.",
         hint="Remove it from the profile's flags, or start with --mode tmux.",

@@ -30,12 +30,12 @@ from kasmon.model.events import ConnectionLost, Event, SessionEnded, SessionStar
 from kasmon.model.evidence import STOPPED_BY
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
-from kasmon.tmux import requests as ask
+from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control_requests import Lines
 from kasmon.tmux.formats import CreatedPane, PaneFacts
 from kasmon.tmux.output_scanner import BracketedPasteTracker
 from kasmon.tmux.process_identity import ProcessIdentity, identify
 from kasmon.tmux.process_identity import signal as send_signal
-from kasmon.tmux.requests import Lines
 
 YOUNG_S: Final = 1.0
 """An agent that fails within this time after its start is reported as having ended at once."""
@@ -115,7 +115,7 @@ class TmuxAgent(PaneListener):
             KasmonError: for a prompt, as `deliver`.
             PaneDeadError, PasteRefusedError: if the pane accepts no key now.
             TimedOutError: if an answer was sent and not accepted.
-            PromptChangedError, UnableError: for an answer, as `AnswerDelivery.carry`.
+            PromptChangedError, UnableError: for an answer, as `AnswerDelivery.deliver`.
             RefusedError: for a continue, if it is not stopped.
         """
         if self.has_ended:
@@ -132,7 +132,7 @@ class TmuxAgent(PaneListener):
             case Stop():
                 self._stop("stopped", command.grace_s)
             case Answer():
-                await self._answering.carry(command)
+                await self._answering.deliver(command)
             case Configure():
                 raise UnableError(
                     f"the model and permission mode of {self._launch.name!r} cannot be changed from here.",
@@ -145,7 +145,7 @@ class TmuxAgent(PaneListener):
         Raises:
             SessionEndedError: if it has ended.
             UsageError: if the sanitized prompt is empty.
-            KasmonError: as `PromptDelivery.carry`; except for `PromptLostError`, nothing was typed.
+            KasmonError: as `PromptDelivery.deliver`; except for `PromptLostError`, nothing was typed.
         """
         if self.has_ended:
             raise SessionEndedError(self._launch.session)
@@ -157,7 +157,7 @@ class TmuxAgent(PaneListener):
         if await self._is_at_prompt():
             self.completion = CommandCompletion(self, self.pane_writer, self.pid, program_name(self._launch.argv))
         try:
-            return await self._delivery.carry(prompt, observer)
+            return await self._delivery.deliver(prompt, observer)
         except KasmonError:
             self.completion = None
             raise

@@ -25,13 +25,13 @@ from kasmon.model.events import ConnectionLost, Event, NoticeRaised, SessionEnde
 from kasmon.model.task import environment
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_line
-from kasmon.tmux import requests as ask
+from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control_requests import Lines
 from kasmon.tmux.formats import CreatedPane, PaneFacts
 from kasmon.tmux.process_identity import ProcessIdentity
 from kasmon.tmux.remote import agent
 from kasmon.tmux.remote.agent import RemoteStart, saw_marker
 from kasmon.tmux.remote.ssh import LOST, RemoteMachine, ssh_environment
-from kasmon.tmux.requests import Lines
 
 LONGEST_MARKER: Final = 128
 SEARCHED: Final = 500

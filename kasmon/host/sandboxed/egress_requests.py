@@ -10,7 +10,7 @@ import msgspec
 
 from kasmon.errors import KasmonError, UsageError
 from kasmon.host.journal.async_writer import LogWriter
-from kasmon.host.session.requests import RequestRegistry
+from kasmon.host.session.request_registry import RequestRegistry
 from kasmon.model.commands import Answer
 from kasmon.model.events import NoticeRaised
 from kasmon.model.permission import Decision, Request, RequestId, SessionId

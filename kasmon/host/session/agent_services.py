@@ -15,7 +15,7 @@ from kasmon.errors import KasmonError
 from kasmon.host.journal.async_writer import WRITTEN_S, LogWriter
 from kasmon.host.rpc.frames import ReportContext
 from kasmon.host.rpc.peer import describe_terminal, must_be_a_person
-from kasmon.host.session.requests import AcceptedAnswer, RequestRegistry
+from kasmon.host.session.request_registry import AcceptedAnswer, RequestRegistry
 from kasmon.host.session.stuck_monitor import StuckMonitor
 from kasmon.model.commands import Answer, Launch, Mode, Prompt, When
 from kasmon.model.events import CommentEvent, ConnectionRestored, NoticeRaised, SessionStarted

@@ -55,10 +55,10 @@ R = ReceiptState
 
 
 class Prompts:
-    """The prompts of one agent; `give` sends a command to it."""
+    """The prompts of one agent; `send` sends a command to it."""
 
     def __init__(
-        self, log_writer: LogWriter, give: Callable[[AgentCommand], Awaitable[None]], *, steers: bool = True
+        self, log_writer: LogWriter, send: Callable[[AgentCommand], Awaitable[None]], *, steers: bool = True
     ) -> None:
         """*steers*: a prompt can go to the agent while a turn runs; else it waits for the turn's end."""
         self._steers = steers
@@ -68,7 +68,7 @@ class Prompts:
         """Whether the host hands over: prompts that are not with the agent yet wait for the next host."""
         self._log_writer = log_writer
         self._peer_limiter = PeerMessageLimiter(log_writer.session_log)
-        self._give = give
+        self._send_command = send
         self._delivering = asyncio.Lock()
         self._delivered: list[ReceiptId] = []
         """The prompts that the agent got and began no turn with yet, in the order in which it takes them."""
@@ -245,7 +245,7 @@ class Prompts:
         Raises:
             TimedOutError: if it continues; nothing was prompted then.
         """
-        await self._give(Interrupt())
+        await self._send_command(Interrupt())
         try:
             async with asyncio.timeout(BEGIN_S):
                 while self._state in (SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED):
@@ -266,7 +266,7 @@ class Prompts:
         receipt = self._typed(prompt, waiting)
         self._delivered.insert(0 if prompt.when == "interrupt" else len(self._delivered), receipt.id)
         try:
-            await self._give(prompt)
+            await self._send_command(prompt)
         except TimedOutError as error:
             self._step(self._now(receipt), R.TYPED, error.message)
             if was_idle:

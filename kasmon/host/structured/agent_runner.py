@@ -24,7 +24,7 @@ from kasmon.errors import (
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.agent_services import AgentServices, with_process
 from kasmon.host.session.prompts import Prompts
-from kasmon.host.session.requests import AcceptedAnswer, RequestRegistry
+from kasmon.host.session.request_registry import AcceptedAnswer, RequestRegistry
 from kasmon.host.session.rules import STANDING, SessionRules
 from kasmon.host.structured.live_text import LiveText
 from kasmon.model.commands import AgentCommand, Allow, Answer, ConversationUsage, Launch, Mode, Prompt, Stop

@@ -24,7 +24,7 @@ from kasmon.host.journal.secrets import secrets_in
 from kasmon.host.journal.session_log import SessionLog, load_launch
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.session.agent_services import AgentServices, first_prompt, with_process
-from kasmon.host.session.requests import RequestRegistry
+from kasmon.host.session.request_registry import RequestRegistry
 from kasmon.host.session.rules import SessionRules
 from kasmon.host.terminal.typed_prompts import TypedPrompts
 from kasmon.model.commands import AgentCommand, Answer, Launch, Prompt, Receipt, Requeue, Stop

@@ -23,8 +23,8 @@ from kasmon.host.journal import process_log
 from kasmon.host.terminal.row_styles import plain
 from kasmon.sanitize import hidden_mark
 from kasmon.store.terminal_record import TerminalRecord
-from kasmon.tmux import requests as ask
-from kasmon.tmux.requests import PaneHistory
+from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control_requests import PaneHistory
 
 SEEN: Final = 6
 """The number of lines by which the last reading is identified."""

@@ -18,9 +18,9 @@ from kasmon.errors import KasmonError
 from kasmon.host.terminal.row_styles import StyledRows
 from kasmon.sanitize import outgoing
 from kasmon.terminal_text.sequences import Grammar, SequenceScanner
-from kasmon.tmux import requests as ask
+from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control_requests import PaneRow, PaneScreen
 from kasmon.tmux.formats import ScreenFacts
-from kasmon.tmux.requests import PaneRow, PaneScreen
 
 CLIPBOARD_BYTES: Final = 100_000
 """The longest text, in bytes, that a program may put on the clipboard."""

@@ -23,9 +23,9 @@ from kasmon.host.rpc.server import ClientConnection
 from kasmon.host.terminal.row_styles import StyledRows
 from kasmon.host.terminal.screen_capture import ScreenCapture
 from kasmon.model.permission import SessionId
-from kasmon.tmux import requests as ask
+from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control_requests import PaneScreen
 from kasmon.tmux.formats import ScreenFacts
-from kasmon.tmux.requests import PaneScreen
 
 EARLY: Final = 0.8
 """A push may come after this part of its gap: the capture keeps the gap, and timers are not exact."""

@@ -28,7 +28,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.process_identity import started_at
 from kasmon.store.event_log import EventLog
-from kasmon.tmux import requests as ask
+from kasmon.tmux import control_requests as ask
 from kasmon.tmux.formats import PaneFacts
 
 

@@ -54,7 +54,7 @@ def find_outcome(plan: Plan, task: Task, session: Session, began_at: float, now:
     is_said = is_own and session.done is not None and _has_prompt(session, receipts)
     if is_said and session.state not in (SessionState.WORKING, SessionState.ASKING):
         return TaskOutcome("said", session.done or "")
-    finished = [receipt for receipt in receipts if _is_carried(task, receipt)]
+    finished = [receipt for receipt in receipts if _is_finished(task, receipt)]
     if session.state is SessionState.ENDED:
         if session.exit_code != 0 or session.stopped or session.timed_out:
             return TaskOutcome("", describe_end(session))
@@ -104,7 +104,7 @@ def explain_uncertainty(plan: Plan, task: Task, session: Session, began_at: floa
     receipts = _own(since)
     if session.state is not SessionState.IDLE or session.waits or not since:
         return ""
-    if any(receipt.state in _UNDER_WAY for receipt in since) or any(_is_carried(task, each) for each in receipts):
+    if any(receipt.state in _UNDER_WAY for receipt in since) or any(_is_finished(task, each) for each in receipts):
         return ""
     is_refused = bool(receipts) and receipts[-1].state in _NOT_TAKEN
     return NO_TURN if find_outcome(plan, task, session, began_at, now) is None and not is_refused else ""
@@ -124,7 +124,7 @@ def _has_prompt(session: Session, receipts: Sequence[Receipt]) -> bool:
     return bool(session.turns) or is_dropped or any(each.carried_by or each.state in _GIVEN for each in receipts)
 
 
-def _is_carried(task: Task, receipt: Receipt) -> bool:
+def _is_finished(task: Task, receipt: Receipt) -> bool:
     """Whether a turn carried the prompt to its end; for a shell command no turn is visible."""
     return receipt.state is FINISHED and bool(task.run or receipt.carried_by)
 

@@ -7,10 +7,10 @@ import msgspec
 from kasmon.model import events
 from kasmon.model.agent_program import is_interactive
 from kasmon.model.commands import Mode
-from kasmon.model.reducers import lifecycle, requests
+from kasmon.model.reducers import lifecycle, session_requests
 from kasmon.model.reducers.evidence import record_signal
-from kasmon.model.reducers.requests import withdraw_all
 from kasmon.model.reducers.sandbox import apply_sandbox
+from kasmon.model.reducers.session_requests import withdraw_all
 from kasmon.model.reducers.state import update_state
 from kasmon.model.sandbox.state import apply_sandbox_event
 from kasmon.model.session import Session, Tokens, last_line
@@ -74,13 +74,13 @@ def _apply_details(session: Session, event: events.Event) -> Session:
         case events.ContextReported():
             return report_context(session, event)
         case events.RequestOpened():
-            return requests.open_request(session, event.request)
+            return session_requests.open_request(session, event.request)
         case events.RequestAnswered():
-            return requests.apply_answer(session, event)
+            return session_requests.apply_answer(session, event)
         case events.RequestWithdrawn():
-            return requests.withdraw(session, event.request, event.why, event.at)
+            return session_requests.withdraw(session, event.request, event.why, event.at)
         case events.RequestSetAside():
-            return requests.set_aside(session, event.request)
+            return session_requests.set_aside(session, event.request)
         case events.ReceiptChanged():
             return lifecycle.put_receipt(session, event.receipt)
         case events.QueueOrdered():

@@ -8,8 +8,8 @@ import msgspec
 
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import ConnectionLost, ConnectionRestored, SessionEnded, SessionStarted, SettingsChanged
-from kasmon.model.reducers.requests import withdraw_all
 from kasmon.model.reducers.sandbox import is_timed_out
+from kasmon.model.reducers.session_requests import withdraw_all
 from kasmon.model.session import Session, last_line, number
 from kasmon.model.session_state import SessionState
 

@@ -7,7 +7,7 @@ import msgspec
 from kasmon.model.commands import Mode
 from kasmon.model.events import ConfinementSeen, Event, SandboxPhaseChanged, SessionStarted
 from kasmon.model.reducers.evidence import apply_verdict
-from kasmon.model.reducers.requests import withdraw_all
+from kasmon.model.reducers.session_requests import withdraw_all
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.sandbox.state import SandboxState, state_of
 from kasmon.model.session import Session

@@ -156,7 +156,7 @@ class SandboxRuntime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one run, in the terms of the seed project and a few more."""
+    """The result of one run."""
 
     stdout: str = ""
     stderr: str = ""

@@ -102,7 +102,7 @@ class BashInterpreter(Interpreter):
                 os.kill(pid, signal.SIGKILL)
         return True
 
-    def carries(self) -> bool:
+    def saves_state(self) -> bool:
         state = self.place.read(STATE)
         self.place.drop(STATE, CARRIED)
         if state.endswith(WHOLE):
@@ -110,7 +110,7 @@ class BashInterpreter(Interpreter):
             return True
         return False
 
-    def forget_carried(self) -> None:
+    def forget_saved_state(self) -> None:
         self.place.drop(STATE, CARRIED)
 
     # A turn.

@@ -77,7 +77,7 @@ class Interpreter:
         """Ask it to save its state and exit; return False where it cannot."""
         return False
 
-    def carries(self) -> bool:
+    def saves_state(self) -> bool:
         """Whether the process that just ended saved its state for the next."""
         return False
 
@@ -158,9 +158,9 @@ class Interpreter:
                     os.waitpid(self.pid, 0)
                 self._forget_process()
         self._exit_reason, self._carried = "", False
-        self.forget_carried()
+        self.forget_saved_state()
 
-    def forget_carried(self) -> None:
+    def forget_saved_state(self) -> None:
         """Delete the saved state of an earlier process."""
 
     def forget_output(self) -> None:
@@ -283,7 +283,7 @@ class Interpreter:
         turn = self.turn
         self.output_reader.read_all()
         self._forget_process()
-        carried = self.carries()
+        carried = self.saves_state()
         wanted = turn is not None and turn.killed and not turn.overdue
         how = "its time limit expired" if turn and turn.overdue else ended(code)
         self._exit_reason, self._carried = ("", False) if wanted else (how, carried)

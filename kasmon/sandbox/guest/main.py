@@ -25,7 +25,7 @@ def main() -> None:
 
         join(sys.argv[2])
     else:
-        from kasmon.sandbox.guest.requests import serve
+        from kasmon.sandbox.guest.request_dispatcher import serve
 
         serve(forwards=sys.argv[1:] == ["forward"])
 

@@ -107,7 +107,7 @@ class VmProvisioning:
             if qemu_program.find_obstacle(self.host_folders.owner)
             else qemu_program.load_trial(self._trial, self._identity)
         )
-        return qemu_program.CARRIED if found is not None and found.is_carried else qemu_program.EMULATED
+        return qemu_program.ACCELERATED if found is not None and found.uses_kvm else qemu_program.EMULATED
 
     def describe_accelerator(self, emulated_ms: float | None = None) -> str:
         """Return as text whether KVM is used here and how long a start takes; it is timed unless that is known.
@@ -255,7 +255,7 @@ class VmProvisioning:
             self.start_machine(vm_files, is_nobodys=True)
         except SandboxError as error:
             known = qemu_program.load_trial(self._trial, self._identity)
-            if self.accelerator != qemu_program.CARRIED or known is None:
+            if self.accelerator != qemu_program.ACCELERATED or known is None:
                 raise
             vm_files.end()
             why = f"a machine with it did not start ({error.message.rstrip('.')})"

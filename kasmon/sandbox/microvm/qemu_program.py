@@ -40,7 +40,7 @@ class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
     """Why KVM is not used; empty if it is."""
 
     @property
-    def is_carried(self) -> bool:
+    def uses_kvm(self) -> bool:
         """Whether KVM is used."""
         return not self.why
 
@@ -48,7 +48,7 @@ class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """The result as text for the user."""
         emulated = f"a start takes {self.emulated_ms:.0f} ms emulated"
-        if self.is_carried and self.carried_ms is not None:
+        if self.uses_kvm and self.carried_ms is not None:
             return f"with KVM: {emulated}, {self.carried_ms:.0f} ms with it"
         return f"emulated, without KVM: {self.why} ({emulated})"
 
@@ -102,7 +102,7 @@ def run_trial(on: str, started: Callable[[str, float | None], float], emulated_m
         emulated_ms = started(EMULATED, None)
     limit_s = max(LEAST_S, emulated_ms / 1000)
     try:
-        carried_ms = started(CARRIED, limit_s)
+        carried_ms = started(ACCELERATED, limit_s)
     except SandboxError as error:
         why = f"a machine with it did not boot within {limit_s:.1f} s, and was ended ({error.message.rstrip('.')})"
         return KvmTrial(on=on, at=time.time(), emulated_ms=emulated_ms, why=why)
@@ -125,7 +125,7 @@ IMAGES: Final = "qemu-img"
 KVM: Final = Path("/dev/kvm")
 SETPRIV: Final = Path("/usr/bin/setpriv")
 EMULATED: Final = "tcg,tb-size=128"
-CARRIED: Final = "kvm"
+ACCELERATED: Final = "kvm"
 RUN_S: Final = 60.0
 
 

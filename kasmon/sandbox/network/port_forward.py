@@ -143,7 +143,7 @@ class PortForward:
                 break
             came, _ = self._listener.accept()
             self._slots.acquire()
-            threading.Thread(target=self._carry, args=(came,), daemon=True).start()
+            threading.Thread(target=self._forward, args=(came,), daemon=True).start()
         for each in (self._listener, self._wakes, self._wake):
             each.close()
 
@@ -152,7 +152,7 @@ class PortForward:
         with contextlib.suppress(OSError):
             self._wake.send(b"x")
 
-    def _carry(self, came: socket.socket) -> None:
+    def _forward(self, came: socket.socket) -> None:
         try:
             with came, self._connect() as far:
                 back = threading.Thread(target=_pump, args=(far, came), daemon=True)

@@ -35,7 +35,7 @@ from kasmon.sandbox.network.tunnel import (
     HostUnreachedError,
     ProxyTunnel,
     UnsupportedRequestError,
-    carry,
+    forward,
     read_request,
     read_until_hello,
     send_response,
@@ -179,7 +179,7 @@ class EgressProxy:
             return
         if not head.tunnel:
             tunnel.host.sendall(head.onward + behind[: head.length])
-            carry(tunnel, head.length - len(behind[: head.length]))
+            forward(tunnel, head.length - len(behind[: head.length]))
             return
         if behind:
             raise UnsupportedRequestError(400, "no data is allowed in a tunnel before it is open")
@@ -189,7 +189,7 @@ class EgressProxy:
             self._log_refusal(verdict, fault, fixable=False)
             return
         tunnel.host.sendall(said)
-        carry(tunnel)
+        forward(tunnel)
 
     def _dial(self, verdict: HostVerdict) -> socket.socket:
         try:

@@ -320,7 +320,7 @@ def _find_fault(hello: TlsClientHello, verdict: HostVerdict) -> str:
     return ""
 
 
-def carry(tunnel: ProxyTunnel, onward: int | None = None) -> None:
+def forward(tunnel: ProxyTunnel, onward: int | None = None) -> None:
     """Carry bytes both ways until both sides end or are idle; at most *onward* of the program's (None: all)."""
     host = tunnel.host
     assert host is not None
@@ -328,9 +328,7 @@ def carry(tunnel: ProxyTunnel, onward: int | None = None) -> None:
         end.settimeout(IDLE_S)
     back = threading.Thread(target=_pump, args=(tunnel, host, tunnel.client, None), daemon=True)
     back.start()
-    if onward is None:
-        _pump(tunnel, tunnel.client, host, None)
-    elif onward:
+    if onward != 0:
         _pump(tunnel, tunnel.client, host, onward)
     back.join()
 

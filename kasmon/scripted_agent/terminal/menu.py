@@ -6,7 +6,7 @@ from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision, Request, RequestKind
 from kasmon.model.transcript.text import Span, TextLine, Token, wrap, wrap_paragraphs
 from kasmon.sanitize import visible
-from kasmon.scripted_agent.requests import SIGN_IN
+from kasmon.scripted_agent.scripted_requests import SIGN_IN
 from kasmon.scripted_agent.terminal.keyboard import Key
 
 TITLES: Final = {

@@ -132,7 +132,7 @@ def _check(places: Paths, config: Config, plan: Plan, task: Task, folder: Path) 
     from kasmon.supervisor.sandboxes import agent_policy, availability  # only where there is a sandbox
 
     agent_policy.policy_of(resolved)
-    availability.must_carry(places, resolved, str(folder))
+    availability.must_confine(places, resolved, str(folder))
     agent_policy.check_agreed(places, resolved, agrees=False)
 
 

@@ -48,7 +48,7 @@ def must_be_there(places: Paths, tier: LoggedTier) -> None:
         raise NoSandboxError(tier, *missing)
 
 
-def must_carry(
+def must_confine(
     places: Paths, resolved: ResolvedProfile, workdir: str, variables: Mapping[str, str] = os.environ
 ) -> None:
     """Raise unless the agent of *resolved* can start in its sandbox, working in *workdir*.

@@ -239,7 +239,7 @@ def _policy(places: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees:
     from kasmon.supervisor.sandboxes import agent_policy, availability  # only imported if there is a sandbox
 
     policy = agent_policy.policy_of(resolved)
-    availability.must_carry(places, resolved, launch.workdir)
+    availability.must_confine(places, resolved, launch.workdir)
     agent_policy.check_agreed(places, resolved, agrees=agrees)
     return policy
 

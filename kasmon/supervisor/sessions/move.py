@@ -46,7 +46,7 @@ from kasmon.supervisor.sessions.conversation import (
     import_turns,
 )
 from kasmon.supervisor.sessions.folder_config import profile_hash
-from kasmon.supervisor.sessions.permission_mode import carry
+from kasmon.supervisor.sessions.permission_mode import translate
 from kasmon.supervisor.sessions.session_operations import stop
 from kasmon.supervisor.sessions.start import add_conversation, begin, wait_for_host_exit
 
@@ -245,21 +245,21 @@ def _build_launch(
         UnableError: if its program cannot resume a conversation there.
     """
     program = program_of(resolved.argv)
-    carried = carry(program, resolved.argv, session.permission_mode, resolved.mode, told)
+    translated = translate(program, resolved.argv, session.permission_mode, resolved.mode, told)
     launch = msgspec.structs.replace(
         before,
         name=session.name,
         mode=resolved.mode,
         backend=resolved.backend,
-        argv=carried.argv,
-        permission_mode=carried.permission_mode,
+        argv=translated.argv,
+        permission_mode=translated.permission_mode,
         model=resolved.model,
         fallback=None,
-        bypassing=is_bypassing((program, *carried.argv[1:])),
+        bypassing=is_bypassing((program, *translated.argv[1:])),
         generation=session.generation + 1,
         resume=conversation,
     )
-    return msgspec.structs.replace(launch, argv=_argv(launch, conversation)), carried.problem
+    return msgspec.structs.replace(launch, argv=_argv(launch, conversation)), translated.problem
 
 
 def _argv(launch: Launch, conversation: str) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ REVIEWED: Final = "--approve-for-me"
 """With this flag codex reviews requests itself; it also sets policy and sandbox."""
 
 
-class CarriedMode(NamedTuple):
+class TranslatedMode(NamedTuple):
     """How to start an agent so that it asks as much as before."""
 
     argv: tuple[str, ...]
@@ -54,7 +54,9 @@ class CarriedMode(NamedTuple):
     """Why it would not ask as much as before; empty if it would."""
 
 
-def carry(program: str, argv: Sequence[str], mode: str, to: Mode, codex: CodexPermissions | None = None) -> CarriedMode:
+def translate(
+    program: str, argv: Sequence[str], mode: str, to: Mode, codex: CodexPermissions | None = None
+) -> TranslatedMode:
     """Return *argv*, without a conversation, for *program* to continue in *to* with the permission mode *mode*. Pure.
 
     Args:
@@ -66,29 +68,30 @@ def carry(program: str, argv: Sequence[str], mode: str, to: Mode, codex: CodexPe
     """
     if program not in FLAGS:
         why = f"kasmon does not know how to start {program!r} in permission mode {mode!r}" if mode else ""
-        return CarriedMode(tuple(argv), problem=why)
+        return TranslatedMode(tuple(argv), problem=why)
     if program == "codex":
         return _codex(argv, mode, to, codex or CodexPermissions())
     if not mode:
-        return CarriedMode(tuple(argv), problem=f"{program} did not report its permission mode")
+        return TranslatedMode(tuple(argv), problem=f"{program} did not report its permission mode")
     plain, is_terminal = _remove_flags(argv, FLAGS[program]), to is Mode.TMUX
     if program == "claude":
-        return CarriedMode((*plain, "--permission-mode", mode))
+        return TranslatedMode((*plain, "--permission-mode", mode))
     if program == "gemini":
-        return CarriedMode(
+        return TranslatedMode(
             (*plain, "--approval-mode", GEMINI.get(mode, mode)) if is_terminal else plain, _acp(mode, to)
         )
     if "--auto" in argv:
+        flags = _remove_flags(argv, FLAGS[program]) if to is Mode.SDK else tuple(argv)
         why = "opencode's --auto, which allows what its config asks for, works in terminals only"
-        return CarriedMode(_remove_flags(argv, FLAGS[program]) if to is Mode.SDK else tuple(argv), _acp(mode, to), why)
-    return CarriedMode((*plain, "--agent", mode) if is_terminal else plain, _acp(mode, to))
+        return TranslatedMode(flags, _acp(mode, to), why)
+    return TranslatedMode((*plain, "--agent", mode) if is_terminal else plain, _acp(mode, to))
 
 
 def problem_of(program: str, mode: str, to: Mode) -> str:
     """Return why *program* in permission mode *mode* would not ask as much in *to*, as far as *mode* alone shows."""
     if program not in FLAGS:
         return ""
-    return carry(program, (program,), mode, to, CodexPermissions(policy="on-request", sandbox="read-only")).problem
+    return translate(program, (program,), mode, to, CodexPermissions(policy="on-request", sandbox="read-only")).problem
 
 
 def of_codex(folder: Path, conversation: str) -> CodexPermissions:
@@ -101,27 +104,27 @@ def of_codex(folder: Path, conversation: str) -> CodexPermissions:
     return CodexPermissions()
 
 
-def _codex(argv: Sequence[str], mode: str, to: Mode, codex: CodexPermissions) -> CarriedMode:
+def _codex(argv: Sequence[str], mode: str, to: Mode, codex: CodexPermissions) -> TranslatedMode:
     policy = codex.policy if mode in ("", PLAN) else mode
     is_planning = (mode or codex.mode) == PLAN
     sandbox = codex.sandbox or _sandbox_of(argv)
     plain, own_mode = _remove_flags(argv, FLAGS["codex"]), PLAN if is_planning and to is Mode.SDK else ""
-    carried = (*plain, "-a", policy, *(("-s", sandbox) if sandbox else ()))
+    flags = (*plain, "-a", policy, *(("-s", sandbox) if sandbox else ()))
     problem = ""
     if not policy:
-        carried, problem = tuple(argv), "codex did not report its approval policy"
+        flags, problem = tuple(argv), "codex did not report its approval policy"
     elif policy == "untrusted" and to is Mode.TMUX:
-        carried = (*plain, "-a", "on-request", *carried[len(plain) + 2 :])
+        flags = (*plain, "-a", "on-request", *flags[len(plain) + 2 :])
         problem = "codex uses the approval policy 'untrusted', which it does not accept in a terminal"
     elif policy not in (*POLICIES, "untrusted"):
-        carried, problem = tuple(argv), f"codex accepts the approval policy {clean_line(policy)!r} only from its config"
+        flags, problem = tuple(argv), f"codex accepts the approval policy {clean_line(policy)!r} only from its config"
     elif codex.policy and not codex.sandbox:
         problem = "codex has not reported the sandbox of its commands since its last turn"
     elif REVIEWED in argv and (policy, sandbox) == ("on-request", "workspace-write"):
-        carried = tuple(argv)
+        flags = tuple(argv)
     elif is_planning and to is Mode.TMUX:
         problem = "codex is in plan mode, which can be selected in a terminal only by a key"
-    return CarriedMode(carried, own_mode, problem)
+    return TranslatedMode(flags, own_mode, problem)
 
 
 def _sandbox_of(argv: Sequence[str]) -> str:

@@ -55,7 +55,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.folder_config import check_brought
 from kasmon.supervisor.sessions.handover import end_orphan, hand_over, request, speaks_other_version
 from kasmon.supervisor.sessions.listing import copy_stays, forget, mark_viewed, rename
-from kasmon.supervisor.sessions.permission_mode import FLAGS, carry
+from kasmon.supervisor.sessions.permission_mode import FLAGS, translate
 from kasmon.supervisor.sessions.read import read
 from kasmon.supervisor.sessions.start import (
     add_conversation,
@@ -401,7 +401,7 @@ def _keep_permission_mode(places: Paths, launch: Launch, conversation: str | Non
     auto = tuple(word for word in argv if word == "--auto" and program == "opencode" and is_terminal)
     plain = tuple(word for word in argv if word not in auto)  # which stays where it is
     codex = codex_permissions(places, launch, home_of(places, launch), conversation or "")
-    carried = carry(program, plain, mode, launch.mode, codex)
+    carried = translate(program, plain, mode, launch.mode, codex)
     kept = msgspec.structs.replace(
         launch,
         argv=(*carried.argv, *auto),

@@ -54,7 +54,7 @@ def confined(places: Paths, config: Config, agent: str, mode: Mode | None, workd
         KasmonError: if it cannot have one.
     """
     resolved = resolve(for_session(places, config, workdir, agent).config, agent, mode, sandbox=tier)
-    availability.must_carry(places, resolved, workdir)
+    availability.must_confine(places, resolved, workdir)
     return SandboxPreview(lines=describe_sandbox(resolved, workdir), is_agreed=is_agreed(places, resolved))
 
 

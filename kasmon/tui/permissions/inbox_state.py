@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.host.session.requests import CHANGED
+from kasmon.host.session.request_registry import CHANGED
 from kasmon.model.permission import ClosedRequest, Decision, Request, RequestId, SessionId
 from kasmon.model.request_groups import find_group, group_sizes
 from kasmon.model.session import Session

@@ -13,7 +13,7 @@ from kasmon.model.events import NoticeRaised, RequestAnswered, RequestOpened
 from kasmon.model.permission import Decision, RequestKind
 from kasmon.model.rule import Rule, RuleEffect
 from kasmon.store.rules import RuleBook
-from tests.host.session.test_requests import answer, answers, asking
+from tests.host.session.test_request_registry import answer, answers, asking
 from tests.support.agents.fake_agent import FakeAgent, asked
 from tests.support.host.env import Env, do, prompt
 from tests.support.wait import auntil

@@ -14,7 +14,7 @@ from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.paths import places
 from kasmon.sandbox.microvm import qemu_program
 from kasmon.sandbox.microvm.machine import MicroVm
-from kasmon.sandbox.microvm.qemu_program import CARRIED, EMULATED
+from kasmon.sandbox.microvm.qemu_program import ACCELERATED, EMULATED
 from tests.support.sandbox.machine_image import IMAGE, ended, need_machine
 
 
@@ -22,7 +22,7 @@ def starting(**took_ms: float | None) -> Callable[[str, float | None], float]:
     """What starts machines that take so long; None is one that hangs."""
 
     def started(accelerator: str, limit_s: float | None) -> float:
-        took = took_ms["kvm" if accelerator == CARRIED else "tcg"]
+        took = took_ms["kvm" if accelerator == ACCELERATED else "tcg"]
         if took is None or (limit_s is not None and took > limit_s * 1000):
             raise SandboxError("the machine did not wait", f"it took longer than {limit_s:g} s")
         return took
@@ -33,7 +33,7 @@ def starting(**took_ms: float | None) -> Callable[[str, float | None], float]:
 def test_kvm_is_taken_where_a_start_with_it_is_faster() -> None:
     found = qemu_program.run_trial("here", starting(tcg=5000, kvm=700))
 
-    assert found.is_carried
+    assert found.uses_kvm
     assert "with KVM: a start takes 5000 ms emulated, 700 ms with it" == found.sentence
 
 
@@ -45,7 +45,7 @@ def test_kvm_is_taken_where_a_start_with_it_is_faster() -> None:
 def test_it_is_not_taken_where_it_is_slower_or_hangs_and_the_reason_is_told(kvm: float | None, said: str) -> None:
     found = qemu_program.run_trial("here", starting(tcg=2000, kvm=kvm))
 
-    assert not found.is_carried
+    assert not found.uses_kvm
     assert said in found.sentence
     assert "2000 ms emulated" in found.sentence
 
@@ -119,7 +119,7 @@ class TestOnThisMachine:
         qemu_program.store_trial(
             vm.provisioning._trial, qemu_program.run_trial(vm.provisioning._identity, starting(tcg=9000, kvm=1))
         )
-        assert CARRIED == vm.provisioning.accelerator
+        assert ACCELERATED == vm.provisioning.accelerator
         assert vm.provisioning.made_by.cpu.endswith(" kvm")
         policy = SandboxPolicy(session=SessionId("a" * 8), tier="microvm")
 
@@ -130,4 +130,4 @@ class TestOnThisMachine:
         )
         assert EMULATED == vm.provisioning.accelerator
         assert not vm.provisioning.made_by.cpu.endswith(" kvm")
-        assert not msgspec.json.decode(vm.provisioning._trial.read_bytes(), type=qemu_program.KvmTrial).is_carried
+        assert not msgspec.json.decode(vm.provisioning._trial.read_bytes(), type=qemu_program.KvmTrial).uses_kvm

@@ -4,7 +4,7 @@ import pytest
 
 from kasmon.model.codex_permissions import CodexPermissions
 from kasmon.model.commands import Mode
-from kasmon.supervisor.sessions.permission_mode import carry, problem_of
+from kasmon.supervisor.sessions.permission_mode import problem_of, translate
 
 READ, WRITE, FULL = "read-only", "workspace-write", "danger-full-access"
 T, S = Mode.TMUX, Mode.SDK
@@ -28,7 +28,7 @@ T, S = Mode.TMUX, Mode.SDK
 def test_the_mode_in_force_takes_the_place_of_what_the_profile_says(
     argv: str, mode: str, to: Mode, carried: str
 ) -> None:
-    found = carry(argv.split()[0], argv.split(), mode, to)
+    found = translate(argv.split()[0], argv.split(), mode, to)
 
     assert ("", carried) == (found.problem, " ".join(found.argv))
     by_protocol = to is S and argv.split()[0] in ("gemini", "opencode")
@@ -53,7 +53,7 @@ REVIEWED = "codex --approve-for-me"
 def test_of_codex_policy_and_sandbox_go_along(
     argv: str, mode: str, told: CodexPermissions, to: Mode, carried: str, own: str
 ) -> None:
-    found = carry("codex", argv.split(), mode, to, told)
+    found = translate("codex", argv.split(), mode, to, told)
 
     assert ("", carried, own) == (found.problem, " ".join(found.argv), found.permission_mode)
 
@@ -89,7 +89,7 @@ def test_what_cannot_go_along_is_said_with_its_reason(
     argv: str, mode: str, told: CodexPermissions | None, to: Mode, why: str, carried: str
 ) -> None:
     """And who agrees gets what asks most of what there is."""
-    found = carry(argv.split()[0], argv.split(), mode, to, told)
+    found = translate(argv.split()[0], argv.split(), mode, to, told)
 
     assert why in found.problem
     assert carried == " ".join(found.argv)

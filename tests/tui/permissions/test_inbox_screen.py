@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from textual.widgets import TextArea
 
 from kasmon.errors import RequestClosedError
-from kasmon.host.session.requests import CHANGED
+from kasmon.host.session.request_registry import CHANGED
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import ClosedRequest, Decision, Request, RequestId
 from kasmon.model.request_groups import find_group, group_sizes

@@ -12,7 +12,7 @@ from kasmon.detection.reader import ScreenReading, lasting, read
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.terminal_screen import TerminalScreen, captured
-from kasmon.tmux.requests import PaneScreen
+from kasmon.tmux.control_requests import PaneScreen
 from kasmon.tmux.screen_check import changed
 
 LOOK_S: Final = 0.05

@@ -30,10 +30,10 @@ from kasmon.model.evidence import HOOK_LAG_S, Signal, StateVerdict
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import clean_line
-from kasmon.tmux import requests as ask
+from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control_requests import PaneScreen
 from kasmon.tmux.formats import PaneText
 from kasmon.tmux.output_scanner import TitleScanner
-from kasmon.tmux.requests import PaneScreen
 
 BETTER: Final = frozenset({"process", "program", "registry", "hook", "title"})
 """Sources whose signal makes reading the screen less urgent."""

@@ -80,7 +80,7 @@ class AnswerDelivery:
         self._target, self._pane_writer = target, pane_writer
         self._turn = asyncio.Lock()
 
-    async def carry(self, answer: Answer) -> None:
+    async def deliver(self, answer: Answer) -> None:
         """Give *answer* to the request on the screen; when this returns, the request has left the screen.
 
         Raises:

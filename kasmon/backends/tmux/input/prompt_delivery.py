@@ -36,12 +36,12 @@ from kasmon.backends.tmux.input.prompt_entry import (
 )
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.detection.menu_heuristic import probably_asking
-from kasmon.detection.prompt_box import Composer, inked, stands
+from kasmon.detection.prompt_box import Composer, contains_text, visible_characters
 from kasmon.detection.rule_schema import UNCLEAR
 from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, ScreenChangedError, SessionBusyError
 from kasmon.model.commands import Prompt
 from kasmon.sanitize import outgoing
-from kasmon.tmux import requests as ask
+from kasmon.tmux import control_requests as ask
 from kasmon.tmux.output_scanner import BracketedPasteTracker
 from kasmon.tmux.screen_check import cursor_moved
 
@@ -77,7 +77,7 @@ class PromptDelivery:
         self._last, self._last_at = "", math.inf
         """The text that was typed last, and when."""
 
-    async def carry(self, prompt: Prompt, observer: EntryObserver) -> str:
+    async def deliver(self, prompt: Prompt, observer: EntryObserver) -> str:
         """Type *prompt* and send it; return why acceptance was not verified, or empty.
 
         Raises:
@@ -96,7 +96,7 @@ class PromptDelivery:
                     text = self._last = outgoing(await observer.begin())
                     self._last_at = self._clock()
                     try:
-                        return await self._entry(writer, method, text, observer).carry()
+                        return await self._entry(writer, method, text, observer).submit()
                     except ScreenChangedError:
                         method = _typing_error(self._pane)
                 own = await self._clear_draft(writer, own) if prompt.when == "interrupt" else ""
@@ -142,7 +142,7 @@ class PromptDelivery:
             return _draft_error(pane.name, box)
         if "starting" in seen.reading.state and not (prompt.anyway and is_late):
             return PromptBoxError(pane.name, STARTING, hint=NO_BOX_HINT)
-        is_seen = rule.shows_all and bool(inked(text))
+        is_seen = rule.shows_all and bool(visible_characters(text))
         cursor = seen.shot.cursor
         unless = "" if cursor is None or is_late else cursor_moved(cursor[0], cursor[1] + seen.above)
         return EntryMethod(rule if is_seen else None, NO_INK if rule.shows_all else NO_BOX, newline, is_whole, unless)
@@ -157,13 +157,13 @@ class PromptDelivery:
         box = seen.reading.composer
         if rule is None or not rule.clear or box is None or not box.draft:
             return ""
-        is_own = own.startswith(inked(box.draft)) if own else stands(self._last, box, rule)
+        is_own = own.startswith(visible_characters(box.draft)) if own else contains_text(self._last, box, rule)
         if not is_own or self._pane.pane_writer.keyed_at > self._last_at:
             return ""
         with contextlib.suppress(ScreenChangedError):
             await writer.press(rule.clear.encode(), unchanged(seen, box))
         await asyncio.sleep(LOOK_S)
-        return inked(box.draft) if own else inked(self._last)
+        return visible_characters(box.draft) if own else visible_characters(self._last)
 
     def _refuse_asking(self) -> None:
         if self._target.is_asking:

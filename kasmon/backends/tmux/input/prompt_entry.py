@@ -11,9 +11,9 @@ from kasmon import errors
 from kasmon.backends.tmux.evidence.screen_reader import LOOK_S, ScreenObservation
 from kasmon.backends.tmux.input.command_completion import ShellScreen
 from kasmon.backends.tmux.input.pane_writer import ExclusivePaneWriter
-from kasmon.detection.prompt_box import Composer, stands
+from kasmon.detection.prompt_box import Composer, contains_text
 from kasmon.detection.rule_schema import ComposerRule
-from kasmon.tmux.requests import KEY_BYTES
+from kasmon.tmux.control_requests import KEY_BYTES
 
 ENTER: Final = b"\r"
 ENTER_S: Final = 0.15
@@ -81,7 +81,7 @@ class PromptEntry:
         self._name, self._pane, self._target, self._clock = name, pane, target, clock
         self._writer, self._method, self._text, self._observer = writer, method, text, observer
 
-    async def carry(self) -> str:
+    async def submit(self) -> str:
         """Type it and send it; return why acceptance was not verified, or empty.
 
         Raises:
@@ -139,7 +139,7 @@ class PromptEntry:
         while True:
             seen = await self._observe()
             box = seen.reading.composer if seen is not None else None
-            if seen is not None and box is not None and stands(self._text, box, rule):
+            if seen is not None and box is not None and contains_text(self._text, box, rule):
                 return seen
             if self._clock() > until:
                 there = f"its input box shows {box.draft[:SHOWN]!r}" if box else "its screen does not show it"
@@ -196,7 +196,7 @@ class PromptEntry:
                 return True
             was_gone = is_gone
             now = self._clock()
-            if now > again_at and box is not None and stands(self._text, box, rule):
+            if now > again_at and box is not None and contains_text(self._text, box, rule):
                 return False
             if now > until:
                 there = (

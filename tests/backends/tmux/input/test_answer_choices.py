@@ -131,7 +131,7 @@ class Agent:
         return Answer(request=request.id, digest=request.digest, decision=decision, **more)  # type: ignore[arg-type]
 
     async def answer(self, decision: Decision, **more: str | tuple[str, ...]) -> None:
-        await AnswerDelivery(self, self).carry(await self.given(decision, **more))
+        await AnswerDelivery(self, self).deliver(await self.given(decision, **more))
 
 
 @pytest.fixture(autouse=True)
@@ -206,7 +206,7 @@ async def test_where_a_better_source_says_that_it_does_not_ask_no_key_goes() -> 
     answer = await agent.given(Decision.ALLOW)
     agent.verdict = StateVerdict(state=SessionState.WORKING, source="hook")
     with pytest.raises(PromptChangedError):
-        await AnswerDelivery(agent, agent).carry(answer)
+        await AnswerDelivery(agent, agent).deliver(answer)
 
     assert [] == agent.keys
 
@@ -232,7 +232,7 @@ async def test_an_answer_without_a_digest_gets_no_look_and_no_key() -> None:
     [request] = [fact.request for fact in opened if isinstance(fact, RequestOpened)]
     assert "" == request.digest
     with pytest.raises(PromptChangedError):
-        await AnswerDelivery(agent, agent).carry(Answer(request=request.id, digest="", decision=Decision.ALLOW))
+        await AnswerDelivery(agent, agent).deliver(Answer(request=request.id, digest="", decision=Decision.ALLOW))
 
     assert (0, []) == (agent.looks, agent.keys)
 
@@ -242,7 +242,7 @@ async def test_an_answer_to_a_menu_that_says_another_digest_or_none_gets_no_key(
     agent = Agent(asks="permission")
     answer = await agent.given(Decision.ALLOW)
     with pytest.raises(PromptChangedError):
-        await AnswerDelivery(agent, agent).carry(msgspec.structs.replace(answer, digest=digest))
+        await AnswerDelivery(agent, agent).deliver(msgspec.structs.replace(answer, digest=digest))
 
     assert [] == agent.keys
 

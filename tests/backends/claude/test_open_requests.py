@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.backends.claude.control_request import RequestContext, build_requests
-from kasmon.backends.claude.requests import AllowResult, ClaudeAnswerOutcome, ClaudeRequests, DenyResult
+from kasmon.backends.claude.open_requests import AllowResult, ClaudeAnswerOutcome, ClaudeRequests, DenyResult
 from kasmon.backends.common.json_access import Table
 from kasmon.errors import RequestClosedError, UnableError
 from kasmon.model.answer import missing_fields
