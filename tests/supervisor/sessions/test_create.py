@@ -99,7 +99,7 @@ def test_each_variable_of_a_confined_session_counts_as_a_credential_unless_it_wa
     env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        availability, "must_carry", lambda *_: None
+        availability, "must_confine", lambda *_: None
     )  # whether a sandbox can be made here counts for nothing
     wanted = wants(environment=("TOKEN",), public_environment=("PORT=80",), sandbox="microvm", mode=None)
 
@@ -129,7 +129,7 @@ def test_a_profiles_variable_that_is_secret_by_its_name_counts_as_a_credential_t
     public: tuple[str, ...],
     secret: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(availability, "must_carry", lambda *_: None)
+    monkeypatch.setattr(availability, "must_confine", lambda *_: None)
     config = Config(agents={"scripted": Profile(program="scripted", env=variables)})
 
     launch = prepared(env, wants(public_environment=public, sandbox="microvm", mode=None), config)
@@ -143,7 +143,7 @@ def test_a_profiles_variable_that_is_secret_by_its_name_counts_as_a_credential_t
 def test_a_key_that_a_confined_agent_inherits_counts_as_a_credential_in_either_mode(
     env: Env, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: Mode
 ) -> None:
-    monkeypatch.setattr(availability, "must_carry", lambda *_: None)
+    monkeypatch.setattr(availability, "must_confine", lambda *_: None)
     monkeypatch.setattr(project_trust, "check", lambda *_: None)
     program = tmp_path / "claude"
     program.write_text("#!/bin/sh\n")
