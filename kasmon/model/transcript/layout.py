@@ -16,12 +16,15 @@ from kasmon.model.commands import FAILED_RECEIPTS, ReceiptId, ReceiptState
 from kasmon.model.partial_text import PartialText
 from kasmon.model.transcript import run_blocks, tool_blocks
 from kasmon.model.transcript.blocks import Block, folds, live
+from kasmon.model.transcript.packed_list import PackedList
 from kasmon.model.transcript.rows import TranscriptRows
 from kasmon.model.transcript.style import TranscriptStyle
 from kasmon.model.transcript.text import TextLine
 from kasmon.sanitize import Clean, clean_line
 
 KEPT_WIDTHS: Final = 3
+PENDING: Final = 20_000
+"""How many calls and requests can still be completed: the latest ones. A later end of another is a block of its own."""
 TITLE: Final = 100
 """The maximum length of a sub-agent's title above its rows, in characters."""
 
@@ -37,7 +40,7 @@ class Transcript:
     def __init__(self, *, fold: bool = True, zone: tzinfo | None = None) -> None:
         self.changes = 0
         """Grows with every change; a view drawn at this number is up to date."""
-        self.blocks: list[Block] = []
+        self.blocks = PackedList(Block)
         self._fold, self._zone = fold, zone
         self._live = ("", False)
         self._parts = PartialText()
@@ -147,6 +150,8 @@ class Transcript:
     def _append(self, block: Block, place: tuple[str, str] | None = None) -> None:
         if place is not None:
             self._places[place] = len(self.blocks)
+            if len(self._places) > PENDING:
+                del self._places[next(iter(self._places))]
         self.blocks.append(block)
 
     def _import(self, event: events.EntryImported) -> None:
