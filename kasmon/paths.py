@@ -163,6 +163,10 @@ class Paths(msgspec.Struct, frozen=True):
         """Return the git repository of kasmon's own with the files before and after each turn of the session."""
         return self.sessions / session / "turns.git"
 
+    def hunks(self, session: str) -> Path:
+        """Return the folder with the patches of hunks that were reverted or staged, for their undo."""
+        return self.sessions / session / "hunks"
+
     def record(self, session: str) -> Path:
         """Return the folder with the recorded output of the session's terminal."""
         return self.sessions / session / "terminal"

@@ -29,7 +29,7 @@ OURS: Final = {
 """The last two: objects missing in a repository are not fetched from its configured remotes."""
 ENTERS: Final = frozenset({"diff", "status"})
 """Commands that would run git within each submodule, with the submodule's config."""
-FILTERS: Final = frozenset({"diff", "merge", "merge-tree", "status", "worktree"})
+FILTERS: Final = frozenset({"apply", "diff", "merge", "merge-tree", "status", "worktree"})
 """Commands that read or write files through filters that a config names."""
 MERGE_DRIVER: Final = re.compile(r"merge\..*\.driver")
 CONFLICTS: Final = "false"

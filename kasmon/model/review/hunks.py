@@ -5,6 +5,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from kasmon.model.transcript.diff import number_both
 from kasmon.model.transcript.text import Token
 
@@ -45,6 +47,19 @@ class DiffHunk(NamedTuple):
     @property
     def is_long(self) -> bool:
         return self.end - self.start > FOLDED_LINES
+
+
+class ShownHunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A hunk as a person saw it."""
+
+    name: str
+    """Its file."""
+    head: str
+    """The first line of its file's part of the diff."""
+    lines: tuple[str, ...]
+    """With its header, cleaned."""
+    turn: int | None = None
+    """The turn whose changes it is part of; None for those of the branch."""
 
 
 class HunkedFile(NamedTuple):

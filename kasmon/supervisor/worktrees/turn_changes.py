@@ -34,10 +34,16 @@ def turn_diff(places: Paths, session: Session, number: int | None = None) -> tup
         UnableError: if the turns of such a session are never stored.
         GitError, TimedOutError: if git fails.
     """
+    turn, diff = raw_turn_diff(places, session, number)
+    return turn, clean_block(diff.decode("utf-8", "replace")[:LONGEST])
+
+
+def raw_turn_diff(places: Paths, session: Session, number: int | None) -> tuple[Turn, bytes]:
+    """Return the same with the diff as git prints it, untrusted."""
     trees = _trees(places, session)
     turn = trees.turn(number)
     after = turn.after or _end_of(trees, turn, session)
-    return turn, clean_block(trees.diff(turn.before, after).decode("utf-8", "replace")[:LONGEST])
+    return turn, trees.diff(turn.before, after)
 
 
 def list_turns(places: Paths, session: Session) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from kasmon.model.events import ReviewComment
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import PlanAction
+from kasmon.model.review.hunks import ShownHunk
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.session import Session
 from kasmon.paths import Paths, write_private
@@ -221,6 +222,24 @@ class Operations:
         known = self._session(session)
         receipt, count = await comments.send_comments(self._places, known)
         return f"{count} {'comment' if count == 1 else 'comments'} to {describe_receipt(known, receipt)}"
+
+    async def revert_hunk(self, session: SessionId, hunk: ShownHunk, /) -> str:
+        """Take the changes of a hunk back in the worktree, if its file is still as it was shown."""
+        from kasmon.supervisor.review import hunks  # these three are rarely needed
+
+        return await asyncio.to_thread(hunks.revert_hunk, self._places, self._session(session), hunk)
+
+    async def stage_hunk(self, session: SessionId, hunk: ShownHunk, /) -> str:
+        """Add the unstaged changes of a hunk to the index, if its file is still as it was shown."""
+        from kasmon.supervisor.review import hunks
+
+        return await asyncio.to_thread(hunks.stage_hunk, self._places, self._session(session), hunk)
+
+    async def undo_hunk(self, session: SessionId, /) -> str:
+        """Undo the last reverted or staged hunk."""
+        from kasmon.supervisor.review import hunks
+
+        return await asyncio.to_thread(hunks.undo_hunk, self._places, self._session(session))
 
     async def change_sandbox(self, session: SessionId, command: SandboxCommand, /) -> str:
         """Execute *command* in the session's sandbox; the output of a `Run` appears in the transcript."""

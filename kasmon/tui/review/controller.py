@@ -15,12 +15,15 @@ from kasmon.tui.gateway.protocol import Operation
 if TYPE_CHECKING:
     from kasmon.model.events import ReviewComment
     from kasmon.model.review.comments import LoggedComment
+    from kasmon.model.review.hunks import ShownHunk
     from kasmon.tui.gateway.operations import Operations
     from kasmon.tui.review.screen import ReviewScreen, ShownReview
     from kasmon.tui.session_pane import SessionPane
 
 LAST: int = 0
 """In place of a turn's number: the last turn."""
+MOST_SHOWN: int = 40
+"""A confirmation shows at most so many lines of a hunk."""
 
 
 class ReviewDashboard(Dashboard, SuspendableApp, Protocol):
@@ -95,6 +98,26 @@ class ReviewController:
         lines = (f"Send {count} to {screen.review.name} as one prompt?", *listed)
         session = screen.session_here
         self._confirm(screen, "Send comments", lines, "send", lambda operations: operations.send_comments(session))
+
+    def revert_hunk(self, screen: "ReviewScreen", hunk: "ShownHunk", /) -> None:
+        """Revert *hunk* in the worktree, once the user confirms."""
+        session, undo = screen.session_here, self.app.keys.shown("review_undo")
+        lines = (f"Revert this hunk of {hunk.name} in the worktree?", *_shown(hunk), "", f"{undo} undoes it.")
+        self._confirm(screen, "Revert hunk", lines, "revert", lambda operations: operations.revert_hunk(session, hunk))
+
+    def stage_hunk(self, screen: "ReviewScreen", hunk: "ShownHunk", /) -> None:
+        """Stage *hunk*, once the user confirms."""
+        session, undo = screen.session_here, self.app.keys.shown("review_undo")
+        lines = (f"Stage this hunk of {hunk.name}?", *_shown(hunk), "", f"{undo} unstages it.")
+        self._confirm(screen, "Stage hunk", lines, "stage", lambda operations: operations.stage_hunk(session, hunk))
+
+    def undo_hunk(self, screen: "ReviewScreen", /) -> None:
+        async def undo(operations: "Operations") -> str:
+            text = await operations.undo_hunk(screen.session_here)
+            self._reload(screen)
+            return text
+
+        self.app.run_operation(undo)
 
     def report(self, text: str, /) -> None:
         self.app.say(text)
@@ -182,3 +205,9 @@ class ReviewController:
         except KasmonError as error:
             self.app.say(what_failed(error), severity="error")
         await self._show(screen, screen.review.turn)
+
+
+def _shown(hunk: "ShownHunk") -> tuple[str, ...]:
+    """Return the first lines of *hunk*, as a confirmation shows them."""
+    more = len(hunk.lines) - MOST_SHOWN
+    return (*hunk.lines[:MOST_SHOWN], f"… {more:,} more lines") if more > 0 else hunk.lines

@@ -43,6 +43,8 @@ class DiffView(ScrollView, can_focus=False):
         self.cursor = 0
         """The index of an entry of `rows`."""
         self._anchor: int | None = None
+        self._is_stale = False
+        """Whether another layout for the current width was requested."""
         self._comments: Mapping[int, Sequence[ShownComment]] = {}
         self._colours = LineColours(self.file, "")
         self.rows = DiffRows(self.file, self._colours, 1)
@@ -177,6 +179,7 @@ class DiffView(ScrollView, can_focus=False):
         """End the selection; return whether there was one."""
         was, self._anchor = self._anchor is not None, None
         self.refresh()
+        self.post_message(self.Moved())
         return was
 
     def selected_lines(self) -> list[int]:
@@ -193,6 +196,7 @@ class DiffView(ScrollView, can_focus=False):
         return max(1, self.container_size.width - MARGIN)
 
     def _lay_out(self) -> None:
+        self._is_stale = False
         self.rows = DiffRows(
             self.file,
             self._colours,
@@ -225,6 +229,9 @@ class DiffView(ScrollView, can_focus=False):
 
     def render_line(self, y: int) -> Strip:
         number, width = y + self.scroll_offset.y, self.size.width
+        if self.rows.width != self._columns and not self._is_stale:  # no Resize came for the first layout
+            self._is_stale = True
+            self.call_later(self._redraw)
         if number >= self.rows.count:
             return Strip.blank(width, self.look.style("text"))
         at = self.rows.entry_at(number)

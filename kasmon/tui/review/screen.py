@@ -1,6 +1,6 @@
 """Full screen review of what a session changed: a tree of files, and the selected one's diff in one column or two."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -13,7 +13,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.review.comments import LoggedComment, place_in
 from kasmon.model.review.file_changes import FileChange
 from kasmon.model.review.file_tree import TreeRow, build_tree, file_order
-from kasmon.model.review.hunks import parse
+from kasmon.model.review.hunks import ShownHunk, parse
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
 from kasmon.tui.action import KeyContext
@@ -74,6 +74,9 @@ class ReviewRequests(Protocol):
     def delete_comment(self, screen: "ReviewScreen", comment: LoggedComment, /) -> None: ...
     def list_comments(self, screen: "ReviewScreen", /) -> None: ...
     def send_comments(self, screen: "ReviewScreen", /) -> None: ...
+    def revert_hunk(self, screen: "ReviewScreen", hunk: ShownHunk, /) -> None: ...
+    def stage_hunk(self, screen: "ReviewScreen", hunk: ShownHunk, /) -> None: ...
+    def undo_hunk(self, screen: "ReviewScreen", /) -> None: ...
     def report(self, text: str, /) -> None: ...
 
 
@@ -81,6 +84,7 @@ class ReviewScreen(Overlay):
     """The review of one session; *requests* does what needs more than the screen."""
 
     places = (KeyContext.REVIEW, KeyContext.FIND)
+    AUTO_FOCUS = ""  # else Textual focuses the hidden input of a search once a dialog above is closed
     DEFAULT_CSS = """
     ReviewScreen { align: left top; background: $background; }
     ReviewScreen #diff-middle { layout: vertical; height: 1fr; width: 1fr; }
@@ -129,6 +133,9 @@ class ReviewScreen(Overlay):
             "review_comment_delete": self._delete_comment,
             "review_comments": lambda: self.requests.list_comments(self),
             "review_send": lambda: self.requests.send_comments(self),
+            "review_revert": lambda: self._on_hunk(self.requests.revert_hunk),
+            "review_stage": lambda: self._on_hunk(self.requests.stage_hunk),
+            "review_undo": lambda: self.requests.undo_hunk(self),
             "review_branch": lambda: self.requests.show_branch(self),
             "review_last_turn": lambda: self.requests.show_last_turn(self),
             "review_turn_back": lambda: self.requests.step_turn(self, -1),
@@ -349,6 +356,16 @@ class ReviewScreen(Overlay):
         return next((each for each in self.review.comments if name and each.comment.id == name), None)
 
     # Actions.
+
+    def _on_hunk(self, request: Callable[["ReviewScreen", ShownHunk], None]) -> None:
+        """Request this for the hunk that the cursor is in."""
+        change, file = self.change, self.view.file
+        if change is None or not change.has_hunks:
+            self.requests.report("There is no hunk here.")
+            return
+        hunk = file.hunks[file.hunk_at(self.view.line)]
+        lines = change.lines[hunk.start : hunk.end]
+        request(self, ShownHunk(name=change.name, head=change.head, lines=lines, turn=self.review.turn))
 
     def _toggle_columns(self) -> None:
         self.view.toggle_columns()

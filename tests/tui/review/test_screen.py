@@ -11,12 +11,13 @@ from kasmon.errors import UnableError
 from kasmon.model.events import ReviewComment
 from kasmon.model.permission import SessionId
 from kasmon.model.review.comments import LoggedComment
+from kasmon.model.review.hunks import ShownHunk
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import ConfirmDialog, RenameDialog
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.review.dialogs import CommentDialog
 from kasmon.tui.review.screen import ReviewScreen
-from tests.model.review.test_file_changes import DIFF
+from tests.model.review.test_file_changes import DIFF, of
 from tests.safety.test_markup import WORST
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, working
@@ -250,3 +251,24 @@ async def test_comments_are_edited_deleted_listed_and_sent() -> None:
             await pilot.press("y")
             await auntil(lambda call=call: call in gateway.calls)  # type: ignore[misc]
             await auntil(lambda: isinstance(app.screen, ReviewScreen))
+
+
+async def test_a_hunk_is_reverted_or_staged_once_that_is_confirmed_and_undone_at_once() -> None:
+    async with shown() as pilot:
+        app = cast(Kasmon, pilot.app)
+        gateway = cast(FakeGateway, app.gateway)
+        change = of("src/x.py")
+        hunk = ShownHunk(name="src/x.py", head="diff --git a/src/x.py b/src/x.py", lines=change.lines[:6])
+        await pilot.press("slash", "x", "escape")
+        for key, operation in (("r", Operations.revert_hunk), ("a", Operations.stage_hunk)):
+            await pilot.press(key)
+            await auntil(lambda: isinstance(app.screen, ConfirmDialog))
+            await pilot.pause()
+            assert "-old line" in text_of(app)
+            cast(StillClock, app.clock).ticked += 1.0
+            await pilot.press("y")
+            call = called(operation, SessionId("api"), hunk)
+            await auntil(lambda call=call: call in gateway.calls)  # type: ignore[misc]
+            await auntil(lambda: isinstance(app.screen, ReviewScreen))
+        await pilot.press("u")
+        await auntil(lambda: called(Operations.undo_hunk, SessionId("api")) in gateway.calls)

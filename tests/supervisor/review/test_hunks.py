@@ -1,0 +1,181 @@
+"""A hunk is reverted or staged as it was shown, and that is undone; what changed since is refused."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kasmon.errors import NotFoundError, RefusedError, SessionBusyError, UnableError
+from kasmon.model.permission import SessionId
+from kasmon.model.review.file_changes import split
+from kasmon.model.review.hunks import ShownHunk, parse
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.supervisor.review.hunks import revert_hunk, stage_hunk, undo_hunk
+from kasmon.supervisor.worktrees.changes import diff_of
+from tests.support.git_repo import Repo
+
+LINES = [f"line {number}" for number in range(1, 41)]
+
+
+class Work:
+    """A worktree whose branch has a commit, and a session that works in it."""
+
+    def __init__(self, folder: Path) -> None:
+        main = Repo(folder / "main")
+        main.commit("a.txt", "\n".join(LINES) + "\n")
+        main.git("worktree", "add", "--quiet", "-b", "work", str(folder / "work"))
+        self.repo = main
+        self.folder = folder / "work"
+        self.places = Paths(state=folder / "state", config=folder / "config")
+        self.session = Session(id=SessionId("s"), name="one", workdir=str(self.folder))
+        self.places.folder("s").mkdir(parents=True)
+
+    def edit(self, **changes: str) -> None:
+        """Replace `line N` by the value of `lN`, in what the file has now."""
+        path = self.folder / "a.txt"
+        lines = path.read_text().split("\n")
+        for name, text in changes.items():
+            lines[int(name[1:]) - 1] = text
+        path.write_text("\n".join(lines))
+
+    def hunks(self) -> list[ShownHunk]:
+        return [
+            ShownHunk(name=file.name, head=file.head, lines=file.lines[hunk.start : hunk.end])
+            for file in split(diff_of(self.session))
+            if file.has_hunks
+            for hunk in parse(file.lines).hunks
+        ]
+
+    def staged(self) -> str:
+        return self.repo.git("diff", "--cached", "-U0", at=self.folder)
+
+    @property
+    def text(self) -> str:
+        return (self.folder / "a.txt").read_text()
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Work:
+    return Work(tmp_path)
+
+
+def test_one_hunk_is_reverted_and_the_revert_is_undone(work: Work) -> None:
+    work.edit(l3="three", l30="thirty")
+    before = work.text
+
+    assert "The hunk of a.txt is reverted." == revert_hunk(work.places, work.session, work.hunks()[0])
+    assert "line 3\n" in work.text
+    assert "thirty\n" in work.text
+    assert "" == work.staged()
+    assert "The hunk of a.txt is restored." == undo_hunk(work.places, work.session)
+    assert before == work.text
+    with pytest.raises(NotFoundError, match="no hunk of 'one'"):
+        undo_hunk(work.places, work.session)
+
+
+def test_one_hunk_is_staged_and_unstaged(work: Work) -> None:
+    work.edit(l3="three\nand more", l12="", l30="thirty")
+
+    stage_hunk(work.places, work.session, work.hunks()[-1])
+    assert "+thirty" in work.staged()
+    assert "three" not in work.staged()
+    assert "The hunk of a.txt is unstaged." == undo_hunk(work.places, work.session)
+    assert "" == work.staged()
+    assert "thirty" in work.text
+
+
+def test_only_what_is_unstaged_of_a_hunk_is_staged(work: Work) -> None:
+    """The hunk of the branch has a committed line, a staged one, an added one and a removed one."""
+    work.edit(l3="three")
+    work.repo.git("commit", "--quiet", "-am", "three", at=work.folder)
+    work.edit(l5="five")
+    work.repo.git("add", "a.txt", at=work.folder)
+    work.edit(l7="seven\nand more", l10="ten")
+    path = work.folder / "a.txt"
+    path.write_text(path.read_text().replace("line 9\n", ""))
+    (hunk,) = work.hunks()
+
+    stage_hunk(work.places, work.session, hunk)
+    assert work.text.strip() == work.repo.git("show", ":a.txt", at=work.folder)
+    with pytest.raises(RefusedError, match="nothing of this hunk"):
+        stage_hunk(work.places, work.session, hunk)
+
+
+def test_a_new_and_a_deleted_file_are_reverted_staged_and_restored(work: Work) -> None:
+    (work.folder / "new dir").mkdir()
+    new = work.folder / "new dir" / "tab\there.txt"
+    new.write_text("hello\n")
+    (work.folder / "file0.txt").unlink()
+    hunks = {hunk.name: hunk for hunk in work.hunks()}
+
+    for hunk in hunks.values():
+        stage_hunk(work.places, work.session, hunk)
+    assert {"A", "D"} == {line[0] for line in work.repo.git("status", "--short", at=work.folder).splitlines()}
+    undo_hunk(work.places, work.session)
+    undo_hunk(work.places, work.session)
+    for hunk in hunks.values():
+        revert_hunk(work.places, work.session, hunk)
+    assert not new.exists()
+    assert "one\n" == (work.folder / "file0.txt").read_text()
+    undo_hunk(work.places, work.session)
+    undo_hunk(work.places, work.session)
+    assert "hello\n" == new.read_text()
+    assert not (work.folder / "file0.txt").exists()
+
+
+def test_a_file_that_changed_since_it_was_shown_is_refused(work: Work) -> None:
+    work.edit(l3="three")
+    (hunk,) = work.hunks()
+    work.edit(l4="four")
+    before = work.text
+
+    for change in (revert_hunk, stage_hunk):
+        with pytest.raises(RefusedError, match="is no longer as it was shown"):
+            change(work.places, work.session, hunk)
+    assert (before, "") == (work.text, work.staged())
+
+
+def test_an_undo_of_what_changed_since_is_refused(work: Work) -> None:
+    work.edit(l3="three")
+    revert_hunk(work.places, work.session, work.hunks()[0])
+    work.edit(l3="other")
+
+    with pytest.raises(RefusedError, match="is no longer as it was shown"):
+        undo_hunk(work.places, work.session)
+    assert "other" in work.text
+
+
+def test_a_hunk_that_only_looks_like_one_is_refused(work: Work) -> None:
+    """A line break that git does not count makes lines of a file look like the header of a hunk."""
+    (work.folder / "new.txt").write_text("x\r@@ -1,1 +1,1 @@\r-a\r+b\r\n")
+    for hunk in work.hunks():
+        with pytest.raises(RefusedError):
+            revert_hunk(work.places, work.session, hunk)
+    assert (work.folder / "new.txt").exists()
+
+
+def test_nothing_configured_in_the_repository_runs(work: Work, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    for key in ("filter.x.clean", "filter.x.smudge"):
+        work.repo.git("config", key, f"touch {ran}; cat")
+    (work.folder / ".gitattributes").write_text("*.txt filter=x\n")
+    work.edit(l3="three", l30="thirty")
+    ran.unlink(missing_ok=True)
+    first, last = (hunk for hunk in work.hunks() if hunk.name == "a.txt")
+
+    stage_hunk(work.places, work.session, last)
+    revert_hunk(work.places, work.session, first)
+    assert not ran.exists()
+
+
+def test_while_a_turn_runs_nothing_is_reverted_and_a_turns_hunk_is_not_staged(work: Work) -> None:
+    work.edit(l3="three")
+    (hunk,) = work.hunks()
+    busy = Session(id=SessionId("s"), name="one", workdir=str(work.folder), in_turn=True)
+
+    with pytest.raises(SessionBusyError):
+        revert_hunk(work.places, busy, hunk)
+    with pytest.raises(UnableError):
+        stage_hunk(work.places, work.session, ShownHunk(name="a.txt", head="", lines=(), turn=1))
+    assert subprocess.run(["git", "diff", "--quiet"], cwd=work.folder, check=False).returncode
