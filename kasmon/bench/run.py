@@ -23,6 +23,7 @@ from kasmon.bench.dashboard import (
     memory_growth,
     permission_latency,
     prompt_delivery,
+    review,
     search,
     startup,
 )
@@ -62,6 +63,7 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "growth": memory_growth.measure_memory_growth,
         "talk": partial(event_latency.measure_event_to_screen, seconds),
         "last-page": partial(long_transcript.measure_last_page, rounds),
+        "review": partial(review.measure_review, rounds),
         "state": partial(event_latency.measure_state_to_row, 3),
         "dialog": partial(permission_latency.measure_event_to_dialog, 4 * rounds),
         "plan": plans.measure_run,

@@ -38,7 +38,9 @@ def scratch() -> Iterator[Paths]:
 
 
 @contextlib.contextmanager
-def create_sessions(paths: Paths, count: int, *, alive: int | None = None) -> Iterator[list[SessionId]]:
+def create_sessions(
+    paths: Paths, count: int, *, alive: int | None = None, workdir: str = "/"
+) -> Iterator[list[SessionId]]:
     """Create *count* structured sessions with real logs. The first *alive* (default: all) have this process as host.
 
     It holds their locks, so every reader sees them as alive and working; it serves no socket.
@@ -49,7 +51,7 @@ def create_sessions(paths: Paths, count: int, *, alive: int | None = None) -> It
         folder = paths.folder(session)
         folder.mkdir(mode=0o700)
         is_alive = alive is None or number < alive
-        _write_facts(paths, session, number, is_alive=is_alive)
+        _write_facts(paths, session, number, is_alive=is_alive, workdir=workdir)
         if is_alive:
             lock = HostLock(paths.host_lock(session))
             lock.acquire()
@@ -69,11 +71,11 @@ def session_id(number: int) -> SessionId:
     return SessionId(f"s{text}")
 
 
-def _write_facts(paths: Paths, session: SessionId, number: int, *, is_alive: bool) -> None:
+def _write_facts(paths: Paths, session: SessionId, number: int, *, is_alive: bool, workdir: str) -> None:
     now = time.time() - 60
     name = f"session-{number:04d}"
     launch = Launch(
-        session=session, name=name, agent="scripted", mode=Mode.SDK, backend="scripted", workdir="/", created_at=now
+        session=session, name=name, agent="scripted", mode=Mode.SDK, backend="scripted", workdir=workdir, created_at=now
     )
     write_private(paths.launch(session), msgspec.json.encode(launch))
     EventLog(paths.fleet_log).append(SessionCreated(at=now, launch=launch))
@@ -81,7 +83,7 @@ def _write_facts(paths: Paths, session: SessionId, number: int, *, is_alive: boo
     pid = os.getpid()
     log.append(LogOpened(at=now, session=session))
     log.append(
-        SessionStarted(at=now, backend="scripted", workdir="/", pid=pid, pid_started=started_at(pid), host_pid=pid)
+        SessionStarted(at=now, backend="scripted", workdir=workdir, pid=pid, pid_started=started_at(pid), host_pid=pid)
     )
     log.append(TurnStarted(at=now, prompt="go on"))
     log.append(MessageWritten(at=now, text=f"Working on part {number} of the whole."))

@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kasmon.model.transcript.diff import HUNK, number_lines
-from kasmon.model.transcript.text import Token
+from kasmon.model.transcript.diff import HUNK
 
 MODES: Final = re.compile(r"(old|new) mode (\d{6})")
 _ESCAPED: Final = re.compile(rb'\\([0-7]{3}|[abtnvfr"\\])')
@@ -67,15 +66,15 @@ def _file(lines: Sequence[str]) -> FileChange:
     body = tuple(lines[at:])
     while body and not body[-1]:
         body = body[:-1]
-    signs = [span[1] for _, span in number_lines(body)]
+    signs = [line[:1] for line in body]  # in hunks, so no line is a header
     if not body:
         reasons = [line for line in lines[1:] if line.startswith(("Binary ", "old mode", "new mode", "rename "))]
         body = tuple(reasons) or ("It is empty.",)
     return FileChange(
         name=name,
         lines=body,
-        added=signs.count(Token.ADDED),
-        removed=signs.count(Token.REMOVED),
+        added=signs.count("+") if at < len(lines) else 0,
+        removed=signs.count("-") if at < len(lines) else 0,
         kind=kind,
         old_name=old_name,
         modes=tuple(modes),

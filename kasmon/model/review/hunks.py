@@ -75,7 +75,7 @@ class HunkedFile(NamedTuple):
 
 def parse(lines: Sequence[str]) -> HunkedFile:
     """Return the *lines* of `FileChange.lines`, by hunk."""
-    numbered = tuple(DiffLine(*each) for each in number_both(lines))
+    numbered = tuple(map(DiffLine._make, number_both(lines)))
     starts = [at for at, line in enumerate(numbered) if line.token is Token.HUNK]
     if not starts or starts[0]:
         starts.insert(0, 0)

@@ -136,8 +136,10 @@ class DiffRows:
         self._column = (width - len(COLUMN_GAP)) // 2 if two_columns else width
         self._text_cells = max(LEAST_CELLS, self._column - self._digits - 2)
         self.entries = list(self._entries(comments or {}))
-        self.starts = [0, *accumulate(self._height(entry) for entry in self.entries)]
+        self.starts = [0, *accumulate(self._heights())]
         """The first row of each entry, and the number of all rows."""
+        self._places: dict[int, int] = {}
+        """The index of a line -> that of its entry; filled when it is needed."""
         self._changed: dict[int, tuple[Range, ...]] = {}
         self._drawn: dict[int, list[Row]] = {}
 
@@ -151,15 +153,15 @@ class DiffRows:
 
     def entry_of(self, line: int) -> int:
         """Return the index of the entry with *line*, or of the header of its folded hunk."""
-        best = 0
-        for at, entry in enumerate(self.entries):
-            if entry.kind == "comment":
-                continue
-            if line in (entry.old, entry.new):
-                return at
-            if min(each for each in (entry.old, entry.new) if each is not None) <= line:
-                best = at
-        return best
+        if not self._places:
+            for at, entry in enumerate(self.entries):
+                if entry.kind != "comment":
+                    for each in (entry.old, entry.new):
+                        if each is not None:
+                            self._places.setdefault(each, at)
+        if line in self._places or not self.file.hunks:
+            return self._places.get(line, 0)
+        return self._places.get(self.file.hunks[self.file.hunk_at(line)].start, 0)
 
     def row(self, number: int) -> Row:
         at = self.entry_at(number)
@@ -181,6 +183,9 @@ class DiffRows:
                 first += 1
             if at in self.folded:
                 continue
+            if not self.two_columns and not comments:
+                yield from [Entry("line", line, line) for line in range(first, hunk.end)]
+                continue
             numbers = range(first, hunk.end)
             pairs = pair_up(self.file, first, hunk.end) if self.two_columns else zip(numbers, numbers, strict=True)
             for old, new in pairs:
@@ -190,14 +195,20 @@ class DiffRows:
                         for comment in comments.get(line, ()) if line is not None else ():
                             yield Entry("comment", line, line, comment.id)
 
-    def _height(self, entry: Entry) -> int:
-        if entry.kind == "hunk":
-            return 1
-        if entry.kind == "comment":
-            return len(self._comment_rows(entry.comment))
-        if entry.old == entry.new:
-            return self._line_height(entry.line)
-        return max(self._line_height(line) for line in (entry.old, entry.new) if line is not None)
+    def _heights(self) -> Iterator[int]:
+        """Yield the rows of each entry. This loop runs for each line of a file, so it is written out."""
+        lines, room = self.file.lines, self._text_cells
+        for kind, old, new, comment in self.entries:
+            if kind == "hunk":
+                yield 1
+            elif kind == "comment":
+                yield len(self._comment_rows(comment))
+            elif old == new and new is not None:
+                text = lines[new].text
+                short = len(text) <= room and text.isascii() and "\t" not in text
+                yield 1 if short else self._line_height(new)
+            else:
+                yield max(self._line_height(line) for line in (old, new) if line is not None)
 
     def _line_height(self, at: int) -> int:
         line, token = self.file.lines[at].text, self.file.lines[at].token

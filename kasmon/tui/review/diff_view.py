@@ -43,6 +43,8 @@ class DiffView(ScrollView, can_focus=False):
         self.cursor = 0
         """The index of an entry of `rows`."""
         self._anchor: int | None = None
+        self._first_line: int | None = None
+        """The line for the cursor, until there is a layout."""
         self._is_stale = False
         """Whether another layout for the current width was requested."""
         self._comments: Mapping[int, Sequence[ShownComment]] = {}
@@ -62,10 +64,10 @@ class DiffView(ScrollView, can_focus=False):
         self._comments, self._anchor = comments, None
         if line is not None:
             self.folded.discard(self.file.hunk_at(line))
-        self._lay_out()
-        first = next(iter(list_changes(self.file)), 0) if line is None else line
-        self.scroll_to(y=0, animate=False, immediate=True)
-        self.go_to(self.rows.entry_of(first))
+        self._first_line = next(iter(list_changes(self.file)), 0) if line is None else line
+        if self.container_size.width:
+            self.scroll_to(y=0, animate=False, immediate=True)
+            self._redraw()
         if not self._colours.is_ready:
             self.run_worker(self._load_colours(self._colours), group="colours", exclusive=True)
 
@@ -214,12 +216,16 @@ class DiffView(ScrollView, can_focus=False):
         self.refresh()
 
     def _redraw(self) -> None:
-        line = self.line
+        line = self.line if self._first_line is None else self._first_line
+        self._first_line = None
         self._lay_out()
         self.go_to(self.rows.entry_of(line))
 
     def on_resize(self) -> None:
-        self._redraw()
+        if self._first_line is not None or self.rows.width != self._columns:
+            self._redraw()
+        else:
+            self.go_to(self.cursor)
 
     async def _load_colours(self, colours: LineColours) -> None:
         """Add the colours once the lexer is loaded: the first frame does not wait for it."""

@@ -162,6 +162,7 @@ class ReviewScreen(Overlay):
         yield self.foot
 
     def on_mount(self) -> None:
+        self.set_class(self.app.size.width >= ROOMY, "-beside")  # before the first layout: one is enough
         self.show(self.review)
 
     def on_resize(self) -> None:
