@@ -22,12 +22,13 @@ from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.permissions.card import PermissionCard
+from kasmon.tui.review.screen import ReviewScreen
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.search.screen import SearchScreen
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.view import FocusView
 from kasmon.tui.transcript.view import SessionView
-from tests.support import sample_boards, sample_sandboxes
+from tests.support import sample_boards, sample_review, sample_sandboxes
 from tests.support.sample_fleet import StillClock, asking, change, command, crew, fleet, login, plan, question, working
 from tests.support.sample_search import WORDS, finds
 from tests.support.sample_transcripts import MAKE, SIGN_IN, deep_talk, short_talk, talk
@@ -268,6 +269,26 @@ def inbox(*pressed: str) -> Act:
     return act
 
 
+def reviewing(*pressed: str) -> Act:
+    """Open the review of the first session, and press these keys there."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await settled(pilot)
+        app = cast(Kasmon, pilot.app)
+        gateway = cast(FakeGateway, app.gateway)
+        gateway.diffs, gateway.commented = {"api": sample_review.DIFF}, {"api": sample_review.COMMENTS}
+        await pilot.press("D")
+        await auntil(lambda: isinstance(app.screen, ReviewScreen), what="the review")
+        for key in pressed:
+            await pilot.press(key)
+            await pilot.pause()
+        screen = cast(ReviewScreen, app.screen)
+        await auntil(lambda: screen.view.has_colours, what="the colours")
+        await pilot.pause()
+
+    return act
+
+
 def waves(*pressed: str, plans: int = 1) -> Act:
     """Open the wave board once so many plans are known, and press these keys there."""
 
@@ -386,6 +407,10 @@ SCENES: dict[str, Scene] = {
         fleet(asking("fix-auth", command("fix-auth", RISKY)), asking("docs", change("docs", ago=5)), working("index")),
     ),
     "inbox-empty": Scene((80, 24), nothing_asked, fleet(working("docs"))),
+    "review-160x50": Scene((160, 50), reviewing("tab"), fleet(working("api"))),
+    "review-100x30": Scene((100, 30), reviewing("tab", "J", "v", "j"), fleet(working("api"))),
+    "review-60x20": Scene((60, 20), reviewing("tab", "slash", *"token", "enter"), fleet(working("api"))),
+    "review-two-columns-160x50": Scene((160, 50), reviewing("tab", "s"), fleet(working("api"))),
     "board-120x40": Scene(
         act=waves("down", plans=2), fleet=sample_boards.crew(), boards=(sample_boards.board(), sample_boards.other())
     ),

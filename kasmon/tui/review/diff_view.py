@@ -81,6 +81,11 @@ class DiffView(ScrollView, can_focus=False):
         """Whether old and new are side by side now."""
         return self.wants_two and self._columns >= NARROW
 
+    @property
+    def has_colours(self) -> bool:
+        """Whether the syntax colours of the file are shown, if its language is known."""
+        return self._colours.is_ready
+
     def toggle_columns(self) -> None:
         """Show old and new side by side, or not."""
         self.wants_two = not self.wants_two
