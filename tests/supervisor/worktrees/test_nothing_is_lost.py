@@ -1,7 +1,10 @@
-"""Nothing of a person's is lost: random walks over new, work, finish, discard, and removal of worktrees."""
+"""Nothing of a person's is lost: random walks over new, work, turns, undo, finish, kill, discard, and removal."""
 
 import contextlib
+import os
 import random
+import select
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,11 +16,14 @@ from kasmon.errors import KasmonError
 from kasmon.host.rpc.event_loop import run
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
+from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder
+from kasmon.repository.turn_trees import TurnTrees
 from kasmon.supervisor.finish.finish import finish
 from kasmon.supervisor.finish.finish_plan import FinishRequest, plan_finish
 from kasmon.supervisor.worktrees.inventory import remove_session_worktree
 from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, discard, new_worktree
+from kasmon.supervisor.worktrees.turn_changes import plan_redo, plan_undo, undo
 from tests.support.git_repo import Repo
 from tests.support.sample_fleet import session
 
@@ -36,6 +42,10 @@ FINISHES = {
     "squash and discard": FinishRequest(commits=True, merge="squash", discards=True),
 }
 """Steps of a walk that finish a branch."""
+
+
+def session_of(tree: SessionWorktree) -> Session:
+    return session(Path(tree.path).name, worktree=tree, workdir=tree.path)
 
 
 class Walk:
@@ -94,7 +104,7 @@ class Walk:
                 "remove",
                 "remove",
                 "fail",
-                *(FINISHES if self.finishes else ()),
+                *((*FINISHES, "turn", "turn", "undo", "undo", "kill", "kill") if self.finishes else ()),
             ]
         )
         if act == "new" or tree is None:
@@ -110,6 +120,12 @@ class Walk:
                 self.trees.remove(tree)
         elif act in FINISHES:
             self.finish(tree, act)
+        elif act == "turn":
+            self.take_turn(tree)
+        elif act == "undo":
+            self.undo(tree)
+        elif act == "kill":
+            self.kill(tree)
         else:
             self.work(tree, act)
 
@@ -123,14 +139,55 @@ class Walk:
         elif change < 0.4:
             with contextlib.suppress(Exception):
                 self.repo.git("commit", "--quiet", "-m", "staged")
-        walker = session("walk", worktree=tree)
         try:
-            plan = plan_finish(self.places, walker, FINISHES[act], Fleet(at=time.time()))
-            run(finish(self.places, walker, plan, lambda text: None))
+            self.carry_out(tree, act)
         except KasmonError:
             self.outcomes[f"{act} refused"] += 1
         else:
             self.outcomes[act] += 1
+        if not Path(tree.path).exists():
+            self.trees.remove(tree)
+
+    def carry_out(self, tree: SessionWorktree, act: str) -> None:
+        walker = session_of(tree)
+        plan = plan_finish(self.places, walker, FINISHES[act], Fleet(at=time.time()))
+        run(finish(self.places, walker, plan, lambda text: None))
+
+    def take_turn(self, tree: SessionWorktree) -> None:
+        """Let an agent work, with its files stored before and after."""
+        turns = TurnTrees(self.places.turns(session_of(tree).id))
+        number = turns.begin(Path(tree.path))
+        self.write(Path(tree.path), f"f{self.count}.txt")
+        if number is not None:
+            turns.end(Path(tree.path), number)
+
+    def undo(self, tree: SessionWorktree) -> None:
+        """Undo the last turn, or the last undo, if that is possible."""
+        with contextlib.suppress(KasmonError):
+            undo(
+                self.places, session_of(tree), self.random.choice((plan_undo, plan_redo))(self.places, session_of(tree))
+            )
+            self.outcomes["undo"] += 1
+
+    def kill(self, tree: SessionWorktree) -> None:
+        """Kill kasmon and its git while it finishes the branch, and remove git's locks, as git tells a person to do."""
+        ended, ends = os.pipe()
+        if not (pid := os.fork()):
+            os.setpgid(0, 0)
+            with contextlib.suppress(BaseException):
+                self.carry_out(tree, self.random.choice([*FINISHES]))
+            os._exit(0)
+        os.close(ends)
+        with contextlib.suppress(OSError):  # both do it: it is done before the next line
+            os.setpgid(pid, pid)
+        is_done = bool(select.select([ended], [], [], self.random.random() / 2)[0])
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(ended)
+        self.outcomes["ended" if is_done else "killed"] += 1
+        for lock in (self.repo.folder / ".git").rglob("*.lock"):
+            lock.unlink(missing_ok=True)
         if not Path(tree.path).exists():
             self.trees.remove(tree)
 
@@ -171,6 +228,8 @@ class Walk:
     def lost(self) -> dict[str, str]:
         """The contents that are neither in a file nor in an object that a ref or a stash reaches."""
         reached = self.repo.git("rev-list", "--objects", "--all", "--reflog").splitlines()
+        for store in self.places.state.glob("sessions/*/turns.git"):
+            reached += self.repo.git("--git-dir", str(store), "rev-list", "--objects", "--all").splitlines()
         folders = [self.repo.folder, *(Path(tree.path) for tree in self.trees)]
         files = {path.read_text() for folder in folders for path in folder.iterdir() if path.is_file()}
         blobs = {line.split()[0] for line in reached}
