@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from blockbuster import BlockBuster
+from hypothesis import HealthCheck, settings
 
 from kasmon.tmux import start_server
 from tests.support.cli.fork_server import ForkServer
@@ -27,6 +28,8 @@ EXCUSED = (
 """Blocking calls that the loop may make, each by the function that it is made in."""
 CONTEXT = ("SESSION", "TASK", "WAVE", "PEERS", "PLAN", "DEV", "LIFELINE")
 """What a kasmon that runs these tests may have put into the environment."""
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")  # on a busy machine everything takes long: that is no fault of a test
 
 
 def pytest_configure(config: pytest.Config) -> None:

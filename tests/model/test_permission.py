@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kasmon.model.events import RequestOpened, decode, encode
@@ -58,6 +58,7 @@ def test_the_order_in_which_an_input_was_written_does_not_count() -> None:
     assert _digest(one) == _digest(other)
 
 
+@settings(max_examples=40)  # each is made of some hundred drawn values
 @given(st.data())
 def test_the_digest_survives_the_log(data: st.DataObject) -> None:
     opened: RequestOpened = data.draw(any_of(RequestOpened))

@@ -20,7 +20,7 @@ from tests.support.sample_events import facts
 from tests.support.wait import until
 
 LOCKS = Path("/proc/locks")
-FRESH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+FRESH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_line_torn_at_any_byte_is_left_for_later_then_skipped(log: EventLog) -
         assert [first, *([torn] if whole else []), last] == [event for event, _ in log.read()], length
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(event=facts(), data=st.data())
 def test_a_torn_fact_of_any_kind_is_never_read_as_another(event: Event, data: st.DataObject, tmp_path: Path) -> None:
     """A piece of JSON that happens to end in a brace is no fact either."""

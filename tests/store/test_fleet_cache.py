@@ -81,7 +81,7 @@ def is_used(places: Paths) -> bool:
     return load_cache(places.index, FleetIndex(places))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(told=st.lists(facts(), max_size=12), at=st.data())
 def test_the_index_and_the_rest_of_the_log_add_up_to_the_whole_log_wherever_it_was_cut(
     told: list[events.Event], at: st.DataObject

@@ -67,7 +67,7 @@ def test_hostile_text_arrives_cleaned_between_one_pair_of_brackets(recorded: Rec
     assert b"" == server.run("list-buffers")
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(lambda text: outgoing(text) != "")
 )

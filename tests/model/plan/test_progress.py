@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kasmon.model.events import UnknownEvent, encode
@@ -199,7 +199,6 @@ FACTS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(FACTS)
 def test_in_whatever_order_facts_come_attempts_only_go_up_and_nothing_is_lost(facts: list[PlanFact]) -> None:
     now, last = run(), 0

@@ -445,7 +445,7 @@ WRITTEN = dict.fromkeys(map(ord, "\u00ad\u200c\u200d\u200e\u200f"), "\ufffd")
 
 
 @given(nasty, st.integers(1, 40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @example("A\xadA", 1)
 def test_no_row_is_wider_than_asked_for_and_none_holds_what_acts_on_a_terminal(text: str, width: int) -> None:
     events = (
@@ -469,7 +469,7 @@ def test_no_row_is_wider_than_asked_for_and_none_holds_what_acts_on_a_terminal(t
 
 
 @given(nasty)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_cleaned_text_comes_back_whole(text: str) -> None:
     """Nothing but white space is lost at the ends of rows, at any width."""
     expected = "".join(clean_block(text).split())
@@ -479,7 +479,7 @@ def test_every_cleaned_text_comes_back_whole(text: str) -> None:
 
 
 @given(nasty)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_of_a_message_only_the_marks_are_left_out(text: str) -> None:
     marks = str.maketrans("", "", "`*#~>-+•│| 0123456789.):─┼\\[]xX☐☒")
     rows = transcript(MessageWritten(at=AT, text=text)).lines(5000)
@@ -557,7 +557,7 @@ MIXED = st.lists(
 
 
 @given(MIXED, MIXED, st.integers(-60, 60), st.integers(-60, 60), st.integers(1, 30))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_whatever_was_looked_at_before_it_is_the_same_as_drawn_anew(
     first: list[Event], second: list[Event], start: int, stop: int, width: int
 ) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kasmon.errors import RefusedError
@@ -488,7 +488,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15)
 @given(st.lists(STEPS, min_size=4, max_size=10))
 @example(sequence("branch c, go on c, retry c, go on c"))
 @example(sequence("go on a, failed c, delete c, retry c, go on c, retry c, go on c"))

@@ -17,7 +17,7 @@ KEYS = [
 """Those that are whole in themselves; an Escape that other bytes follow at once is Alt with these."""
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.data())
 def test_keys_and_replies_are_told_apart_however_the_reads_are_cut(data: st.DataObject) -> None:
     said = data.draw(st.lists(st.sampled_from([*KEYS, *REPLIES.values(), *FOR_TEXTUAL.values()]), max_size=30))
@@ -34,7 +34,7 @@ def test_keys_and_replies_are_told_apart_however_the_reads_are_cut(data: st.Data
     assert b"".join(part for part in said if part in FOR_TEXTUAL.values()) == textual
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.binary(max_size=40), max_size=12))
 def test_random_bytes_hang_nothing(reads: list[bytes]) -> None:
     session = Session()

@@ -114,7 +114,7 @@ def test_every_character_comes_back(text: str) -> None:
     assert text == drawn(text)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.text(max_size=80), st.integers(8, 40))
 def test_every_cleaned_text_comes_back_whole(text: str, width: int) -> None:
     cleaned = clean_block(text).replace("\n", "").expandtabs(4)
