@@ -5,6 +5,7 @@ import gc
 import inspect
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from blockbuster import BlockBuster
 from hypothesis import HealthCheck, settings
 
 from kasmon.tmux import start_server
-from tests.support.cli.fork_server import ForkServer
+from tests.support.cli.fork_server import OURS, PLAIN, ForkServer, start_hosts_by
 from tests.support.git_repo import Repo
 
 pytest_plugins = ["tests.support.forked_workers"]
@@ -30,6 +31,8 @@ CONTEXT = ("SESSION", "TASK", "WAVE", "PEERS", "PLAN", "DEV", "LIFELINE")
 """What a kasmon that runs these tests may have put into the environment."""
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")  # on a busy machine everything takes long: that is no fault of a test
+if sys.platform == "linux":  # elsewhere a fork without exec is unsafe
+    start_hosts_by(lambda: OURS.path, lambda: PLAIN)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -110,11 +113,15 @@ def _no_blocked_loop(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
+def fork_server() -> ForkServer:
     """What runs kasmon's commands for the tests of this process."""
-    fork_server = ForkServer()
-    yield fork_server
-    fork_server.close()
+    return OURS
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _end_of_fork_server() -> Iterator[None]:
+    yield
+    OURS.close()
 
 
 @pytest.fixture

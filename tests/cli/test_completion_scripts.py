@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.cli.cli_runner import Cli
+from tests.support.cli.fork_server import KASMON
 from tests.support.detection.terminal import Terminal
 
 SHELLS = {

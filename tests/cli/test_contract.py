@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.cli.cli_runner import Cli
+from tests.support.cli.fork_server import KASMON
 from tests.support.wait import until
 
 FIELDS = {

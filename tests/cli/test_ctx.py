@@ -2,7 +2,8 @@
 
 import sys
 
-from tests.support.cli.cli_runner import KASMON, LIMIT_S, Cli
+from tests.support.cli.cli_runner import LIMIT_S, Cli
+from tests.support.cli.fork_server import KASMON
 from tests.support.wait import until
 
 COMMAND = " ".join((sys.executable, *KASMON[1:]))

@@ -19,7 +19,8 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.paths import places
 from kasmon.scripted_agent.script import parse
 from kasmon.scripted_agent.steps import BadStep
-from tests.support.tui.demo_terminal import KASMON, DemoTerminal, run
+from tests.support.cli.fork_server import KASMON
+from tests.support.tui.demo_terminal import DemoTerminal, run
 from tests.support.wait import until
 
 

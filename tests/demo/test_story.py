@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from kasmon.demo.cast import CAST
-from tests.support.tui.demo_terminal import KASMON, DemoTerminal
+from tests.support.cli.fork_server import KASMON
+from tests.support.tui.demo_terminal import DemoTerminal
 from tests.support.wait import until
 
 NAMES = [part.name for part in CAST]

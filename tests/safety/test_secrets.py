@@ -18,8 +18,9 @@ from kasmon.sanitize import redact
 from kasmon.tui.permissions.request_edit import editable, edited_input
 from kasmon.tui.process.terminal_guard import DASH
 from tests.support.claude_screen import message
+from tests.support.cli.fork_server import KASMON
 from tests.support.sample_fleet import command
-from tests.support.tui.dashboard import KASMON, Dashboard, Home
+from tests.support.tui.dashboard import Dashboard, Home
 from tests.support.wait import until
 
 SECRET = "planted 5ecr3t & 'of' a test"

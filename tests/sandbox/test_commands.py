@@ -25,8 +25,8 @@ from kasmon.tui.notifications.toasts import toasts
 from kasmon.tui.status_bars import is_offered
 from kasmon.tui.theme.look import ending, state_word
 from tests.sandbox.conftest import open_to_others
-from tests.support.cli.cli_runner import KASMON, Cli, on_terminal
-from tests.support.cli.fork_server import ForkServer
+from tests.support.cli.cli_runner import Cli, on_terminal
+from tests.support.cli.fork_server import KASMON, ForkServer
 from tests.support.other_version import OLDER, OtherVersion
 from tests.support.sandbox.requirements import closed
 from tests.support.wait import until

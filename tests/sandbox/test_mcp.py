@@ -17,7 +17,8 @@ from kasmon.model.session import Session
 from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.cli.cli_runner import Cli
+from tests.support.cli.fork_server import KASMON
 from tests.support.sandbox.requirements import closed, need_jail
 from tests.support.wait import auntil, until
 

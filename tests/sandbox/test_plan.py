@@ -8,8 +8,8 @@ import pytest
 from kasmon.model.events import ConfinementSeen
 from kasmon.model.permission import SessionId
 from kasmon.sandbox.microvm.machine import MicroVm
-from tests.support.cli.cli_runner import KASMON, Cli
-from tests.support.cli.fork_server import ForkServer
+from tests.support.cli.cli_runner import Cli
+from tests.support.cli.fork_server import KASMON, ForkServer
 from tests.support.git_repo import Repo
 from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
 from tests.support.sandbox.pausing_agents import lodged

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.tui.dashboard import KASMON, Home
+from tests.support.cli.fork_server import KASMON
+from tests.support.tui.dashboard import Home
 from tests.support.web.chromium import Chromium
 
 EVIL = "evil.example"

@@ -14,7 +14,8 @@ import pytest
 
 from kasmon.cli import web as browsing
 from kasmon.errors import UnavailableError, UsageError
-from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.cli.cli_runner import Cli
+from tests.support.cli.fork_server import KASMON
 from tests.support.tui.pty_program import OnTerminal
 from tests.support.wait import until
 

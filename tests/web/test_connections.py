@@ -19,7 +19,8 @@ import psutil
 import pytest
 
 from kasmon.web import connections, server
-from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.cli.cli_runner import Cli
+from tests.support.cli.fork_server import KASMON
 from tests.support.tui.pty_program import OnTerminal
 from tests.support.wait import auntil, until
 from tests.support.web.web_server import UPGRADE, Served

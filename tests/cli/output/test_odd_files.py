@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.cli.cli_runner import Cli
+from tests.support.cli.fork_server import KASMON
 
 
 def in_shell(kasmon: Cli, script: str) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,8 @@ from kasmon.paths import write_private
 from kasmon.process_identity import is_running
 from kasmon.store.event_log import START, EventLog
 from kasmon.store.plan_log import PlanLog
-from tests.support.cli.cli_runner import KASMON, LIMIT_S, Cli
+from tests.support.cli.cli_runner import LIMIT_S, Cli
+from tests.support.cli.fork_server import KASMON
 from tests.support.git_repo import Repo
 from tests.support.wait import until
 

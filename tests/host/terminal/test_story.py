@@ -19,6 +19,7 @@ from kasmon.model.events import ConnectionLost, ConnectionRestored, SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.tmux.process_identity import signal as send_signal
+from tests.support.cli.fork_server import Process
 from tests.support.host.tmux_env import Screen, TmuxEnv, prompted, python, sh
 from tests.support.tmux.sync_hub import end_window, panes_of
 from tests.support.wait import auntil, until
@@ -38,7 +39,7 @@ while data := os.read(0, 65536):
 """
 
 
-def kill(process: "subprocess.Popen[bytes]") -> None:
+def kill(process: Process) -> None:
     process.kill()
     process.wait(10)
 

@@ -16,8 +16,8 @@ from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.processes import children, holder
-from tests.support.cli.cli_runner import KASMON, Cli
-from tests.support.cli.fork_server import ForkServer
+from tests.support.cli.cli_runner import Cli
+from tests.support.cli.fork_server import KASMON, ForkServer
 from tests.support.sandbox.crash_sandbox import words_of
 from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
 from tests.support.sandbox.pausing_agents import LIMIT_S, lodged

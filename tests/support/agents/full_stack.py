@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -31,14 +30,13 @@ from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.agents.real_agent import RealAgent
 from tests.support.cli.cli_runner import Done
-from tests.support.cli.fork_server import ForkServer
+from tests.support.cli.fork_server import KASMON, ForkServer
 from tests.support.model_stub import ModelStub
 from tests.support.wait import until
 
 ASKING: Final[dict[str, tuple[str, ...]]] = {"claude": (), "codex": ("-a untrusted", "--sandbox workspace-write")}
 PROMPT: Final = {"claude": "❯", "codex": "Ask Codex"}
 """What stands on a screen that takes a prompt."""
-KASMON: Final = (sys.executable, "-P", "-m", "kasmon")
 LIMIT_S: Final = 45.0
 """A net under an agent that hangs, no expectation."""
 

@@ -37,7 +37,8 @@ from kasmon.supervisor.sandboxes.sandbox_operations import NewSandbox
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.session_operations import create
 from tests.support.chaos.promises import HOSTILE, Answered, Kept, Leaving, Process
-from tests.support.tui.dashboard import KASMON, Dashboard, Home
+from tests.support.cli.fork_server import KASMON
+from tests.support.tui.dashboard import Dashboard, Home
 
 CLOCK: Final = Path(__file__).parent / "clock"
 HOSTILE_NAMES: Final = ("#(touch {0}/ran)", "[@click=app.quit]x[/]", "$(touch {0}/ran)", "-t 'x'", "\u202egnp.exe")

@@ -7,7 +7,6 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,17 +18,14 @@ import msgspec
 
 from kasmon.demo.scratch import clear
 from kasmon.paths import Paths, places
-from tests.support.cli.fork_server import Command, ForkServer
+from tests.support.cli.fork_server import KASMON, OF_PYTHON, Command, ForkServer
 from tests.support.wait import until
 
 LIMIT_S = 40.0
 Awaited = str | Callable[[], bool]
 """Text that a terminal has to show, or anything else that has to be true, before something is typed."""
-KASMON = (sys.executable, "-P", "-m", "kasmon")
 LONG = frozenset({"bench", "demo", "host"})
 """Commands that are a program of their own; they get a Python of their own."""
-OF_PYTHON = ("PYTHON", "LANG", "LC_")
-"""How variables begin that Python reads when it starts."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -139,7 +135,7 @@ def on_terminal(
     termios.tcsetattr(inner, termios.TCSANOW, modes)
     child: subprocess.Popen[bytes] | Command
     if fork_server:
-        child = fork_server.start(argv[len(KASMON) :], environment, folder, [inner] * 3, is_terminal=True)
+        child = fork_server.start(argv[len(KASMON) :], environment, folder, [inner] * 3, "terminal")
     else:
         child = subprocess.Popen(
             argv,

@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -30,6 +28,7 @@ from kasmon.model.session import Session, created
 from kasmon.paths import Paths, places, write_private
 from kasmon.process_identity import is_running, started_at, variables_of
 from kasmon.store.event_log import EventLog
+from tests.support.cli.fork_server import Process, start_host
 from tests.support.wait import auntil, until
 
 EventT = TypeVar("EventT")
@@ -46,7 +45,7 @@ class Env:
             self.environment[f"XDG_{name}"] = str(root / folder)
         self.places: Paths = places(self.environment)
         self.places.make()
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[Process] = []
 
     def wants(self, session: SessionId = ME, **more: Any) -> Launch:
         """Write how *session* is to be started."""
@@ -112,17 +111,10 @@ class Env:
 
     # A host in a process of its own
 
-    def start(self, session: SessionId = ME) -> subprocess.Popen[bytes]:
+    def start(self, session: SessionId = ME) -> Process:
         """Start the host of *session* and wait until it listens or has ended."""
         with opened(self.places.host_log(session)) as log:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kasmon", "host", session],
-                env=self.environment,
-                start_new_session=True,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-            )
+            process = start_host([session], self.environment, log)
         self.processes.append(process)
         until(lambda: process.poll() is not None or self.places.socket(session).is_socket(), 20, "the host's start")
         return process
@@ -136,11 +128,19 @@ class Env:
         for process in self.processes:
             process.kill()
             process.wait(10)
-        for pid in psutil.pids():  # a host that forked is no child of ours, and may have no lock yet
-            born = started_at(pid)
-            if born and pid != os.getpid() and variables_of(pid).get("XDG_STATE_HOME") == str(self.places.state.parent):
-                os.kill(pid, signal.SIGKILL)
-                until(lambda pid=pid, born=born: not is_running(pid, born))  # type: ignore[misc]
+        while [pid for pid in psutil.pids() if self._end(pid)]:
+            """One of them may have forked a host meanwhile."""
+
+    def _end(self, pid: int) -> bool:
+        """Whether *pid* was a process of this kasmon; as a host that forked, it is no child of ours."""
+        born = started_at(pid)
+        is_ours = variables_of(pid).get("XDG_STATE_HOME") == str(self.places.state.parent)
+        if born is None or not is_ours or pid == os.getpid():
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_running(pid, born))
+        return True
 
 
 async def do(link: HostLink, wish: AgentCommand | Requeue | SandboxCommand, session: SessionId = ME) -> CommandResult:

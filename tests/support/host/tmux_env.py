@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.process_identity import is_running, started_at
 from kasmon.tmux.formats import PaneFacts
 from kasmon.tmux.server import TmuxServer
+from tests.support.cli.fork_server import Process, start_host
 from tests.support.host.env import Env
 from tests.support.tmux.sync_hub import panes_of
 from tests.support.wait import auntil, until
@@ -53,18 +53,10 @@ class TmuxEnv(Env):
 
     # The host, in a process of its own or in this one
 
-    def open(self) -> subprocess.Popen[bytes]:
+    def open(self) -> Process:
         """Start the tmux host and wait until it listens."""
         with self.places.tmux_host_log.open("ab") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kasmon", "host", "--tmux"],
-                env=self.environment,
-                cwd="/",
-                start_new_session=True,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+            process = start_host(["--tmux"], self.environment, output)
         self.processes.append(process)
         until(lambda: process.poll() is not None or self.listens(process.pid), 20, "the host's start")
         return process

@@ -2,10 +2,8 @@
 
 import asyncio
 import fcntl
-import os
 import re
 import struct
-import sys
 import tempfile
 import termios
 from collections.abc import Mapping, Sequence
@@ -27,13 +25,14 @@ from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.session_operations import create, send
+from tests.support.cli.fork_server import KASMON
 from tests.support.tui.pty_program import OnTerminal
 from tests.support.wait import until
 
-KASMON = (sys.executable, "-P", "-m", "kasmon")
 LIMIT_S = 40.0
 UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;:]*\$?[a-zA-Z]|\x1b\[[0-9;]* q|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 """What a newer terminal takes and pyte would print: modes, the cursor's and the pointer's shape."""
+WHOLE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()].|[^][()\x1b])")
 LONGEST_BYTES = 64
 """So long is an escape sequence of the dashboard's own at most."""
 
@@ -94,21 +93,25 @@ class Dashboard(OnTerminal):
     ) -> None:
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
-        self._fed = 0
+        self._fed, self._shown = 0, ""
         variables = {**home.variables, "COLORTERM": "truecolor", **(environment or {})}
         super().__init__(argv, home.path, environment=variables, columns=columns, rows=rows)
 
     @property
     def screen(self) -> str:
         """What a person sees now."""
-        ready = len(self.seen)
-        if (begun := self.seen.rfind(b"\x1b", max(self._fed, ready - LONGEST_BYTES))) >= 0:
+        seen = self.seen  # its reader adds to it meanwhile
+        ready = len(seen)
+        if (begun := seen.rfind(b"\x1b", max(self._fed, ready - LONGEST_BYTES))) >= 0 and not WHOLE.match(seen, begun):
             ready = begun
-        self._stream.feed(UNKNOWN_TO_PYTE.sub(b"", self.seen[self._fed : ready]))
+        if ready <= self._fed:
+            return self._shown
+        self._stream.feed(UNKNOWN_TO_PYTE.sub(b"", seen[self._fed : ready]))
         self._fed = ready
         rows, cells = range(self._screen.lines), range(self._screen.columns)
         # not `Screen.display`, which fails where the first half of a wide character was written over
-        return "\n".join("".join(self._screen.buffer[row][cell].data for cell in cells) for row in rows)
+        self._shown = "\n".join("".join(self._screen.buffer[row][cell].data for cell in cells) for row in rows)
+        return self._shown
 
     def shows(self, *texts: str, limit_s: float = LIMIT_S) -> str:
         """Wait until all *texts* are on the screen at once, and return it."""
@@ -161,11 +164,6 @@ class Dashboard(OnTerminal):
         """Leave it as a person does; the exit code."""
         self.send(b"q")
         return self.ended()
-
-    @property
-    def is_up(self) -> bool:
-        """Whether it still runs."""
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     @property
     def process(self) -> psutil.Process:

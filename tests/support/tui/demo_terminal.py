@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import Any, Self
 import msgspec
 
 from kasmon.demo.scratch import DemoRecord, clear
+from tests.support.cli.fork_server import KASMON
 from tests.support.wait import until
-
-KASMON = (sys.executable, "-P", "-m", "kasmon")
 
 
 class DemoTerminal:

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import NamedTuple, Self
 from unicodedata import category, east_asian_width
 
-from tests.support.tui.dashboard import KASMON, Home
+from tests.support.cli.fork_server import KASMON
+from tests.support.tui.dashboard import Home
 from tests.support.wait import until
 
 LIMIT_S = 40.0

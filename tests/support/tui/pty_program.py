@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.cli.fork_server import KASMON, OURS, Command, Kind, of_python
 from tests.support.wait import until
 
 
@@ -43,7 +44,11 @@ class OnTerminal:
         variables = {"HOME": str(home), "PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8"}
         variables |= {f"XDG_{name}_HOME": str(home / name.lower()) for name in ("CONFIG", "STATE", "DATA", "CACHE")}
         variables |= {"XDG_RUNTIME_DIR": str(home / "run"), **(environment or {})}
-        self.pid = os.fork()
+        self._forked: Command | None = None
+        if tuple(argv[: len(KASMON)]) == KASMON and sys.platform == "linux" and not of_python(environment or {}):
+            kind: Kind = "terminal" if controlling else "streams"
+            self._forked = OURS.start(argv[len(KASMON) :], variables, Path.cwd(), [self.terminal] * 3, kind)
+        self.pid = self._forked.pid if self._forked else os.fork()
         if self.pid == 0:
             try:
                 self._become(argv, variables, controlling)
@@ -99,13 +104,22 @@ class OnTerminal:
         codes: list[int] = []
 
         def is_over() -> bool:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            codes.extend([os.waitstatus_to_exitcode(status)] if pid else [])
-            return bool(pid)
+            if self._forked:
+                codes.extend([] if (code := self._forked.poll()) is None else [code])
+            elif (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+                codes.append(os.waitstatus_to_exitcode(ended[1]))
+            return bool(codes)
 
         until(is_over, limit_s, f"the end of the program; it wrote {self.seen[-2000:]!r}")
         self.pid = 0
         return codes[0]
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it still runs."""
+        if self._forked:
+            return self._forked.poll() is None
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +130,10 @@ class OnTerminal:
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            if self._forked:
+                self._forked.wait()
+            else:
+                os.waitpid(self.pid, 0)
         if not self._closed:
             self.hang_up()
 

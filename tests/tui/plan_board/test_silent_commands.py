@@ -13,7 +13,8 @@ from kasmon.model.events import SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.paths import write_private
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from tests.support.tui.dashboard import KASMON, LIMIT_S, Home
+from tests.support.cli.fork_server import KASMON
+from tests.support.tui.dashboard import LIMIT_S, Home
 from tests.support.tui.outer_tmux import Outer
 from tests.support.wait import until
 

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kasmon.model.commands import Mode
-from tests.support.tui.dashboard import KASMON, Dashboard, Home
+from tests.support.cli.fork_server import KASMON
+from tests.support.tui.dashboard import Dashboard, Home
 from tests.support.tui.inputs import ALL, MOUSE
 from tests.support.tui.outer_tmux import Tmux
 from tests.support.tui.pty_program import OnTerminal, program
