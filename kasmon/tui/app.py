@@ -185,9 +185,10 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     def _finish_startup(self) -> None:
         """Collect startup's garbage, exempt the rest from later collections, and start the background workers."""
-        gc.collect()
-        gc.freeze()
-        gc.enable()
+        if not gc.isenabled():  # `cli.dashboard.show` disabled it for the start
+            gc.collect()
+            gc.freeze()
+            gc.enable()
         self.run_worker(self._preload_modules, thread=True, group="imports")
         if self.gateway is not None:
             self.run_worker(self.plan_board.follow(), group="plans")

@@ -876,45 +876,48 @@ async def test_ctrl_q_does_nothing() -> None:
         assert 1 == len(pilot.app.screen_stack)
 
 
-@pytest.mark.parametrize(
-    ("opened", "key", "first"),
-    [
-        ((), "question_mark", "Navigate"),
-        ((), "f1", "Navigate"),
-        (("t",), "f1", "In this dialog"),
-        (("ctrl+p",), "f1", "Navigate"),
-        (("slash",), "f1", "In the filter"),
-        (("slash", *"web", "enter"), "question_mark", "Navigate"),
-        (("m",), "f1", "In this dialog"),
-        (("x",), "question_mark", "In this dialog"),
-        (("comma",), "question_mark", "In this dialog"),
-        (("i",), "question_mark", "In a request"),
-        (("i",), "f1", "In a request"),
-        (("I",), "f1", "In the inbox"),
-        (("B",), "question_mark", "On the wave board"),
-        (("B",), "f1", "On the wave board"),
-        (("ctrl+f",), "f1", "In the search of all sessions"),
-        (("j", "enter"), "f1", "In the prompt box"),
-        (("j", "v"), "question_mark", "In a transcript or scrollback"),
-    ],
+HELP: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    ((), "question_mark", "Navigate"),
+    ((), "f1", "Navigate"),
+    (("t",), "f1", "In this dialog"),
+    (("ctrl+p",), "f1", "Navigate"),
+    (("slash",), "f1", "In the filter"),
+    (("slash", *"web", "enter"), "question_mark", "Navigate"),
+    (("m",), "f1", "In this dialog"),
+    (("x",), "question_mark", "In this dialog"),
+    (("comma",), "question_mark", "In this dialog"),
+    (("i",), "question_mark", "In a request"),
+    (("i",), "f1", "In a request"),
+    (("I",), "f1", "In the inbox"),
+    (("B",), "question_mark", "On the wave board"),
+    (("B",), "f1", "On the wave board"),
+    (("ctrl+f",), "f1", "In the search of all sessions"),
+    (("j", "enter"), "f1", "In the prompt box"),
+    (("j", "v"), "question_mark", "In a transcript or scrollback"),
 )
-async def test_the_help_opens_on_every_screen_with_the_keys_of_that_screen_first(
-    opened: tuple[str, ...], key: str, first: str
-) -> None:
-    async with run_app(kasmon(fleet(asking("web"), working("readme")))) as pilot:
-        for each in opened:
-            await pilot.press(each)
-            await settled(pilot)
-        screen = pilot.app.screen
-        await pilot.press(key)
-        await auntil(lambda: isinstance(pilot.app.screen, HelpDialog), what="the help")
-        await pilot.pause()
+"""What is pressed, then which key for the help, and what that begins with."""
 
-        shown = cast(HelpDialog, pilot.app.screen).reader
-        await auntil(lambda: shown.rows, what="the keys")
-        assert first == shown.render_line(0).text.strip()
-        await pilot.press("f1")
-        await auntil(lambda: pilot.app.screen is screen, what="the screen below")
+
+async def test_the_help_opens_on_every_screen_with_the_keys_of_that_screen_first() -> None:
+    async with run_app(kasmon(fleet(asking("web"), working("readme")))) as pilot:
+        app = app_of(pilot)
+        for opened, key, first in HELP:
+            for each in opened:
+                await pilot.press(each)
+                await settled(pilot)
+            screen = app.screen
+            await pilot.press(key)
+            await auntil(lambda: isinstance(app.screen, HelpDialog), what="the help")
+            await pilot.pause()
+
+            shown = cast(HelpDialog, app.screen).reader
+            await auntil(lambda shown=shown: shown.rows, what="the keys")  # type: ignore[misc]
+            assert first == shown.render_line(0).text.strip(), opened
+            await pilot.press("f1")
+            await auntil(lambda screen=screen: app.screen is screen, what="the screen below")  # type: ignore[misc]
+            await pilot.press("escape")
+            await settled(pilot)
+            assert (1, False) == (len(app.screen_stack), app.main_view.focused_inside), opened
 
 
 @pytest.mark.parametrize(
@@ -950,17 +953,17 @@ async def test_what_is_typed_in_the_help_searches_it() -> None:
         assert "Jump to next session that needs attention" not in text_of(pilot.app)
 
 
-@pytest.mark.parametrize("key", ["n", "m", "x", "r", "comma", "question_mark"])
-async def test_every_dialog_fits_a_small_window_and_closes_by_esc(key: str) -> None:
+async def test_every_dialog_fits_a_small_window_and_closes_by_esc() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(80, 24)) as pilot:
-        await dialog(pilot, key)
-        frame = pilot.app.screen.query_one(".dialog").region
-        assert frame.bottom <= 24
-        assert frame.right <= 80
-        assert "esc" in text_of(pilot.app)
+        for key in ("n", "m", "x", "r", "comma", "question_mark"):
+            await dialog(pilot, key)
+            frame = pilot.app.screen.query_one(".dialog").region
+            assert frame.bottom <= 24, key
+            assert frame.right <= 80, key
+            assert "esc" in text_of(pilot.app), key
 
-        await pilot.press("escape")
-        await closed(pilot)
+            await pilot.press("escape")
+            await closed(pilot)
 
 
 # A dialog that is through, and what lies over it.

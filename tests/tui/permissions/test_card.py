@@ -109,13 +109,13 @@ async def test_one_key_answers_with_id_and_digest(key: str, decision: Decision) 
         assert [Answer(request=ask.id, digest=ask.digest, decision=decision)] == answers(pilot)
 
 
-@pytest.mark.parametrize("key", ["enter", "space", "y", "tab", "shift+enter", "ctrl+j", "right"])
-async def test_no_other_key_approves(key: str) -> None:
+async def test_no_other_key_approves() -> None:
     """Enter never does."""
     async with run_app(kasmon(asks()), (80, 24), act=opened) as pilot:
-        await pilot.press(key, key)
+        for key in ("enter", "space", "y", "tab", "shift+enter", "ctrl+j", "right"):
+            await pilot.press(key, key)
 
-        assert [] == answers(pilot)
+            assert [] == answers(pilot), key
 
 
 async def test_the_card_is_deaf_when_it_appears_and_says_so() -> None:
@@ -869,36 +869,48 @@ LONG = command("fix-auth", "; ".join([RISKY] * 3))
 
 
 @pytest.mark.parametrize(
-    ("asked", "key", "why"),
+    ("asked", "reasons"),
     [
-        (command("fix-auth", "ls"), "enter", "Enter never approves: a allows once, d denies."),
-        (command("fix-auth", "ls"), "y", "y does nothing here: a allows once, d denies."),
-        (command("fix-auth", "ls"), "T", "No similar pending requests."),
-        (PLAIN, "A", "Not accepted here. The agent accepts: allow, deny."),
-        (PLAIN, "D", "Not accepted here. The agent accepts: allow, deny."),
-        (PLAIN, "e", "The agent accepts no edited input for this request."),
-        (PLAIN, "s", "No rule can be created from this request."),
-        (command("fix-auth", f"curl -H {KEY}"), "A", "No rule can be created from a request with a secret."),
-        (LONG, "a", "Scroll to the end first: there is more below."),
-        (LONG, "e", "Scroll to the end first: there is more below."),
-        (question("fix-auth"), "a", "This is a question: choose an answer, then press Enter."),
-        (question("fix-auth"), "enter", "Mark an answer first."),
-        (login("fix-auth"), "a", "Answer this request in the agent's terminal: Enter opens it."),
+        (
+            command("fix-auth", "ls"),
+            {
+                "enter": "Enter never approves: a allows once, d denies.",
+                "y": "y does nothing here: a allows once, d denies.",
+                "T": "No similar pending requests.",
+            },
+        ),
+        (
+            PLAIN,
+            {
+                "A": "Not accepted here. The agent accepts: allow, deny.",
+                "e": "The agent accepts no edited input for this request.",
+                "D": "Not accepted here. The agent accepts: allow, deny.",
+                "s": "No rule can be created from this request.",
+            },
+        ),
+        (command("fix-auth", f"curl -H {KEY}"), {"A": "No rule can be created from a request with a secret."}),
+        (LONG, dict.fromkeys("ae", "Scroll to the end first: there is more below.")),
+        (
+            question("fix-auth"),
+            {"a": "This is a question: choose an answer, then press Enter.", "enter": "Mark an answer first."},
+        ),
+        (login("fix-auth"), {"a": "Answer this request in the agent's terminal: Enter opens it."}),
     ],
-    ids=["enter", "y", "together", "always", "never", "edit", "reach", "secret", "unread", "edit unread", "question",
-         "unmarked", "login"],
-)  # fmt: skip
+    ids=["plain", "no rule", "secret", "unread", "question", "login"],
+)
 async def test_a_key_that_does_not_count_says_why_and_the_next_one_takes_that_away(
-    asked: Request, key: str, why: str
+    asked: Request, reasons: dict[str, str]
 ) -> None:
     async with run_app(kasmon(asks(asked)), (100, 30), act=opened) as pilot:
         before = text_of(pilot.app).splitlines()
-        await pilot.press(key)
-        await pilot.pause()
-        after = text_of(pilot.app).splitlines()
-        assert why in "\n".join(after)
-        assert [] == answers(pilot)
-        assert 1 == sum(one != other for one, other in zip(before, after, strict=True)), "nothing moves"
+        for key, why in reasons.items():
+            await pilot.press(key)
+            await pilot.pause()
+            after = text_of(pilot.app).splitlines()
+            assert why in "\n".join(after), key
+            assert not any(other in "\n".join(after) for other in reasons.values() if other != why), key
+            assert [] == answers(pilot)
+            assert 1 == sum(one != other for one, other in zip(before, after, strict=True)), "nothing moves"
 
         await pilot.press("z")
         await pilot.pause()
