@@ -247,6 +247,11 @@ class FinishConfig(msgspec.Struct, frozen=True, kw_only=True):
     watch: bool = False
     """Whether an open dashboard reads pull requests also while you do not look at it: at most once a minute for each
     repository, by `gh` or `glab`."""
+    auto_fix: bool = False
+    """Whether an open dashboard sends failed checks and requested changes to the session by itself, once for each
+    commit; the agent is asked to push."""
+    rounds: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+    """How many times that is done for a branch at most."""
 
 
 class Remote(msgspec.Struct, frozen=True, kw_only=True):

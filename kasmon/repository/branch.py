@@ -1,6 +1,11 @@
 """The branch of a session's worktree, and its pull request: values that are shown. Pure."""
 
+from typing import Final
+
 import msgspec
+
+CHANGES_REQUESTED: Final = "changes requested"
+"""The review of a pull request in which a reviewer requested changes."""
 
 
 class BranchState(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +77,24 @@ class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`approved`, `changes requested`, `review required`; empty if unknown."""
     checks: str = ""
     """`passed`, `failed`, `running`; empty if unknown, or if there are none."""
+
+    failed: tuple[str, ...] = ()
+    """The names of the checks that failed."""
+
+    @property
+    def needs_work(self) -> bool:
+        """Whether it is open and a check failed, or a reviewer requested changes."""
+        return self.state == "open" and (self.checks == "failed" or self.review == CHANGES_REQUESTED)
+
+    @property
+    def note(self) -> str:
+        """What it needs, in a few words; empty for nothing."""
+        if not self.needs_work:
+            return ""
+        names = f": {', '.join(self.failed)}" if self.failed else ""
+        checks = f"checks failed{names}" if self.checks == "failed" else ""
+        review = self.review if self.review == CHANGES_REQUESTED else ""
+        return f"#{self.number} {', '.join(part for part in (review, checks) if part)}"
 
     @property
     def words(self) -> str:

@@ -142,6 +142,10 @@ ACTIONS: Final = (
         HelpGroup.SESSION,
         FooterOffer.BRANCHED,
     ),
+    Action(
+        "send_feedback", ("f8",), "fix", "Send failed checks and review comments to the agent", _LIST, HelpGroup.SESSION
+    ),
+    Action("finish_fix", ("f", "f8"), "fix", "Send failed checks and comments to the agent", _FINISH, HelpGroup.FINISH),
     Action("finish_commit", ("c",), "commit", "Commit all changes…", _FINISH, HelpGroup.FINISH),
     Action("finish_message", ("a",), "ask", "Ask the agent for a commit message", _FINISH, HelpGroup.FINISH),
     Action("finish_update", ("u",), "update", "Update from the base: rebase or merge…", _FINISH, HelpGroup.FINISH),

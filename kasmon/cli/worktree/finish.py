@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from kasmon.cli.arguments import Arg, Json, SessionArgument
-from kasmon.cli.output.console import confirm, note, print_json, say, typed
+from kasmon.cli.output.console import confirm, note, print_json, say, say_block, typed
 from kasmon.cli.output.json_objects import answer, receipt_object
 from kasmon.errors import RefusedError, UsageError
 from kasmon.host.rpc import event_loop
 from kasmon.model.session import Session
-from kasmon.paths import places
+from kasmon.paths import Paths, places
 from kasmon.supervisor.finish import finish as operation
 from kasmon.supervisor.finish.branch_operations import How
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish, plan_finish
@@ -39,6 +39,9 @@ def finish(
     push: Annotated[bool, Arg("Push the branch.")] = False,
     pr: Annotated[bool, Arg("Push, and create a pull request against the worktree's base, by gh or glab.")] = False,
     draft: Annotated[bool, Arg("Of --pr: as a draft.")] = False,
+    fix: Annotated[
+        bool, Arg("Send failed checks of the pull request and review comments to the agent (no other action).")
+    ] = False,
     merge: Annotated[bool, Arg("Merge the branch into its base, with a merge commit.")] = False,
     squash: Annotated[bool, Arg("Add the branch to its base as one commit.")] = False,
     ff: Annotated[bool, Arg("Fast-forward its base to the branch.")] = False,
@@ -83,6 +86,10 @@ def finish(
         rewrites=rewrite,
         during_turn=during_turn,
     )
+    if fix:
+        if not request.is_empty:
+            raise UsageError("--fix cannot be combined with other actions.")
+        return _send_feedback(where, session, dry_run=dry_run, wants_json=wants_json)
     plan = plan_finish(where, session, request, fleet)
     if request.is_empty or dry_run:
         if wants_json:
@@ -105,6 +112,22 @@ def finish(
         end = "sent to the agent" if result.receipt else "resolve them there"
         note(f"conflicts in {', '.join(map(repr, result.conflicts))}: {end}.")
     return CONFLICTS if result.conflicts else 0
+
+
+def _send_feedback(where: Paths, session: Session, *, dry_run: bool, wants_json: bool) -> int:
+    """Send the agent what its pull request needs; with *dry_run*, print the prompt instead."""
+    from kasmon.supervisor.finish.feedback import read_prompt, send_feedback  # rarely needed
+
+    if dry_run:
+        prompt = read_prompt(where, session)
+        print_json(answer(session=session.id, prompt=prompt)) if wants_json else say_block(prompt)
+        return 0
+    receipt = event_loop.run(send_feedback(where, session))
+    if wants_json:
+        print_json(answer(session=session.id, receipt=receipt_object(receipt)))
+    else:
+        say(f"{session.name}: {receipt.state.value}: {receipt.text}")
+    return 0
 
 
 def _confirm(session: Session, plan: PlannedFinish, *, wants_json: bool) -> None:

@@ -15,7 +15,7 @@ from kasmon.model.commands import SessionWorktree
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
-from kasmon.repository.branch import BranchSummary
+from kasmon.repository.branch import BranchSummary, PullRequest
 from kasmon.repository.git import git, git_folders
 from kasmon.supervisor.finish.branch_operations import find_remote
 from kasmon.supervisor.finish.pull_requests import INTERVAL_S, find_pull_request, known_pull_request
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 async def watch_branches(
-    places: Paths, sessions: Sessions, may_ask: Callable[[], bool]
+    places: Paths, sessions: Sessions, may_ask: Callable[[], bool], fix_rounds: Callable[[], int] = lambda: 0
 ) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
     """Yield the branches of *sessions* that have a worktree, now and after each change; never ends by itself.
 
@@ -41,6 +41,7 @@ async def watch_branches(
         places: where the answers of `gh` and `glab` are stored.
         sessions: the sessions.
         may_ask: whether `gh` and `glab` may be run now.
+        fix_rounds: how many times failed checks and comments are sent to an agent by itself; 0 for never.
     """
     states, before = BranchStates(), None
     changed = asyncio.Queue[frozenset[str] | None]()
@@ -58,6 +59,10 @@ async def watch_branches(
             if found != before:
                 before = found
                 yield found
+                if most := fix_rounds():
+                    from kasmon.supervisor.finish.feedback import send_rounds  # rarely needed
+
+                    await send_rounds(places, _requests(sessions(), found), most)
     finally:
         for task in tasks:
             task.cancel()
@@ -75,6 +80,15 @@ def _read(
         for path, state in found.items()
     }
     return {session: summaries[tree.path] for session, tree in trees.items() if tree.path in summaries}
+
+
+def _requests(
+    sessions: tuple[Session, ...], found: Mapping[SessionId, BranchSummary]
+) -> Iterator[tuple[Session, PullRequest]]:
+    for session in sessions:
+        summary = found.get(session.id)
+        if summary is not None and summary.pull_request is not None:
+            yield session, summary.pull_request
 
 
 def _trees(sessions: tuple[Session, ...]) -> dict[SessionId, SessionWorktree]:

@@ -269,6 +269,8 @@ def _left(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
         yield FinishStep(action="push", text=f"{_count(count, 'commit')}, not pushed", command=f"`{start} --push`")
     if pull_request is not None:
         yield FinishStep(action="propose", text=f"{pull_request.words}: {pull_request.url}")
+        if pull_request.needs_work:
+            yield FinishStep(action="fix", text=pull_request.note, command=f"`{start} --fix` sends it to the agent")
     elif plan.pull_request_why:
         yield FinishStep(action="propose", text=plan.pull_request_why)
     elif state.ahead and state.remote:

@@ -31,6 +31,8 @@ LONGEST_S: Final = 3600.0
 """The longest wait after failures, in seconds; each failure doubles it."""
 MOST: Final = 100
 """How many pull requests are read, the newest."""
+MOST_CHECKS: Final = 5
+"""How many failed checks are named."""
 INSTALL: Final = {"gh": "https://cli.github.com", "glab": "https://gitlab.com/gitlab-org/cli"}
 GH_FIELDS: Final = "number,url,state,isDraft,baseRefName,headRefName,headRefOid,reviewDecision,statusCheckRollup"
 NUMBER: Final = re.compile(r"https?://\S+/(?:pull|merge_requests)/(\d+)\s*$")
@@ -191,7 +193,13 @@ def _list(path: Path, remote: str) -> tuple[PullRequest, ...]:
 
 
 def _of_github(row: dict[str, Any]) -> PullRequest:
-    results = {check.get("conclusion") or check.get("state") or "PENDING" for check in row["statusCheckRollup"] or ()}
+    each = [
+        (check.get("conclusion") or check.get("state") or "PENDING", check) for check in row["statusCheckRollup"] or ()
+    ]
+    results = {result for result, _ in each}
+    failed = [
+        clean_line(str(check.get("name") or check.get("context") or "")) for result, check in each if result in FAILED
+    ]
     checks = "failed" if results & FAILED else "running" if results - PASSED else "passed" if results else ""
     return PullRequest(
         number=int(row["number"]),
@@ -203,6 +211,7 @@ def _of_github(row: dict[str, Any]) -> PullRequest:
         head=row["headRefOid"],
         review=clean_line((row["reviewDecision"] or "").lower().replace("_", " ")),
         checks=checks,
+        failed=tuple(dict.fromkeys(name for name in failed if name))[:MOST_CHECKS],
     )
 
 

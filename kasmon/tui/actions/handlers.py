@@ -58,6 +58,7 @@ def build_handlers(
         "mark_viewed": session.mark_viewed,
         "diff": session.diff,
         "finish": lambda: app.finish.open(),
+        "send_feedback": session.send_feedback,
         "broadcast": general.broadcast,
         "filter": lambda: app.main_view.begin_filter(app.keys),
         "show_all": lambda: app.main_view.show_all(),

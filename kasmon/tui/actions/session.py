@@ -148,6 +148,11 @@ class SessionActions:
             )
         confirm_operation(self.app, "Remove", lines, "remove", lambda operations: operations.remove(session.id))
 
+    def send_feedback(self) -> None:
+        """Send the selected session's agent what its pull request needs."""
+        if (session := self._with_live_agent()) is not None:
+            self.app.run_operation(lambda operations: operations.send_feedback(session.id))
+
     def mark_viewed(self) -> None:
         if (session := self.app.main_view.table.selected_session) is None:
             return

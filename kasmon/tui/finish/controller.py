@@ -93,6 +93,12 @@ class FinishController:
             screen.note(("Wait until this is done.", Token.WARNING))
         elif message.action == "finish_message":
             self._ask_for_message(session)
+        elif message.action == "finish_fix":
+            self.app.run_operation(
+                lambda operations: operations.send_feedback(session.id),
+                done=self._note_receipt,
+                failed=self._note_error,
+            )
         else:
             self._begin(session, message.action)
 
@@ -286,16 +292,22 @@ class FinishController:
 
         def show(text: str) -> bool:
             self._asked.add(session.id)
-            if (screen := self.screen) is not None:
-                screen.note((f"Asked for a commit message. {text}", Token.OK))
-            return self.screen is not None
+            return self._note_receipt(f"Asked for a commit message. {text}")
 
-        def fail(error: KasmonError) -> bool:
-            if (screen := self.screen) is not None:
-                screen.note(*_error_notes(error))
-            return self.screen is not None
+        prompt = Prompt(text=PROMPT, when="idle")
+        self.app.session_pane.send_prompt(session.id, prompt, done=show, failed=self._note_error)
 
-        self.app.session_pane.send_prompt(session.id, Prompt(text=PROMPT, when="idle"), done=show, failed=fail)
+    def _note_receipt(self, text: str) -> bool:
+        """Show *text* on the screen; return whether it is open."""
+        if (screen := self.screen) is not None:
+            screen.note((text, Token.OK))
+        return self.screen is not None
+
+    def _note_error(self, error: KasmonError) -> bool:
+        """Show *error* on the screen; return whether it is open."""
+        if (screen := self.screen) is not None:
+            screen.note(*_error_notes(error))
+        return self.screen is not None
 
 
 def _error_notes(error: KasmonError) -> Sequence[tuple[str, Token]]:

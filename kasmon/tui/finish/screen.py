@@ -40,11 +40,12 @@ FOOTER: Final = (
     ("finish_take_over", "take over"),
     ("finish_discard", "discard"),
     ("finish_message", "ask for a message"),
+    ("finish_fix", "fix"),
     ("leave_finish", "back"),
 )
 REQUESTS: Final = (
     *("finish_commit", "finish_message", "finish_update", "finish_push", "finish_propose", "finish_merge"),
-    *("finish_take_over", "finish_discard", "finish_diff", "finish_refresh"),
+    *("finish_take_over", "finish_discard", "finish_diff", "finish_refresh", "finish_fix"),
 )
 """The actions that the controller does."""
 KEY_CELLS: Final = 4

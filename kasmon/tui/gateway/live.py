@@ -300,7 +300,10 @@ class LiveGateway:
         def may_ask() -> bool:
             return self._config.finish.watch or is_viewed()
 
-        async for branches in watch_branches(self.places, lambda: self._fleet.sessions, may_ask):
+        def fix_rounds() -> int:
+            return self._config.finish.rounds if self._config.finish.auto_fix else 0
+
+        async for branches in watch_branches(self.places, lambda: self._fleet.sessions, may_ask, fix_rounds):
             yield branches
 
     @_with_kasmon_errors

@@ -303,6 +303,14 @@ class Operations:
         end = "they are sent to the agent" if result.receipt else f"resolve them in {plan.tree.path!r}"
         return f"Conflicts in {', '.join(map(repr, result.conflicts))}: {end}."
 
+    async def send_feedback(self, session: SessionId, /) -> str:
+        """Send the agent the failed checks of its pull request and the comments of reviewers."""
+        from kasmon.supervisor.finish.feedback import send_feedback  # rarely needed
+
+        known = self._session(session)
+        receipt = await send_feedback(self._places, known)
+        return f"{known.name}: {RECEIPT_WORDS[receipt.state]}: {receipt.text}"
+
     async def save_theme(self, name: str, /) -> None:
         """Write this theme's name into the config."""
         await asyncio.to_thread(put, self._places, "ui.theme", name)

@@ -263,7 +263,12 @@ def _since(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
 
 def _line(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     hit, said = line.collides, [*row_words(line.session, now), *news(line.session, now)]
-    if hit is None or line.session.state is SessionState.ASKING:
+    request = line.branch.pull_request if line.branch is not None else None
+    if line.session.state is SessionState.ASKING:
+        return said
+    if request is not None and request.note:
+        said = [(clean_line(request.note), "bad"), (f" {look.mark('dot')} ", "faint"), *said]
+    if hit is None:
         return said
     return [(clean_line(hit.text), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint"), *said]
 

@@ -1,11 +1,14 @@
 """Finishing the work of a session, on real repositories, through the command line."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.supervisor.finish.test_feedback import Client
+from tests.supervisor.finish.test_pull_requests import ADDRESSES
 from tests.support.cli.cli_runner import Cli, Done
 from tests.support.git_repo import Repo
 
@@ -306,6 +309,21 @@ def test_without_a_terminal_nothing_is_done_unasked(kasmon: Cli, repo: Repo, tre
     assert "?? new.txt" == repo.git("status", "--porcelain", at=tree)
     code, shown = kasmon.terminal("finish", "fix", "--commit", typed=[("anything else to cancel:", "yes\r")])
     assert (0, "") == (code, repo.git("status", "--porcelain", at=tree)), shown
+
+
+def test_what_a_pull_request_needs_is_sent_to_the_agent(kasmon: Cli, repo: Repo, tree: Path) -> None:
+    repo.git("remote", "add", "origin", ADDRESSES["gh"])
+    Client(kasmon.home / "bin", "gh")
+    path = f"{kasmon.home}/bin:{os.environ['PATH']}"
+
+    shown = kasmon("finish", "fix", "--fix", "--dry-run", PATH=path)
+    left = kasmon("finish", "fix", PATH=path)
+    sent = kasmon("finish", "fix", "--fix", "--json", PATH=path)
+
+    assert (0, True) == (shown.code, "> E  assert 1 == 2" in shown.out), shown.err
+    assert "fix        #7 changes requested, checks failed: test: `kasmon finish" in left.out
+    assert "Of your pull request #7, checks failed and reviewers commented." in sent.json["receipt"]["text"]
+    assert 2 == kasmon("finish", "fix", "--fix", "--push", PATH=path).code
 
 
 def discard(kasmon: Cli, *options: str) -> Any:
