@@ -28,7 +28,7 @@ from kasmon.tui.search.screen import SearchScreen
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.view import FocusView
 from kasmon.tui.transcript.view import SessionView
-from tests.support import sample_boards, sample_review, sample_sandboxes
+from tests.support import sample_boards, sample_branches, sample_review, sample_sandboxes
 from tests.support.sample_fleet import StillClock, asking, change, command, crew, fleet, login, plan, question, working
 from tests.support.sample_search import WORDS, finds
 from tests.support.sample_transcripts import MAKE, SIGN_IN, deep_talk, short_talk, talk
@@ -362,6 +362,33 @@ def jailed(*pressed: str) -> Act:
 
 
 SLEEPS = fleet(next(each for each in sample_sandboxes.machines().sessions if each.name == "numbers"))
+
+
+async def branched(pilot: Pilot[None]) -> None:
+    """Show the states of branches in the list."""
+    app = cast(Kasmon, pilot.app)
+    cast(FakeGateway, app.gateway).branched.put_nowait(sample_branches.BRANCHES)
+    await settled(pilot)
+    await auntil(lambda: app.main_view.table.branches, what="the branches")
+    await pilot.pause()
+
+
+def finishing(*pressed: str) -> Act:
+    """Open the finish screen of the selected session, and press these keys there."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        app = cast(Kasmon, pilot.app)
+        cast(FakeGateway, app.gateway).finishes = sample_branches.planned
+        await branched(pilot)
+        await pilot.press("F")
+        await auntil(lambda: app.finish.screen is not None and app.finish.screen.plan, what="what is left")
+        for key in pressed:
+            await pilot.press(key)
+            await settled(pilot)
+
+    return act
+
+
 NO_AGENT = (
     *(ProfileOffer(name=name, modes=(), problem="not on PATH") for name in ("claude", "codex", "gemini", "opencode")),
     ProfileOffer(name="shell", modes=(Mode.TMUX,)),
@@ -421,6 +448,12 @@ SCENES: dict[str, Scene] = {
     ),
     "board-80x24": Scene((80, 24), waves("down"), sample_boards.crew(), boards=(sample_boards.board(),)),
     "board-empty": Scene((80, 24), waves(plans=0), fleet(working("docs"))),
+    "branches-120x40": Scene(act=branched, fleet=sample_branches.finisher()),
+    "finish-160x50": Scene((160, 50), finishing(), sample_branches.finisher()),
+    "finish-100x30": Scene((100, 30), finishing(), sample_branches.finisher()),
+    "finish-60x20": Scene((60, 20), finishing(), sample_branches.finisher()),
+    "finish-merge-100x30": Scene((100, 30), finishing("m"), sample_branches.finisher()),
+    "finish-discard-60x20": Scene((60, 20), finishing("X"), sample_branches.finisher()),
     "new-120x40": Scene(act=keys("n")),
     "new-80x24": Scene((80, 24), keys("n")),
     "new-wrong-80x24": Scene((80, 24), keys("n", *"fix-auth", "enter")),

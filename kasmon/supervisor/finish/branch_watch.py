@@ -144,10 +144,13 @@ async def _read_pull_requests(
     places: Paths, sessions: Sessions, may_ask: Callable[[], bool], changed: "asyncio.Queue[frozenset[str] | None]"
 ) -> None:
     """Read the pull requests of each repository while *may_ask*; put an empty set into *changed* after that."""
-    due = dict[Path, float]()
+    due, known = dict[Path, float](), frozenset[tuple[object, ...]]()
     while True:
-        if may_ask() and await asyncio.to_thread(_ask, places, sessions(), due):
-            changed.put_nowait(frozenset())
+        is_due = time.monotonic() >= min(due.values(), default=0.0) or _key(sessions()) != known
+        if is_due and may_ask():
+            known = _key(sessions())
+            if await asyncio.to_thread(_ask, places, sessions(), due):
+                changed.put_nowait(frozenset())
         await asyncio.sleep(LOOK_S)
 
 

@@ -68,6 +68,8 @@ class FinishController:
         from kasmon.tui.finish.screen import FinishScreen  # not before the first frame
 
         self._shown = FinishScreen(self.app.look, self.app.keys, session)
+        if (collision := self.app.main_view.table.collisions.get(session.id)) is not None:
+            self._shown.overlap = collision.text
         self.app.push_screen(self._shown)
         self._refresh(session)
 

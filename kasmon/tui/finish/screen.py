@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.transcript.text import BLANK, TextLine, Token, wrap
+from kasmon.model.transcript.text import BLANK, Margin, TextLine, Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.finish.finish_plan import FinishStep, PlannedFinish
 from kasmon.tui.action import KeyContext
@@ -19,7 +19,7 @@ from kasmon.tui.messages import FinishActionRequested
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import Span, ThemeStyles, state_name, state_word
 from kasmon.tui.widgets.reader import Reader
-from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, fitting_keys
+from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line, side_by_side
 
 KEYS: Final = {
     "commit": "finish_commit",
@@ -48,6 +48,7 @@ REQUESTS: Final = (
     *("finish_take_over", "finish_discard", "finish_diff", "finish_refresh", "finish_fix"),
 )
 """The actions that the controller does."""
+INDENT: Final[Margin] = (("  ", Token.TEXT),)
 KEY_CELLS: Final = 4
 ACTION_CELLS: Final = 11
 
@@ -69,6 +70,8 @@ class FinishScreen(Overlay):
         self.plan: PlannedFinish | None = None
         self.notes = list(notes)
         """What was done here, and what failed; oldest first."""
+        self.overlap = ""
+        """Which other worktree changes the same files; empty for none."""
         self.running = ""
         """What is being done; empty for nothing."""
         self.head = TextLines(look, "surface")
@@ -119,7 +122,7 @@ class FinishScreen(Overlay):
         """Add what was done, or what failed."""
         self.notes += notes
         self._draw()
-        self.reader.scroll_end(animate=False, immediate=True)
+        self.call_after_refresh(self.reader.scroll_end, animate=False, immediate=True)
 
     def set_running(self, text: str) -> None:
         """Show what is being done now; empty for nothing."""
@@ -145,7 +148,8 @@ class FinishScreen(Overlay):
         )
         self.reader.read(self._rows)
         keys = ((self.keys.shown(action, look.utf8), word, action) for action, word in FOOTER)
-        self.foot.say(fitting_keys(keys, self.size.width, "", (" ", "text")))
+        lines = [DrawnLine(key_line([key], (" ", "text")).left, action=key[2]) for key in keys]
+        self.foot.say(*side_by_side(lines, max(self.size.width, 1), gap=2))
 
     def _rows(self, width: int) -> list[TextLine]:
         rows = [BLANK]
@@ -155,21 +159,24 @@ class FinishScreen(Overlay):
             rows += wrap([("Left to do", Token.STRONG)], width)
             for step in self.plan.steps:
                 rows += self._step_rows(step, width)
+            if self.overlap:
+                text = f"{self.overlap}: `kasmon merge-plan` with both sessions shows what conflicts"
+                rows += self._step_rows(FinishStep(action="overlap", text=text), width)
             if not self.plan.steps:
                 rows += wrap([("Nothing that kasmon knows of.", Token.NOTICE)], width)
         if self.notes or self.running:
             rows += [BLANK, *wrap([("Done here", Token.STRONG)], width)]
         for text, token in self.notes:
-            rows += wrap([(text, token)], width, (("  ", Token.TEXT),))
+            rows += wrap([(text, token)], width, INDENT, INDENT)
         if self.running:
-            rows += wrap([(f"{self.running}…", Token.WARNING)], width, (("  ", Token.TEXT),))
+            rows += wrap([(f"{self.running}…", Token.WARNING)], width, INDENT, INDENT)
         return rows
 
     def _step_rows(self, step: FinishStep, width: int) -> list[TextLine]:
         """Return a step with its key; below a width for columns, the text begins on the next row."""
-        action = KEYS.get(step.action, "")
+        action = KEYS.get(step.action, "") if step.command else ""
         key = self.keys.shown(action, self.look.utf8) if action else ""
-        first = ((f"{key:>{KEY_CELLS - 1}} ", Token.SUBJECT), (f"{step.action:<{ACTION_CELLS}}", Token.TEXT))
+        first = ((f"{key:>{KEY_CELLS - 1}} ", Token.STRONG), (f"{step.action:<{ACTION_CELLS}}", Token.TEXT))
         rest = ((" " * (KEY_CELLS + ACTION_CELLS), Token.TEXT),)
         return list(wrap([(clean_line(step.text), Token.OUTPUT)], width, first, rest))
 

@@ -7,44 +7,21 @@ from typing import cast
 from textual.pilot import Pilot
 
 from kasmon.errors import RefusedError, StaleRequestError
-from kasmon.model.commands import Mode, SessionWorktree
+from kasmon.model.collisions import CollisionSummary
+from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.supervisor.finish.commit_message import PROMPT
-from kasmon.supervisor.finish.finish_plan import FinishRequest, FinishStep, PlannedFinish
+from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import ConfirmDialog
 from kasmon.tui.finish.dialogs import DiscardDialog, OptionsDialog
 from kasmon.tui.finish.screen import FinishScreen
 from kasmon.tui.gateway.operations import Operations
 from tests.support.dashboard_scenes import kasmon, run_app
+from tests.support.sample_branches import TREE, planned
 from tests.support.sample_fleet import StillClock, fleet, idle
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
-from tests.tui.session_list.test_branch_marks import branch
-
-TREE = SessionWorktree(
-    path="/home/you/shop-worktrees/fix", branch="kasmon/fix", base="b" * 40, base_name="main", source="/home/you/shop"
-)
-LEFT = (
-    FinishStep(action="commit", text="3 changes, not committed", command="`kasmon finish fix --commit`"),
-    FinishStep(action="update", text="1 commit behind main, with conflicts in 'a[b].txt'"),
-)
-
-
-def planned(request: FinishRequest, digest: str = "d1") -> PlannedFinish:
-    """What is left to do; for a request, one step that names it."""
-    steps: tuple[FinishStep, ...] = LEFT
-    if not request.is_empty:
-        text = f"do {request.message or 'it'} {request.update}{request.merge}".strip()
-        steps = (FinishStep(action="commit", text=text, hooks=("pre-commit",)),)
-    return PlannedFinish(
-        request=request,
-        tree=TREE,
-        state=branch(unstaged=3, behind=1).state,
-        message=request.message or "fix",
-        steps=steps,
-        digest="" if request.is_empty else digest,
-    )
 
 
 @asynccontextmanager
@@ -81,6 +58,18 @@ async def test_it_lists_what_is_left_with_the_key_for_each() -> None:
         assert "fix  kasmon/fix from main  1 behind, 3 changes" in text
         assert "c commit     3 changes, not committed" in text
         assert "u update     1 commit behind main, with conflicts in 'a[b].txt'" in text
+
+
+async def test_it_names_the_command_that_shows_what_conflicts_with_another_worktree() -> None:
+    app = kasmon(fleet(idle("fix", worktree=TREE)))
+    gateway = cast(FakeGateway, app.gateway)
+    gateway.finishes = planned
+    async with run_app(app) as pilot:
+        gateway.collided.put_nowait({SessionId("fix"): CollisionSummary("docs changes src/app.py too", False)})
+        await auntil(lambda: app.main_view.table.collisions)
+        await pilot.press("F")
+
+        await auntil(lambda: "docs changes src/app.py too: `kasmon merge-plan`" in text_of(app))
 
 
 async def test_a_commit_is_done_only_as_it_was_shown_and_agreed() -> None:

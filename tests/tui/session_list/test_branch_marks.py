@@ -1,41 +1,20 @@
 """The branch of a session's worktree: marks in its row where there is room, and words above its preview."""
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from kasmon.model.permission import SessionId
-from kasmon.repository.branch import BranchState, BranchSummary, PullRequest
+from kasmon.repository.branch import BranchSummary
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.session_list.branch_marks import branch_marks
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
 from tests.support.dashboard_scenes import kasmon, run_app
+from tests.support.sample_branches import BUSY, branch, pull_request
 from tests.support.sample_fleet import fleet, idle, working
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
-
-
-def branch(*, pull_request: PullRequest | None = None, **fields: Any) -> BranchSummary:
-    """A branch `kasmon/fix` from main, with nothing left to do unless *fields* say so."""
-    base: dict[str, Any] = {
-        "name": "kasmon/fix", "head": "a" * 40, "base_name": "main", "base_ref": "refs/heads/main", "base": "b" * 40,
-        "ahead": 0, "behind": 0, "conflicts": (), "staged": 0, "unstaged": 0, "untracked": 0, "unmerged": 0,
-    }  # fmt: skip
-    return BranchSummary(state=BranchState(**(base | fields)), pull_request=pull_request)
-
-
-def pull_request(number: int = 7, **fields: Any) -> PullRequest:
-    return PullRequest(number=number, url="https://example.org/7", branch="kasmon/fix", base="main", **fields)
-
-
-BUSY = branch(
-    ahead=2,
-    behind=1,
-    unstaged=3,
-    conflicts=("a.txt",),
-    pull_request=pull_request(checks="failed", review="changes requested"),
-)
 
 
 @pytest.mark.parametrize(
