@@ -60,9 +60,14 @@ async def test_what_a_request_does_not_take_is_not_offered_and_its_key_does_noth
 
 
 @pytest.mark.parametrize(
-    ("plan", "presses", "scope"), [(None, 1, "project"), (None, 2, "session"), ("p1", 1, "plan"), ("p1", 2, "project")]
+    ("plan", "presses", "scope", "key", "decision"),
+    [
+        (None, 1, "project", "A", Decision.ALWAYS),
+        (None, 2, "session", "D", Decision.NEVER),
+        ("p1", 1, "plan", "D", Decision.NEVER),
+        ("p1", 2, "project", "A", Decision.ALWAYS),
+    ],
 )
-@pytest.mark.parametrize(("key", "decision"), [("A", Decision.ALWAYS), ("D", Decision.NEVER)])
 async def test_the_reach_is_chosen_on_the_card(
     plan: str | None, presses: int, scope: str, key: str, decision: Decision
 ) -> None:
