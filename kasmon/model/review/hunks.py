@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -65,8 +66,6 @@ class ShownHunk(msgspec.Struct, frozen=True, kw_only=True):
 class HunkedFile(NamedTuple):
     lines: tuple[DiffLine, ...]
     hunks: tuple[DiffHunk, ...]
-    partners: dict[int, int]
-    """The index of a removed line -> that of the added line which replaced it, and back."""
 
     def hunk_at(self, line: int) -> int:
         """Return the index of the hunk that has *line*."""
@@ -75,12 +74,12 @@ class HunkedFile(NamedTuple):
 
 def parse(lines: Sequence[str]) -> HunkedFile:
     """Return the *lines* of `FileChange.lines`, by hunk."""
-    numbered = tuple(map(DiffLine._make, number_both(lines)))
+    numbered = tuple(map(partial(tuple.__new__, DiffLine), number_both(lines)))  # without a call for each line
     starts = [at for at, line in enumerate(numbered) if line.token is Token.HUNK]
     if not starts or starts[0]:
         starts.insert(0, 0)
     ends = [*starts[1:], len(numbered)]
-    return HunkedFile(numbered, tuple(map(DiffHunk, starts, ends)), dict(_partners(numbered)))
+    return HunkedFile(numbered, tuple(map(DiffHunk, starts, ends)))
 
 
 def pair_up(file: HunkedFile, start: int, end: int) -> Iterator[Pair]:
@@ -153,10 +152,16 @@ def _between(words: list[str], same: list[Range]) -> tuple[Range, ...]:
     return tuple(ranges)
 
 
-def _partners(lines: Sequence[DiffLine]) -> Iterator[tuple[int, int]]:
+def find_partners(file: HunkedFile, hunk: DiffHunk) -> dict[int, int]:
+    """Return the index of each removed line in *hunk* with that of the added line which replaced it, and back."""
+    return dict(_partners(file.lines, hunk))
+
+
+def _partners(lines: Sequence[DiffLine], hunk: DiffHunk) -> Iterator[tuple[int, int]]:
     removed: list[int] = []
     added = 0
-    for at, line in enumerate(lines):
+    for at in range(hunk.start, hunk.end):
+        line = lines[at]
         if line.token is Token.REMOVED:
             if added:
                 removed, added = [], 0

@@ -1,13 +1,14 @@
 """One file's diff as rows of cells: all are counted, and each is built when it is shown. Pure."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise, zip_longest
+from functools import partial
+from itertools import accumulate, pairwise, repeat, zip_longest
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from kasmon.model.review.hunks import DiffLine, HunkedFile, Range, compare_words, pair_up
+from kasmon.model.review.hunks import DiffLine, HunkedFile, Range, compare_words, find_partners, pair_up
 from kasmon.model.transcript.syntax import LANGUAGES, highlight
 from kasmon.model.transcript.text import TAB, Token, cells, wrap
 from kasmon.tui.theme.look import TOKENS, Background
@@ -58,6 +59,10 @@ class Entry(NamedTuple):
     def line(self) -> int:
         """The index of its line; in two columns, of the new one if there is one."""
         return self.new if self.new is not None else self.old or 0
+
+
+_NEW_ENTRY: Final = partial(tuple.__new__, Entry)
+"""Creates an entry from its fields, without a call of Python code: there are thousands."""
 
 
 class ShownComment(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,12 +137,15 @@ class DiffRows:
         self.file, self.width, self.two_columns, self.folded = file, width, two_columns, folded
         self._colours, self._words, self._unfold_key = colours, words.casefold(), unfold_key
         self._comments = {each.id: each for listed in (comments or {}).values() for each in listed}
-        self._digits = len(str(max((max(line.old, line.new) for line in file.lines), default=1)))
+        ends = [line for hunk in file.hunks for line in file.lines[max(hunk.start, hunk.end - 4) : hunk.end]]
+        self._digits = len(str(max((max(line.old, line.new) for line in ends), default=1)))
         self._column = (width - len(COLUMN_GAP)) // 2 if two_columns else width
         self._text_cells = max(LEAST_CELLS, self._column - self._digits - 2)
         self.entries = list(self._entries(comments or {}))
         self.starts = [0, *accumulate(self._heights())]
         """The first row of each entry, and the number of all rows."""
+        self._partners: dict[int, dict[int, int]] = {}
+        """Of each hunk that was drawn, which lines replaced which."""
         self._places: dict[int, int] = {}
         """The index of a line -> that of its entry; filled when it is needed."""
         self._changed: dict[int, tuple[Range, ...]] = {}
@@ -153,6 +161,11 @@ class DiffRows:
 
     def entry_of(self, line: int) -> int:
         """Return the index of the entry with *line*, or of the header of its folded hunk."""
+        if not self.two_columns:  # the lines of the entries are in order
+            at = bisect_left(self.entries, line, key=lambda entry: entry.line)
+            if at < len(self.entries) and self.entries[at].line == line:
+                return at
+            return max(0, at - 1)
         if not self._places:
             for at, entry in enumerate(self.entries):
                 if entry.kind != "comment":
@@ -184,7 +197,8 @@ class DiffRows:
             if at in self.folded:
                 continue
             if not self.two_columns and not comments:
-                yield from [Entry("line", line, line) for line in range(first, hunk.end)]
+                numbers = range(first, hunk.end)
+                yield from map(_NEW_ENTRY, zip(repeat("line"), numbers, numbers, repeat("")))
                 continue
             numbers = range(first, hunk.end)
             pairs = pair_up(self.file, first, hunk.end) if self.two_columns else zip(numbers, numbers, strict=True)
@@ -294,7 +308,10 @@ class DiffRows:
             start = end
 
     def _changed_ranges(self, at: int) -> tuple[Range, ...]:
-        partner = self.file.partners.get(at)
+        hunk = self.file.hunk_at(at)
+        if hunk not in self._partners:
+            self._partners[hunk] = find_partners(self.file, self.file.hunks[hunk])
+        partner = self._partners[hunk].get(at)
         if partner is None:
             return ()
         if at not in self._changed:

@@ -36,7 +36,7 @@ class DiffView(ScrollView, can_focus=False):
         self.look, self._unfold_key = look, unfold_key
         self.wants_two = False
         """Whether old and new are shown side by side, where there is space."""
-        self.file = HunkedFile((), (), {})
+        self.file = HunkedFile((), ())
         self.folded: set[int] = set()
         self.words = ""
         """What is searched; marked where it occurs."""
@@ -242,7 +242,7 @@ class DiffView(ScrollView, can_focus=False):
         number, width = y + self.scroll_offset.y, self.size.width
         if self.rows.width != self._columns and not self._is_stale:  # no Resize came for the first layout
             self._is_stale = True
-            self.call_later(self._redraw)
+            self.call_later(self.on_resize)
         if number >= self.rows.count:
             return Strip.blank(width, self.look.style("text"))
         at = self.rows.entry_at(number)

@@ -2,7 +2,7 @@
 
 from kasmon.model.review.file_changes import FileChange
 from kasmon.model.review.file_tree import build_tree
-from kasmon.model.review.hunks import compare_words, list_changes, pair_up, parse
+from kasmon.model.review.hunks import compare_words, find_partners, list_changes, pair_up, parse
 from tests.model.review.test_file_changes import of
 
 FILE = parse(of("src/x.py").lines)
@@ -15,7 +15,7 @@ def test_each_line_has_its_numbers_in_both_files() -> None:
 
 
 def test_a_removed_line_is_paired_with_the_one_that_replaced_it() -> None:
-    assert {2: 3, 3: 2} == FILE.partners
+    assert {2: 3, 3: 2} == find_partners(FILE, FILE.hunks[0])
     assert [(1, 1), (2, 3), (None, 4), (5, 5)] == list(pair_up(FILE, 1, 6))
     assert [2, 7] == list_changes(FILE)
 
