@@ -38,13 +38,12 @@ LOOK_AGAIN = frozenset({"subscription-changed", "window-close", "unlinked-window
 class Hub:
     """Reports the output, the deaths and the removal of all panes of a tmux server, through one pipe.
 
-    Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second; while
-    `wants_write()`, watch `write_fileno()` for writing and call `flush()`. Only `open`, `call` and `close` block. After
-    `on_gone`, `open()` tries again, and raises if the server is gone.
+    Set the callbacks, `open()`, then watch the pipes of `client` and call `pump()`, and `tick()` once a second. Only
+    `open`, `call` and `close` block. After `on_exit`, `open()` tries again, and raises if the server is gone.
     """
 
     def __init__(self, server: TmuxServer, clock: Callable[[], float] = time.monotonic) -> None:
-        self._server = server
+        self.server = server
         self._client: ControlClient | None = None
         self.on_output: Callable[[str, bytes], None] = lambda pane, data: None
         """A pane printed *data*. Empty data: the pane is new here, or output was skipped; capture the pane."""
@@ -67,30 +66,20 @@ class Hub:
         self._is_listing = self._list_again = False
 
     @property
-    def server(self) -> TmuxServer:
-        return self._server
-
-    @property
     def is_open(self) -> bool:
         """Whether a control client is running and connected."""
         return self._client is not None and self._client.is_open
 
-    def fileno(self) -> int:
-        """The pipe to watch for reading."""
-        return self._require_client().fileno()
+    @property
+    def client(self) -> ControlClient:
+        """Its open control client.
 
-    def write_fileno(self) -> int:
-        """The pipe to watch for writing while `wants_write()`."""
-        return self._require_client().write_fileno()
-
-    def wants_write(self) -> bool:
-        """Whether requests are waiting to be written to the pipe."""
-        return self._client is not None and self._client.wants_write()
-
-    def flush(self) -> None:
-        """Write as much as the pipe accepts without blocking."""
-        if self._client is not None:
-            self._client.flush()
+        Raises:
+            TmuxServerGoneError: if it is not open.
+        """
+        if self._client is None:
+            raise TmuxServerGoneError(str(self.server.socket))
+        return self._client
 
     def pump(self) -> bool:
         """Read the available output and run the callbacks; return False once tmux has ended the connection."""
@@ -101,7 +90,7 @@ class Hub:
         if self._client is not None:
             self._client.submit(request, on_done)
         elif on_done:
-            on_done(TmuxServerGoneError(str(self._server.socket)))
+            on_done(TmuxServerGoneError(str(self.server.socket)))
 
     def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
         """Send *request*, wait for its answer and return it.
@@ -110,7 +99,7 @@ class Hub:
             TmuxServerGoneError, TmuxCommandError: if no answer comes.
             KasmonError: if the answer is a refusal.
         """
-        return self._require_client().call(request, limit_s)
+        return self.client.call(request, limit_s)
 
     def open(self) -> None:
         """Attach, link every window, and report the panes that are dead already; idempotent.
@@ -123,7 +112,7 @@ class Hub:
             return
         self.close()
         with contextlib.suppress(TmuxCommandError):  # the session exists already
-            self._server.run(
+            self.server.run(
                 "new-session", "-d", "-s", HUB, "-n", HUB, "-c", "/", "--", "/bin/sh", "-c", "exec cat >/dev/null"
             )
         self._own_pane = self._own_window = self._session = ""
@@ -311,7 +300,7 @@ class Hub:
             TmuxServerGoneError: if there is no server, or no such session.
             TmuxCommandError: if tmux cannot be run, or does not answer.
         """
-        server = self._server
+        server = self.server
         argv = [server.program, "-u", "-N", "-S", str(server.socket), "-C", "attach-session", *options]
         with server.quiet():
             try:
@@ -324,11 +313,6 @@ class Hub:
                 client.close()
                 raise
         return client
-
-    def _require_client(self) -> ControlClient:
-        if self._client is None:
-            raise TmuxServerGoneError(str(self._server.socket))
-        return self._client
 
     def _handle_exit(self) -> None:
         self.on_exit()

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from kasmon.tmux.control_client import ControlClient
 from kasmon.tmux.hub import TICK_S, Hub
 
 REST_S: Final = 0.015
@@ -21,6 +22,7 @@ class HubPump:
         """Set by callbacks that receive something from the hub."""
         self._hub = hub
         self._loop: asyncio.AbstractEventLoop
+        self._client: ControlClient
         self._fds: tuple[int, int] | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._resting: asyncio.TimerHandle | None = None
@@ -28,7 +30,8 @@ class HubPump:
     def begin(self) -> None:
         """Start to drive the hub, which is open."""
         self._loop = asyncio.get_running_loop()
-        self._fds = self._hub.fileno(), self._hub.write_fileno()
+        self._client = self._hub.client
+        self._fds = self._client.fileno(), self._client.write_fileno()
         self.asked = 0
         self._loop.add_reader(self._fds[0], self._read_hub)
         self._read_hub()
@@ -49,7 +52,7 @@ class HubPump:
         """Write what is pending, and read at once if an answer is awaited."""
         if self._fds is None:
             return
-        if self._hub.wants_write():
+        if self._client.wants_write():
             self._loop.add_writer(self._fds[1], self._flush_hub)
         if self._resting is not None:
             self._resting.cancel()
@@ -60,7 +63,7 @@ class HubPump:
         self._hub.pump()
         if self._fds is None:
             return
-        if self._hub.wants_write():
+        if self._client.wants_write():
             self._loop.add_writer(self._fds[1], self._flush_hub)
         if not (self.hurried or self.asked or self._resting):
             self._loop.remove_reader(self._fds[0])
@@ -75,8 +78,8 @@ class HubPump:
             self.stir()
 
     def _flush_hub(self) -> None:
-        self._hub.flush()
-        if self._fds is not None and not self._hub.wants_write():
+        self._client.flush()
+        if self._fds is not None and not self._client.wants_write():
             self._loop.remove_writer(self._fds[1])
 
     def _tick(self) -> None:

@@ -99,7 +99,7 @@ class TerminalSession:
         """
         self.session = session
         self._places = places
-        self._backend = backend
+        self.backend = backend
         self._stuck = stuck or StuckLimits()
         self._runner: TerminalAgentRunner | None = None
         self._screen_capture: ScreenCapture | None = None
@@ -114,15 +114,11 @@ class TerminalSession:
         """The search for its agent, while that is lost and may run on another machine."""
 
     @property
-    def backend(self) -> TmuxBackend:
-        return self._backend
-
-    @property
     def foreign_place(self) -> tuple[str, str] | None:
         """Socket and pane in the user's own tmux, while its agent runs there."""
-        if self._backend.owns or self._screen_capture is None or not self.is_alive:
+        if self.backend.owns or self._screen_capture is None or not self.is_alive:
             return None
-        return str(self._backend.line.server.socket), self._screen_capture.pane
+        return str(self.backend.line.server.socket), self._screen_capture.pane
 
     @property
     def is_alive(self) -> bool:
@@ -159,7 +155,7 @@ class TerminalSession:
         try:
             if self._runner is not None:
                 await self._runner.wait_for_end()
-            here, backend, session = self._places, self._backend, self.session
+            here, backend, session = self._places, self.backend, self.session
             runner = await TerminalAgentRunner.start(here, backend, session, variables, again=again, on_cut=self.reach)
             self._set_runner(runner, is_new=True)
         except BaseException:
@@ -186,7 +182,7 @@ class TerminalSession:
         Raises:
             RefusedError: if another host has it.
         """
-        runner = await TerminalAgentRunner.recover(self._places, self._backend, launch, facts, self.reach)
+        runner = await TerminalAgentRunner.recover(self._places, self.backend, launch, facts, self.reach)
         self._set_runner(runner)
         if facts.has_exit_status:
             await runner.wait_for_end()
@@ -255,15 +251,15 @@ class TerminalSession:
         if self._screen_capture is not None and self._screen_capture.pane == pane:
             self._screen_capture.renew()
             return
-        before, self._screen_capture = self._screen_capture, ScreenCapture(self._backend.line, pane)
+        before, self._screen_capture = self._screen_capture, ScreenCapture(self.backend.line, pane)
         self._screen_capture.on_closed = self._handle_pane_close
         self._viewers.look(self._screen_capture)  # before the old one is closed, so that viewers get no end
         self._vacate(before, NO_PANE)
         if self._record_bytes:
             record = TerminalRecord(self._places.record(self.session), self._record_bytes)
-            self._recorder = Recorder(self._backend.line, pane, record, is_blank=is_blank)
-        if self._backend.owns:
-            self._window = WindowSize(self._backend.line, window, self._screen_capture.renew)
+            self._recorder = Recorder(self.backend.line, pane, record, is_blank=is_blank)
+        if self.backend.owns:
+            self._window = WindowSize(self.backend.line, window, self._screen_capture.renew)
             self._window.focus(self._viewers.has_focus)
 
     def _handle_pane_close(self) -> None:
@@ -295,12 +291,12 @@ class TerminalSession:
             UnavailableError: if it has none.
         """
         try:
-            captured = await self._backend.line.ask(wanted(self._pane(), read))
+            captured = await self.backend.line.ask(wanted(self._pane(), read))
         except TmuxCommandError:
             if not self._is_starting:
                 raise
             await self._settled.wait()  # its pane is being replaced
-            captured = await self._backend.line.ask(wanted(self._pane(), read))
+            captured = await self.backend.line.ask(wanted(self._pane(), read))
         return frames.TerminalText(n=read.n, lines=await asyncio.to_thread(lines, captured, read))
 
     async def look(self, look: frames.DescribePane) -> frames.PaneDescription:
@@ -311,7 +307,7 @@ class TerminalSession:
         """
         if look.attaching and self._runner is not None and self._runner.services.sandboxed_agent is not None:
             await self._runner.services.sandboxed_agent.lifecycle.ensure_running()
-        pane, line = self._pane(), self._backend.line
+        pane, line = self._pane(), self.backend.line
         everywhere = await line.panes()
         screen, text = await line.ask(ask.screen_facts(pane)), await line.ask(ask.pane_text(pane))
         facts = everywhere.get(self.session)
@@ -334,7 +330,7 @@ class TerminalSession:
     async def rename(self, name: str) -> None:
         """Set *name* on its window, if it has one."""
         if self._window is not None:
-            await asyncio.to_thread(self._backend.line.server.rename, self._window.id, clean_line(name) or self.session)
+            await asyncio.to_thread(self.backend.line.server.rename, self._window.id, clean_line(name) or self.session)
 
     async def forget(self) -> None:
         """Remove the pane of its agent, which has ended; an adopted agent is released, and runs on.
@@ -343,7 +339,7 @@ class TerminalSession:
             SessionBusyError: if it runs.
             RefusedError: if it was lost, and runs on another machine.
         """
-        if self.is_alive and self._backend.owns:
+        if self.is_alive and self.backend.owns:
             raise SessionBusyError(self.session, "running", hint="Stop it first.")
         if (sought := self._search.stop()) is not None and await self._search.finds(sought):
             self.reach(sought)
@@ -355,12 +351,12 @@ class TerminalSession:
             self._runner.agent.give_up()
             await self._runner.wait_for_end()
         window = self._window
-        if isinstance(self._backend, AdoptedBackend) and self._screen_capture is not None:
-            self._backend.line.release(self._screen_capture.pane)
+        if isinstance(self.backend, AdoptedBackend) and self._screen_capture is not None:
+            self.backend.line.release(self._screen_capture.pane)
         self.vacate("the session was removed")
         await asyncio.to_thread(forget_record, self._places.record(self.session))
         if window is not None:
-            await self._backend.line.ask(ask.kill_window(window.id))
+            await self.backend.line.ask(ask.kill_window(window.id))
 
     def _pane(self) -> str:
         if self._screen_capture is None:
@@ -372,7 +368,6 @@ class TerminalSession:
     # -- viewers
 
     def show(self, connection: ClientConnection, frame: frames.ViewChange) -> None:
-        """Apply the view change *frame* of *connection*."""
         if (
             isinstance(frame, frames.Focus)
             and self._runner is not None

@@ -80,7 +80,7 @@ class LiveGateway:
         self.places = places
         self.watch = FleetWatch(places)
         self._fleet = Fleet()
-        self._host = TerminalHost(places)
+        self.terminals = TerminalHost(places)
         self._settings = LiveSettings(places)
         self._operations: Operations | None = None
         self._sandbox_adopter = SandboxAdopter(places)
@@ -97,10 +97,6 @@ class LiveGateway:
         self._fleet = self.watch.refresh()
         return self._fleet
 
-    @property
-    def terminals(self) -> TerminalHost:
-        return self._host
-
     async def operations(self) -> "Operations":
         if self._operations is None:
             await _import_in_thread("kasmon.tui.gateway.operations")  # with all that it imports: 15 ms
@@ -110,7 +106,7 @@ class LiveGateway:
         return self._operations
 
     def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
-        self._host.listener = listener
+        self.terminals.listener = listener
 
     async def changes(self) -> AsyncIterator[FleetUpdate]:
         fleets, cards = self.watch.changes(), dict[SessionId, CardContext]()

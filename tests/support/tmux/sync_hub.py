@@ -22,9 +22,9 @@ class SyncHub(Hub):
         """Tell what comes within *limit_s*, all of that time, or until tmux ends the connection."""
         deadline = time.monotonic() + limit_s
         while self.pump() and (left_s := deadline - time.monotonic()) > 0:
-            writing = [self.write_fileno()] if self.wants_write() else []
-            if select.select([self.fileno()], writing, [], left_s)[1]:
-                self.flush()
+            writing = [self.client.write_fileno()] if self.client.wants_write() else []
+            if select.select([self.client.fileno()], writing, [], left_s)[1]:
+                self.client.flush()
 
     @property
     def flooded(self) -> frozenset[str]:
@@ -58,7 +58,7 @@ class SyncHub(Hub):
         if not cleaned:
             return
         answers: list[KasmonError | None] = []
-        self.paste_buffer(pane, self._server.load(cleaned), answers.append)
+        self.paste_buffer(pane, self.server.load(cleaned), answers.append)
         self.call(ask.command("display-message -p done"))
         if answers and isinstance(answers[0], KasmonError):
             raise answers[0]
