@@ -198,13 +198,15 @@ def _replace_hidden(line: str) -> str:
     written = re.compile(f"{_WRITTEN}|{_DIRECTION}" if is_right_to_left else _WRITTEN)
 
     def replace(match: re.Match[str]) -> str:
-        is_written = written.match(line, match.start()) or (match[0] == "\u00ad" and _is_in_word(line, match.start()))
+        is_written = written.match(line, match.start()) or (
+            match[0] == "\u00ad" and _is_within_letters(line, match.start())
+        )
         return match[0] if is_written else "\ufffd"
 
     return re.sub(_HIDING, replace, line)
 
 
-def _is_in_word(line: str, at: int) -> bool:
+def _is_within_letters(line: str, at: int) -> bool:
     """Whether the character at *at* is between two letters; the first may have combining marks."""
     from unicodedata import category
 

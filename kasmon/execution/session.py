@@ -133,23 +133,23 @@ class ExecutionSession:
         Raises:
             KasmonError: if it could not be ended.
         """
-        session = await self._known()
+        session = await self._load()
         if session is not None and session.state in ALIVE:
             try:
                 await session_operations.stop(self._places, session)
             except KasmonError as error:
-                now = None if isinstance(error, SessionEndedError) else await self._known()
+                now = None if isinstance(error, SessionEndedError) else await self._load()
                 if now is not None and now.state in ALIVE:  # else it ended by itself, or another client ended it
                     raise
 
     async def exists(self) -> bool:
         """Whether its agent runs; in tmux, a pane that only keeps a dead program's last screen does not count."""
-        session = await self._known()
+        session = await self._load()
         return session is not None and session.exists
 
     async def pid(self) -> int | None:
         """Return the process id of its agent; None before the start and after the end."""
-        session = await self._known()
+        session = await self._load()
         return session.pid if session is not None and session.exists else None
 
     @property
@@ -390,12 +390,12 @@ class ExecutionSession:
 
     # -- internal
 
-    async def _known(self) -> Session | None:
+    async def _load(self) -> Session | None:
         """Return its current state; None before the start, and once it is removed."""
         return (await asyncio.to_thread(read_fleet, self._places)).get(self.id) if self.id else None
 
     async def _now(self) -> Session:
-        session = await self._known()
+        session = await self._load()
         if session is None:
             raise SessionNotFoundError(self.id or (self._spec.name if self._spec is not None else ""))
         return session

@@ -132,11 +132,11 @@ class SessionTerminal:
         rules = await self._rules(session)
         return None if rules is None else menu(await self.rows(session), rules)
 
-    async def asked(self, look: Callable[[], Awaitable[Session]], wanted: str | None) -> Request:
+    async def asked(self, read: Callable[[], Awaitable[Session]], wanted: str | None) -> Request:
         """Return the host's request for the menu on the screen, which the host may detect a moment later.
 
         Args:
-            look: returns the current state of the session.
+            read: returns the current state of the session.
             wanted: the digest of the expected menu, or its request's id.
 
         Raises:
@@ -145,7 +145,7 @@ class SessionTerminal:
             StaleRequestError: if it is another one than *wanted*.
             TimedOutError: if the host has not opened a request for it within `CALL_S`.
         """
-        session = await look()
+        session = await read()
         if await self._rules(session) is None:
             raise UnableError(f"kasmon does not know the menus of {session.agent!r}.", hint="Answer in its terminal.")
         try:
@@ -157,7 +157,7 @@ class SessionTerminal:
                     if request is not None:
                         return request
                     await asyncio.sleep(LOOK_S)
-                    session = await look()
+                    session = await read()
         except TimeoutError as error:
             raise TimedOutError(f"the screen of {session.name!r} did not become a request.") from error
         raise RequestNotFoundError(session=session.name)

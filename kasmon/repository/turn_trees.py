@@ -320,14 +320,14 @@ def _is_concerned(name: str, others: set[str]) -> bool:
     return not above.isdisjoint(others) or any(other.startswith(f"{name}/") for other in others)
 
 
-def _is_file(top: Path, name: str, folders: dict[str, bool], is_known: bool) -> bool:
+def _is_file(top: Path, name: str, folders: dict[str, bool], is_stored: bool) -> bool:
     """Whether *name* is a file or a link that is to be stored.
 
     Args:
         top: the worktree's top.
         name: relative to it.
         folders: which folders are within the worktree, not behind a link; filled here.
-        is_known: it is stored or tracked already, so its size does not matter.
+        is_stored: it is stored or tracked already, so its size does not matter.
     """
     folder = os.path.dirname(name)  # noqa: PTH120 (thousands of names)
     if folder and not folders.setdefault(folder, _is_within(top, folder)):
@@ -338,7 +338,7 @@ def _is_file(top: Path, name: str, folders: dict[str, bool], is_known: bool) -> 
         return False
     if stat.S_ISLNK(facts.st_mode):
         return True
-    return stat.S_ISREG(facts.st_mode) and (is_known or facts.st_size <= MOST_NEW_BYTES)
+    return stat.S_ISREG(facts.st_mode) and (is_stored or facts.st_size <= MOST_NEW_BYTES)
 
 
 def _is_within(top: Path, folder: str) -> bool:

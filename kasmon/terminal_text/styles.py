@@ -51,7 +51,7 @@ class TextStyle:
 
     def after(self, change: str) -> "TextStyle":
         """Return the style after *change*: an SGR sequence, SO or SI."""
-        return self.following.get(change) or _look_up(self, change)
+        return self.following.get(change) or _find_following(self, change)
 
 
 PLAIN: Final = TextStyle()
@@ -65,7 +65,7 @@ def read_row(row: str, style: TextStyle = PLAIN) -> tuple[list[tuple[str, TextSt
     texts = [(first.translate(LINE_DRAWING) if style.is_drawing else first, style)] if first else []
     changes = iter(rest)
     for change in changes:
-        style = style.following.get(change) or _look_up(style, change)
+        style = style.following.get(change) or _find_following(style, change)
         if text := next(changes):
             texts.append((text.translate(LINE_DRAWING) if style.is_drawing else text, style))
     return texts, style
@@ -86,7 +86,7 @@ def colour_numbers(colour: str) -> tuple[int, ...]:
     return tuple(numbers[: 4 if numbers and numbers[0] == 2 else 2])
 
 
-def _look_up(style: TextStyle, change: str) -> TextStyle:
+def _find_following(style: TextStyle, change: str) -> TextStyle:
     global _steps
     _steps += 1
     if _steps > _MOST_STYLES:
@@ -95,7 +95,7 @@ def _look_up(style: TextStyle, change: str) -> TextStyle:
         PLAIN.following.clear()
         style.following.clear()
         _steps = 0
-    look = _look_after(style, change)
+    look = _apply_change(style, change)
     following = _styles.get(look)
     if following is None:
         following = _styles[look] = TextStyle(*look)
@@ -103,7 +103,7 @@ def _look_up(style: TextStyle, change: str) -> TextStyle:
     return following
 
 
-def _look_after(style: TextStyle, change: str) -> Look:
+def _apply_change(style: TextStyle, change: str) -> Look:
     """Return the style values after *change*; unknown numbers change nothing."""
     attributes, colours = style.attributes, [style.foreground, style.background, style.underline]
     if change in "\x0e\x0f":

@@ -148,7 +148,7 @@ class KeyDispatcher:
         reads = place in (KeyContext.LIST, KeyContext.READING, KeyContext.QUEUE)
         shown = self.app.keys.shown if reads else self.app.keys.shown_while_writing
         main_view.key_bar.offered = offers(rows, [shown(row.id, self.app.utf8) for row in rows])
-        main_view.table.keys, main_view.filter_bar.words.way_out = (
+        main_view.table.keys, main_view.filter_bar.words.clear_key = (
             self.app.keys,
             self.app.keys.shown("show_all", self.app.utf8),
         )

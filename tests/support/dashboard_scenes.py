@@ -108,7 +108,7 @@ def has_searched(view: SessionView) -> bool:
 
     A search that gets no time within its first portion, on a busy machine, goes on by a timer.
     """
-    search, told = view.screen_of_events.finder.search, view.find_bar.words.told[0]
+    search, told = view.screen_of_events.finder.search, view.find_bar.words.result[0]
     return search is None or (search.is_done and bool(told) and not told.endswith("so far"))
 
 

@@ -63,13 +63,13 @@ def recover_all(
     other_hosts = find_other_hosts(where, fleet.sessions)
     known = of_plans | {case.session.id for case in alone}
     others = [each.name for each in fleet.sessions if each.state is SessionState.LOST and each.id not in known]
-    unclear = _unclear(fleet, {session["session"] for session in report.told})
+    unclear = _unclear(fleet, {session["session"] for session in report.reports})
     if wants_json:
         names = [each.name for each in (*unsure, *unclear)]
         old = [_host(each) for each in other_hosts]
-        print_json(answer(recovered=report.told, lost=others, unsure=names, other_hosts=old))
+        print_json(answer(recovered=report.reports, lost=others, unsure=names, other_hosts=old))
         return int(report.failed)
-    if not report.told and not others and not unclear:
+    if not report.reports and not others and not unclear:
         say("Nothing is lost.")
     for each in unclear:
         end = f"; `kasmon stop {each.id}` stops it" if each.is_orphaned else ""
@@ -93,13 +93,13 @@ class _Report:
 
     def __init__(self, *, wants_json: bool) -> None:
         self.wants_json = wants_json
-        self.told: list[dict[str, Any]] = []
+        self.reports: list[dict[str, Any]] = []
         self.failed = False
 
     def add(self, what: str, became: str, problem: str = "", **fields: Any) -> None:
         self.failed |= bool(problem)
         shape = {"plan": None, "task": None, "session": None}
-        self.told.append({**shape, **fields, "did": became or None, "error": problem or None})
+        self.reports.append({**shape, **fields, "did": became or None, "error": problem or None})
         if not self.wants_json:
             say(f"{what}: {became or problem}")
 

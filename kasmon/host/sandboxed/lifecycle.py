@@ -100,7 +100,7 @@ class SandboxLifecycle:
 
     async def keep(self) -> None:
         """Execute what is due until the sandbox ends."""
-        await self._steps.learn()
+        await self._steps.load()
         if not self._steps.can_pause:
             self.begin(msgspec.structs.replace(self._terms, standby_after_s=0.0))
         elif not self._steps.keeps_memory:

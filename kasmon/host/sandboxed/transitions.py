@@ -45,7 +45,7 @@ class SandboxTransitions:
         """The sandbox's state by the events so far."""
         return self._log_writer.session.sandbox_state or SandboxState()
 
-    async def learn(self) -> None:
+    async def load(self) -> None:
         """Find out whether it can be paused to disk, and paused at all."""
         self.keeps_memory = await asyncio.to_thread(sandboxed_agent.keeps_memory, self._places, self._session)
         self.can_pause = await asyncio.to_thread(sandboxed_agent.can_pause, self._places, self._session)

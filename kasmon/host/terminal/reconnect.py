@@ -25,18 +25,18 @@ class Backoff:
 
     def __init__(self) -> None:
         self._pause_s = FIRST_S
-        self._found_at: float | None = None
+        self._seen_at: float | None = None
 
     def lost(self, now: float) -> float:
         """Record the loss at *now*, in seconds of any clock; return how long to wait, in seconds."""
-        found_at, self._found_at = self._found_at, None
+        found_at, self._seen_at = self._seen_at, None
         if found_at is not None:
             self._pause_s = FIRST_S if now - found_at >= STEADY_S else min(self._pause_s * 2, LONGEST_S)
         return self._pause_s
 
     def record_success(self, now: float) -> None:
         """Record that the connection is restored."""
-        self._found_at = now
+        self._seen_at = now
 
 
 def pauses(first_s: float = FIRST_S) -> Iterator[float]:

@@ -74,16 +74,13 @@ class PromptTerminal(StartingAgent, Protocol):
     @property
     def keyed_at(self) -> float:
         """When a user last typed, by the loop's clock; minus infinity before that."""
-        ...
 
     async def read_last_key_at(self) -> float:
         """Return when a user last typed in an attached terminal that shows it, in whole seconds since the epoch."""
-        ...
 
     @property
     def names_prompts(self) -> bool:
         """Whether its hooks or its transcript name each prompt that it accepts."""
-        ...
 
     async def deliver(self, prompt: Prompt, typing: EntryObserver) -> str: ...
 
@@ -107,7 +104,7 @@ class TypedPrompts(Prompts):
         """When a user had last typed, as each prompt being delivered began to be typed."""
         self._typed_at: dict[ReceiptId, float] = {}
         """When each prompt being delivered began to be typed, in seconds since the epoch."""
-        self._doubts: dict[ReceiptId, str] = {}
+        self._unsure_why: dict[ReceiptId, str] = {}
         """Why no turn is credited to a prompt that is being delivered."""
         self._ended: tuple[ReceiptId, ...] = ()
         """The receipts whose turn ended last."""
@@ -298,16 +295,16 @@ class TypedPrompts(Prompts):
             keyed_at = await self._agent.read_last_key_at()
         except KasmonError:
             keyed_at = math.inf  # unknown
-        self._doubts |= {one: TYPED_INTO for one in waiting if keyed_at >= math.floor(self._typed_at[one])}
+        self._unsure_why |= {one: TYPED_INTO for one in waiting if keyed_at >= math.floor(self._typed_at[one])}
 
     def _sole_candidate(self) -> Receipt | None:
         """Return the receipt, as started, of the only prompt that can have begun the running turn."""
         waiting = [receipt for receipt in self._in(ReceiptState.SUBMITTED) if receipt.id != self._being_typed]
         if len(waiting) > 1:
-            self._doubts |= {receipt.id: SEVERAL for receipt in waiting}
+            self._unsure_why |= {receipt.id: SEVERAL for receipt in waiting}
         elif waiting and self._agent.keyed_at != self._keyed_at.get(waiting[0].id):
-            self._doubts[waiting[0].id] = TYPED_INTO
-        elif waiting and self._doubts.get(waiting[0].id) != TYPED_INTO:
+            self._unsure_why[waiting[0].id] = TYPED_INTO
+        elif waiting and self._unsure_why.get(waiting[0].id) != TYPED_INTO:
             return self._started(waiting[0], "alone")
         return None
 
@@ -433,7 +430,7 @@ class TypedPrompts(Prompts):
     def _why_unsure(self, receipt: Receipt) -> str:
         if self._agent.names_prompts and self._has_named:
             return UNNAMED
-        return self._doubts.get(receipt.id) or super()._why_unsure(receipt)
+        return self._unsure_why.get(receipt.id) or super()._why_unsure(receipt)
 
     def _finish_sending(self, sending: asyncio.Task[Receipt]) -> None:
         self._sending.discard(sending)

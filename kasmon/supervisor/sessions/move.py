@@ -237,7 +237,7 @@ def _is_prompt_pending(session: Session, now: float) -> bool:
 
 
 def _build_launch(
-    session: Session, before: Launch, resolved: ResolvedProfile, conversation: str, told: CodexPermissions
+    session: Session, before: Launch, resolved: ResolvedProfile, conversation: str, codex: CodexPermissions
 ) -> tuple[Launch, str]:
     """Return the launch in the other mode, and why the agent would ask less there; empty if it would not.
 
@@ -245,7 +245,7 @@ def _build_launch(
         UnableError: if its program cannot resume a conversation there.
     """
     program = program_of(resolved.argv)
-    translated = translate(program, resolved.argv, session.permission_mode, resolved.mode, told)
+    translated = translate(program, resolved.argv, session.permission_mode, resolved.mode, codex)
     launch = msgspec.structs.replace(
         before,
         name=session.name,

@@ -229,7 +229,7 @@ class PermissionController:
         sessions = {id_: session for id_ in ids if (session := self.app.main_view.table.session(id_)) is not None}
         return PermissionSnapshot(
             waiting=waiting,
-            sent=self.queue.on_the_way,
+            sent=self.queue.in_transit,
             sessions=sessions,
             cards={id_: self._cards[id_] for id_ in ids if id_ in self._cards},
             here=self._here,

@@ -108,7 +108,7 @@ class PermissionQueue:
         return self._waiting
 
     @property
-    def on_the_way(self) -> frozenset[RequestId]:
+    def in_transit(self) -> frozenset[RequestId]:
         """The requests answered here that are still in the queue."""
         return frozenset(self._sent)
 

@@ -28,7 +28,7 @@ class FilterQuery(LineWidget):
     """Whether it is being edited in its own input."""
     shown = (0, 0)
     """How many sessions match, and how many there are."""
-    way_out = ""
+    clear_key = ""
     """The key that clears the filter; empty if there is none."""
 
     def line(self, width: int) -> "Strip":
@@ -36,7 +36,7 @@ class FilterQuery(LineWidget):
             return self.look.strip([(" /", "accent.bold")], width, "surface")
         left: list[Span] = [(" / ", "accent.bold"), (clean_line(self.text), "text.bold")]
         left += [(f"   {self.shown[0]} of {self.shown[1]}", "soft"), ("   ", "text")]
-        left += [(self.way_out, "accent.bold"), (" clear" if self.way_out else "", "faint")]
+        left += [(self.clear_key, "accent.bold"), (" clear" if self.clear_key else "", "faint")]
         return self.look.strip(left, width, "surface")
 
     def write(self, is_written: bool) -> None:

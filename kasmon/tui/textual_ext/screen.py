@@ -35,7 +35,7 @@ class FullRedrawMixin:
 class MainScreen(FullRedrawMixin, UniformLinesMixin, Screen[None]):
     """Textual's screen; pending repaints are kept, and every widget gets its first size."""
 
-    _told: frozenset[Widget] = frozenset()
+    _placed: frozenset[Widget] = frozenset()
     """The widgets whose size a layout has reported to them."""
 
     def _on_timer_update(self) -> None:
@@ -47,8 +47,8 @@ class MainScreen(FullRedrawMixin, UniformLinesMixin, Screen[None]):
 
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
         known = self._compositor._full_map
-        if any(widget not in self._told for widget in known):
-            self._compositor._full_map = {widget: place for widget, place in known.items() if widget in self._told}
+        if any(widget not in self._placed for widget in known):
+            self._compositor._full_map = {widget: place for widget, place in known.items() if widget in self._placed}
         super()._refresh_layout(size, scroll)
         if not scroll:
-            self._told = frozenset(self._compositor._full_map)
+            self._placed = frozenset(self._compositor._full_map)

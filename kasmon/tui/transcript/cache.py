@@ -64,19 +64,19 @@ class TranscriptCache:
     """The transcripts by session; the least recently shown are dropped first."""
 
     def __init__(self) -> None:
-        self._told: OrderedDict[SessionId, SessionTranscript] = OrderedDict()
+        self._transcripts: OrderedDict[SessionId, SessionTranscript] = OrderedDict()
 
     def of(self, session: SessionId) -> SessionTranscript:
         """Return the transcript of *session*, which is shown now; an empty one if none is cached."""
-        told = self._told.setdefault(session, SessionTranscript())
-        self._told.move_to_end(session)
-        while len(self._told) > KEPT:
-            self._told.popitem(last=False)
-        return told
+        transcript = self._transcripts.setdefault(session, SessionTranscript())
+        self._transcripts.move_to_end(session)
+        while len(self._transcripts) > KEPT:
+            self._transcripts.popitem(last=False)
+        return transcript
 
     def known(self, session: SessionId) -> SessionTranscript | None:
         """Return the transcript of *session* if it is cached; it does not count as shown."""
-        return self._told.get(session)
+        return self._transcripts.get(session)
 
     def drop(self, session: SessionId) -> None:
-        self._told.pop(session, None)
+        self._transcripts.pop(session, None)

@@ -34,12 +34,12 @@ class FindQuery(LineWidget):
     words = ""
     writing = False
     """Whether it is being edited in its own input."""
-    told: Span = ("", "soft")
+    result: Span = ("", "soft")
     """The state of the search."""
 
     def line(self, width: int) -> "Strip":
         left: list[Span] = [] if self.writing else [(" / ", "accent.bold"), (clean_line(self.words), "text.bold")]
-        return self.look.between(left, [self.told, (" ", "text")], width, "surface")
+        return self.look.between(left, [self.result, (" ", "text")], width, "surface")
 
     def on_click(self) -> None:
         self.post_message(ActionRequested("find"))
@@ -70,7 +70,7 @@ class FindBar(Horizontal):
             self.mount(self.box, before=self.words)
         self.box.value = self.words.words = ""
         self.box.display = self.words.writing = self.is_open = True
-        self.words.told = ("", "soft")
+        self.words.result = ("", "soft")
         self.add_class("-shown")
         self.screen.set_focus(self.box)  # now: the next key may be there already
 
@@ -97,11 +97,11 @@ class FindBar(Horizontal):
     def tell(self, places: int, done: bool, here: bool) -> None:
         """Show the number of matches so far; *here*: the cursor is on one."""
         if done and not places:
-            self.words.told = ("not found", "warn.bold")
+            self.words.result = ("not found", "warn.bold")
         else:
             more = "" if done else " so far"
             no_more = "no more matches; " if done and not here else ""
-            self.words.told = (f"{no_more}{places} {'match' if places == 1 else 'matches'}{more}", "soft")
+            self.words.result = (f"{no_more}{places} {'match' if places == 1 else 'matches'}{more}", "soft")
         self.words.refresh()
 
 

@@ -25,8 +25,6 @@ TOLD_S: Final = 0.1
 
 
 class SearchedView(Protocol):
-    """The view of the transcript that is searched."""
-
     transcript: Transcript
 
     @property
@@ -151,5 +149,4 @@ class TranscriptFinder:
 
 
 def _holds(block: Block, event: Event) -> bool:
-    """Whether *block* shows *event*."""
     return any(each.at == event.at and each == event for each in (block.event, *block.then))

@@ -121,7 +121,6 @@ class PromptBox(TextBox):
         self.border_title = Content("Editing a queued prompt" if receipt is not None else "")
 
     async def _load_files(self) -> None:
-        """Load the files for completion."""
         if (gateway := dashboard_of(self).gateway) is not None:
             with contextlib.suppress(KasmonError):
                 self._files = await gateway.files(self.session)

@@ -80,7 +80,6 @@ class SessionView(UniformLinesMixin, Vertical):
         self.screen_of_events.draw_soon()
 
     def update_session(self, session: Session) -> None:
-        """Update to the current *session*."""
         before, self.session = self.session, session
         if before != session:
             self._update()

@@ -107,7 +107,7 @@ def test_what_was_set_aside_here_waits_on_behind_the_others() -> None:
 
     waiting.take([asking("a", msgspec.structs.replace(first, later=True))])
     assert ["b-1", "a-1"] == ids(waiting)
-    assert frozenset() == waiting.on_the_way
+    assert frozenset() == waiting.in_transit
 
 
 def test_an_answer_that_failed_brings_the_request_back() -> None:
