@@ -59,15 +59,12 @@ class SecretsLearned(msgspec.Struct, frozen=True):
 
 
 class Agent(Protocol):
-    """One running agent."""
-
     def events(self) -> AsyncIterator[Event | Chunk | SecretsLearned]:
         """Yield what happens, in order. Ends after `SessionEnded`.
 
         The reader asks for the next item only after logging the one before; an event for which
         `sandbox_state.must_be_on_disk` holds is on disk by then.
         """
-        ...
 
     async def send(self, command: AgentCommand, /) -> None:
         """Send the command *command* to the agent; its effects arrive as events.
@@ -75,11 +72,9 @@ class Agent(Protocol):
         Raises:
             RefusedError: if the agent rejects it; it has had no effect then.
         """
-        ...
 
     async def aclose(self) -> None:
         """End the agent if it runs; idempotent. Each backend bounds it (10 s at most)."""
-        ...
 
 
 @runtime_checkable
@@ -93,7 +88,6 @@ class SandboxedAgentControl(Protocol):
             RefusedError: if the sandbox is paused and must not be resumed on use.
             SandboxError: if there is no sandbox to run it in.
         """
-        ...
 
     async def change_sandbox(self, command: SandboxCommand, /) -> str:
         """Pause or resume the sandbox, create a checkpoint or restore one, once its turn is over.
@@ -103,7 +97,6 @@ class SandboxedAgentControl(Protocol):
         Raises:
             KasmonError: if it could not be done; the message gives the reason.
         """
-        ...
 
 
 class Backend(Protocol):
@@ -118,4 +111,3 @@ class Backend(Protocol):
         Raises:
             LaunchError: if it cannot be started.
         """
-        ...

@@ -159,7 +159,6 @@ def shown(
 
     Args:
         where: to find the secrets of its session.
-        request: the request.
         decision: the decision to be confirmed.
         edited: the edited input, if any.
         labels: the chosen labels.

@@ -59,7 +59,6 @@ def rules(
 
 
 def line(rule: Rule) -> str:
-    """Return one rule as a line of text."""
     made = datetime.fromtimestamp(rule.made_at).astimezone().strftime("%Y-%m-%d %H:%M") if rule.made_at else "-"
     return f"{rule.id}  {rule.effect}  {visible(rule.words)}  {rule.scope} {visible(rule.of)}  {made}"
 

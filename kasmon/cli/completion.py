@@ -108,7 +108,6 @@ def requests() -> Completions:
 
 
 def settings() -> Completions:
-    """Return the settings."""
     from kasmon.config import load
     from kasmon.config.explain import settings
 

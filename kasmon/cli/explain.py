@@ -155,7 +155,6 @@ def _export(
 
 
 def _shot(screen: str, title: str | None) -> tuple[str, TerminalScreen]:
-    """Return the text of a screen, and the screen."""
     path = Path(screen)
     folder = path if path.is_dir() else path.parent if path.name == SCREEN else None
     text = _read(screen if path != folder else str(path / SCREEN))

@@ -269,7 +269,6 @@ def on_one_row(text: str, known: Collection[str]) -> str:
 
 
 def answer_hint(request: Request) -> str:
-    """Return the command that answers *request*."""
     if not request.answerable:
         return f"answer in its terminal: kasmon attach {request.session}"
     return f"kasmon answer {request.id} {'|'.join((*request.choices, 'later'))} --digest {request.digest}"

@@ -147,7 +147,6 @@ def _agree(local: FolderConfig, digest: str, *, agrees: bool, wants_json: bool) 
 
 
 def _now(trusted: TrustedContent) -> str:
-    """Return whether the current content is the trusted one."""
     local = read_folder_config(Path(trusted.root))
     if local is None or local.root != trusted.root:
         return "gone"

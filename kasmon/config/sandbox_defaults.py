@@ -11,8 +11,6 @@ from kasmon.model.sandbox.policy import HandedFile
 
 
 class SandboxGrant(NamedTuple):
-    """One grant to a sandbox."""
-
     what: str
     """A host, or a file below the home folder."""
     why: str

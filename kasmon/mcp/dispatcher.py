@@ -23,8 +23,6 @@ assert get_args(Interpreter) == INTERPRETERS
 
 
 class ToolResult(NamedTuple):
-    """The result of a tool."""
-
     content: dict[str, Any]
     is_error: bool = False
 

@@ -52,7 +52,6 @@ def serve(places: Paths, config: Config, client: str, template: NewSandbox) -> i
 
 
 def server_of(dispatcher: ToolDispatcher) -> Server[Any]:
-    """Return a server with the tools of *dispatcher*."""
     tools = [
         types.Tool(name=tool.name, description=tool.description, input_schema=tool.schema)
         for tool in dispatcher.tools.values()

@@ -15,8 +15,6 @@ SESSION: Final[dict[str, str | list[str]]] = {"type": "string", "description": "
 
 
 class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool."""
-
     name: str
     description: str
     properties: dict[str, dict[str, str | list[str]]] = {}

@@ -77,7 +77,6 @@ class ConfinementTier(Protocol):
         Raises:
             SandboxError: if the process may not be inspected.
         """
-        ...
 
 
 @runtime_checkable
@@ -98,11 +97,9 @@ class EgressTier(Protocol):
         Raises:
             UnableError: if the running sandbox was created without an egress.
         """
-        ...
 
     def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
         """The hosts that were refused after *since*, and how to allow them; empty where none was refused."""
-        ...
 
 
 @runtime_checkable
@@ -115,7 +112,6 @@ class MirrorTier(Protocol):
         Raises:
             SandboxError: if the sandbox is gone, or does not answer.
         """
-        ...
 
 
 class PortConnector(Protocol):
@@ -127,11 +123,9 @@ class PortConnector(Protocol):
         Raises:
             SandboxError: if nothing listens there, or the sandbox cannot be reached.
         """
-        ...
 
     def close(self) -> None:
         """Close the connector; idempotent. Connections already made stay open."""
-        ...
 
 
 @runtime_checkable
@@ -144,7 +138,6 @@ class PortTier(Protocol):
         Raises:
             SandboxError: if the sandbox is gone, or cannot be reached.
         """
-        ...
 
 
 @runtime_checkable
@@ -156,15 +149,12 @@ class InspectableTier(Protocol):
 
         A caller must not follow links in them.
         """
-        ...
 
     def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Iterator[tuple[str, bytes]]:
         """Yield a description of each process inside, with its initial environment."""
-        ...
 
     def mapped(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Container[int]:
         """The inodes of files that a process inside has mapped writable: their times may not show its writes."""
-        ...
 
 
 @runtime_checkable
@@ -176,7 +166,6 @@ class HostedTier(Protocol):
 
     def take_access(self, variables: Mapping[str, str], /) -> None:
         """Take from *variables*, a caller's environment, what this process needs to reach the service, if present."""
-        ...
 
     def fetch(self, policy: SandboxPolicy, /) -> None:
         """Bring this machine's folders up to date with the sandbox of *policy*, before that ends.
@@ -184,7 +173,6 @@ class HostedTier(Protocol):
         Raises:
             SandboxError: if that fails.
         """
-        ...
 
 
 @runtime_checkable
@@ -193,11 +181,9 @@ class RecordTier(Protocol):
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
         """Return the sandbox of *policy* that runs or is paused in RAM; None where there is none."""
-        ...
 
     def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
         """Return the snapshot on disk that *policy*'s sandbox can resume, by its record; None if there is none."""
-        ...
 
 
 @runtime_checkable
@@ -209,7 +195,6 @@ class LocalSnapshotTier(Protocol):
 
         Its files are read in full, which takes time, only for *whole*.
         """
-        ...
 
 
 @runtime_checkable
@@ -224,7 +209,6 @@ class ForkTier(Protocol):
             SnapshotRefusedError: if that snapshot may not be resumed.
             SandboxError: if it could not be copied; no file of *other* is left then.
         """
-        ...
 
 
 class SandboxTier(Protocol):
@@ -236,29 +220,23 @@ class SandboxTier(Protocol):
 
     def probe(self) -> TierProbe:
         """Try out the tier on this machine."""
-        ...
 
     def missing(self) -> UnavailableReason | None:
         """Return which requirement is absent, by a quick check without a trial; None where none is."""
-        ...
 
     def workspace(self, policy: SandboxPolicy, /) -> str:
         """The folder of this machine that is `/workspace` inside."""
-        ...
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
         """Create the sandbox; its guest program answers when this returns. If it raises, nothing is left behind."""
-        ...
 
     def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
         """Whether *runtime* still names the same sandbox and it exists, running or paused."""
-        ...
 
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
     ) -> list[str]:
         """Return the command that runs *argv* in a sandbox of its own, on the caller's stdin, stdout and terminal."""
-        ...
 
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
@@ -271,7 +249,6 @@ class SandboxTier(Protocol):
         Raises:
             UnableError: for *to_disk* where `keeps_memory` is false.
         """
-        ...
 
     def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, paused: PauseResult, /) -> SandboxRuntime:
         """Resume the sandbox; the caller heals it before use.
@@ -282,15 +259,12 @@ class SandboxTier(Protocol):
             SnapshotRefusedError: if that snapshot may not be resumed; nothing runs then.
             SandboxUnreachableError: if it cannot be resumed now; it stays paused.
         """
-        ...
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
         """Remove its processes, sockets, mounts and snapshots; idempotent. Its workspace is not touched."""
-        ...
 
     def forget(self, policy: SandboxPolicy, /) -> str:
         """Remove the home of a destroyed sandbox, and its workspace if kasmon made that. Idempotent.
 
         Returns the path of its copy of a given folder, which stays where it differs from that folder; else "".
         """
-        ...

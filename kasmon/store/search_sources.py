@@ -117,7 +117,6 @@ def blocks(source: SearchSource, start: int, end: int, size: int = BLOCK_BYTES) 
 
 
 def text_of(source: SearchSource, block: SourceLines, in_terminal: bool) -> str:
-    """Return all searchable text of *block*."""
     if source.kind == "blob":
         return clean_block(block.content.decode("utf-8", "replace"))
     if source.kind == "record":

@@ -77,7 +77,6 @@ class ControlClient:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection to tmux is open."""
         return self._is_open
 
     def fileno(self) -> int:

@@ -9,11 +9,9 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Seconds since the epoch, for showing how long a state has lasted."""
-        ...
 
     def ticking(self) -> float:
         """Monotonic seconds, for how long to wait."""
-        ...
 
 
 class RealClock:

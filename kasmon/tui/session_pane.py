@@ -278,7 +278,6 @@ class SessionPane:
         self.app.run_operation(operation, failed=lambda error: self._give_back(session, text))
 
     def _box_of(self, session: SessionId) -> "PromptBox | None":
-        """The prompt box of *session*, if that is open."""
         view = self.session_view
         return view.box if view is not None and view.session.id == session else None
 

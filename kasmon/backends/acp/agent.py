@@ -171,7 +171,6 @@ class AcpAgent(StructuredAgent):
             self._emit(await self._set(setting, value))
 
     async def _set(self, setting: Setting, value: str) -> list[Event]:
-        """Set *setting* to *value*; return the resulting events."""
         method, params = to_set(setting, self._find_offer(setting, value), value, self._session)
         try:
             answer = await self._client.call(method, params)

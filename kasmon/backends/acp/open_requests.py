@@ -57,7 +57,6 @@ class Permissions(OpenCalls[OpenPermission]):
         return self._apply(answer, at)
 
     def of_calls(self) -> list[tuple[CallId, OpenPermission]]:
-        """Return all that is open, each with its id."""
         return [(name, call.content) for name, call in self._calls.items()]
 
     def _check(self, call: OpenCall[OpenPermission], request: Request, answer: Answer) -> None:

@@ -76,7 +76,6 @@ class AcpToolCalls:
         self.habits: frozenset[Quirk] = frozenset()
 
     def apply(self, mention: Mention, at: float) -> list[Event]:
-        """Apply *mention*; return the resulting events."""
         before = self._tools.get(mention.tool_call_id)
         tool = self._tool(mention)
         had_input = before is tool and bool(tool.input or tool.asked_input)

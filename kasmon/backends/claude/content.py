@@ -22,8 +22,6 @@ TODO_STATES: Final[dict[str, Literal["open", "doing", "done"]]] = {"in_progress"
 
 
 class ConversationContent:
-    """The conversation's content, block by block."""
-
     def __init__(self) -> None:
         self.said = ""
         """The last text of the agent itself."""

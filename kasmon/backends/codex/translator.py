@@ -141,7 +141,6 @@ class CodexTranslator:
         return [self._settings_now(now, offers=True)]
 
     def handle_notification(self, method: str, params: Table, now: float) -> list[AgentOutput]:
-        """Return the events in a notification."""
         handler = self._handlers.get(method)
         if handler is None:
             return [*self.notices.message(method, params, now)]

@@ -27,7 +27,6 @@ class OpenCall(msgspec.Struct, Generic[Content]):
 
     @property
     def waiting(self) -> list[Request]:
-        """Its requests without an answer."""
         return [request for request in self.requests if request.id not in self.chosen]
 
 
@@ -66,7 +65,6 @@ class OpenCalls(Generic[Content]):
         return any(request == waiting.id for waiting in self.waiting())
 
     def waiting(self) -> tuple[Request, ...]:
-        """Return all open requests."""
         return tuple(request for call in self._calls.values() for request in call.waiting)
 
     def withdraw(self, call: CallId, why: str, at: float) -> tuple[Event, ...]:

@@ -91,7 +91,6 @@ class InterpreterAgent:
 
         Args:
             places: the folders of its kasmon.
-            launch: its session.
             create_sandbox: creates its sandbox, whose events go to the given function.
             create_checkpoints: creates the checkpoints of that sandbox.
             terms: how long the sandbox is retained.

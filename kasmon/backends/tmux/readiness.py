@@ -22,22 +22,17 @@ SETTLE_CHECK_S: Final = 0.05
 
 
 class StartingAgent(Protocol):
-    """An agent that starts."""
-
     @property
     def reports_state(self) -> bool:
         """Whether any source reports its state."""
-        ...
 
     @property
     def is_starting(self) -> bool:
         """Whether a source reports that it starts: what is typed now may be lost."""
-        ...
 
     @property
     def printed_at(self) -> float:
         """When it last printed, by the loop's clock; minus infinity before that."""
-        ...
 
 
 class PaneReadiness:

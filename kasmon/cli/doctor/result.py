@@ -9,8 +9,6 @@ Level = Literal["ok", "warn", "fail"]
 
 
 class DoctorCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one check."""
-
     id: str
     level: Level
     text: str

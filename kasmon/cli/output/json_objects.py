@@ -154,7 +154,6 @@ def request_object(request: Request) -> dict[str, Any]:
 
 
 def receipt_object(receipt: Receipt) -> dict[str, Any]:
-    """Return *receipt* as an object for programs."""
     return {
         "id": receipt.id,
         "session": receipt.session,

@@ -93,7 +93,6 @@ def origin_object(origin: ForkOrigin | None) -> dict[str, Any] | None:
 
 
 def row(session: Session, remembered: StoredSnapshots, now: float) -> str:
-    """Return one sandbox as a line."""
     sandbox_state = session.sandbox_state
     parts = [session.id, session.name, session.sandbox or "", state_words(session, utf8=is_utf8())]
     if sandbox_state is not None and not session.has_failed_to_start:
@@ -160,7 +159,6 @@ def _about_memory(judged: SnapshotVerdict, now: float) -> list[str]:
 
 
 def point_row(point: CheckpointSummary) -> str:
-    """Return one checkpoint as a line."""
     lost = f"not saved: {', '.join(point.lost)}" if point.lost else ""
     parts = (point.id, f"{point.when} turn {point.turn}", _mib(point.size_bytes), point.commit[:12], point.what, lost)
     return "  ".join(part for part in parts if part)

@@ -157,5 +157,4 @@ def seen(where: Paths, session: SessionId) -> Session:
 
 
 def sandboxed(where: Paths) -> list[Session]:
-    """Return all interpreter sessions."""
     return [session for session in read_fleet(where).sessions if session.mode is Mode.INTERPRETER]

@@ -26,8 +26,6 @@ Push: TypeAlias = Frame | Callable[[], Frame | None]
 
 
 class ClientConnection(asyncio.Protocol):
-    """One client of this host."""
-
     def __init__(self, owner: "HostServer") -> None:
         self.as_agent = False
         """Whether the client declared itself an agent."""

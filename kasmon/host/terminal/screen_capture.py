@@ -94,19 +94,13 @@ class ScreenObserver(Protocol):
     @property
     def gap_s(self) -> float:
         """How long a screen is new enough, in seconds: 0 in focus, infinity for a slow viewer."""
-        ...
 
-    def handle_screen(self) -> None:
-        """Handle a new screen."""
-        ...
+    def handle_screen(self) -> None: ...
 
     def handle_clipboard(self, text: str | None) -> None:
         """Handle *text* that the program copies to the clipboard; None if it is too long."""
-        ...
 
-    def handle_end(self, why: str) -> None:
-        """Handle the end of the pane."""
-        ...
+    def handle_end(self, why: str) -> None: ...
 
 
 class ScreenCapture(PaneListener):

@@ -263,7 +263,6 @@ class ScreenStreams:
             view.look(screen_capture)
 
     def show(self, connection: ClientConnection, frame: ViewChange) -> None:
-        """Apply the view change *frame* of *connection*."""
         view = self._views.get(connection)
         match frame:
             case Watch(rate_hz=rate_hz):

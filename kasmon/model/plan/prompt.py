@@ -23,7 +23,6 @@ def prompt(
 
     Args:
         plan: the plan it belongs to.
-        task: the task.
         at: its progress; failures of earlier attempts are included.
         shares: whether others work in the same folder at the same time.
         results: task id -> its `result.md`, for the tasks that this one needs.

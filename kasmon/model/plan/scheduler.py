@@ -21,8 +21,6 @@ LOST_S: Final = 60.0
 
 
 class StartNextAttempt(NamedTuple):
-    """Start the next attempt of *task*."""
-
     task: Task
     attempt: int
 
@@ -87,7 +85,6 @@ def next_steps(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit:
     """Return the next steps.
 
     Args:
-        plan: the plan.
         run: its progress.
         sessions: the current sessions of its tasks, by id.
         limit: how many tasks may run at once.

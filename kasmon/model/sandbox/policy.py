@@ -156,8 +156,6 @@ class SandboxRuntime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one run."""
-
     stdout: str = ""
     stderr: str = ""
     exit_code: int = 0

@@ -37,7 +37,6 @@ _TICKS: Final = re.compile("`+")
 
 
 def export_header(session: Session, zone: tzinfo | None = None) -> str:
-    """Return the header: the session's details."""
     facts = {
         "session": session.id,
         "agent": f"{session.agent} ({session.mode})",

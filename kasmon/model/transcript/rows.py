@@ -148,7 +148,6 @@ class TranscriptRows(Sequence[TextLine]):
 
     @property
     def measured(self) -> int:
-        """The number of measured rows."""
         self._follow()
         return self._heights.measured + len(self._written())
 

@@ -119,9 +119,6 @@ def prepare_launch(
     """Return the launch that runs *argv*, of the agent of *launch*, inside; a jail left from before is ended. Blocks.
 
     Args:
-        places: the paths under which the session is stored.
-        launch: the launch of the agent.
-        argv: the program and its arguments.
         variables: its whole environment.
         environment: where the variables of its credentials are looked up.
 
@@ -183,7 +180,6 @@ def keeps_memory(places: Paths, session: SessionId) -> bool:
 
 
 def can_pause(places: Paths, session: SessionId) -> bool:
-    """Whether its sandbox can be paused at all."""
     with contextlib.suppress(KasmonError):
         policy = policy_of(places, session)
         return remote_launch.can_pause(load(policy.tier, places), policy)

@@ -66,10 +66,6 @@ def prepare_launch(
     """Return the launch that runs *argv* inside. An agent paused on disk is resumed; any other that is left is ended.
 
     Args:
-        places: the paths under which the session is stored.
-        launch: the launch of the agent.
-        policy: the policy of its sandbox.
-        argv: the program and its arguments.
         variables: its whole environment.
         environment: where the variables of its credentials are looked up.
 

@@ -137,7 +137,6 @@ def create(
     """Create a sandbox that the service pauses, with its memory, after *timeout_s* without use, and resumes on use.
 
     Args:
-        access: the service.
         template: the template to create it from; empty is the service's default.
         timeout_s: in seconds.
         name: the name by which `find_named` finds it.

@@ -31,7 +31,6 @@ class SandboxCheckpoints:
     def __init__(self, sandbox: ManagedSandbox, points: CheckpointStore, inherited: Path | None = None) -> None:
         """
         Args:
-            sandbox: the sandbox.
             points: the store of its checkpoints.
             inherited: the file with the initial interpreter state, if it exists.
         """

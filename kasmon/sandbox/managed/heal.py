@@ -31,8 +31,6 @@ LAG_S: Final = 1.0
 
 
 class HealResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a check of a sandbox."""
-
     why: str = ""
     """Why it cannot be trusted; empty if it can."""
     drift: tuple[str, ...] = ()

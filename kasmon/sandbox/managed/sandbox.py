@@ -54,8 +54,6 @@ class ManagedSandbox:
     ) -> None:
         """
         Args:
-            tier: the sandbox's tier.
-            policy: its policy.
             journal: its state, and where events are recorded.
             reach: returns the guest client of a running sandbox.
         """

@@ -41,7 +41,6 @@ class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def uses_kvm(self) -> bool:
-        """Whether KVM is used."""
         return not self.why
 
     @property

@@ -70,7 +70,6 @@ class VmFiles:
 
     @property
     def qmp_socket(self) -> Path:
-        """QEMU's QMP socket."""
         return self.host_folders.socket(self.policy.session, "qmp")
 
     @property

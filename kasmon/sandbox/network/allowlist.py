@@ -58,7 +58,6 @@ class AllowlistEntry(NamedTuple):
         return host.endswith(self.name) if self.name.startswith(".") else host == self.name
 
     def opens(self, port: int) -> bool:
-        """Whether it covers *port*."""
         return port == self.port if self.port else port in PORTS
 
 

@@ -63,11 +63,9 @@ class AgentTier(SandboxTier, RecordTier, Protocol):
             RefusedError, UnableError: if it cannot be run, with the reason.
             NotFoundError: if the program does not exist.
         """
-        ...
 
     def create_for_agent(self, policy: SandboxPolicy, program_launch: ProgramLaunch, /) -> SandboxRuntime:
         """Do as `create`, and provide what *program_launch* needs inside."""
-        ...
 
 
 def has_agents(tier: Tier, places: Paths) -> bool:

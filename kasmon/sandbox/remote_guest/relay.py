@@ -42,7 +42,6 @@ class RelayTransport(Protocol):
 
     def join(self, caller: socket.socket, /) -> None:
         """Carry bytes between *caller* and the guest until one of them ends. Runs in a thread."""
-        ...
 
 
 @runtime_checkable
@@ -51,7 +50,6 @@ class RelayCleanup(Protocol):
 
     def leave(self) -> None:
         """Finish the work and return, soon."""
-        ...
 
 
 def started(transport: str, path: Path, config: Mapping[str, Any]) -> SandboxRuntime:
@@ -87,7 +85,6 @@ def started(transport: str, path: Path, config: Mapping[str, Any]) -> SandboxRun
 
 
 def is_there(runtime: SandboxRuntime) -> bool:
-    """Whether the relay of *runtime* is alive."""
     return lives(runtime.pid, runtime.started, runtime.boot)
 
 

@@ -19,7 +19,6 @@ class ScriptedPromptBox:
         self._cursor = 0
 
     def pop_text(self) -> str:
-        """Return the text and empty the box."""
         text, self.text, self._cursor = self.text, "", 0
         return text
 

@@ -37,7 +37,6 @@ class FollowedView(Protocol):
     @property
     def urgent_changes(self) -> int:
         """How many times a state changed, or requests appeared or went away."""
-        ...
 
 
 class Follower:

@@ -24,7 +24,6 @@ def record_decision(
     Args:
         places, config, fleet: of this kasmon, as they are now.
         requested: the plan's id, or its file.
-        decision: the decision.
         task: its id or its number, if the decision is about one.
         agent: for `replace`.
 

@@ -42,7 +42,6 @@ def find_ignored(plan_log: PlanLog, patterns: Sequence[str]) -> dict[Path, Ignor
     """Return worktree -> its git-ignored files, for the plan of *plan_log*; omit one that git cannot read. Blocks.
 
     Args:
-        plan_log: the plan.
         patterns: in the syntax of `.gitignore`: which of these files may be deleted with their worktree.
     """
     found = {}
@@ -63,7 +62,6 @@ def clean(plan_log: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -
     """Remove the worktrees of the plan of *plan_log* in which nothing could be lost; keep the others. Blocks.
 
     Args:
-        plan_log: the plan.
         fleet: the sessions as they are now; any session or process in a worktree keeps it.
         found: the ignored files that were shown to the user, from `find_ignored`; any other ignored file keeps it.
 

@@ -219,7 +219,6 @@ def attach_argv(machine: RemoteMachine, session: str, nonce: str) -> list[str]:
 
 
 def build_start_script(remote_start: RemoteStart) -> str:
-    """Return the remote `sh` script that starts *remote_start*."""
     end = f"KASMON_END_{os.urandom(8).hex()}"
     name, folder = own_name(remote_start.session), quote_folder(remote_start.folder)
     for variable in remote_start.variables:
@@ -243,7 +242,6 @@ def build_start_script(remote_start: RemoteStart) -> str:
 
 
 def build_stop_script(session: str, grace_s: float) -> str:
-    """Return the remote `sh` script that stops *session*."""
     name, patience = own_name(session), max(1, round(grace_s / 2))
     steps = [("HUP", patience), ("TERM", patience), ("KILL", 2)]
     lines = [

@@ -162,31 +162,24 @@ class Gateway(Protocol):
     @property
     def terminals(self) -> TerminalLink | None:
         """Where commands to live terminals are sent; None if there are none (no tmux)."""
-        ...
 
     async def operations(self) -> "Operations":
         """Return what the user can have done; the first call loads it."""
-        ...
 
     def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
         """Call *listener* from now on, on the app's loop, with each update of a terminal."""
-        ...
 
     def changes(self) -> AsyncIterator[FleetUpdate]:
         """Yield the fleet now, then after each change, at most ten times a second. Never ends by itself."""
-        ...
 
     def boards(self) -> AsyncIterator[tuple["PlanBoard", ...]]:
         """Yield the plans now, then after each change, a few times a second. Never ends by itself."""
-        ...
 
     def settings(self) -> AsyncIterator[DashboardSettings]:
         """Yield the settings now, then after each change of a file. Never ends by itself."""
-        ...
 
     def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[TranscriptUpdate]:
         """Yield what the session's log holds after *since*, then what is added, with the text being written now."""
-        ...
 
     async def offers(self, folder: str = "", /) -> Sequence["ProfileOffer"]:
         """Return the agents that a new session in *folder* may use, in the order to offer them; empty: no known folder.
@@ -194,7 +187,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if they cannot be determined.
         """
-        ...
 
     async def folder_notice(self, folder: str, /) -> str:
         """Return why the config file in *folder* is ignored, in a line; empty if no notice is needed.
@@ -202,7 +194,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if that cannot be determined.
         """
-        ...
 
     async def worktrees(self, folder: str, base: str = "", /) -> WorktreeChoices | None:
         """Return what a new session in *folder* can work in; None if that is in no git repository.
@@ -212,7 +203,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if that cannot be determined.
         """
-        ...
 
     async def sandboxes(self) -> SandboxChoices:
         """Return the sandboxes that a new session may use.
@@ -220,7 +210,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if they cannot be determined.
         """
-        ...
 
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
         """Return what the sandbox of this agent would get in that folder, with that tier.
@@ -228,11 +217,9 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if it cannot have one.
         """
-        ...
 
     async def machines(self) -> Sequence[str]:
         """Return the other machines that a new session may run on, in the order to offer them."""
-        ...
 
     async def foreign_panes(self) -> Sequence[AdoptablePane]:
         """Return the panes of the user's own tmux.
@@ -240,15 +227,12 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if there is none.
         """
-        ...
 
     async def files(self, session: SessionId, /) -> Sequence[str]:
         """Return files and folders below the session's folder, nearest first: as many as are found quickly."""
-        ...
 
     async def folders(self, written: str, /) -> Sequence[str]:
         """Return the folders of this machine whose paths begin with *written*, each with a trailing slash."""
-        ...
 
     async def printed(self, session: SessionId, /) -> Sequence[str]:
         """Return all lines of the session's terminal and its scrollback, oldest first, unwrapped, with SGR sequences.
@@ -256,7 +240,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if they cannot be read.
         """
-        ...
 
     def search(self, words: str, /) -> AsyncGenerator["SessionHits", None]:
         """Yield where *words* occur in transcripts or output, a session at a time; closing it ends the search.
@@ -264,11 +247,9 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if *words* are not searchable.
         """
-        ...
 
     async def keep_searchable(self) -> None:
         """Keep the search index up to date from now on."""
-        ...
 
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
         """Return what the session's terminal printed around *line*, by its number; if None, around the time *at*.
@@ -276,11 +257,9 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if it cannot be read.
         """
-        ...
 
     async def fact(self, session: SessionId, place: int, /) -> Event | None:
         """Return the event at this place of the session's log; None if there is none."""
-        ...
 
     async def explained(self, session: SessionId, /) -> Sequence[str]:
         """Return why the session is in its state, a line each.
@@ -288,18 +267,15 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if that cannot be determined.
         """
-        ...
 
     def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
         """Yield the sessions whose worktrees change the same as others', now and after each change; never ends."""
-        ...
 
     def branches(self, is_viewed: Callable[[], bool], /) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
         """Yield the branches of sessions that have a worktree, now and after each change; never ends.
 
         *is_viewed* is whether the user looks: only then, or with the setting `finish.watch`, pull requests are read.
         """
-        ...
 
     async def plan_finish(self, session: SessionId, request: "FinishRequest", /) -> "PlannedFinish":
         """Return how *request* is done with the session's branch; without a request, what is left to do.
@@ -307,7 +283,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if it cannot be done; it says why.
         """
-        ...
 
     async def proposed_message(self, session: SessionId, /) -> str:
         """Return the commit message that the session's agent proposed last; empty if there is none.
@@ -315,7 +290,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if its terminal cannot be read.
         """
-        ...
 
     async def changes_of(self, session: SessionId, turn: int | None = None, /) -> SessionChanges:
         """Return what the session's worktree changed: in *turn*, in the last one for 0, or since it began for None.
@@ -323,7 +297,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if it works in no repository, the turn is not stored, or git fails.
         """
-        ...
 
     async def sandbox(self, session: SessionId, /) -> "SandboxHistory":
         """Return the limits, history, checkpoints and blocked connections of the session's sandbox.
@@ -331,7 +304,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if they cannot be read.
         """
-        ...
 
     async def comments(self, session: SessionId, /) -> Sequence["LoggedComment"]:
         """Return the comments of the session, oldest first, each with its state by the current files.
@@ -339,7 +311,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if git fails.
         """
-        ...
 
     async def editor_argv(self, session: SessionId, name: str, line: int, /) -> Sequence[str]:
         """Return the command line of the user's editor for a file in the session's worktree, at *line*.
@@ -347,7 +318,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if there is no such file.
         """
-        ...
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
         """Return the command line that attaches this terminal to the session's.
@@ -355,4 +325,3 @@ class Gateway(Protocol):
         Raises:
             InteractiveOnlyError: if it has none.
         """
-        ...

@@ -46,7 +46,6 @@ class CardScreen(Overlay):
         return {self.card.request.session}
 
     def update_requests(self, asked: PermissionSnapshot) -> None:
-        """Update the pending requests."""
         self.card.update_requests(asked)
 
     def on_key(self, event: events.Key) -> None:

@@ -143,7 +143,6 @@ class InboxScreen(Overlay):
         return self.rows.sessions | ({self.card.request.session} if self.card is not None else frozenset())
 
     def update_requests(self, asked: PermissionSnapshot) -> None:
-        """Update the pending requests."""
         self.asked = asked
         self.rows.take(asked, self.clock.ticking())
         self.marks = still(self.rows, self.marks)

@@ -34,7 +34,6 @@ def keep_clean(app: App[Any], on_suspend: Callable[[], object] = lambda: None) -
     Call it once, on the app's loop (in `on_mount`). Without a terminal, as in a test, it does nothing.
 
     Args:
-        app: the dashboard.
         on_suspend: called in a thread before SIGTSTP stops the process.
     """
     if (driver := find_tap_driver(app)) is None:

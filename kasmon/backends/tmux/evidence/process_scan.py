@@ -37,15 +37,12 @@ class ScanTarget(Protocol):
     @property
     def stirred_at(self) -> float:
         """When it last printed, by the loop's clock."""
-        ...
 
     def stir(self) -> None:
         """Have its screen, files and processes read soon."""
-        ...
 
     def process_signals(self, signals: Sequence[SignalSeen]) -> None:
         """Process signals from its files and processes."""
-        ...
 
 
 class ProcessScanner:

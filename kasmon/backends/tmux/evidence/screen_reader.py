@@ -43,19 +43,15 @@ class ScreenObservation(NamedTuple):
 
 
 class AgentScreen(Protocol):
-    """The screen of one agent."""
-
     async def see_now(self) -> ScreenObservation:
         """Read it now and return the observation.
 
         Raises:
             SessionEndedError, TmuxError: if it cannot be read.
         """
-        ...
 
     def begin(self) -> None:
         """Read it again as soon as possible."""
-        ...
 
 
 async def poll(read: Callable[[], Awaitable[Value]], is_right: Callable[[Value], bool], limit_s: float) -> Value:

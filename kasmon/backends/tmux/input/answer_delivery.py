@@ -66,11 +66,9 @@ class AnswerTarget(AgentScreen, Protocol):
     @property
     def verdict(self) -> StateVerdict:
         """Its state, by all evidence."""
-        ...
 
     def handle_answer(self) -> None:
         """Record that its request was answered: evidence that it asks is outdated."""
-        ...
 
 
 class AnswerDelivery:

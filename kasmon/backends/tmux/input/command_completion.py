@@ -43,8 +43,6 @@ class CommandEnd(NamedTuple):
 
 
 class ShellScreen(Protocol):
-    """The shell, and its screen."""
-
     @property
     def has_ended(self) -> bool: ...
     @property

@@ -34,7 +34,6 @@ class KeyWriter(Protocol):
 
     async def press(self, key: bytes, unless: str = "") -> None:
         """Type *key*, as `PaneWriter.press` does."""
-        ...
 
 
 class FullView:

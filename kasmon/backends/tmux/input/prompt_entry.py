@@ -36,11 +36,9 @@ class EntryObserver(Protocol):
 
     async def begin(self) -> str:
         """Return the text, which is typed next. Raises RefusedError if the prompt was cancelled."""
-        ...
 
     def mark_visible(self) -> None:
         """Record that the whole text was seen in the box."""
-        ...
 
 
 class EntryTarget(ShellScreen, Protocol):
