@@ -132,7 +132,7 @@ ACTIONS: Final = (
         HelpGroup.SESSION,
         FooterOffer.UNVIEWED,
     ),
-    Action("diff", ("D",), "diff", "Show diff of the last change", _LIST, HelpGroup.SESSION),
+    Action("diff", ("D",), "diff", "Review changes of the branch or of a turn", _LIST, HelpGroup.SESSION),
     Action(
         "finish",
         ("F",),
