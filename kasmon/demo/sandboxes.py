@@ -99,7 +99,7 @@ def _remembering() -> Tier | None:
 async def _perform(
     places: Paths, name: str, runs: Runs, *, sleeps: bool = False, tier: Tier | None = None
 ) -> Session | None:
-    from kasmon.supervisor.sandboxes import sandbox_operations
+    from kasmon.supervisor.sandboxes import sandbox_operations, use
     from kasmon.supervisor.sandboxes.create import NewSandbox
 
     made = await sandbox_operations.create(places, Config(), NewSandbox(name=name, tier=tier))
@@ -107,21 +107,21 @@ async def _perform(
     if session is None:
         return None
     for interpreter, code in runs:
-        await sandbox_operations.run(places, session, interpreter, code)
+        await use.run(places, session, interpreter, code)
     if sleeps:
-        await sandbox_operations.keep(places, session, Pause())
+        await use.keep(places, session, Pause())
     return session
 
 
 async def _perform_kept(places: Paths, tier: Tier) -> None:
     """Create a sandbox, pause it to disk, and fork it; the fork continues its generator."""
-    from kasmon.supervisor.sandboxes import sandbox_operations
+    from kasmon.supervisor.sandboxes import sandbox_operations, use
 
     session = await _perform(places, KEPT, (("python", LOOP),), tier=tier)
     if session is None:
         return
-    await sandbox_operations.keep(places, session, Pause(to_disk=True))
+    await use.keep(places, session, Pause(to_disk=True))
     forked = await sandbox_operations.fork(places, session, FORKED)
     copy = (await asyncio.to_thread(read_fleet, places)).get(forked.session)
     if copy is not None:
-        await sandbox_operations.run(places, copy, "python", "next(ahead)")
+        await use.run(places, copy, "python", "next(ahead)")

@@ -37,6 +37,7 @@ from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession, prepare
 from kasmon.supervisor.sessions.embedded_terminal import EmbeddedTerminal
 from kasmon.supervisor.sessions.folder_config import for_session
+from kasmon.supervisor.sessions.read import read
 from kasmon.supervisor.sessions.start import begin
 
 INTERRUPT: Final = "\x03"
@@ -171,7 +172,7 @@ class ExecutionSession:
         session = await self._now()
         if session.mode is Mode.TMUX:
             return "\n".join(await self._terminal.rows(session))
-        return "\n".join(await session_operations.read(self._places, session, 0, None))
+        return "\n".join(await read(self._places, session, 0, None))
 
     async def capture_range(self, start: str | int = "", end: str | int = "") -> str:
         """The lines from *start* to *end*, both included, counted in the whole buffer in both modes.
@@ -184,7 +185,7 @@ class ExecutionSession:
             UsageError: if one of them is no such number.
         """
         first, last = lines(start, end)
-        return "\n".join(await session_operations.read(self._places, await self._now(), first, last))
+        return "\n".join(await read(self._places, await self._now(), first, last))
 
     async def has_updated(self) -> tuple[bool, bool]:
         """Return `updated` and `waiting` of `poll`."""

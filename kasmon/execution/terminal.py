@@ -24,6 +24,7 @@ from kasmon.paths import Paths
 from kasmon.sanitize import HIDDEN, clean_line
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.explain import program_in
+from kasmon.supervisor.sessions.read import read
 
 CALL_S: Final = 10.0
 """The time limit of a call, in seconds."""
@@ -52,7 +53,7 @@ class SessionTerminal:
     async def rows(self, session: Session) -> list[str]:
         """Return the visible screen."""
         pane = await session_operations.pane(self._places, session)
-        return await session_operations.read(self._places, session, -pane.height, None)
+        return await read(self._places, session, -pane.height, None)
 
     async def type(self, session: Session, keys: str) -> None:
         """Type *keys*.
@@ -124,7 +125,7 @@ class SessionTerminal:
 
     async def _box(self, session: Session, rule: ComposerRule) -> Composer | None:
         pane = await session_operations.pane(self._places, session)
-        rows = await session_operations.read(self._places, session, -pane.height, None, ansi=True)
+        rows = await read(self._places, session, -pane.height, None, ansi=True)
         return composer(shown(rows), rule)
 
     async def menu(self, session: Session) -> ScreenMenu | None:

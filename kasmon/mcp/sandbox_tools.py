@@ -25,9 +25,9 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sandboxes import sandbox_operations
+from kasmon.supervisor.sandboxes import sandbox_operations, use
 from kasmon.supervisor.sandboxes.create import NewSandbox
-from kasmon.supervisor.sessions import session_operations as verb
+from kasmon.supervisor.sessions import listing
 
 STOPPED: Final = "it was stopped before it started."
 Show: TypeAlias = Callable[[RunOutputChunk], None]
@@ -43,7 +43,7 @@ class RunTask:
     """The client's name of the session; empty is a temporary sandbox."""
     printed: Show
     """Called with its output as it arrives."""
-    id: str = field(default_factory=sandbox_operations.new_run)
+    id: str = field(default_factory=use.new_run)
     sandbox: Session | None = None
     """Set as soon as it may run there."""
     is_stopped: bool = False
@@ -193,7 +193,7 @@ class SandboxTools:
         done, why_not = list[str](), list[str]()
         for each in runs:
             try:
-                await sandbox_operations.interrupt(self._places, found, run=each)
+                await use.interrupt(self._places, found, run=each)
             except KasmonError as error:
                 why_not.append(error.message)
             else:
@@ -233,7 +233,7 @@ class SandboxTools:
         return results.of_once(ran)
 
     async def _execute(self, where: Session, running: RunTask) -> RunResult:
-        return await sandbox_operations.run(
+        return await use.run(
             self._places, where, running.interpreter, running.code, printed=running.printed, run=running.id
         )
 
@@ -251,7 +251,7 @@ class SandboxTools:
             return known, ""
         if known is None and (spare := await self._pool.ready()) is not None:
             try:
-                await verb.rename(self._places, spare, name)
+                await listing.rename(self._places, spare, name)
             except NameTakenError:
                 self._start_task(self._remove(spare))
             else:
@@ -279,7 +279,7 @@ class SandboxTools:
         for _ in range(INTERRUPTS):
             if running.sandbox is not None:
                 with contextlib.suppress(KasmonError):
-                    await sandbox_operations.interrupt(self._places, running.sandbox, run=running.id)
+                    await use.interrupt(self._places, running.sandbox, run=running.id)
             if (await asyncio.wait({work}, timeout=AGAIN_S))[0]:
                 return
 

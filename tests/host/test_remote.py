@@ -28,8 +28,9 @@ from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.approval import describe_plan as shown_plan
 from kasmon.supervisor.plans.start import store_approved_plan
-from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions import listing, session_operations
 from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.read import read as read_terminal
 from tests.support.host.sshd import Sshd, is_gone
 from tests.support.supervisor.env import Env, end
 from tests.support.wait import until
@@ -82,7 +83,7 @@ def facts(env: Env, session: Session, kind: type[Event]) -> list[Event]:
 async def shown(env: Env, session: Session, text: str) -> list[str]:
     """What it shows, once *text* is part of that."""
     while True:
-        rows = await session_operations.read(env.places, session)
+        rows = await read_terminal(env.places, session)
         if any(text in row for row in rows):
             return rows
 
@@ -138,7 +139,7 @@ async def test_a_cut_line_loses_the_session_and_not_its_agent(env: Env, box: Ssh
     box.cut()  # its sshd
     lost = await seen(env, session.id, lambda now: now.state is S.LOST)
     with pytest.raises(RefusedError):  # it is found, then or meanwhile
-        await session_operations.forget(env.places, lost)
+        await listing.forget(env.places, lost)
     await seen(env, session.id, lambda now: 2 == len(facts(env, session, ConnectionRestored)))
     found = await seen(env, session.id, lambda now: now.exists and now.state is S.WORKING)
 
@@ -171,7 +172,7 @@ async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(env
     box.open()
     ended = await seen(env, session.id, lambda now: now.state is S.ENDED)
     assert (7, 1) == (ended.exit_code, ended.generation)
-    assert "to-be-found" in await session_operations.read(env.places, ended)
+    assert "to-be-found" in await read_terminal(env.places, ended)
 
 
 async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(env: Env, box: Sshd) -> None:

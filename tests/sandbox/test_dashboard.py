@@ -17,7 +17,8 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places, write_private
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sandboxes import sandbox_operations
+from kasmon.supervisor.sandboxes import sandbox_operations, use
+from kasmon.supervisor.sandboxes.create import NewSandbox
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.protocol import DashboardSettings
@@ -109,7 +110,7 @@ async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: 
         os.kill(killed, signal.SIGKILL)
         await auntil(lambda: lock_holder(here.host_lock(lab.id)) not in (None, killed), what="another host")
         await until_state(app, "lab", SessionState.IDLE)
-        assert "42" == (await sandbox_operations.run(here, lab, "python", "print(a + 1)")).stdout.strip()
+        assert "42" == (await use.run(here, lab, "python", "print(a + 1)")).stdout.strip()
 
         before = {each.name for each in app.fleet.sessions}
         assert {"lab", "lab-2"} == before
@@ -121,7 +122,7 @@ def failed(here: Paths) -> None:
     here.config.mkdir(mode=0o700, exist_ok=True)
     write_private(here.config_file, b'[[sandbox.mounts]]\nsource = "/nowhere/at/all"\n')
     with pytest.raises(KasmonError):
-        asyncio.run(sandbox_operations.create(here, load(here), sandbox_operations.NewSandbox(name="lab")))
+        asyncio.run(sandbox_operations.create(here, load(here), NewSandbox(name="lab")))
 
 
 async def test_a_creation_that_failed_is_removed_by_its_key(failed: None, app: Kasmon, here: Paths) -> None:

@@ -19,7 +19,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sandboxes import sandbox_operations
+from kasmon.supervisor.sandboxes import sandbox_operations, use
 from kasmon.supervisor.sandboxes.create import NewSandbox, policy_of
 from kasmon.supervisor.sessions import session_operations as verb
 from tests.support.wait import auntil
@@ -53,7 +53,7 @@ def seen(here: Paths, name: str = "lab") -> Session:
 
 
 async def said(here: Paths, code: str, name: str = "lab") -> str:
-    return (await sandbox_operations.run(here, seen(here, name), "bash", code)).stdout
+    return (await use.run(here, seen(here, name), "bash", code)).stdout
 
 
 async def test_a_sandbox_is_made_once_and_then_got_with_all_that_it_holds(here: Paths) -> None:
@@ -75,7 +75,7 @@ async def test_a_sandbox_is_made_once_and_then_got_with_all_that_it_holds(here: 
 async def test_one_for_once_is_gone_afterwards_also_where_something_fails(here: Paths) -> None:
     async def fails() -> None:
         async with sandbox_operations.ephemeral(here, Config(), LAB) as session:
-            assert "1\n" == (await sandbox_operations.run(here, session, "bash", "echo 1")).stdout
+            assert "1\n" == (await use.run(here, session, "bash", "echo 1")).stdout
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -92,7 +92,7 @@ async def test_a_run_whose_host_is_killed_is_told_by_the_next_host_and_ran_once(
 
     for number in range(3):
         code = f"n=$((n+1)); echo {number} >> log; while [ ! -e go{number} ]; do sleep 0.01; done; echo $n"
-        running = asyncio.create_task(sandbox_operations.run(here, seen(here), "bash", code, run=f"run-{number}"))
+        running = asyncio.create_task(use.run(here, seen(here), "bash", code, run=f"run-{number}"))
         await auntil(lambda: _lines(folder / "log") == number + 1)  # noqa: B023 - it is awaited in its round
         host = lock_holder(here.host_lock(session))
         assert host
@@ -100,7 +100,7 @@ async def test_a_run_whose_host_is_killed_is_told_by_the_next_host_and_ran_once(
         (folder / f"go{number}").touch()
 
         first = await running
-        again = await sandbox_operations.run(here, seen(here), "bash", code, run=f"run-{number}")
+        again = await use.run(here, seen(here), "bash", code, run=f"run-{number}")
 
         assert [(f"{number + 1}\n", True)] * 2 == [(ran.stdout, ran.session_preserved) for ran in (first, again)]
     assert "0 1 2 3\n" == await said(here, "echo $(cat log) $n")

@@ -22,6 +22,7 @@ from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import sandbox_operations
+from kasmon.supervisor.sandboxes.create import NewSandbox
 
 CODE: Final[dict[Interpreter, str]] = {"python": "x = 1", "bash": "x=1", "node": "x = 1"}
 TARGETS: Final[dict[Interpreter, float]] = {"python": 1, "bash": 1, "node": 2}
@@ -74,7 +75,7 @@ def measure_host_runs(rounds: int, sleeps: int = 10) -> list[Figure]:
 
 
 async def _through_host(paths: Paths, rounds: int, sleeps: int) -> list[Figure]:
-    session = await sandbox_operations.create(paths, Config(), sandbox_operations.NewSandbox(name=NAME))
+    session = await sandbox_operations.create(paths, Config(), NewSandbox(name=NAME))
     try:
         host = await open_link(paths, session, Mode.INTERPRETER)
         run = Run(interpreter="python", code=CODE["python"])

@@ -22,7 +22,7 @@ from kasmon.supervisor.plans.recover import InterruptedPlan, find_interrupted_pl
 from kasmon.supervisor.recovery.conversation import StoredConversation
 from kasmon.supervisor.recovery.sessions import LostSession, choose, find_lost_sessions
 from kasmon.supervisor.recovery.sessions import bring_back as resume
-from kasmon.supervisor.sandboxes import sandbox_operations
+from kasmon.supervisor.sandboxes import use
 from kasmon.supervisor.sessions.other_hosts import OtherHost, find_other_hosts
 from kasmon.supervisor.sessions.tmux_host import bring_back, without_host
 
@@ -140,7 +140,7 @@ def _reconnect(where: Paths, session: Session, report: _Report, *, dry_run: bool
     became, problem = "would reconnect to its sandbox" if dry_run else "reconnected to its sandbox", ""
     if not dry_run:
         try:
-            asyncio.run(sandbox_operations.start_host(where, session))
+            asyncio.run(use.start_host(where, session))
         except KasmonError as error:
             became, problem = "", error.message
     report.add(session.name, became, problem, session=session.id)

@@ -26,9 +26,9 @@ from kasmon.paths import Paths, places
 from kasmon.sandbox.network.port_forward import HERE
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sandboxes import sandbox_operations
-from kasmon.supervisor.sandboxes.create import remove_stray_jails
-from kasmon.supervisor.sessions import session_operations as verb
+from kasmon.supervisor.sandboxes import sandbox_operations, use
+from kasmon.supervisor.sandboxes.create import NewSandbox, remove_stray_jails
+from kasmon.supervisor.sessions import listing
 
 FAILED: Final = 1
 
@@ -51,7 +51,7 @@ def create(
 ) -> None:
     """Create a sandbox with python, bash and node, and print its session id."""
     where = places()
-    new = sandbox_operations.NewSandbox(
+    new = NewSandbox(
         name=name,
         tier=tier,
         size=size,
@@ -79,7 +79,7 @@ def resume(
     """Resume sandboxes and verify their state."""
 
     async def act(where: Paths, session: Session) -> Outcome:
-        lost = asyncio.run(sandbox_operations.keep(where, session, Resume()))
+        lost = asyncio.run(use.keep(where, session, Resume()))
         fields = {"session": sandbox_object(seen(where, session.id)), "lost": lost or None}
         return Outcome(fields=fields, notice=_sentence(lost))
 
@@ -102,7 +102,7 @@ def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """Create a checkpoint of a sandbox, and print its id."""
     where = places()
     session = find(read_fleet(where), name)
-    kept = asyncio.run(sandbox_operations.keep(where, session, Checkpoint()))
+    kept = asyncio.run(use.keep(where, session, Checkpoint()))
     if not kept:
         raise KasmonError(
             f"no checkpoint of {session.name!r} was created.", hint=f"`kasmon read {session.id}` shows the reason."
@@ -157,7 +157,7 @@ def allow(
         )
     where = places()
     session = find(read_fleet(where), name)
-    later = asyncio.run(sandbox_operations.keep(where, session, Allow(hosts=tuple(hosts))))
+    later = asyncio.run(use.keep(where, session, Allow(hosts=tuple(hosts))))
     if wants_json:
         print_json(answer(allowed=list(hosts), later=later or None))
         return
@@ -201,7 +201,7 @@ def replay(
         if not wants_json:
             note(f"{interpreter}: {next(iter(text.splitlines()), '')}")
         shown = RunOutput(is_quiet=wants_json)
-        done = asyncio.run(sandbox_operations.run(where, target, interpreter, text, printed=shown.take))
+        done = asyncio.run(use.run(where, target, interpreter, text, printed=shown.take))
         if not wants_json:
             shown.finish(done)
         ran.append(msgspec.to_builtins(done))
@@ -260,7 +260,7 @@ def _print_removed(
     for session in gone:
         say(f"{session.name} ({session.id}): gone")
     for path in copies:
-        note(verb.copy_stays(path))
+        note(listing.copy_stays(path))
     for error in left:
         note(error.message)
 
@@ -268,7 +268,7 @@ def _print_removed(
 def _execute(name: str, command: SandboxCommand, done: str, *, wants_json: bool) -> None:
     where = places()
     session = find(read_fleet(where), name)
-    lost = asyncio.run(sandbox_operations.keep(where, session, command))
+    lost = asyncio.run(use.keep(where, session, command))
     if wants_json:
         print_json(answer(session=sandbox_object(seen(where, session.id)), lost=lost or None))
         return

@@ -127,7 +127,7 @@ class SandboxAdopter:
                 log.warning("the unfinished sandbox of %s was not removed: %s", session.id, error)
 
     async def _adopt(self, session: Session) -> None:
-        from kasmon.supervisor.sandboxes.sandbox_operations import start_host  # rarely needed
+        from kasmon.supervisor.sandboxes.use import start_host  # rarely needed
 
         try:
             await start_host(self._places, session)

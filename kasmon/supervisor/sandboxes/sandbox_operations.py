@@ -33,31 +33,10 @@ from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes.create import NewSandbox, create_session, delete_unstarted, policy_of_session, prepare
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
-from kasmon.supervisor.sandboxes.use import interrupt, keep, must_be_sandbox, new_run, run, start_host
-from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sandboxes.use import keep, must_be_sandbox, run, start_host
+from kasmon.supervisor.sessions import listing, session_operations
 from kasmon.supervisor.sessions.names import check_name, next_name
 from kasmon.supervisor.sessions.start import begin
-
-__all__ = [
-    "ForkedSession",
-    "NewSandbox",
-    "create",
-    "diff",
-    "ephemeral",
-    "fork",
-    "forwarded",
-    "get_or_create",
-    "history",
-    "interrupt",
-    "keep",
-    "must_be_sandbox",
-    "new_run",
-    "pause",
-    "remove",
-    "replay_session",
-    "run",
-    "start_host",
-]
 
 
 class ForkedSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,7 +251,7 @@ async def remove(places: Paths, session: Session) -> str:
             if await asyncio.to_thread(lock_holder, places.host_lock(session.id)) is not None:
                 raise  # its host may be using the sandbox; without a host, the rest is removed below
         session = msgspec.structs.replace(session, state=SessionState.ENDED)
-    return await session_operations.forget(places, session)
+    return await listing.forget(places, session)
 
 
 def _find_session(places: Paths, session: SessionId) -> Session:

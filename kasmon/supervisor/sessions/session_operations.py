@@ -54,9 +54,7 @@ from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.folder_config import check_brought
 from kasmon.supervisor.sessions.handover import end_orphan, hand_over, request, speaks_other_version
-from kasmon.supervisor.sessions.listing import copy_stays, forget, mark_viewed, rename
 from kasmon.supervisor.sessions.permission_mode import FLAGS, translate
-from kasmon.supervisor.sessions.read import read
 from kasmon.supervisor.sessions.start import (
     add_conversation,
     begin,
@@ -69,25 +67,6 @@ from kasmon.supervisor.sessions.start import (
 if TYPE_CHECKING:
     from kasmon.config import Config
     from kasmon.supervisor.sessions.create import NewSession
-
-__all__ = [
-    "answer",
-    "attach_argv",
-    "configure",
-    "copy_stays",
-    "create",
-    "declare",
-    "forget",
-    "interrupt",
-    "mark_viewed",
-    "pane",
-    "read",
-    "rename",
-    "requeue",
-    "restart",
-    "send",
-    "stop",
-]
 
 WAKING_S: Final = 180.0
 """How long a host may take to resume a session from disk before it executes a command, in seconds."""

@@ -24,7 +24,7 @@ from kasmon.model.review.hunks import ShownHunk
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.session import Session
 from kasmon.paths import Paths, write_private
-from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions import listing, session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
 from kasmon.tmux.user_client import COPY_STDIN
@@ -105,7 +105,7 @@ class Operations:
     ) -> None:
         """Create an interpreter sandbox; bash runs *prompt*, if there is one. None means the config's value."""
         from kasmon.supervisor.fleet.snapshot import read_fleet  # these four are rarely needed
-        from kasmon.supervisor.sandboxes import sandbox_operations
+        from kasmon.supervisor.sandboxes import sandbox_operations, use
         from kasmon.supervisor.sandboxes.create import NewSandbox
 
         new = NewSandbox(
@@ -118,7 +118,7 @@ class Operations:
         made = await sandbox_operations.create(self._places, self._config(), new)
         session = (await asyncio.to_thread(read_fleet, self._places)).get(made)
         if prompt and session is not None:
-            await sandbox_operations.run(self._places, session, "bash", prompt)
+            await use.run(self._places, session, "bash", prompt)
 
     async def adopt_pane(self, pane: str, name: str, /) -> None:
         """Watch this pane of the user's own tmux (`%5`) as a session with this name."""
@@ -142,21 +142,21 @@ class Operations:
         await move(self._places, config, known, to, changes_permissions=changes_permissions)
 
     async def rename(self, session: SessionId, name: str, /) -> None:
-        await session_operations.rename(self._places, self._session(session), name)
+        await listing.rename(self._places, self._session(session), name)
 
     async def mark_viewed(self, session: SessionId, /) -> None:
-        await session_operations.mark_viewed(self._places, self._session(session))
+        await listing.mark_viewed(self._places, self._session(session))
 
     async def remove(self, session: SessionId, /) -> str:
         """Remove an ended session from the list; its log stays on disk."""
         known = self._session(session)
         if known.mode is not Mode.INTERPRETER:
-            kept = await session_operations.forget(self._places, known)
+            kept = await listing.forget(self._places, known)
         else:
             from kasmon.supervisor.sandboxes import sandbox_operations
 
             kept = await sandbox_operations.remove(self._places, known)
-        return session_operations.copy_stays(kept) if kept else ""
+        return listing.copy_stays(kept) if kept else ""
 
     async def export(self, session: SessionId, /) -> str:
         """Write all of the session to a new file in the dashboard's own folder."""
@@ -243,13 +243,13 @@ class Operations:
 
     async def change_sandbox(self, session: SessionId, command: SandboxCommand, /) -> str:
         """Execute *command* in the session's sandbox; the output of a `Run` appears in the transcript."""
-        from kasmon.supervisor.sandboxes import sandbox_operations
+        from kasmon.supervisor.sandboxes import use
 
         known = self._session(session)
         if isinstance(command, Run):
-            await sandbox_operations.run(self._places, known, command.interpreter, command.code)
+            await use.run(self._places, known, command.interpreter, command.code)
             return ""
-        checkpoint = await sandbox_operations.keep(self._places, known, command)
+        checkpoint = await use.keep(self._places, known, command)
         if isinstance(command, Checkpoint):
             text = f"checkpoint {checkpoint} created" if checkpoint else "no checkpoint could be created"
             return f"{known.name}: {text}"

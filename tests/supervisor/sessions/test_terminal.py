@@ -17,8 +17,9 @@ from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.supervisor.fleet.liveness import AGENT_ALIVE
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import wait_for
-from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions import listing, session_operations
 from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.read import read
 from tests.support.supervisor.env import Env, end
 from tests.support.wait import until
 
@@ -48,10 +49,10 @@ async def test_a_terminal_session_is_told_things_read_and_looked_at(env: Env) ->
     assert ReceiptState.SUBMITTED is receipt.state
     shown: list[str] = []
     while shown.count("and more") < 2:
-        shown = await session_operations.read(env.places, session)
+        shown = await read(env.places, session)
 
     assert "hello world-of-tests" == shown[0]
-    assert shown[:2] == await session_operations.read(env.places, session, 0, 1)
+    assert shown[:2] == await read(env.places, session, 0, 1)
     pane = await session_operations.pane(env.places, session)
     assert (120, 40) == (pane.width, pane.height)
     assert str(env.places.tmux_socket) in await session_operations.attach_argv(env.places, session)
@@ -72,14 +73,14 @@ async def test_a_terminal_is_stopped_renamed_restarted_and_forgotten(env: Env) -
     await session_operations.stop(env.places, session)
     stopped = await seen(env, session.id)
     assert (SessionState.ENDED, True) == (stopped.state, stopped.stopped)
-    await session_operations.rename(env.places, stopped, "papers")
+    await listing.rename(env.places, stopped, "papers")
     assert "papers" in await asyncio.to_thread(env.tmux, "list-panes", "-a", "-F", "#{window_name}")
 
     await session_operations.restart(env.places, await seen(env, session.id))
     again = await seen(env, session.id, lambda now: now.exists)
     assert (2, "papers") == (again.generation, again.name)
     await session_operations.stop(env.places, again)
-    await session_operations.forget(env.places, await seen(env, session.id))
+    await listing.forget(env.places, await seen(env, session.id))
 
     assert "papers" not in await asyncio.to_thread(env.tmux, "list-panes", "-a", "-F", "#{window_name}")
     assert () == (await asyncio.to_thread(read_fleet, env.places)).sessions

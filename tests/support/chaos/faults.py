@@ -23,7 +23,7 @@ from kasmon.model.permission import Decision, Request, SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.process_identity import started_at
-from kasmon.supervisor.sandboxes import sandbox_operations
+from kasmon.supervisor.sandboxes import use
 from kasmon.supervisor.sessions import session_operations as verb
 from tests.support.chaos import promises
 from tests.support.chaos.fleet import AgentFleet
@@ -180,7 +180,7 @@ def run_code(ground: AgentFleet, dice: Random) -> str:
     session = dice.choice(ground.jails)
     now = ground.session(session)
     if now is not None:
-        ground.do(sandbox_operations.run(ground.places, now, "python", "x = 1; print(x)"))
+        ground.do(use.run(ground.places, now, "python", "x = 1; print(x)"))
     return f"code for {_name(ground, session)!r}"
 
 

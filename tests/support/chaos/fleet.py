@@ -33,7 +33,7 @@ from kasmon.sandbox import tiers
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import sandbox_operations
-from kasmon.supervisor.sandboxes.sandbox_operations import NewSandbox
+from kasmon.supervisor.sandboxes.create import NewSandbox
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.session_operations import create
 from tests.support.chaos.promises import HOSTILE, Answered, Kept, Leaving, Process
