@@ -13,6 +13,7 @@ from kasmon.host.rpc import event_loop
 from kasmon.model.permission import SessionId
 from kasmon.paths import places
 from kasmon.supervisor.finish import merge_plan as operation
+from kasmon.supervisor.finish.finish_plan import count_text
 from kasmon.supervisor.finish.merge_plan import MergeOutcome, MergePlan
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -78,10 +79,12 @@ def _stop_text(outcome: MergeOutcome, count: int) -> str:
 
 
 def _lines(plan: MergePlan) -> list[str]:
-    lines = [f"{len(plan.steps)} branches into {plan.base_name} ({plan.base[:12]}), in this order:"]
+    branches = "1 branch" if len(plan.steps) == 1 else f"{len(plan.steps)} branches"
+    lines = [f"{branches} into {plan.base_name} ({plan.base[:12]}), in this order:"]
     cells = max((len(step.name) for step in plan.steps), default=0)
     for number, step in enumerate(plan.steps, 1):
-        lines.append(f"  {number:>2}  {step.name:<{cells}}  {step.branch}: {step.commits} commits, {step.files} files")
+        work = f"{count_text(step.commits, 'commit')}, {count_text(step.files, 'file')}"
+        lines.append(f"  {number:>2}  {step.name:<{cells}}  {step.branch}: {work}")
         if step.conflicts:
             lines.append(f"      {'':<{cells}}  stops here: conflicts in {', '.join(map(repr, step.conflicts))}")
         if step.check:

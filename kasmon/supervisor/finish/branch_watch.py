@@ -59,10 +59,10 @@ async def watch_branches(
             if found != before:
                 before = found
                 yield found
-                if most := fix_rounds():
-                    from kasmon.supervisor.finish.feedback import send_rounds  # rarely needed
+            if most := fix_rounds():
+                from kasmon.supervisor.finish.feedback import send_rounds  # rarely needed
 
-                    await send_rounds(places, _requests(sessions(), found), most)
+                await send_rounds(places, _requests(sessions(), found), most)
     finally:
         for task in tasks:
             task.cancel()

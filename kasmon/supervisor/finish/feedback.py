@@ -5,6 +5,7 @@ is quoted, cleaned, and without secrets.
 """
 
 import hashlib
+import logging
 import os
 import re
 import time
@@ -39,6 +40,9 @@ MOST_RUNS: Final = 5
 """The most failed runs whose logs are read."""
 RUN: Final = re.compile(r"/actions/runs/(\d+)")
 FAILED: Final = frozenset({"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"})
+
+
+log = logging.getLogger(__name__)
 
 
 class Feedback(NamedTuple):
@@ -224,8 +228,8 @@ async def send_rounds(places: Paths, found: Iterable[tuple[Session, PullRequest]
             continue
         try:
             await send_feedback(places, session, f"Round {number} of {most}. ", pushes=True)
-        except KasmonError:
-            continue
+        except KasmonError as error:
+            log.warning("round %d of %s was not sent: %s", number, session.id, error.code)
 
 
 def begin_round(places: Paths, session: Session, request: PullRequest, most: int) -> int:

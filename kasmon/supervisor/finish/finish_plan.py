@@ -200,7 +200,7 @@ def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
     request, state, path = plan.request, plan.state, Path(plan.tree.path)
     if request.commits:
         text = (
-            f"commit {_count(state.uncommitted, 'change')} as {plan.message!r}"
+            f"commit {count_text(state.uncommitted, 'change')} as {plan.message!r}"
             if state.uncommitted
             else "nothing to commit"
         )
@@ -208,7 +208,7 @@ def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
     if request.update:
         on = "on conflicts nothing is changed" if request.conflicts == "abort" else "conflicts stay in the worktree"
         conflicts = f", which conflicts in {', '.join(map(repr, state.conflicts))}" if state.conflicts else ""
-        commits = f"{_count(state.behind, 'commit')} of {state.base_name} ({short(state.base)})"
+        commits = f"{count_text(state.behind, 'commit')} of {state.base_name} ({short(state.base)})"
         text = f"{request.update} {commits}{conflicts}; {on}"
         yield _step(
             path, "update", text if state.behind else "nothing to update", HOOKS[request.update] if state.behind else ()
@@ -258,15 +258,15 @@ def _left(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
     if state.operation:
         yield FinishStep(action="resolve", text=f"{state.operation} is unfinished: finish or abort it with git")
     if state.uncommitted:
-        text = f"{_count(state.uncommitted, 'change')}, not committed"
+        text = f"{count_text(state.uncommitted, 'change')}, not committed"
         yield FinishStep(action="commit", text=text, command=f"`{start} --commit`")
     if state.behind and state.base_ref:
         files = f", with conflicts in {', '.join(map(repr, state.conflicts))}" if state.conflicts else ""
-        text = f"{_count(state.behind, 'commit')} behind {state.base_name}{files}"
+        text = f"{count_text(state.behind, 'commit')} behind {state.base_name}{files}"
         yield FinishStep(action="update", text=text, command=f"`{start} --update rebase|merge`")
     if state.ahead and state.unpushed != 0:
         count = state.ahead if state.unpushed is None else state.unpushed
-        yield FinishStep(action="push", text=f"{_count(count, 'commit')}, not pushed", command=f"`{start} --push`")
+        yield FinishStep(action="push", text=f"{count_text(count, 'commit')}, not pushed", command=f"`{start} --push`")
     if pull_request is not None:
         yield FinishStep(action="propose", text=f"{pull_request.words}: {pull_request.url}")
         if pull_request.needs_work:
@@ -278,7 +278,7 @@ def _left(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
     if state.ahead and state.base_ref.startswith(HEADS):
         yield FinishStep(
             action="merge",
-            text=f"{_count(state.ahead, 'commit')}, not in {state.base_name}",
+            text=f"{count_text(state.ahead, 'commit')}, not in {state.base_name}",
             command=f"`{start} --merge`, `--squash` or `--ff`",
         )
     if not state.uncommitted and not state.ahead:
@@ -362,5 +362,6 @@ def short(commit: str) -> str:
     return commit[:SHOWN]
 
 
-def _count(count: int, what: str) -> str:
+def count_text(count: int, what: str) -> str:
+    """Return *count* with its noun: `1 commit`, `2 commits`."""
     return f"{count} {what}{'' if count == 1 else 's'}"
