@@ -14,6 +14,7 @@ from kasmon.tui.action import Action, HelpGroup, KeyContext
 from kasmon.tui.dialogs.base import PAGES, Dialog, DialogField
 from kasmon.tui.error_text import sentence
 from kasmon.tui.keymap import ACTIONS, KeyMap
+from kasmon.tui.session_list.branch_marks import branch_legend
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Reader
@@ -174,6 +175,7 @@ def _sections(
     shown = [HelpEntry(f"{GLYPHS[state][shapes]}  {state}", meaning) for state, meaning in MEANINGS.items()]
     shown += [HelpEntry(look.mark(mark), meaning) for mark, meaning in MARK_MEANINGS]
     shown += [HelpEntry(text.replace("×", look.mark("times")), meaning) for text, meaning in WORDS]
+    shown += [HelpEntry(text, meaning) for text, meaning in branch_legend(look)]
     yield "Symbols in the list", shown
     yield "Mouse", [HelpEntry(what, meaning) for what, meaning in MOUSE]
 

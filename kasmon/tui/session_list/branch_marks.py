@@ -57,6 +57,19 @@ def _pull_request_marks(request: PullRequest, number: int) -> list[Span]:
     return marks
 
 
+def branch_legend(look: ThemeStyles) -> list[tuple[str, str]]:
+    """Return examples of the marks, each with its meaning."""
+    shape = {name: shapes[0 if look.utf8 else 1] for name, shapes in SHAPES.items()}
+    return [
+        (f"{shape['ahead']}2 {shape['behind']}1", "commits ahead of and behind the base of its branch"),
+        (f"{shape['changes']}3", "changes that are not committed"),
+        (shape["conflicts"], "conflicts with the base, or an unfinished merge"),
+        (f"#7{shape['passed']}", f"pull request, checks passed; {shape['failed']} failed, {shape['running']} running"),
+        ("#7A #7R", "a reviewer approved it, requested changes"),
+        ("#7d", "a draft; m merged, c closed"),
+    ]
+
+
 def branch_cells(branch: BranchSummary, look: ThemeStyles) -> int:
     """Return how many cells its marks take in a row."""
     return min(width_of(branch_marks(branch, look)), MOST)
