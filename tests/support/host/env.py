@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,12 +28,31 @@ from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
 from kasmon.paths import Paths, places, write_private
 from kasmon.process_identity import is_running, started_at, variables_of
-from kasmon.store.event_log import EventLog
+from kasmon.store.event_log import START, Cursor, EventLog
 from tests.support.cli.fork_server import Process, start_host
 from tests.support.wait import auntil, until
 
 EventT = TypeVar("EventT")
 ME = SessionId("abcdefgh")
+
+
+@dataclass
+class ReadLog:
+    """A log that was read up to *cursor*, *last* before it; the session that *wanted* and some of the events make."""
+
+    events: list[Event] = field(default_factory=list)
+    cursor: Cursor = START
+    last: bytes = b""
+    wanted: bytes = b""
+    now: Session | None = None
+    applied: int = 0
+
+
+def last_bytes(path: Path, cursor: Cursor) -> bytes:
+    """The bytes of the file before *cursor*, which tell it from one that was written anew."""
+    with path.open("rb") as file:
+        file.seek(max(0, cursor - 80))
+        return file.read(min(80, cursor))
 
 
 class Env:
@@ -45,6 +65,7 @@ class Env:
             self.environment[f"XDG_{name}"] = str(root / folder)
         self.places: Paths = places(self.environment)
         self.places.make()
+        self._logs: dict[SessionId, ReadLog] = {}
         self.processes: list[Process] = []
 
     def wants(self, session: SessionId = ME, **more: Any) -> Launch:
@@ -58,17 +79,32 @@ class Env:
     # What the log says
 
     def events(self, session: SessionId = ME) -> list[Event]:
-        log = EventLog(self.places.log(session))
-        return [event for event, _ in log.read()] if log.path.exists() else []
+        return list(self._read(session).events)
 
     def only(self, kind: type[EventT], session: SessionId = ME) -> list[EventT]:
         return [event for event in self.events(session) if isinstance(event, kind)]
 
     def session(self, session: SessionId = ME) -> Session:
-        now = created(self.wanted(session), 0.0)
-        for event in self.events(session):
-            now = apply(now, event)
-        return now
+        read, wanted = self._read(session), self.places.launch(session).read_bytes()
+        if read.now is None or read.wanted != wanted:
+            read.wanted, read.now, read.applied = wanted, created(self.wanted(session), 0.0), 0
+        for event in read.events[read.applied :]:
+            read.now = apply(read.now, event)
+        read.applied = len(read.events)
+        return read.now
+
+    def _read(self, session: SessionId) -> ReadLog:
+        """What the log says now; only what is new is read, for tests ask while they wait."""
+        log = EventLog(self.places.log(session))
+        read = self._logs.setdefault(session, ReadLog())
+        if not log.path.exists() or last_bytes(log.path, read.cursor) != read.last:
+            read = self._logs[session] = ReadLog()
+        if log.path.exists():
+            for event, cursor in log.read(read.cursor):
+                read.events.append(event)
+                read.cursor = cursor
+            read.last = last_bytes(log.path, read.cursor)
+        return read
 
     def wanted(self, session: SessionId = ME) -> Launch:
         return msgspec.json.decode(self.places.launch(session).read_bytes(), type=Launch)
