@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kasmon.errors import LogMissingError, NotFoundError, SessionEndedError, UnavailableError, UsageError
-from kasmon.host.journal.session_log import SessionLog
-from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.event_loop import in_thread
-from kasmon.host.rpc.frames import RecordComment
-from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.commands import Receipt, ReceiptState, When
 from kasmon.model.events import CommentEvent, CommentRemoved, CommentsSent, CommentWritten, Event, ReviewComment, decode
 from kasmon.model.review.comments import LoggedComment, build_prompt, find_lines, fold_comments, resolved
@@ -21,7 +17,6 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, open_regular
 from kasmon.sanitize import clean_block
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.worktrees.changes import top_of
 
 LINE_BEGINS: Final = b'{"kind":"comment.'
@@ -138,6 +133,8 @@ async def send_comments(places: Paths, session: Session, when: When = "now") -> 
         NotFoundError: if no comment is open.
         KasmonError: as `session_operations.send`, and as `_record`.
     """
+    from kasmon.supervisor.sessions import session_operations  # heavy: comments are listed more often than sent
+
     listed = await in_thread(list_comments, places, session)
     waiting = [each for each in listed if each.state == "open"]
     if not waiting:
@@ -158,6 +155,9 @@ async def _record(places: Paths, session: Session, event: CommentEvent) -> None:
     """
     if await in_thread(_append, places, session, event):
         return
+    from kasmon.host.rpc.connect import reach  # as above
+    from kasmon.host.rpc.frames import RecordComment
+
     try:
         async with reach(places, session.id, session.mode) as host:
             await host.ask(RecordComment(n=0, session=session.id, event=event))
@@ -168,6 +168,9 @@ async def _record(places: Paths, session: Session, event: CommentEvent) -> None:
 
 def _append(places: Paths, session: Session, event: CommentEvent) -> bool:
     """Append *event* to the session's log, unless a host runs; return whether it was appended."""
+    from kasmon.host.journal.session_log import SessionLog  # as above
+    from kasmon.host.rpc.host_lock import HostLock
+
     lock = HostLock(places.host_lock(session.id))
     try:
         if not lock.acquire():

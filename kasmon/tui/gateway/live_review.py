@@ -12,7 +12,6 @@ from kasmon.model.commands import Mode
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.supervisor.worktrees import changes, turn_changes
-from kasmon.tui.gateway import live_sandbox
 from kasmon.tui.gateway.protocol import SessionChanges
 
 EDITOR: Final = "vi"
@@ -36,6 +35,8 @@ async def read_changes(places: Paths, session: Session, turn: int | None) -> Ses
         KasmonError: as `diff_of`, `turn_diff` and `sandbox_operations.diff` raise.
     """
     if session.mode is Mode.INTERPRETER or (session.sandbox is not None and turn is not None):
+        from kasmon.tui.gateway import live_sandbox  # heavy, and only for sandboxes
+
         return SessionChanges(diff=await live_sandbox.turn_diff(places, session, turn or None), turn=turn or None)
     if turn is None:
         return SessionChanges(diff=await asyncio.to_thread(changes.diff_of, session))
