@@ -16,7 +16,7 @@ from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import Event, LogOpened, SessionCreated, SessionEnded, SessionStarted
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
-from kasmon.process_identity import is_running, started_at
+from kasmon.process_identity import is_running, started_at, variables_of
 from kasmon.store.event_log import Cursor, EventLog
 from tests.support.wait import until
 
@@ -83,15 +83,18 @@ class Env:
             lock.let_go()
         for session in self.places.sessions.glob("*"):  # a host that somebody reached is nobody's child
             end(lock_holder(self.places.host_lock(session.name)) or 0)
-        for child in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                if child.environ().get("XDG_STATE_HOME") == str(self.places.state.parent):
-                    end(child.pid)
         if self.places.tmux_socket.exists():
             server = self.tmux("display-message", "-p", "#{pid}")
             self.tmux("kill-server")
             end(int(server or 0))
+        while left := [pid for pid in psutil.pids() if pid != os.getpid() and self._has_started(pid)]:
+            for pid in left:
+                end(pid)
         shutil.rmtree(self.folder)
+
+    def _has_started(self, pid: int) -> bool:
+        """Whether *pid* is a process of this kasmon; as a host that forked, it is no child of ours."""
+        return variables_of(pid).get("XDG_STATE_HOME") == str(self.places.state.parent)
 
     def tmux(self, *command: str) -> str:
         """What this kasmon's own tmux server answers."""
