@@ -29,7 +29,6 @@ from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
 from kasmon.tmux.user_client import COPY_STDIN
 from kasmon.tui.gateway.notification_delivery import NotificationDelivery
-from kasmon.tui.gateway.protocol import Split
 from kasmon.tui.notifications.alerts import Alert
 from kasmon.tui.terminal.links import is_link
 from kasmon.tui.theme.look import RECEIPT_WORDS
@@ -315,8 +314,8 @@ class Operations:
         """Write this theme's name into the config."""
         await asyncio.to_thread(put, self._places, "ui.theme", name)
 
-    async def save_split(self, split: Split, /) -> None:
-        """Store how the window is split, for the next start."""
+    async def save_split(self, split: msgspec.Struct, /) -> None:
+        """Store how the window is split, a `protocol.Split`, for the next start."""
 
         def write() -> None:
             self._places.make()
