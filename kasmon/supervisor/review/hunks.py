@@ -27,6 +27,8 @@ STRICT: Final = {"apply.ignoreWhitespace": "no", "apply.whitespace": "nowarn"}
 APPLIES: Final = {"revert": ("--reverse",), "stage": ("--cached", "--unidiff-zero")}
 UNDOES: Final = {"revert": (), "stage": ("--cached", "--unidiff-zero", "--reverse")}
 """Options of `git apply` for each action, and for its undo."""
+CONVERTS: Final = ("filter", "working-tree-encoding", "ident")
+"""Attributes by which git changes a file's content when it is staged."""
 DONE: Final = {"revert": "reverted", "stage": "staged"}
 MOST_PATCHES: Final = 100
 """So many actions can be undone, the last one first."""
@@ -70,13 +72,15 @@ def stage_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
 
     Raises:
         RefusedError: if the file is no longer as it was shown, or has nothing unstaged there; nothing is changed then.
-        UnableError: if it is the hunk of a turn: the index is compared with the current files.
+        UnableError: if it is the hunk of a turn: the index is compared with the current files. Or if git converts the
+            file when it is staged.
         NotFoundError, GitError: as for the diff.
     """
     if shown.turn is not None:
         raise UnableError("a hunk of a turn cannot be staged.", hint="Stage it in the changes of the branch.")
     top, hunk = _find(places, session, shown)
     name = hunk.name
+    _check_unconverted(top, name)
     if any(line.startswith(("new file", "deleted file")) for line in hunk.head):
         is_tracked = bool(git(top, "ls-files", "-z", "--", f":(literal){name}"))
         if not is_tracked:
@@ -86,6 +90,22 @@ def stage_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
     if not unstaged:
         raise RefusedError(f"nothing of this hunk of {clean_line(name)!r} is unstaged: it is staged or committed.")
     return _carry_out(places, session, top, "stage", _partial_patch(unstaged), name)
+
+
+def _check_unconverted(top: Path, name: str) -> None:
+    """Raise if git stores the file *name* through a program or in another encoding: a patch would skip that.
+
+    Raises:
+        UnableError: if so.
+    """
+    found = git(top, "check-attr", "-z", *CONVERTS, "--", name).split("\0")
+    for attribute, value in zip(found[1::3], found[2::3], strict=False):
+        if value not in ("unspecified", "unset", "false"):
+            raise UnableError(
+                f"git stores {clean_line(name)!r} by its attribute {attribute}={clean_line(value)}, so a hunk of it"
+                " cannot be staged.",
+                hint="`git add` stages the whole file.",
+            )
 
 
 def undo_hunk(places: Paths, session: Session) -> str:

@@ -164,7 +164,8 @@ def test_nothing_configured_in_the_repository_runs(work: Work, tmp_path: Path) -
     ran.unlink(missing_ok=True)
     first, last = (hunk for hunk in work.hunks() if hunk.name == "a.txt")
 
-    stage_hunk(work.places, work.session, last)
+    with pytest.raises(UnableError, match="its attribute filter=x"):
+        stage_hunk(work.places, work.session, last)
     revert_hunk(work.places, work.session, first)
     assert not ran.exists()
 
@@ -179,3 +180,14 @@ def test_while_a_turn_runs_nothing_is_reverted_and_a_turns_hunk_is_not_staged(wo
     with pytest.raises(UnableError):
         stage_hunk(work.places, work.session, ShownHunk(name="a.txt", head="", lines=(), turn=1))
     assert subprocess.run(["git", "diff", "--quiet"], cwd=work.folder, check=False).returncode
+
+
+@pytest.mark.parametrize("attribute", ["filter=lfs", "working-tree-encoding=UTF-16", "ident"])
+def test_a_file_that_git_converts_is_not_staged_in_part(work: Work, attribute: str) -> None:
+    work.edit(l3="three")
+    [hunk] = work.hunks()
+    (work.repo.folder / ".git" / "info" / "attributes").write_text(f"*.txt {attribute}\n")
+
+    with pytest.raises(UnableError, match=f"its attribute {attribute.split('=')[0]}="):
+        stage_hunk(work.places, work.session, next(iter(work.hunks()), hunk))
+    assert "" == work.staged()
