@@ -15,7 +15,7 @@ from kasmon.tui.messages import ActionRequested, SessionOpened
 
 Entry: TypeAlias = tuple[str, str, Callable[[], object]]
 """Name, explanation and what it does."""
-MOST = 40
+MOST = 50
 """Entries shown before anything is typed."""
 SESSIONS = 8
 """At most this many of them are sessions."""

@@ -49,6 +49,7 @@ def test_a_host_loads_no_backend_but_its_own() -> None:
 def test_a_host_with_its_agent_needs_little_memory(env: Env) -> None:
     """20 MB bare was measured; this is a net under an import that slips in, with room for other machines."""
     env.wants(prompt="say hello")
+    env.environment = {**env.environment, "PYTHONNOUSERSITE": "1"}  # a fork would count what the fork server imported
     process = env.start()
     until(lambda: env.only(SessionStarted))
     status = Path(f"/proc/{process.pid}/status").read_text()

@@ -17,7 +17,7 @@ import pytest
 
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Mode
-from kasmon.model.events import MessageWritten
+from kasmon.model.events import MessageWritten, TurnEnded
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.tmux.server import TmuxServer
@@ -84,7 +84,7 @@ def test_a_host_killed_with_9_is_lost_at_once_and_comes_back_over_its_stale_sock
         assert "finished" in row(dashboard, "other")
 
         home.prompt(other, "say Still here.")
-        dashboard.shows("Still here.")
+        until(lambda: len(home.facts(TurnEnded, other)) == 2)
         view(dashboard, "other", then="victim")
         dashboard.send(b"R")
         becomes(dashboard, "victim", "finished")
@@ -119,7 +119,7 @@ def test_a_killed_tmux_server_takes_the_terminals_and_nothing_else(home: Home) -
         assert all(SessionState.LOST is home.session(terminal).state for terminal in terminals)
 
         home.prompt(structured, "say Still here.")
-        dashboard.shows("Still here.")
+        until(lambda: len(home.facts(TurnEnded, structured)) == 2)
         view(dashboard, "structured", then="terminal-")
         dashboard.send(b"R")
         until(lambda: any(SessionState.LOST is not home.session(terminal).state for terminal in terminals))

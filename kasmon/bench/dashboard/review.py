@@ -10,6 +10,7 @@ from kasmon.bench.support.figure import Figure, ratio, timed
 from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import run_ms
 from kasmon.bench.support.terminal import environment, open_dashboard, read_for
+from kasmon.paths import write_private
 
 CHANGED: Final = 10_000
 """So many lines are removed or added."""
@@ -49,7 +50,7 @@ def measure_review(rounds: int, changed: int = CHANGED) -> list[Figure]:
 
 def _create_repository(repo: Path, changed: int) -> None:
     """Create a repository with one commit, and change *changed* lines of its file without committing that."""
-    repo.mkdir()
+    repo.mkdir(mode=0o700)
     runs = changed // (2 * RUN)
     between = [f"unchanged {number}" for number in range(2 * RUN)]
 
@@ -61,7 +62,7 @@ def _create_repository(repo: Path, changed: int) -> None:
         return "\n".join((*lines[: -len(between)], LAST)) + "\n"
 
     git = ("git", "-C", str(repo), "-c", "user.name=bench", "-c", "user.email=bench")
-    (repo / "file.txt").write_text(content("before"))
+    write_private(repo / "file.txt", content("before").encode())
     for words in (("init", "--quiet"), ("add", "file.txt"), ("commit", "--quiet", "-m", "before")):
         subprocess.run((*git, *words), check=True)
-    (repo / "file.txt").write_text(content("after"))
+    write_private(repo / "file.txt", content("after").encode())

@@ -25,6 +25,7 @@ from kasmon.tui.gateway import protocol
 from kasmon.tui.gateway.file_listing import folders_like
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.help import HelpDialog
+from kasmon.tui.keymap import ACTIONS
 from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.permissions.card_screen import CardScreen
 from kasmon.tui.textual_ext.inputs import LineInput
@@ -768,8 +769,11 @@ async def test_the_palette_finds_every_action_and_every_session() -> None:
 
         hits = [hit async for hit in commands.search("fix-auth")]
         assert ["fix-auth"] == [hit.text for hit in hits if hit.score > 0.9][:1]
-        discovered = {hit.text async for hit in commands.discover()}
+        discovered = {hit.text or "" async for hit in commands.discover()}
         assert {"New", "Message", "Stop", "Settings", "readme", "fix-auth"} <= discovered
+        assert {row.label.casefold() for row in ACTIONS if row.is_in_palette} <= {
+            text.casefold() for text in discovered
+        }
         assert not {"Once", "Always", "Deny"} & discovered
 
 
@@ -923,7 +927,7 @@ async def test_the_help_opens_on_every_screen_with_the_keys_of_that_screen_first
     ("shown", "key", "first"),
     [
         (interpreters("numbers"), "H", "On the sandbox screen"),
-        (working("web"), "D", "In a transcript or scrollback"),
+        (working("web"), "D", "In the review of changes"),
         (idle("shell", mode=Mode.TMUX), "v", "In a transcript or scrollback"),
     ],
 )

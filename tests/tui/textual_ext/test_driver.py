@@ -65,7 +65,7 @@ class Dashboard:
 
     @property
     def told(self) -> list[tuple[str, object]]:
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        lines = self._path.read_text().split("\n")[:-1] if self._path.exists() else []  # the last one is being written
         return [(kind, value) for kind, value in map(json.loads, lines)]
 
     def values(self, kind: str) -> list[object]:
