@@ -10,7 +10,7 @@ import pytest
 
 from kasmon import __version__
 from kasmon.errors import ProtocolVersionError, RefusedError
-from kasmon.host.rpc import control
+from kasmon.host.rpc import connect, control
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.control import ControlKind
@@ -186,3 +186,18 @@ async def test_many_that_come_at_once_replace_an_old_host_once(
     assert old != links[0].welcome.pid
     for each in links:
         await each.aclose()
+
+
+async def test_a_host_that_was_replaced_meanwhile_is_not_asked_to_hand_over_in_its_place(
+    tmux: TmuxEnv, in_tmux_env: None
+) -> None:
+    """Those that come at once find it by a path, where the next host may listen already."""
+    host = tmux.open()
+    search = connect._Search(tmux.places, "tmux")
+    gone = ProtocolVersionError("tmux", host.pid + 1, OLDER, OTHER_KASMON, VERSION, __version__)
+
+    assert await search._request_hand_over(gone)
+    link = await linked(tmux)
+
+    assert (host.pid, None) == (link.welcome.pid, host.poll())
+    await link.aclose()

@@ -170,8 +170,8 @@ class _Search:
         if self.handing_over == other.pid:
             return False
         self.handing_over = other.pid
-        with contextlib.suppress(HostUnreachableError):  # it has exited already
-            await in_thread(control.request, self.socket, control.ControlKind.HAND_OVER)
+        with contextlib.suppress(HostUnreachableError):  # it has exited, and the next one may listen there already
+            await in_thread(control.request, self.socket, control.ControlKind.HAND_OVER, pid=other.pid)
         return True
 
     async def _start(self) -> None:

@@ -94,17 +94,19 @@ def parse_request(data: bytes) -> int | None:
     return int(kind) if len(data) >= HEADER.size + length else None
 
 
-def request(path: Path, kind: ControlKind, limit_s: float = ANSWER_S) -> HostStatus | None:
+def request(path: Path, kind: ControlKind, limit_s: float = ANSWER_S, *, pid: int = 0) -> HostStatus | None:
     """Send *kind* to the host that listens at *path*; None if it does not know control frames. Blocks.
+
+    *pid*: the process that it is meant for; 0 for whichever listens there.
 
     Raises:
         RefusedError: the host's reason for a refusal.
-        HostUnreachableError: if no host listens there.
+        HostUnreachableError: if no host listens there, or one with another *pid*.
         TimedOutError: if no answer came within *limit_s* seconds.
     """
     for _ in range(TRIES):
         try:
-            answer = _exchange(path, build_frame(kind), limit_s)
+            answer = _exchange(path, build_frame(kind), limit_s, pid)
         except TimeoutError as error:
             raise TimedOutError(f"the host {host_name(path)!r} did not respond within {limit_s:g} s.") from error
         except OSError as error:
@@ -173,12 +175,18 @@ def peer_pid(connected: socket.socket) -> int:
     return 0
 
 
-def _exchange(path: Path, frame: bytes, limit_s: float) -> bytes:
-    """Return the answer of the host at *path* to *frame*; empty if it closed the connection instead."""
+def _exchange(path: Path, frame: bytes, limit_s: float, pid: int) -> bytes:
+    """Return the answer of the host at *path* to *frame*; empty if it closed the connection instead.
+
+    Raises:
+        HostUnreachableError: if *pid* is not 0, and another process listens there.
+    """
     deadline, answer = time.monotonic() + limit_s, b""
     with socket.socket(socket.AF_UNIX) as connected:
         connected.settimeout(limit_s)
         connected.connect(str(path))
+        if pid and peer_pid(connected) not in (0, pid):
+            raise HostUnreachableError(host_name(path), f"process {pid} no longer listens there")
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connected.sendall(frame)
             while parse_request(answer) is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from kasmon import __version__
-from kasmon.errors import KasmonError, RefusedError, TimedOutError, end_old_host
+from kasmon.errors import HostUnreachableError, KasmonError, RefusedError, TimedOutError, end_old_host
 from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.control import HAND_OVER_S, ControlKind, HostStatus, request
 from kasmon.host.rpc.frames import VERSION
@@ -100,7 +100,8 @@ async def replace(places: Paths, other: OtherHost) -> None:
 
 
 async def _leave(socket: Path, lock: Path, other: OtherHost) -> None:
-    await asyncio.to_thread(request, socket, ControlKind.HAND_OVER)
+    with contextlib.suppress(HostUnreachableError):  # as in `connect`
+        await asyncio.to_thread(request, socket, ControlKind.HAND_OVER, pid=other.pid)
     deadline = time.monotonic() + HAND_OVER_S
     while await asyncio.to_thread(lock_holder, lock) == other.pid:
         if time.monotonic() > deadline:
