@@ -282,8 +282,8 @@ def _left(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
             command=f"`{start} --merge`, `--squash` or `--ff`",
         )
     if not state.uncommitted and not state.ahead:
-        command = f"`kasmon worktrees gc {session.id}` removes the worktree"
-        yield FinishStep(action="remove", text="nothing", command=command)
+        remove = f"{start} --discard" if session.worktree is None else f"kasmon worktrees gc {session.id}"
+        yield FinishStep(action="remove", text="nothing", command=f"`{remove}` removes the worktree")
 
 
 def _step(path: Path, action: str, text: str, hooks: tuple[str, ...]) -> FinishStep:

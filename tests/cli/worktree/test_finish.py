@@ -418,6 +418,9 @@ def test_a_session_in_a_worktree_of_the_users_own_is_finished_and_its_branch_sta
 
     shown = kasmon("show", "fix").out
     listed = kasmon.json("ls")["sessions"][0]["branch"]
+    (tree / "new.txt").rename(kasmon.home / "aside")
+    left = kasmon.json("finish", "fix")["steps"]
+    (kasmon.home / "aside").rename(tree / "new.txt")
     done = finish(kasmon, "--commit", "--ff")
     assert 0 == done.code, done.err
     kasmon("stop", "fix")
@@ -425,6 +428,7 @@ def test_a_session_in_a_worktree_of_the_users_own_is_finished_and_its_branch_sta
 
     assert f"branch mine, from main ({repo.git('rev-parse', 'main~')[:12]}), of {repo.folder}" in shown
     assert ("mine", 1) == (listed["name"], listed["untracked"])
+    assert [("remove", True)] == [(step["action"], " --discard` removes" in step["command"]) for step in left]
     assert repo.git("rev-parse", "mine") == repo.head
     assert (False, "new") == (tree.exists(), (repo.folder / "new.txt").read_text().strip())
 
