@@ -17,6 +17,7 @@ from kasmon.repository.git import git, git_as_user, git_folders, head
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.worktrees.branch_state import HEADS, conflicts
 from kasmon.supervisor.worktrees.unsaved_files import EVERYTHING, UNFINISHED, list_files
+from kasmon.supervisor.worktrees.worktree import list_branches
 
 HOOKS: Final = {
     "commit": ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
@@ -104,14 +105,7 @@ def find_remote(path: Path, base_ref: str) -> str:
 
 def find_checkout(path: Path, ref: str) -> Path | None:
     """Return the worktree of the repository of *path* in which the branch *ref* is checked out."""
-    worktree = None
-    for line in git(path, "worktree", "list", "--porcelain", "-z").split("\0"):
-        key, _, value = line.partition(" ")
-        if key == "worktree":
-            worktree = Path(value)
-        elif key == "branch" and value == ref:
-            return worktree
-    return None
+    return next((folder for folder, branch in list_branches(path).items() if f"{HEADS}{branch}" == ref), None)
 
 
 def check_checkout(target: Path, commit: str) -> None:
