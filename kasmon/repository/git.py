@@ -29,6 +29,8 @@ OURS: Final = {
 """The last two: objects missing in a repository are not fetched from its configured remotes."""
 ENTERS: Final = frozenset({"diff", "status"})
 """Commands that would run git within each submodule, with the submodule's config."""
+REMOTE: Final = frozenset({"fetch", "push"})
+"""Commands of a user that start ssh and credential helpers, which would ask on the terminal."""
 FILTERS: Final = frozenset({"apply", "diff", "merge", "merge-tree", "status", "worktree"})
 """Commands that read or write files through filters that a config names."""
 MERGE_DRIVER: Final = re.compile(r"merge\..*\.driver")
@@ -130,18 +132,18 @@ def git(
     return _run_git(folder, (verb, *words), variables, fails, own)
 
 
-def git_as_user(folder: Path, *arguments: str) -> str:
+def git_as_user(folder: Path, *arguments: str, limit_s: float = REQUESTED_S) -> str:
     """Return the output of git in *folder*, run as the user's own git: with hooks, filters and remotes.
 
-    For what the user asked for only. It asks for no password.
+    For what the user asked for only. It asks for no password: what fetches or pushes has no terminal.
 
     Raises:
         GitError: if it ends with an error, or is not installed.
-        TimedOutError: if it takes longer than `REQUESTED_S`.
+        TimedOutError: if it takes longer than *limit_s*.
     """
     variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
     variables |= {"LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0"}
-    return _run_git(folder, arguments, variables, fails=False, safe=(), limit_s=REQUESTED_S)
+    return _run_git(folder, arguments, variables, fails=False, safe=(), limit_s=limit_s)
 
 
 def hooks_of(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
@@ -191,6 +193,7 @@ def _run_git(
             capture_output=True,
             timeout=limit_s,
             check=False,
+            start_new_session=arguments[0] in REMOTE,
         )
     except FileNotFoundError as error:
         raise GitError(f"look at {str(folder)!r}", _missing(folder, error)) from error

@@ -36,6 +36,7 @@ def finish(
         Literal["abort", "keep", "send"],
         Arg("Of --update. abort: change nothing. keep: leave them in the worktree. send: also to the agent."),
     ] = "abort",
+    fetch: Annotated[bool, Arg("Of --update: fetch the base's branch of the remote first.")] = False,
     push: Annotated[bool, Arg("Push the branch.")] = False,
     pr: Annotated[bool, Arg("Push, and create a pull request against the worktree's base, by gh or glab.")] = False,
     draft: Annotated[bool, Arg("Of --pr: as a draft.")] = False,
@@ -66,6 +67,8 @@ def finish(
     merges = [how for how, is_requested in options.items() if is_requested]
     if draft and not pr:
         raise UsageError("--draft requires --pr.")
+    if fetch and not update:
+        raise UsageError("--fetch requires --update.")
     if len(merges) > 1:
         raise UsageError("--merge, --squash and --ff cannot be combined.", hint="Pass one of them.")
     where = places()
@@ -75,6 +78,7 @@ def finish(
         commits=commit,
         message=message,
         update=update or "",
+        fetches=fetch,
         conflicts=conflicts,
         pushes=push,
         proposes=pr,

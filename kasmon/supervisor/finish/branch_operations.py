@@ -10,12 +10,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from kasmon.errors import KasmonError, RefusedError
-from kasmon.repository.git import git, git_as_user, git_folders, head
+from kasmon.repository.branch import BranchState
+from kasmon.repository.git import git, git_as_user, git_folders, head, knows
 from kasmon.sanitize import clean_line
-from kasmon.supervisor.worktrees.branch_state import HEADS, conflicts
+from kasmon.supervisor.worktrees.branch_state import HEADS, REMOTES, conflicts
 from kasmon.supervisor.worktrees.unsaved_files import EVERYTHING, UNFINISHED, list_files
 from kasmon.supervisor.worktrees.worktree import list_branches
 
@@ -26,6 +27,8 @@ HOOKS: Final = {
     "push": ("pre-push",),
 }
 """The hooks that git may run for what a person asks for."""
+FETCH_S: Final = 120.0
+"""How long a fetch of the base may take, in seconds."""
 How = Literal["ff", "merge", "squash"]
 
 
@@ -81,6 +84,68 @@ def push(path: Path, branch: str, remote: str, target: str, replaces: str = "") 
     """
     lease = [f"--force-with-lease={target}:{replaces}"] if replaces else []
     git_as_user(path, "push", "--quiet", "--set-upstream", *lease, "--", remote, f"{HEADS}{branch}:{HEADS}{target}")
+
+
+class BaseRemote(NamedTuple):
+    """The branch of a remote that a base follows."""
+
+    remote: str
+    branch: str
+    ref: str
+    """The ref of the repository that a fetch moves to it."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.remote}/{self.branch}"
+
+
+def find_base_remote(path: Path, base_ref: str) -> BaseRemote:
+    """Return what is fetched for the base *base_ref*: itself, its upstream, or the branch of its name on the remote.
+
+    Raises:
+        RefusedError: if it follows no branch of a remote.
+    """
+    form = "--format=%(upstream:remotename)%00%(upstream:remoteref)%00%(upstream)"
+    remote, branch, ref = (git(path, "for-each-ref", form, base_ref).removesuffix("\n").split("\0") + [""] * 3)[:3]
+    if not (remote and ref.startswith(REMOTES)):
+        remote = find_remote(path, base_ref)
+        branch = base_ref.removeprefix(HEADS).removeprefix(f"{REMOTES}{remote}/")
+        ref = f"{REMOTES}{remote}/{branch}"
+        if not (base_ref.startswith((HEADS, f"{REMOTES}{remote}/")) and knows(path, ref)):
+            raise RefusedError(
+                f"the base {base_ref.removeprefix(HEADS)!r} follows no branch of a remote, so nothing is fetched.",
+                hint="`git branch --set-upstream-to REMOTE/BRANCH` in the checkout of the base sets one.",
+            )
+    return BaseRemote(remote, branch.removeprefix(HEADS), ref)
+
+
+def fetch(path: Path, source: BaseRemote, limit_s: float = FETCH_S) -> None:
+    """Fetch *source* with the user's credentials; only its own ref changes.
+
+    Raises:
+        GitError, TimedOutError: if it fails; nothing is changed then.
+    """
+    words = ("--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--no-recurse-submodules", "--refmap=")
+    refs = f"+{HEADS}{source.branch}:{source.ref}"
+    git_as_user(path, "fetch", *words, "--no-auto-maintenance", "--", source.remote, refs, limit_s=limit_s)
+
+
+def fetched_base(path: Path, state: BranchState, source: BaseRemote) -> str:
+    """Return the commit of *source*, as fetched; or that of a local base that has all its commits.
+
+    Raises:
+        RefusedError: if a local base and *source* have commits that the other does not have.
+    """
+    base, fetched = state.base, git(path, "rev-parse", source.ref).strip()
+    if source.ref == state.base_ref:
+        return fetched
+    common = git(path, "merge-base", base, fetched, fails=True).strip()
+    if common not in (base, fetched):
+        raise RefusedError(
+            f"{state.base_name!r} and {source.name!r} each have commits that the other does not have.",
+            hint="Merge them with git in the checkout of the base, or update without a fetch.",
+        )
+    return fetched if common == base else base
 
 
 def find_remote(path: Path, base_ref: str) -> str:

@@ -18,6 +18,8 @@ from kasmon.supervisor.finish.branch_operations import (
     check_target,
     checkout_of,
     commit,
+    fetch,
+    fetched_base,
     merge,
     push,
     update,
@@ -67,25 +69,32 @@ def _carry_out(places: Paths, session: Session, plan: PlannedFinish, report: Cal
         done.append(text)
         report(text)
 
+    base, base_name, behind = state.base, state.base_name, state.behind
+    if plan.source is not None:
+        fetch(path, plan.source)
+        note(f"fetched {plan.source.name} ({short(git(path, 'rev-parse', plan.source.ref).strip())})")
+        base = fetched_base(path, state, plan.source)
+        base_name = plan.source.name if base != state.base else base_name
+        behind = int(git(path, "rev-list", "--count", base, f"^{state.head}"))
     if request.commits and state.uncommitted:
         commit(path, plan.message)
         note(f"committed {short(head_of(path))} {plan.message!r}")
-    if request.update and state.behind:
+    if request.update and behind:
         keeps = request.conflicts != "abort"
-        message = f"Merge branch {state.base_name!r} into {state.name}"
-        if files := update(path, state.base, request.update, message, keeps_conflicts=keeps):
+        message = f"Merge branch {base_name!r} into {state.name}"
+        if files := update(path, base, request.update, message, keeps_conflicts=keeps):
             if not keeps:
                 raise _conflicts_error(state, files)
             note(f"the {request.update} has conflicts, which are in {tree.path!r}")
             return FinishResult(done=tuple(done), conflicts=files)
-        note(f"updated from {state.base_name} ({short(state.base)}) by a {request.update}")
+        note(f"updated from {base_name} ({short(base)}) by a {request.update}")
     head = head_of(path)
     if plan.remote[0]:
         replaces = state.remote_head if request.rewrites else ""
         push(path, state.name, *plan.remote, replaces)
         note(f"pushed {short(head)} to {'/'.join(plan.remote)}")
     if plan.pull_request is not None and not plan.pull_request.number:
-        subjects = git(path, "log", "--reverse", "--format=- %s", f"{state.base}..{head}")
+        subjects = git(path, "log", "--reverse", "--format=- %s", f"{base}..{head}")
         made = create_pull_request(places, path, plan.remote[0], plan.pull_request, plan.message, subjects)
         note(f"created {made.words}: {made.url}")
     if request.merge:

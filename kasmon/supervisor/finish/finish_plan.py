@@ -20,7 +20,15 @@ from kasmon.paths import Paths
 from kasmon.repository.branch import BranchState, PullRequest
 from kasmon.repository.git import git, hooks_of, repository
 from kasmon.repository.git import head as head_of
-from kasmon.supervisor.finish.branch_operations import HOOKS, How, check_target, find_checkout, find_remote
+from kasmon.supervisor.finish.branch_operations import (
+    HOOKS,
+    BaseRemote,
+    How,
+    check_target,
+    find_base_remote,
+    find_checkout,
+    find_remote,
+)
 from kasmon.supervisor.finish.discarded_work import check_discardable
 from kasmon.supervisor.finish.pull_requests import (
     base_branch,
@@ -44,6 +52,8 @@ class FinishRequest(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     """Of the commit, and of a squashed one; empty for the session's name."""
     update: Literal["", "rebase", "merge"] = ""
+    fetches: bool = False
+    """Of an update: whether the base's remote is fetched first."""
     conflicts: Literal["abort", "keep", "send"] = "abort"
     """What an update does with conflicts: change nothing, leave them in the worktree, also send them to the agent."""
     pushes: bool = False
@@ -99,6 +109,13 @@ class PlannedFinish(msgspec.Struct, frozen=True, kw_only=True):
     """Why pull requests are unknown, where the repository has a remote."""
     checkout: str = ""
     """The checkout whose files a merge changes; empty for none."""
+    source: BaseRemote | None = None
+    """What is fetched before an update."""
+
+    @property
+    def updates(self) -> bool:
+        """Whether an update may bring in commits."""
+        return bool(self.request.update and (self.state.behind or self.source is not None))
 
 
 def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: Fleet) -> PlannedFinish:
@@ -136,6 +153,8 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
             plan = msgspec.structs.replace(plan, pull_request=found, pull_request_why=why)
         return msgspec.structs.replace(plan, steps=tuple(_left(session, plan)))
     _check_state(plan)
+    if request.update and request.fetches:
+        plan = msgspec.structs.replace(plan, source=find_base_remote(path, state.base_ref))
     if request.pushes or request.proposes:
         plan = msgspec.structs.replace(plan, remote=_push_target(path, state))
     if request.proposes:
@@ -170,7 +189,7 @@ def _check_state(plan: PlannedFinish) -> None:
         )
     if request.update and not state.base_ref:
         raise _no_base_branch(state)
-    if request.update == "rebase" and state.remote and state.behind and not request.rewrites:
+    if request.update == "rebase" and state.remote and (state.behind or request.fetches) and not request.rewrites:
         raise RefusedError(
             f"the branch is pushed to {state.remote}, and a rebase would replace those commits.",
             hint="Use --update merge; or --rewrite, if nobody else works on it.",
@@ -198,6 +217,9 @@ def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
         RefusedError: if a merge could not be done now.
     """
     request, state, path = plan.request, plan.state, Path(plan.tree.path)
+    if plan.source is not None:
+        text = f"fetch {plan.source.branch} from {plan.source.remote}, with your credentials"
+        yield FinishStep(action="fetch", text=text)
     if request.commits:
         text = (
             f"commit {count_text(state.uncommitted, 'change')} as {plan.message!r}"
@@ -209,10 +231,11 @@ def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
         on = "on conflicts nothing is changed" if request.conflicts == "abort" else "conflicts stay in the worktree"
         conflicts = f", which conflicts in {', '.join(map(repr, state.conflicts))}" if state.conflicts else ""
         commits = f"{count_text(state.behind, 'commit')} of {state.base_name} ({short(state.base)})"
+        if plan.source is not None:
+            commits += f" and what is fetched of {plan.source.name}"
         text = f"{request.update} {commits}{conflicts}; {on}"
-        yield _step(
-            path, "update", text if state.behind else "nothing to update", HOOKS[request.update] if state.behind else ()
-        )
+        is_done = plan.updates
+        yield _step(path, "update", text if is_done else "nothing to update", HOOKS[request.update] if is_done else ())
     if plan.remote[0]:
         over = f", replacing {short(state.remote_head)}" if request.rewrites and state.remote_head else ""
         yield _step(path, "push", f"push {state.name} to {'/'.join(plan.remote)}{over}", HOOKS["push"])
@@ -221,7 +244,7 @@ def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
         draft = "draft " if new.is_draft else ""
         text = f"create a {draft}pull request of {new.branch} against {new.base}, titled {plan.message!r}"
         yield FinishStep(action="propose", text=f"{new.words} exists: {new.url}" if new.number else text)
-    changed_first = bool((request.commits and state.uncommitted) or (request.update and state.behind))
+    changed_first = bool(request.commits and state.uncommitted) or plan.updates
     if plan.checkout and not changed_first:
         target = Path(plan.checkout)
         check_target(target, state.base if request.merge else head_of(target), state.head)
@@ -293,7 +316,7 @@ def _step(path: Path, action: str, text: str, hooks: tuple[str, ...]) -> FinishS
 def _digest(plan: PlannedFinish) -> str:
     path, state = Path(plan.tree.path), plan.state
     parts = [msgspec.json.encode(plan.request).decode(), plan.message, state_digest(path), *plan.remote, plan.checkout]
-    parts += [state.name, state.head, state.base_ref, state.base, state.remote, state.remote_head]
+    parts += [state.name, state.head, state.base_ref, state.base, state.remote, state.remote_head, *(plan.source or ())]
     if plan.pull_request is not None:
         parts.append(msgspec.json.encode(plan.pull_request).decode())
     if plan.checkout:

@@ -27,6 +27,7 @@ TITLES: Final = {
     "finish_take_over": "Take over",
 }
 DRAFT: Final = "draft"
+FETCH: Final = "yes, the base"
 MERGES: Final[Mapping[str, Literal["merge", "squash", "ff"]]] = {
     "merge commit": "merge",
     "one commit (squash)": "squash",
@@ -144,9 +145,15 @@ class FinishController:
                 return FinishOptions(
                     title="Update from the base",
                     yes="review",
-                    choices=(("By", ("rebase", "merge")), ("Conflicts", tuple(CONFLICTS))),
+                    choices=(
+                        ("By", ("rebase", "merge")),
+                        ("Conflicts", tuple(CONFLICTS)),
+                        ("Fetch first", ("no", FETCH)),
+                    ),
                     build=lambda text, chosen: FinishRequest(
-                        update="merge" if chosen[0] == "merge" else "rebase", conflicts=CONFLICTS[chosen[1]]
+                        update="merge" if chosen[0] == "merge" else "rebase",
+                        conflicts=CONFLICTS[chosen[1]],
+                        fetches=chosen[2] == FETCH,
                     ),
                 )
             case "finish_propose":

@@ -155,6 +155,58 @@ def test_a_push_runs_its_hook_and_sets_the_upstream(kasmon: Cli, repo: Repo, rem
     assert ("origin/kasmon/fix", 0) == (branch["remote"], branch["unpushed"])
 
 
+@pytest.mark.parametrize("base", ["main", "origin/main"])
+def test_an_update_fetches_the_base_first_only_if_asked_and_moves_no_branch(
+    kasmon: Cli, repo: Repo, remote: Path, base: str
+) -> None:
+    assert 0 == kasmon("new", "fix", *SCRIPTED, "--base", base, "--dir", str(repo.folder)).code
+    tree = kasmon.home / "shop-worktrees" / "fix"
+    repo.commit("mine.txt", at=tree)
+    other = kasmon.home / "other"
+    repo.git("clone", "--quiet", str(remote), str(other))
+    theirs = repo.commit("theirs.txt", at=other)
+    repo.git("push", "--quiet", "origin", "main:main", "main:more", at=other)
+    before = of_checkout(repo)
+
+    unfetched = finish(kasmon, "--update", "rebase")
+    planned = kasmon("finish", "fix", "--update", "rebase", "--fetch", "--dry-run")
+    untouched = of_checkout(repo)
+    done = finish(kasmon, "--update", "rebase", "--fetch")
+
+    assert (0, before) == (unfetched.code, untouched), unfetched.err
+    assert "fetch main from origin, with your credentials" in planned.out
+    assert (0, theirs) == (done.code, repo.git("rev-parse", "HEAD~", at=tree)), done.err
+    assert f"updated from origin/main ({theirs[:12]})" in done.out
+    assert (repo.head, theirs, "") == (
+        repo.git("rev-parse", "main"),
+        repo.git("rev-parse", "origin/main"),
+        repo.git("branch", "--remotes", "--list", "*/more"),
+    )
+
+
+def test_a_fetch_that_fails_or_brings_in_a_base_of_two_histories_changes_nothing(
+    kasmon: Cli, repo: Repo, remote: Path, tree: Path
+) -> None:
+    head = repo.commit("mine.txt", at=tree)
+    (tree / "new.txt").write_text("new\n")
+    repo.commit("local.txt")
+    other = kasmon.home / "other"
+    repo.git("clone", "--quiet", str(remote), str(other))
+    repo.commit("theirs.txt", at=other)
+    repo.git("push", "--quiet", "origin", "main", at=other)
+
+    unclear = finish(kasmon, "--commit", "--update", "merge", "--fetch")
+    remote.rename(kasmon.home / "away.git")
+    failed = finish(kasmon, "--commit", "--update", "merge", "--fetch")
+
+    assert (4, True) == (unclear.code, "'main' and 'origin/main' each have commits" in unclear.err)
+    assert (69, True) == (failed.code, "git cannot do 'fetch'" in failed.err)
+    assert (head, "?? new.txt") == (
+        repo.git("rev-parse", "HEAD", at=tree),
+        repo.git("status", "--porcelain", at=tree),
+    )
+
+
 def test_pushed_commits_are_replaced_only_on_request(kasmon: Cli, repo: Repo, remote: Path, tree: Path) -> None:
     pushed = repo.commit("mine.txt", at=tree)
     assert 0 == finish(kasmon, "--push").code

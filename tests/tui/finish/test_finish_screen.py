@@ -144,7 +144,7 @@ async def test_the_options_of_an_update_and_a_merge_are_chosen_by_arrows() -> No
     async with shown() as (pilot, gateway):
         await pilot.press("u")
         await opened(pilot, OptionsDialog)
-        await pilot.press("right", "tab", "left", "enter")
+        await pilot.press("right", "tab", "left", "tab", "right", "enter")
         await opened(pilot, ConfirmDialog)
         await pilot.press("escape", "m")
         await opened(pilot, OptionsDialog)
@@ -152,7 +152,7 @@ async def test_the_options_of_an_update_and_a_merge_are_chosen_by_arrows() -> No
         await opened(pilot, ConfirmDialog)
 
         wanted = [request for request in gateway.asked_finishes if not request.is_empty]
-        assert FinishRequest(update="merge", conflicts="send") == wanted[0]
+        assert FinishRequest(update="merge", conflicts="send", fetches=True) == wanted[0]
         assert FinishRequest(merge="squash", message="fix") == wanted[1]
 
 
