@@ -10,7 +10,7 @@ KasmonError
         NameTakenError  StaleRequestError  RequestClosedError  SessionBusyError  SessionEndedError
             PromptChangedError
         InteractiveOnlyError  PaneDeadError  PasteRefusedError  ScreenChangedError  PromptBoxError  UnableError
-        UntrustedFolderError  MergeConflictError  ProtocolVersionError  PermissionModeError
+        UntrustedFolderError  PushedCommitsError  MergeConflictError  ProtocolVersionError  PermissionModeError
     TimedOutError               not done in time; nothing else is known                  exit 5
     UnavailableError            something that kasmon requires is missing                exit 69
         HostUnreachableError  GitError  RemoteUnreachableError  NoSandboxError
@@ -343,6 +343,10 @@ class UntrustedFolderError(RefusedError):
     def __init__(self, agent: str, folder: str, things: str, fix: str) -> None:
         self.agent, self.folder, self.things = agent, folder, things
         super().__init__(f"{folder!r} is not trusted by {agent}, which could run {things} there.", hint=fix)
+
+
+class PushedCommitsError(RefusedError):
+    """Commits that are pushed would be replaced; the user may want that."""
 
 
 class MergeConflictError(RefusedError):

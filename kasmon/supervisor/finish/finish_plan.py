@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from kasmon.errors import RefusedError, UnableError, UsageError
+from kasmon.errors import PushedCommitsError, RefusedError, UnableError, UsageError
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
@@ -157,6 +157,7 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
         plan = msgspec.structs.replace(plan, source=find_base_remote(path, state.base_ref))
     if request.pushes or request.proposes:
         plan = msgspec.structs.replace(plan, remote=_push_target(path, state))
+        _check_push(plan)
     if request.proposes:
         plan = msgspec.structs.replace(plan, pull_request=_proposal(places, plan))
     if request.merge:
@@ -190,7 +191,7 @@ def _check_state(plan: PlannedFinish) -> None:
     if request.update and not state.base_ref:
         raise _no_base_branch(state)
     if request.update == "rebase" and state.remote and (state.behind or request.fetches) and not request.rewrites:
-        raise RefusedError(
+        raise PushedCommitsError(
             f"the branch is pushed to {state.remote}, and a rebase would replace those commits.",
             hint="Use --update merge; or --rewrite, if nobody else works on it.",
         )
@@ -208,6 +209,24 @@ def _check_state(plan: PlannedFinish) -> None:
             )
     if request.merge:
         local_base(state)
+
+
+def _check_push(plan: PlannedFinish) -> None:
+    """Raise if the remote branch, as last fetched, has commits that a push would remove from it.
+
+    Raises:
+        PushedCommitsError: if it has, and the request does not allow that.
+    """
+    state = plan.state
+    if plan.request.rewrites or not state.remote_head:
+        return
+    replaced = int(git(Path(plan.tree.path), "rev-list", "--count", state.remote_head, f"^{state.head}"))
+    if replaced:
+        raise PushedCommitsError(
+            f"{state.remote} has {count_text(replaced, 'commit')} that the branch does not have, which a push would"
+            " replace.",
+            hint="Bring them in with git; or use --rewrite, if they are older forms of its own commits.",
+        )
 
 
 def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:

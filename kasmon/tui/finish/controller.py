@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
-from kasmon.errors import KasmonError, StaleRequestError
+import msgspec
+
+from kasmon.errors import KasmonError, PushedCommitsError, StaleRequestError
 from kasmon.model.commands import Prompt
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -12,7 +14,7 @@ from kasmon.repository.branch import BranchSummary
 from kasmon.sanitize import clean_line
 from kasmon.tui.actions.dialogs import confirm
 from kasmon.tui.app_protocols import Dashboard
-from kasmon.tui.error_text import what_failed
+from kasmon.tui.error_text import sentence, what_failed
 from kasmon.tui.messages import DiffRequested, FinishActionRequested
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from kasmon.tui.finish.screen import FinishScreen
 
 CHANGED: Final = "Something changed since this was shown. The plan now:"
+REWRITE: Final = "Do this only if nobody else works on the branch. The next question shows what is done."
 TITLES: Final = {
     "finish_push": "Push",
     "finish_take_over": "Take over",
@@ -226,6 +229,10 @@ class FinishController:
             return
         try:
             plan = await gateway.plan_finish(session.id, request)
+        except PushedCommitsError as error:
+            if dialog is None or dialog.is_open:
+                self._confirm_rewrite(session, title, request, dialog, error)
+            return
         except KasmonError as error:
             if dialog is None or not dialog.handle_failure(error):
                 screen.note(*_error_notes(error))
@@ -248,6 +255,27 @@ class FinishController:
             self._carry_out(session, title, plan)
 
         confirm(self.app, Confirmation(title, lines, title.partition(" ")[0].lower()), do)
+
+    def _confirm_rewrite(
+        self,
+        session: Session,
+        title: str,
+        request: "FinishRequest",
+        dialog: "OptionsDialog | None",
+        error: PushedCommitsError,
+    ) -> None:
+        """Ask whether pushed commits may be replaced, and plan *request* with that."""
+        from kasmon.tui.dialogs.common import Confirmation
+
+        if dialog is not None:
+            dialog.dismiss()
+
+        def do(shown: "ConfirmDialog") -> None:
+            shown.dismiss()
+            self._plan(session, title, msgspec.structs.replace(request, rewrites=True))
+
+        lines = (sentence(error.message), REWRITE)
+        confirm(self.app, Confirmation("Replace pushed commits", lines, "replace them"), do)
 
     def _carry_out(self, session: Session, title: str, plan: "PlannedFinish") -> None:
         """Do what *plan* says; if something changed since it was made, show the new plan."""

@@ -213,10 +213,13 @@ def test_pushed_commits_are_replaced_only_on_request(kasmon: Cli, repo: Repo, re
     repo.commit("theirs.txt")
 
     refused = finish(kasmon, "--update", "rebase", "--push")
+    assert 0 == finish(kasmon, "--update", "rebase", "--rewrite").code
+    unpushed = finish(kasmon, "--push")
     unchanged = repo.git("rev-parse", "refs/heads/kasmon/fix", at=remote)
-    done = finish(kasmon, "--update", "rebase", "--push", "--rewrite")
+    done = finish(kasmon, "--push", "--rewrite")
 
     assert (4, True) == (refused.code, "a rebase would replace those commits" in refused.err)
+    assert (4, True) == (unpushed.code, "1 commit that the branch does not have, which a push" in unpushed.err)
     assert pushed == unchanged
     assert 0 == done.code, done.err
     assert repo.git("rev-parse", "HEAD", at=tree) == repo.git("rev-parse", "refs/heads/kasmon/fix", at=remote) != pushed

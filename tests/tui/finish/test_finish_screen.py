@@ -6,7 +6,7 @@ from typing import cast
 
 from textual.pilot import Pilot
 
-from kasmon.errors import RefusedError, StaleRequestError
+from kasmon.errors import PushedCommitsError, RefusedError, StaleRequestError
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
@@ -125,6 +125,29 @@ async def test_an_action_that_is_refused_is_not_asked_about() -> None:
 
         assert isinstance(pilot.app.screen, OptionsDialog)
         assert [] == done(gateway)
+
+
+async def test_pushed_commits_are_replaced_only_after_a_question_of_its_own() -> None:
+    def refuse(request: FinishRequest) -> PlannedFinish:
+        if request.update and not request.rewrites:
+            raise PushedCommitsError("a rebase would replace those commits.", hint="--rewrite")
+        return planned(request)
+
+    async with shown() as (pilot, gateway):
+        gateway.finishes = refuse
+        await pilot.press("u")
+        await opened(pilot, OptionsDialog)
+        await pilot.press("enter")
+        await opened(pilot, ConfirmDialog)
+        text = text_of(pilot.app)
+        assert ("A rebase would replace those commits." in text, "Do this only if nobody" in text) == (True, True)
+        await press(pilot, "y")
+        await auntil(lambda: "Do it rebase." in text_of(pilot.app))
+        assert [] == done(gateway)
+        await press(pilot, "y")
+        await auntil(lambda: done(gateway))
+
+        assert FinishRequest(update="rebase", rewrites=True) == done(gateway)[0].request
 
 
 async def test_a_discard_needs_the_typed_name() -> None:
