@@ -25,7 +25,7 @@ from kasmon.supervisor.worktrees.inventory import check_unused, copies
 from kasmon.supervisor.worktrees.session_worktree import slug
 from kasmon.supervisor.worktrees.setup import run_command
 from kasmon.supervisor.worktrees.unsaved_files import ignored, list_files, logged_commits, nested_work
-from kasmon.supervisor.worktrees.worktree import check_worktree
+from kasmon.supervisor.worktrees.worktree import check_worktree, delete_branch
 
 OF: Final = "discarded work"
 
@@ -80,8 +80,7 @@ def discard(
     bundle, files = _store(places, session, path, branch if goes else "", tip)
     git(repo, "worktree", "remove", "--force", "--", tree.path)
     if goes:
-        git(repo, "update-ref", "-d", f"refs/heads/{branch}", tip)
-        git(repo, "config", "--remove-section", f"branch.{branch}", fails=True)
+        delete_branch(repo, branch, tip)
     what = f"the worktree {tree.path!r}" + (f" and the branch {branch}" if goes else "")
     kept = (
         f" Commits {tip[:12]} and {files[:12]} (its files) are in {bundle!r}."

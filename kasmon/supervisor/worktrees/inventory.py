@@ -23,7 +23,7 @@ from kasmon.repository.git import git, knows, repository
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.worktrees.setup import run_command
 from kasmon.supervisor.worktrees.unsaved_files import ignored, unsaved
-from kasmon.supervisor.worktrees.worktree import remove
+from kasmon.supervisor.worktrees.worktree import delete_branch, remove
 
 PULL_REQUEST: Final = "pr:"
 
@@ -107,7 +107,7 @@ def remove_session_worktree(
     remove(repo, path, copies(tree), _saved(tree))
     if not tree.is_new_branch or branch != tree.branch or not knows(repo, f"refs/heads/{branch}"):
         return f"{tree.path}: removed"
-    git(repo, "update-ref", "-d", f"refs/heads/{branch}", tip)
+    delete_branch(repo, branch, tip)
     return f"{tree.path}: removed, with its branch {branch} at {tip[:12]}"
 
 

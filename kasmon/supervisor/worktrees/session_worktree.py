@@ -26,6 +26,7 @@ from kasmon.supervisor.worktrees.worktree import (
     check_branches,
     check_worktree,
     commit_of,
+    delete_branch,
     list_branches,
     list_worktrees,
     make,
@@ -141,7 +142,7 @@ def discard(tree: SessionWorktree) -> str:
             with contextlib.suppress(OSError):  # it is not empty, or already gone
                 folder.rmdir()
         if tree.is_new_branch and knows(repo, f"refs/heads/{tree.branch}"):
-            git(repo, "update-ref", "-d", f"refs/heads/{tree.branch}", tree.base)
+            delete_branch(repo, tree.branch, tree.base)
     except KasmonError as error:
         return f"The worktree {tree.path!r}, or its branch {tree.branch!r}, stays: {error.message}"
     return ""

@@ -1,5 +1,6 @@
 """Create, verify and remove git worktrees, the last only if nothing in them could be lost. Calls block."""
 
+import contextlib
 import os
 import shlex
 from collections.abc import Collection, Sequence
@@ -53,9 +54,20 @@ def make(repo: Path, path: Path, branch: str, base: str = "HEAD", *, as_user: bo
         add(repo, "worktree", "add", "--quiet", "-b", branch, "--", str(path), base)
     except KasmonError:  # git creates the branch first; it is ours unless it has new commits
         if not os.path.lexists(path / ".git"):  # else a hook failed behind a complete worktree
-            git(repo, "update-ref", "-d", f"refs/heads/{branch}", base, fails=True)
+            with contextlib.suppress(GitError):
+                delete_branch(repo, branch, base)
         raise
     return TaskWorktree(path=str(path), branch=branch, base=base)
+
+
+def delete_branch(repo: Path, branch: str, tip: str) -> None:
+    """Delete *branch* with its section of the config, as `git branch --delete` does, if it is at the commit *tip*.
+
+    Raises:
+        GitError: if it is at another commit, or git fails.
+    """
+    git(repo, "update-ref", "-d", f"refs/heads/{branch}", tip)
+    git(repo, "config", "--remove-section", f"branch.{branch}", fails=True)
 
 
 def check_worktree(repo: Path, path: Path, branch: str = "", *, or_detached: bool = False) -> None:

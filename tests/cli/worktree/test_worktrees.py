@@ -248,6 +248,8 @@ def test_worktrees_are_listed_and_go_only_when_agreed_and_nothing_would_be_lost(
         assert 0 == kasmon("new", name, *SCRIPTED, "--worktree", "--dir", str(repo.folder)).code
     root = kasmon.home / "shop-worktrees"
     (root / "dirty" / "new.txt").write_text("mine\n")
+    for name in ("done", "dirty"):
+        repo.git("config", f"branch.kasmon/{name}.remote", ".")
     assert 0 == kasmon("stop", "done", "dirty").code
 
     listed = {each["name"]: each for each in kasmon.json("worktrees")["worktrees"]}
@@ -266,5 +268,6 @@ def test_worktrees_are_listed_and_go_only_when_agreed_and_nothing_would_be_lost(
     assert ["kasmon/busy", "kasmon/dirty"] == repo.git(
         "branch", "--list", "--format=%(refname:short)", "kasmon/*"
     ).split()
+    assert "branch.kasmon/dirty.remote" == repo.git("config", "--name-only", "--get-regexp", r"^branch\.")
     assert 4 == kasmon("worktrees", "gc", "dirty", "--yes").code
     assert 3 == kasmon("worktrees", "gc", "nothing").code
