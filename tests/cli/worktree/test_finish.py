@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.supervisor.finish.test_feedback import Client
-from tests.supervisor.finish.test_pull_requests import ADDRESSES
 from tests.support.cli.cli_runner import Cli, Done
+from tests.support.forge_client import ADDRESSES, ForgeClient
 from tests.support.git_repo import Repo
 
 SCRIPTED = ("--agent", "scripted", "--mode", "sdk")
@@ -368,7 +367,7 @@ def test_without_a_terminal_nothing_is_done_unasked(kasmon: Cli, repo: Repo, tre
 
 def test_what_a_pull_request_needs_is_sent_to_the_agent(kasmon: Cli, repo: Repo, tree: Path) -> None:
     repo.git("remote", "add", "origin", ADDRESSES["gh"])
-    Client(kasmon.home / "bin", "gh")
+    ForgeClient(kasmon.home / "bin", "gh")
     path = f"{kasmon.home}/bin:{os.environ['PATH']}"
 
     shown = kasmon("finish", "fix", "--fix", "--dry-run", PATH=path)

@@ -15,7 +15,8 @@ from kasmon.paths import Paths, private_folder
 from kasmon.repository.branch import BranchSummary
 from kasmon.supervisor.finish.branch_watch import watch_branches
 from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree
-from tests.supervisor.finish.test_pull_requests import GITHUB, Program
+from tests.supervisor.finish.test_pull_requests import Program
+from tests.support.forge_client import GITHUB
 from tests.support.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")

@@ -15,48 +15,8 @@ from kasmon.supervisor.finish.pull_requests import (
     find_pull_request,
     known_pull_request,
 )
+from tests.support.forge_client import ADDRESSES, GITHUB, GITLAB
 from tests.support.git_repo import Repo
-
-GITHUB = [
-    {
-        "number": 7,
-        "url": "https://github.com/Me/shop/pull/7",
-        "state": "OPEN",
-        "isDraft": False,
-        "baseRefName": "main",
-        "headRefName": "kasmon/fix",
-        "headRefOid": "a" * 40,
-        "reviewDecision": "CHANGES_REQUESTED",
-        "statusCheckRollup": [
-            {"__typename": "CheckRun", "name": "test", "status": "COMPLETED", "conclusion": "FAILURE"},
-            {"__typename": "StatusContext", "context": "ci", "state": "SUCCESS"},
-        ],
-    },
-    {
-        "number": 6,
-        "url": "https://github.com/Me/shop/pull/6",
-        "state": "MERGED",
-        "isDraft": False,
-        "baseRefName": "main",
-        "headRefName": "kasmon/other",
-        "headRefOid": "b" * 40,
-        "reviewDecision": "",
-        "statusCheckRollup": [],
-    },
-]
-GITLAB = [
-    {
-        "iid": 3,
-        "web_url": "https://gitlab.example.org/me/shop/-/merge_requests/3",
-        "state": "opened",
-        "draft": True,
-        "source_branch": "kasmon/fix",
-        "target_branch": "main",
-        "sha": "c" * 40,
-        "detailed_merge_status": "draft_status",
-    }
-]
-ADDRESSES = {"gh": "https://github.com/Me/shop.git", "glab": "git@gitlab.example.org:me/shop.git"}
 
 
 class Program:
