@@ -60,6 +60,7 @@ def planned(request: FinishRequest, digest: str = "d1") -> PlannedFinish:
         state=branch(unstaged=3, behind=1).state,
         message=request.message or "fix",
         steps=steps,
+        warnings=("the agent 'docs' (working) works in '/home/you/shop'",) if request.merge else (),
         digest="" if request.is_empty else digest,
     )
 

@@ -176,6 +176,7 @@ def _lines(session: Session, plan: PlannedFinish) -> list[str]:
         lines.append(f"  {step.action:<10} {step.text}{command}")
         if step.hooks:
             lines.append(f"  {'':<10} your hooks run: {', '.join(step.hooks)}")
+    lines += [f"  {'warning':<10} {warning}" for warning in plan.warnings]
     return [*lines, f"  {'digest':<10} {plan.digest}"] if plan.digest else lines
 
 
@@ -187,5 +188,6 @@ def _object(plan: PlannedFinish) -> dict[str, Any]:
         "pull_request": msgspec.to_builtins(plan.pull_request),
         "pull_request_why": plan.pull_request_why or None,
         "checkout": plan.checkout or None,
+        "warnings": list(plan.warnings),
         "message": plan.message,
     }

@@ -14,7 +14,7 @@ from kasmon.model.permission import SessionId
 from kasmon.paths import places
 from kasmon.supervisor.finish import merge_plan as operation
 from kasmon.supervisor.finish.finish_plan import count_text
-from kasmon.supervisor.finish.merge_plan import MergeOutcome, MergePlan
+from kasmon.supervisor.finish.merge_plan import HowToMerge, MergeOutcome, MergePlan
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
@@ -48,7 +48,8 @@ def merge_plan(
 
         plan_log = find_plan(where, plan)
         sessions, checks = operation.find_plan_branches(plan_log.run, approved_plan(plan_log), fleet)
-    planned = operation.plan_merges(sessions, "squash" if squash else "merge", check, {} if check else checks)
+    how: HowToMerge = "squash" if squash else "merge"
+    planned = operation.plan_merges(where, sessions, how, check, {} if check else checks, fleet=fleet)
     if dry_run or not planned.steps:
         if wants_json:
             print_json(answer(**_object(planned)))
@@ -91,6 +92,7 @@ def _lines(plan: MergePlan) -> list[str]:
             lines.append(f"      {'':<{cells}}  check: {step.check}")
     lines += [f"  {pair.one} and {pair.other} conflict in {', '.join(map(repr, pair.files))}" for pair in plan.pairs]
     lines += [f"  {name}: nothing to merge" for name in plan.skipped]
+    lines += [f"  warning: {warning}" for warning in plan.warnings]
     lines += [f"  check: {plan.check}"] if plan.check else []
     return [*lines, f"  digest {plan.digest}"]
 

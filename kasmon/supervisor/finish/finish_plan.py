@@ -12,6 +12,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from kasmon.config import load
+from kasmon.config.profile import programs
 from kasmon.errors import PushedCommitsError, RefusedError, UnableError, UsageError
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
@@ -39,6 +41,7 @@ from kasmon.supervisor.finish.pull_requests import (
 from kasmon.supervisor.worktrees.branch_state import HEADS, read_state
 from kasmon.supervisor.worktrees.changes import state_digest
 from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
+from kasmon.supervisor.worktrees.shared_checkout import describe_agents_in
 from kasmon.supervisor.worktrees.turn_changes import check_resting
 
 SHOWN: Final = 12
@@ -109,6 +112,8 @@ class PlannedFinish(msgspec.Struct, frozen=True, kw_only=True):
     """Why pull requests are unknown, where the repository has a remote."""
     checkout: str = ""
     """The checkout whose files a merge changes; empty for none."""
+    warnings: tuple[str, ...] = ()
+    """A clause for each agent that works in that checkout."""
     source: BaseRemote | None = None
     """What is fetched before an update."""
 
@@ -165,6 +170,9 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
         plan = msgspec.structs.replace(plan, checkout=str(target or ""))
     elif request.takes_over:
         plan = msgspec.structs.replace(plan, checkout=_source(tree))
+    if plan.checkout:
+        warnings = describe_agents_in(plan.checkout, fleet.sessions, programs(load(places)))
+        plan = msgspec.structs.replace(plan, warnings=warnings)
     if request.discards:
         check_discardable(tree, fleet, request.ignored)
     return msgspec.structs.replace(plan, steps=tuple(_steps(plan)), digest=_digest(plan))
@@ -335,6 +343,7 @@ def _step(path: Path, action: str, text: str, hooks: tuple[str, ...]) -> FinishS
 def _digest(plan: PlannedFinish) -> str:
     path, state = Path(plan.tree.path), plan.state
     parts = [msgspec.json.encode(plan.request).decode(), plan.message, state_digest(path), *plan.remote, plan.checkout]
+    parts += plan.warnings
     parts += [state.name, state.head, state.base_ref, state.base, state.remote, state.remote_head, *(plan.source or ())]
     if plan.pull_request is not None:
         parts.append(msgspec.json.encode(plan.pull_request).decode())

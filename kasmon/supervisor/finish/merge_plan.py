@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from kasmon.config import load
+from kasmon.config.profile import programs
 from kasmon.errors import KasmonError, LaunchError, RefusedError, StaleRequestError, UnableError
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import SessionWorktree
@@ -36,6 +37,7 @@ from kasmon.supervisor.worktrees.branch_state import MOST_FILES, read_state
 from kasmon.supervisor.worktrees.changes import state_digest
 from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
 from kasmon.supervisor.worktrees.setup import prepare_worktree, run_command
+from kasmon.supervisor.worktrees.shared_checkout import describe_agents_in
 from kasmon.supervisor.worktrees.turn_changes import check_resting
 
 CHECK_S: Final = 1800.0
@@ -85,6 +87,8 @@ class MergePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The names of sessions whose branches have no commit that the base does not have."""
     check: str
     """The command that has to pass on the base and after each merge; empty for that of each step alone."""
+    warnings: tuple[str, ...]
+    """A clause for each agent that works in the checkout of the base."""
     digest: str
 
 
@@ -110,15 +114,23 @@ class _Branch(NamedTuple):
 
 
 def plan_merges(
-    sessions: Sequence[Session], how: HowToMerge, check: str, checks: Mapping[SessionId, str] | None = None
+    places: Paths,
+    sessions: Sequence[Session],
+    how: HowToMerge,
+    check: str,
+    checks: Mapping[SessionId, str] | None = None,
+    *,
+    fleet: Fleet,
 ) -> MergePlan:
     """Return the order in which the branches of *sessions* are merged: those with the fewest conflicts first. Blocks.
 
     Args:
+        places: where the config is.
         sessions: they have a worktree each.
         how: by a merge commit, or as one commit.
         check: a shell command that has to pass on the base and after each merge; empty for none.
         checks: session -> a command that has to pass from the merge of its branch on.
+        fleet: all sessions, of which agents may work in the checkout of the base.
 
     Raises:
         UnableError: if a session has no worktree.
@@ -127,8 +139,8 @@ def plan_merges(
         GitError, TimedOutError: if git fails.
     """
     found = [_read(session, (checks or {}).get(session.id, "")) for session in sessions]
-    places = {(git_folders(each.path)[1], local_base(each.state)) for each in found}
-    if len(places) != 1:
+    bases = {(git_folders(each.path)[1], local_base(each.state)) for each in found}
+    if len(bases) != 1:
         raise RefusedError(
             "the branches have different bases or repositories, so they cannot be merged in one order.",
             hint="`kasmon worktrees` lists them. Name sessions with one base.",
@@ -149,6 +161,8 @@ def plan_merges(
             merged, files = merge(tip, each.state.head)
             steps.append(_step(each, files))
             tip = merged or tip
+    checkout = find_checkout(path, state.base_ref)
+    warnings = describe_agents_in(str(checkout or ""), fleet.sessions, programs(load(places)))
     return MergePlan(
         base_name=state.base_name,
         base_ref=local_base(state),
@@ -158,7 +172,8 @@ def plan_merges(
         pairs=tuple(pairs),
         skipped=skipped,
         check=check,
-        digest=_digest(state, how, check, ordered),
+        warnings=warnings,
+        digest=_digest(state, how, check, ordered, checkout, warnings),
     )
 
 
@@ -192,13 +207,19 @@ def _step(branch: _Branch, conflicts: tuple[str, ...]) -> MergeStep:
     )
 
 
-def _digest(state: BranchState, how: str, check: str, branches: Sequence[_Branch]) -> str:
+def _digest(
+    state: BranchState,
+    how: str,
+    check: str,
+    branches: Sequence[_Branch],
+    checkout: Path | None,
+    warnings: Sequence[str],
+) -> str:
     parts = [state.base_ref, state.base, how, check]
     for each in branches:
         parts += [each.session.id, each.state.name, each.state.head, each.check, state_digest(each.path)]
-    checkout = find_checkout(branches[0].path, state.base_ref) if branches else None
     if checkout is not None:
-        parts.append(state_digest(checkout))
+        parts += [state_digest(checkout), *warnings]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
@@ -237,7 +258,8 @@ async def merge_one_by_one(
         RefusedError: if the check fails on the base itself.
     """
     checks = {step.session: step.check for step in plan.steps}
-    now = await in_thread(plan_merges, sessions, plan.how, plan.check, checks)
+    fleet = read_fleet(places)
+    now = await in_thread(lambda: plan_merges(places, sessions, plan.how, plan.check, checks, fleet=fleet))
     if now.digest != plan.digest:
         raise changed_since()
     known = {session.id: session for session in sessions}

@@ -54,3 +54,14 @@ def describe_sharers(sharers: Iterable[Session]) -> str:
     first, *more = [other.name for other in sharers]
     rest = f" and {len(more)} more" if more else ""
     return f"{first}{rest} {'work' if more else 'works'} in the same checkout"
+
+
+def describe_agents_in(folder: str, sessions: Iterable[Session], profiles: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a clause for each agent that works in the checkout of *folder*, whose files are to change.
+
+    *profiles* is as for `is_agent`.
+    """
+    return tuple(
+        f"the agent {each.name!r} ({each.state.value}) works in {folder!r}, whose files change under it"
+        for each in list_agents_in(folder, sessions, profiles)
+    )

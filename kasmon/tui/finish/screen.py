@@ -182,8 +182,8 @@ class FinishScreen(Overlay):
 
 
 def plan_lines(plan: PlannedFinish) -> tuple[str, ...]:
-    """Return the steps of *plan* and the hooks that run, a line each."""
-    lines: list[str] = []
+    """Return the warnings of *plan*, its steps and the hooks that run, a line each."""
+    lines = [f"Warning: {warning}." for warning in plan.warnings]
     for step in plan.steps:
         lines.append(f"{step.text[:1].upper()}{step.text[1:]}.")
         if step.hooks:

@@ -328,6 +328,26 @@ def test_uncommitted_work_is_not_left_behind_by_a_merge(kasmon: Cli, repo: Repo,
     assert (repo.folder / "new.txt").exists()
 
 
+def test_an_agent_in_the_checkout_that_changes_is_named_and_a_part_of_the_plan(
+    kasmon: Cli, repo: Repo, tree: Path
+) -> None:
+    repo.commit("mine.txt", at=tree)
+    digest = kasmon.json("finish", "fix", "--merge", "--dry-run")["digest"]
+    folder = repo.folder / "src"
+    folder.mkdir()
+    assert 0 == kasmon("new", "there", *SCRIPTED, "--dir", str(folder)).code
+    kasmon("wait", "there", "--for", "idle")
+
+    merged = kasmon("finish", "fix", "--merge", "--digest", digest)
+    shown = kasmon("finish", "fix", "--take-over", "--dry-run")
+    several = kasmon("merge-plan", "fix", "--dry-run")
+    pushed = kasmon.json("finish", "fix", "--commit", "--dry-run")
+
+    warning = f"the agent 'there' (idle) works in {str(repo.folder)!r}, whose files change under it"
+    assert (4, True) == (merged.code, "Nothing was done" in merged.err)
+    assert (True, True, []) == (warning in shown.out, warning in several.out, pushed["warnings"])
+
+
 @pytest.mark.parametrize("moved", ["head", "file", "base", "checkout", "nothing"])
 def test_a_plan_is_carried_out_only_as_long_as_nothing_changed(kasmon: Cli, repo: Repo, tree: Path, moved: str) -> None:
     repo.commit("mine.txt", at=tree)

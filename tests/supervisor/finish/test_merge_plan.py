@@ -13,9 +13,12 @@ from kasmon.model.session import Session
 from kasmon.supervisor.finish.merge_plan import find_plan_branches, plan_merges
 from kasmon.supervisor.worktrees.worktree import make
 from tests.support.git_repo import Repo
+from tests.support.supervisor.env import Env
 
 
-def test_each_branch_of_a_plan_is_merged_once_with_the_checks_of_its_tasks(repo: Repo, tmp_path: Path) -> None:
+def test_each_branch_of_a_plan_is_merged_once_with_the_checks_of_its_tasks(
+    env: Env, repo: Repo, tmp_path: Path
+) -> None:
     paths = {name: make(repo.folder, tmp_path / "trees" / name, f"plan/{name}").path for name in ("own", "both")}
     for name, path in paths.items():
         repo.commit(f"{name}.txt", at=Path(path))
@@ -32,7 +35,7 @@ def test_each_branch_of_a_plan_is_merged_once_with_the_checks_of_its_tasks(repo:
     fleet = Fleet(sessions=tuple(Session(id=SessionId(id_), name=id_, plan="p1") for id_, _, _ in works_in))
 
     sessions, checks = find_plan_branches(run, Plan(name="p", tasks=tasks), fleet)
-    planned = plan_merges(sessions, "merge", "", checks)
+    planned = plan_merges(env.places, sessions, "merge", "", checks, fleet=fleet)
 
     assert [("lexer", "plan/own", "check a"), ("parser", "plan/both", "(check b) && (check c)")] == [
         (step.name, step.branch, step.check) for step in planned.steps

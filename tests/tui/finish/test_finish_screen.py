@@ -173,6 +173,7 @@ async def test_the_options_of_an_update_and_a_merge_are_chosen_by_arrows() -> No
         await opened(pilot, OptionsDialog)
         await pilot.press("tab", "right", "enter")
         await opened(pilot, ConfirmDialog)
+        assert "Warning: the agent 'docs' (working) works in" in text_of(pilot.app)
 
         wanted = [request for request in gateway.asked_finishes if not request.is_empty]
         assert FinishRequest(update="merge", conflicts="send", fetches=True) == wanted[0]
