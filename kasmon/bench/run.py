@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from kasmon.bench import commands, files, plans
+from kasmon.bench import commands, files, peers, plans
 from kasmon.bench.agents import detection_cost, host_cost, many_sessions
 from kasmon.bench.dashboard import (
     busy_fleet,
@@ -50,7 +50,7 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "commands": partial(commands.measure_commands, rounds),
         "new": partial(many_sessions.measure_new, rounds),
         "many": many_sessions.measure_many,
-        "hosts": many_sessions.measure_host_memory,
+        "hosts": many_sessions.measure_hosts,
         "memory": partial(startup.measure_memory, 3),
         "focus": partial(focus_latency.measure_key_to_glyph, 3),
         "rest": partial(idle_cost.measure_idle_fleets, (10, 50, 200, 1000), seconds),
@@ -87,6 +87,11 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
     }
 
 
+def peer_scenes(rounds: int, seconds: float) -> dict[str, Scene]:
+    """Return the measurements of other programs for many agents, by name."""
+    return {f"peer-{name}": partial(peers.measure_peer, name, rounds, seconds) for name in peers.PEERS}
+
+
 class Report(msgspec.Struct):
     """What a table is compared with: the output of `--json` of another run."""
 
@@ -115,10 +120,12 @@ def main(
     seconds: float = 10.0,
     json: bool = False,
     compare: Path | None = None,
+    with_peers: bool = False,
 ) -> int:
     """Measure *names* (all if empty) and print a table or one JSON object; return 0 even if a target is missed.
 
-    *compare*: the output of `--json` of another run; the table shows the changes since.
+    *compare*: the output of `--json` of another run; the table shows the changes since. *with_peers*: then measure
+    other programs too.
 
     What cannot be measured here (an agent is not installed, say) is left out, and the output contains the reason.
 
@@ -129,15 +136,19 @@ def main(
     if unknown := [name for name in names if name not in known]:
         raise UsageError(f"there is nothing called {unknown[0]!r} to measure.", hint=f"There is: {', '.join(known)}.")
     earlier = None if compare is None else read_report(compare)
+    wanted = {name: known[name] for name in names or known} | (peer_scenes(rounds, seconds) if with_peers else {})
     figures: list[Figure] = []
     left_out: dict[str, str] = {}
-    for name in names or known:
-        print(f"measuring {name} ...", file=sys.stderr, flush=True)
+    for name, measure in wanted.items():
+        print(f"measuring {name} ...", end="", file=sys.stderr, flush=True)
+        began = time.monotonic()
         try:
-            found = known[name]()
+            found = measure()
         except (KasmonError, TimeoutError, OSError) as error:
             left_out[name] = error.message if isinstance(error, KasmonError) else str(error)
             continue
+        finally:
+            print(f" {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         figures += found if isinstance(found, list) else [found]
     if json:
         rows = [msgspec.to_builtins(figure) | {"judged": figure.judged} for figure in figures]

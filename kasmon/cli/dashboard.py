@@ -53,6 +53,7 @@ def bench(
     rounds: Annotated[int, Arg("Number of measurements of each time.")] = 9,
     seconds: Annotated[float, Arg("Seconds to measure each load.")] = 10.0,
     compare: Annotated[str | None, Arg("Output of an earlier --json; the table shows the changes since.")] = None,
+    peers: Annotated[bool, Arg("Measure other dashboards on PATH too, by the same clock.")] = False,
     wants_json: Json = False,
 ) -> int:
     """Measure kasmon on this machine, as ratios."""
@@ -63,9 +64,8 @@ def bench(
             f"cannot measure with --rounds {rounds} and --seconds {seconds:g}.",
             hint="--rounds must be at least 1 and --seconds greater than 0.",
         )
-    return main(
-        names, rounds=rounds, seconds=seconds, json=wants_json, compare=None if compare is None else Path(compare)
-    )
+    report = None if compare is None else Path(compare)
+    return main(names, rounds=rounds, seconds=seconds, json=wants_json, compare=report, with_peers=peers)
 
 
 def show(where: Paths, *, last: bool = False) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kasmon.bench import run
+from kasmon.bench import peers, run
 from kasmon.bench.agents import host_cost, offline
 from kasmon.bench.dashboard import event_latency, long_transcript, permission_latency
 from kasmon.bench.dashboard.startup import warm
@@ -19,6 +19,7 @@ from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.terminal import environment, read_for
 from kasmon.errors import AgentNotFoundError, UsageError
 from kasmon.paths import Paths, places
+from kasmon.process_identity import variables_of
 from kasmon.store.fleet_cache import FleetCache, load_cache
 from kasmon.store.fleet_index import FleetIndex
 
@@ -116,6 +117,43 @@ def test_an_agent_that_is_measured_has_a_home_of_its_own_and_nobody_to_call(agen
     urls = [word for text in (*own.values(), *written) for word in text.split('"') if "://" in word]
     assert urls
     assert [] == [url for url in urls if not url.startswith("http://127.0.0.1:")]
+
+
+PEER = """#!/bin/sh
+[ "$1" = --version ] && echo 4.5.6 && exit
+[ "$PWD" = "$HOME/work" ] || exit 1
+printf 'Go on? '
+read -r answer
+setsid sleep 600 &
+echo "$HOME" >>"$PEER_HOMES"
+echo "screen $answer"
+exec sleep 600
+"""
+
+
+def test_another_program_is_measured_in_a_home_of_its_own_and_ends_with_all_it_started(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "bin" / "peer"
+    program.parent.mkdir()
+    program.write_text(PEER.replace('"$PEER_HOMES"', f"{tmp_path}/homes"))
+    program.chmod(0o755)
+    peer = peers.Peer(str(program), (str(program),), b"screen yes", (str(program), "--version"), {b"Go on?": b"yes\r"})
+    monkeypatch.setattr(peers, "PEERS", {"other": peer, "absent": peers.Peer("no-such-program", (), b"")})
+    monkeypatch.setattr(peers, "OURS", peer)
+    monkeypatch.setattr(run, "scenes", lambda _rounds, _seconds: {"nothing": list})
+    monkeypatch.setattr(peers, "SETTLE_S", 0.1)
+
+    assert 0 == run.main(rounds=1, seconds=0.1, json=True, with_peers=True)
+
+    report = json.loads(capsys.readouterr().out)
+    names = ["other 4.5.6: first screen", "other 4.5.6: memory", "other 4.5.6: at rest"]
+    assert names == [figure["name"] for figure in report["figures"]]
+    assert {"peer-absent": "cannot measure 'absent': 'no-such-program' is not on PATH."} == report["left_out"]
+    homes = set((tmp_path / "homes").read_text().splitlines())
+    assert 2 == len(homes)
+    assert not homes & {variables_of(pid).get("HOME") for pid in psutil.pids()}
+    assert not [home for home in homes if Path(home).exists()]
 
 
 def _talk() -> list[Figure]:

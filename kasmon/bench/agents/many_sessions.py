@@ -1,4 +1,4 @@
-"""Measures the start and the end of sessions by the command line, one and fifty, and the memory of ten hosts."""
+"""Measures the start and the end of sessions by the command line, one and fifty, and ten structured hosts."""
 
 import os
 import statistics
@@ -15,7 +15,9 @@ from kasmon.bench.support.process_cost import held_mb, processor_s
 from kasmon.bench.support.terminal import KASMON, environment
 from kasmon.bench.support.tmux_sessions import below
 from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.events import SessionCreated, SessionStarted
 from kasmon.paths import Paths
+from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.watch import read_fleet
 from kasmon.tmux.server import TmuxServer
 
@@ -54,8 +56,8 @@ def measure_new(rounds: int) -> list[Figure]:
 
 
 def measure_many() -> list[Figure]:
-    """Measure 50 sessions of each kind: one command starts them, one stops them."""
-    return [figure for kind in KINDS for figure in _many(kind)]
+    """Measure 50 sessions of each kind: one command, or 50 at once, start them; one stops them."""
+    return [figure for kind in KINDS for figure in (*_many(kind), _many_commands(kind))]
 
 
 def _many(kind: str) -> list[Figure]:
@@ -74,14 +76,33 @@ def _many(kind: str) -> list[Figure]:
     ]
 
 
-def measure_host_memory() -> Figure:
-    """Measure the memory of ten idle structured hosts, a tenth of all; the fork server, which they share, included."""
+def _many_commands(kind: str) -> Figure:
     with scratch() as paths:
-        _run(_new("structured", "host-{n}", "--count", str(HOSTS)), environment(paths.environment_variables()))
+        own = environment(paths.environment_variables())
+        began = time.perf_counter()
+        commands = [_start(_new(kind, f"fix-{number}"), own) for number in range(MANY)]
+        failed = sum(command.wait() != 0 for command in commands)
+        took_s = time.perf_counter() - began
+        _run([*KASMON, "stop", "--all", "--yes"], own)
+    return _figure(f"{MANY} {kind} sessions by {MANY} commands at once", 1000 * took_s, 9000.0, f"{failed} failed")
+
+
+def measure_hosts() -> list[Figure]:
+    """Measure ten structured hosts: the start of each, and the memory of each at rest.
+
+    The fork server, which they share, is there before the first that counts. Its memory is divided among them.
+    """
+    with scratch() as paths:
+        own = environment(paths.environment_variables())
+        for number in range(HOSTS):
+            _run(_new("structured", f"host-{number}"), own)
         time.sleep(REST_S)
         values = [held_mb(pid) for pid in _processes(paths)]
-        _run([*KASMON, "stop", "--all", "--yes"], environment(paths.environment_variables()))
-    return Figure(
+        events = [event for event, _ in EventLog(paths.fleet_log).read()]
+        starts = [_start_ms(paths, event) for event in events if isinstance(event, SessionCreated)]
+        _run([*KASMON, "stop", "--all", "--yes"], own)
+    note = "from the session's creation to its first event, with the fork server that is there"
+    memory = Figure(
         name=f"memory of a structured host, at {HOSTS}",
         value=sum(values) / HOSTS,
         unit="MB",
@@ -89,6 +110,12 @@ def measure_host_memory() -> Figure:
         samples=HOSTS,
         note="proportional set size, with a tenth of the fork server",
     )
+    return [_median("start of a structured host", starts[1:], 100.0, note), memory]
+
+
+def _start_ms(paths: Paths, created: SessionCreated) -> float:
+    log = EventLog(paths.log(created.launch.session))
+    return next(1000 * (event.at - created.at) for event, _ in log.read() if isinstance(event, SessionStarted))
 
 
 def _new(kind: str, name: str, *more: str) -> list[str]:
@@ -113,10 +140,14 @@ def _create_alone(paths: Paths, number: int) -> float:
 def _run(argv: Sequence[str], own: Mapping[str, str]) -> tuple[float, float]:
     """Run *argv*; return how long it took, and its processor time, in seconds."""
     began = time.perf_counter()
-    process = subprocess.Popen(argv, env=dict(own), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = _start(argv, own)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return time.perf_counter() - began, usage.ru_utime + usage.ru_stime
+
+
+def _start(argv: Sequence[str], own: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(argv, env=dict(own), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _median(name: str, values: Sequence[float], target: float, note: str = "") -> Figure:

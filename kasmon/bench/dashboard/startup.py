@@ -9,11 +9,13 @@ from kasmon.bench.support.figure import Figure, ratio
 from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import memory_mb, run_ms
 from kasmon.bench.support.terminal import KASMON, BenchTerminal, environment
+from kasmon.bench.support.tmux_sessions import terminals
 from kasmon.paths import Paths
 from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetIndex
 
 WARM_S = 30.0
+IDLE = ("cat",)
 BARE_PYTHON = [sys.executable, "-P", "-c", "print('ready')"]
 BARE_TEXTUAL = [
     sys.executable,
@@ -26,16 +28,48 @@ BARE_TEXTUAL = [
     "Bare().run()\n",
 ]
 
+TEXTUAL_TABLE = [
+    sys.executable,
+    "-P",
+    "-c",
+    "from textual.app import App\n"
+    "from textual.widgets import DataTable\n"
+    "class Table(App):\n"
+    "    def compose(self): yield DataTable()\n"
+    "    def on_mount(self):\n"
+    "        table = self.query_one(DataTable)\n"
+    "        table.add_columns('state', 'name', 'agent', 'age')\n"
+    "        for n in range(10): table.add_row('idle', f'row-{n}', 'cat', '1 s')\n"
+    "Table().run()\n",
+]
 
-def measure_first_frame(rounds: int) -> Figure:
-    """Measure from spawn to a live list of 20 on the screen, against a bare Textual app's only line."""
+
+def measure_first_frame(rounds: int) -> list[Figure]:
+    """Measure from spawn to a live list on the screen: 20 structured sessions, then 10 terminals.
+
+    The limit is a bare Textual app's only line, and a Textual app with a table of ten rows.
+    """
     with scratch() as paths, create_sessions(paths, 20):
         own = environment(paths.environment_variables())
-        values, limits = [], []
-        for _ in range(rounds):
-            limits.append(until_shown(BARE_TEXTUAL, own, b"bare-and-ready"))
-            values.append(until_shown(KASMON, own, b"session-0019"))
-        return ratio("first frame, live list of 20", values, limits, "bare Textual", 1.5)
+        structured = _first_frames(rounds, own, b"session-0019", BARE_TEXTUAL, b"bare-and-ready")
+    with terminals([(f"terminal-{number}", IDLE) for number in range(10)]) as (paths, _):
+        own = environment(paths.environment_variables())
+        terminal = _first_frames(rounds, own, b"terminal-9", TEXTUAL_TABLE, b"row-9")
+    return [
+        ratio("first frame, live list of 20", *structured, "bare Textual", 1.5),
+        ratio("first frame, 10 terminals", *terminal, "Textual with a table of 10", 1.35),
+    ]
+
+
+def _first_frames(
+    rounds: int, own: dict[str, str], row: bytes, other: Sequence[str], text: bytes
+) -> tuple[list[float], list[float]]:
+    """Return the times until the dashboard shows *row*, and until the app *other* shows *text*, in turn, in ms."""
+    values, limits = [], []
+    for _ in range(rounds):
+        limits.append(until_shown(other, own, text))
+        values.append(until_shown(KASMON, own, row))
+    return values, limits
 
 
 def measure_ls(rounds: int, rows: int = 200) -> Figure:
