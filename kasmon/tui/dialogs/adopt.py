@@ -1,10 +1,9 @@
 """The dialog that lists the panes of the user's own tmux and adopts one of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from textual import events
-from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -16,6 +15,7 @@ from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
+from kasmon.tui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
     from kasmon.tui.gateway.operations import Operations
@@ -28,68 +28,6 @@ NOTICED: Final = "Your tmux gets one more client. Its sizes, names and options d
 NONE: Final = "Your own tmux has no other pane to adopt."
 
 
-class PaneList(Widget, can_focus=True):
-    """Panes, one a line; up and down move the cursor."""
-
-    DEFAULT_CSS = "PaneList { height: auto; width: 1fr; }"
-    ALLOW_SELECT = False
-
-    def __init__(self, look: ThemeStyles) -> None:
-        super().__init__(id="panes")
-        self.look = look
-        self.panes: tuple[AdoptablePane, ...] = ()
-        self.index = 0
-        self._target_cells = 0
-
-    def put(self, panes: Sequence[AdoptablePane]) -> None:
-        self.panes, self.index = tuple(panes), 0
-        longest = max((cells(clean_line(pane.target)) for pane in self.panes), default=0)
-        self._target_cells = min(longest, TARGET_CELLS)
-        self.refresh(layout=True)
-
-    @property
-    def chosen(self) -> AdoptablePane | None:
-        return self.panes[self.index] if self.panes else None
-
-    @property
-    def _top(self) -> int:
-        return max(0, min(self.index - ROWS // 2, len(self.panes) - ROWS))
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return min(len(self.panes), ROWS)
-
-    def render_line(self, y: int) -> Strip:
-        at, width = self._top + y, self.size.width
-        if at >= len(self.panes):
-            return Strip.blank(width, self.look.style("text", "raised"))
-        pane, here = self.panes[at], at == self.index
-        target = clean_line(pane.target)
-        left: list[Span] = [
-            (self.look.mark("cursor") if here else " ", "accent"),
-            (f" {self.look.fit(target, min(self._target_cells, width * 2 // 5))}", "text.bold" if here else "text"),
-            (f"  {pane.agent or pane.command}", "accent" if pane.agent else "soft"),
-            (f"  {pane.title}", "faint"),
-        ]
-        size: list[Span] = [(f"{pane.width}x{pane.height} ", "faint")]
-        return self.look.between(left, size, width, "selected" if here else "raised")
-
-    def on_key(self, event: events.Key) -> None:
-        step = {"up": -1, "k": -1, "down": 1, "j": 1}.get(event.key)
-        if step is not None and self.panes:
-            event.stop()
-            self._go(self.index + step)
-
-    def on_click(self, event: events.Click) -> None:
-        if event.y < len(self.panes):
-            self._go(self._top + event.y)
-
-    def _go(self, index: int) -> None:
-        self.index = max(0, min(index, len(self.panes) - 1))
-        self.refresh()
-        if isinstance(self.screen, AdoptDialog):
-            self.screen.show_row(self, self.index - self._top)
-
-
 class AdoptDialog(Dialog):
     """Up and down choose a pane, Enter adopts it."""
 
@@ -97,7 +35,8 @@ class AdoptDialog(Dialog):
 
     def __init__(self, look: ThemeStyles, keys: KeyMap) -> None:
         super().__init__(look, keys)
-        self.list = PaneList(look)
+        self.list = RowList(look, self._draw, most_rows=ROWS, id="panes")
+        self._target_cells = 0
         self.said = Sentences(look, id="adopting")
         self.said.say(("Loading panes…", Token.FAINT))
 
@@ -111,7 +50,7 @@ class AdoptDialog(Dialog):
         self.run_worker(self._load_panes())
 
     def _offer_keys(self) -> None:
-        choosing = (("up down", "choose"), ("enter", "adopt")) if self.list.panes else ()
+        choosing = (("up down", "choose"), ("enter", "adopt")) if self.list.values else ()
         self.offer(*choosing, ("esc", "close"))
 
     async def _load_panes(self) -> None:
@@ -123,9 +62,22 @@ class AdoptDialog(Dialog):
             self.said.say()
             self.complain(error.message, error.hint)
             return
-        self.list.put([pane for pane in panes if not pane.adopted and not pane.is_dead])
-        self.said.say(("", Token.TEXT), (NOTICED if self.list.panes else NONE, Token.FAINT))
+        offered = [pane for pane in panes if not pane.adopted and not pane.is_dead]
+        self._target_cells = min(TARGET_CELLS, max((cells(clean_line(pane.target)) for pane in offered), default=0))
+        self.list.put(offered)
+        self.said.say(("", Token.TEXT), (NOTICED if self.list.values else NONE, Token.FAINT))
         self._offer_keys()
+
+    def _draw(self, pane: AdoptablePane, here: bool, width: int) -> Strip:
+        target = clean_line(pane.target)
+        left: list[Span] = [
+            (self.look.mark("cursor") if here else " ", "accent"),
+            (f" {self.look.fit(target, min(self._target_cells, width * 2 // 5))}", "text.bold" if here else "text"),
+            (f"  {pane.agent or pane.command}", "accent" if pane.agent else "soft"),
+            (f"  {pane.title}", "faint"),
+        ]
+        size: list[Span] = [(f"{pane.width}x{pane.height} ", "faint")]
+        return self.look.between(left, size, width, "selected" if here else "raised")
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter" and (pane := self.list.chosen) is not None:

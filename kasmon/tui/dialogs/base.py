@@ -28,6 +28,7 @@ from kasmon.tui.textual_ext.inputs import forward_key
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Reader, Rows, Sentences
+from kasmon.tui.widgets.row_list import RowList
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line, press, pressing, side_by_side
 
 ROOMY_ROWS: Final = 28
@@ -185,6 +186,11 @@ class Dialog(Overlay):
         """Show a notice about other sessions or plans."""
         self.banner.notice = notice
         self.share_room()
+
+    def on_row_list_moved(self, message: RowList.Moved) -> None:
+        """Textual calls it besides that of a subclass."""
+        message.stop()
+        self.show_row(message.row_list, message.row)
 
     def show_row(self, widget: Widget, y: int) -> None:
         """Scroll so that row *y* of *widget* is visible; for its last row, also everything below."""

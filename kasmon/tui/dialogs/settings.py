@@ -5,7 +5,6 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -19,60 +18,11 @@ from kasmon.tui.session_meter import settable
 from kasmon.tui.theme.look import Span, ThemeStyles, width_of
 from kasmon.tui.theme.theme import ThemeFile
 from kasmon.tui.widgets.reader import Sentences
+from kasmon.tui.widgets.row_list import RowList
 
 SAMPLE = ("asking", "working", "idle", "lost")
 ROOMY = 50
 """With fewer cells a theme is shown by its title alone."""
-
-
-class ThemeList(Widget, can_focus=True):
-    """The themes, one a line, each with a few of its colours."""
-
-    ALLOW_SELECT = False
-
-    def __init__(self, look: ThemeStyles, themes: Sequence[tuple[str, ThemeFile]], chosen: str) -> None:
-        super().__init__(id="themes")
-        self.look = look
-        self.themes = tuple(themes)
-        self.index = next((n for n, (name, _) in enumerate(themes) if name == chosen), 0)
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self.themes)
-
-    def render_line(self, y: int) -> Strip:
-        if y >= len(self.themes):
-            return Strip.blank(self.size.width, self.look.style("text", "raised"))
-        name, theme = self.themes[y]
-        here = y == self.index
-        own = ThemeStyles(theme, utf8=self.look.utf8)
-        title = f" {clean_line(theme.title)}"
-        apart = "  " if self.size.width >= ROOMY else " "
-        shapes: list[Span] = [(f" {own.state_glyph(state)}{apart}", f"state-{state}") for state in SAMPLE]
-        sample = own.strip(shapes, width_of(shapes))
-        left: list[Span] = [
-            (self.look.mark("cursor") if here else " ", "accent"),
-            (title, "text.bold" if here else "text"),
-            (f"  {clean_line(name)}" if self.size.width >= ROOMY else "", "faint"),
-        ]
-        strip = self.look.strip(left, self.size.width - width_of(shapes), "selected" if here else "raised")
-        return Strip.join([strip, sample])
-
-    def on_key(self, event: events.Key) -> None:
-        step = {"up": -1, "k": -1, "down": 1, "j": 1}.get(event.key)
-        if step is not None:
-            event.stop()
-            self.choose((self.index + step) % len(self.themes))
-
-    def on_click(self, event: events.Click) -> None:
-        if event.y < len(self.themes):
-            self.choose(event.y)
-
-    def choose(self, index: int) -> None:
-        self.index = index
-        self.refresh()
-        if isinstance(self.screen, SettingsDialog):
-            self.screen.show_row(self, index)
-            self.screen.preview(self.themes[index][0])
 
 
 class SettingsDialog(Dialog):
@@ -93,7 +43,8 @@ class SettingsDialog(Dialog):
         super().__init__(look, keys)
         self.before, self.preview = chosen, show
         self.config_path, self.problems = config_path, tuple(problems)
-        self.themes = ThemeList(look, themes, chosen)
+        index = next((at for at, (name, _) in enumerate(themes) if name == chosen), 0)
+        self.themes = RowList(look, self._draw, themes, index, most_rows=len(themes), id="themes")
 
     def inside(self) -> Iterable[Widget]:
         yield self.themes
@@ -107,10 +58,29 @@ class SettingsDialog(Dialog):
         self.offer(("up down", "preview"), ("enter", "apply"), ("esc", "revert"))
         self.begin(self.themes)
 
+    def _draw(self, named: tuple[str, ThemeFile], here: bool, width: int) -> Strip:
+        """Draw a theme, with a few of its colours."""
+        name, theme = named
+        own = ThemeStyles(theme, utf8=self.look.utf8)
+        title = f" {clean_line(theme.title)}"
+        apart = "  " if width >= ROOMY else " "
+        shapes: list[Span] = [(f" {own.state_glyph(state)}{apart}", f"state-{state}") for state in SAMPLE]
+        sample = own.strip(shapes, width_of(shapes))
+        left: list[Span] = [
+            (self.look.mark("cursor") if here else " ", "accent"),
+            (title, "text.bold" if here else "text"),
+            (f"  {clean_line(name)}" if width >= ROOMY else "", "faint"),
+        ]
+        strip = self.look.strip(left, width - width_of(shapes), "selected" if here else "raised")
+        return Strip.join([strip, sample])
+
+    def on_row_list_moved(self, message: RowList.Moved) -> None:
+        self.preview(self.themes.values[self.themes.index][0])
+
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter":
             event.stop()
-            name = self.themes.themes[self.themes.index][0]
+            name, _ = self.themes.values[self.themes.index]
             self.run_operation(lambda operations: operations.save_theme(name))
 
     def action_leave(self) -> None:
