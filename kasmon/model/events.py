@@ -389,6 +389,14 @@ class CommentsSent(BaseEvent, frozen=True, kw_only=True, tag="comment.sent"):
     """The prompt's receipt."""
 
 
+class CommentMarked(BaseEvent, frozen=True, kw_only=True, tag="comment.marked"):
+    """A person marked a comment as resolved, or reopened it."""
+
+    comment: str
+    """Its id."""
+    is_resolved: bool
+
+
 class SandboxPhaseChanged(BaseEvent, frozen=True, kw_only=True, tag="sandbox.moved"):
     """The session's sandbox enters another phase: the intent is logged first, then the outcome."""
 
@@ -525,6 +533,7 @@ Event: TypeAlias = (
     | CommentWritten
     | CommentRemoved
     | CommentsSent
+    | CommentMarked
     | SandboxPhaseChanged
     | ConfinementSeen
     | SandboxMeasured
@@ -533,7 +542,7 @@ Event: TypeAlias = (
     | UnknownEvent
 )
 
-CommentEvent: TypeAlias = CommentWritten | CommentRemoved | CommentsSent
+CommentEvent: TypeAlias = CommentWritten | CommentRemoved | CommentsSent | CommentMarked
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _encoder = msgspec.json.Encoder()

@@ -355,7 +355,10 @@ ACTIONS: Final = (
         HelpGroup.REVIEW,
     ),
     Action("review_comment_delete", ("d",), "delete", "Delete the comment here…", _REVIEW, HelpGroup.REVIEW),
-    Action("review_comments", ("l",), "comments", "List all comments", _REVIEW, HelpGroup.REVIEW),
+    Action(
+        "review_comment_resolve", ("x",), "resolve", "Resolve the comment here, or reopen it", _REVIEW, HelpGroup.REVIEW
+    ),
+    Action("review_comments", ("l",), "comments", "List all comments, to edit or go to one", _REVIEW, HelpGroup.REVIEW),
     Action("review_send", ("S",), "send comments", "Send the open comments to the agent…", _REVIEW, HelpGroup.REVIEW),
     Action("review_revert", ("r",), "revert", "Revert hunk in the worktree…", _REVIEW, HelpGroup.REVIEW),
     Action("review_stage", ("a",), "stage", "Stage the unstaged changes of the hunk…", _REVIEW, HelpGroup.REVIEW),

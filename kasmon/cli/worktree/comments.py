@@ -2,8 +2,9 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -16,7 +17,7 @@ from kasmon.host.rpc import event_loop
 from kasmon.model.commands import When
 from kasmon.model.review.comments import LoggedComment
 from kasmon.model.session import Session
-from kasmon.paths import places
+from kasmon.paths import Paths, places
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.review import comments as operations
@@ -53,23 +54,27 @@ def comment(
 
 def comments(
     wanted: SessionArgument,
+    action: Annotated[Literal["ls", "edit", "rm", "resolve", "reopen"], Arg("What to do (default: ls, list).")] = "ls",
     /,
-    *,
+    *words: Annotated[
+        str, Arg("edit: the id of a comment, and its new text (`-`: from stdin). Otherwise: ids.", hyphen=True)
+    ],
     send: Annotated[bool, Arg("Send the open comments to the agent as one prompt.")] = False,
     when: Annotated[When, Arg("Of --send, if busy: queue (idle), send anyway (now), interrupt, or refuse.")] = "now",
     delete: Annotated[str | None, Arg("Delete the comment with this id.")] = None,
     wants_json: Json = False,
 ) -> int:
-    """List the comments on a session's changes, or send them.
+    """List the comments on a session's changes, change them, or send them.
 
-    A comment is resolved once its lines changed. Sent and resolved comments are not sent again.
+    A comment is resolved once its lines changed. Sent and resolved comments are not sent again; `reopen` makes them
+    open again.
     """
-    if send and delete is not None:
-        raise UsageError("--send and --delete cannot be combined.")
+    if send + (delete is not None) + (action != "ls") > 1:
+        raise UsageError(f"--send, --delete and {action!r} cannot be combined.", hint="Pass one of them.")
+    _check(action, words)
     folders = places()
     session = find(read_fleet(folders), wanted)
-    if delete is not None:
-        event_loop.run(operations.remove_comment(folders, session, delete))
+    event_loop.run(_change(folders, session, *(("rm", (delete,)) if delete is not None else (action, words))))
     receipt = None
     if send:
         receipt, count = event_loop.run(operations.send_comments(folders, session, when))
@@ -86,6 +91,33 @@ def comments(
             head, *more = each.comment.text.split("\n")
             say(f"{each.comment.id}  {each.state:<8}  {each.place}  {head}", *(f"    {line}" for line in more))
     return CODES.get(receipt.state, 0) if receipt is not None else 0
+
+
+def _check(action: str, words: Sequence[str]) -> None:
+    """Raise unless *words* are what *action* requires.
+
+    Raises:
+        UsageError: if not.
+    """
+    example = f"kasmon comments SESSION {action}"
+    if action == "ls" and words:
+        raise UsageError(f"`{example}` accepts no argument {words[0]!r}.")
+    if action == "edit" and len(words) != 2:
+        raise UsageError(f"`{example}` requires the id of a comment, and its new text.", hint=f"`{example} ID TEXT`")
+    if action != "ls" and not words:
+        raise UsageError(f"`{example}` requires the id of a comment.", hint="`kasmon comments SESSION` lists the ids.")
+
+
+async def _change(folders: Paths, session: Session, action: str, words: Sequence[str]) -> None:
+    if action == "edit":
+        comment, text = words
+        await operations.edit_comment(folders, session, comment, sys.stdin.read() if text == "-" else text)
+        return
+    for comment in words:
+        if action == "rm":
+            await operations.remove_comment(folders, session, comment)
+        else:
+            await operations.mark_comment(folders, session, comment, is_resolved=action == "resolve")
 
 
 def _relative(session: Session, file: str) -> str:

@@ -94,6 +94,7 @@ def _apply_details(session: Session, event: events.Event) -> Session:
             | events.CommentWritten()
             | events.CommentRemoved()
             | events.CommentsSent()
+            | events.CommentMarked()
             | events.SandboxPhaseChanged()
             | events.ConfinementSeen()
             | events.SandboxMeasured()

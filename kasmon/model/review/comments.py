@@ -1,11 +1,11 @@
 """Comments on lines of a diff: from the events that hold them, and whether their lines changed since. Pure."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-from kasmon.model.events import CommentRemoved, CommentsSent, CommentWritten, Event, ReviewComment
+from kasmon.model.events import CommentMarked, CommentRemoved, CommentsSent, CommentWritten, Event, ReviewComment
 from kasmon.model.review.hunks import HunkedFile, numbered_lines
 from kasmon.sanitize import HIDDEN
 
@@ -26,10 +26,14 @@ class LoggedComment(msgspec.Struct, frozen=True, kw_only=True):
     is_resolved: bool = False
     """Whether its lines changed: they are gone, or removed ones are back."""
 
+    mark: Literal["", "resolved", "open"] = ""
+    """What a person marked it as; it counts more than whether its lines changed."""
+
     @property
     def state(self) -> str:
         """`resolved`, `sent` or `open`."""
-        return "resolved" if self.is_resolved else "sent" if self.receipt else "open"
+        is_resolved = self.is_resolved if not self.mark else self.mark == "resolved"
+        return "resolved" if is_resolved else "sent" if self.receipt else "open"
 
     @property
     def place(self) -> str:
@@ -49,13 +53,18 @@ def fold_comments(events: Iterable[Event]) -> tuple[LoggedComment, ...]:
     for event in events:
         match event:
             case CommentWritten(comment=comment):
-                found[comment.id] = LoggedComment(comment=comment, at=event.at)
+                is_reopened = comment.id in found and found[comment.id].mark == "open"
+                found[comment.id] = LoggedComment(comment=comment, at=event.at, mark="open" if is_reopened else "")
             case CommentRemoved():
                 found.pop(event.comment, None)
             case CommentsSent():
                 for name in event.comments:
                     if name in found:
                         found[name] = msgspec.structs.replace(found[name], receipt=event.receipt)
+            case CommentMarked(comment=name) if name in found:
+                known = found[name]
+                receipt, mark = (known.receipt, "resolved") if event.is_resolved else ("", "open")
+                found[name] = msgspec.structs.replace(known, receipt=receipt, mark=mark)
             case _:
                 pass
     return tuple(found.values())

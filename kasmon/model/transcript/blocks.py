@@ -207,6 +207,7 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
             | events.SandboxMeasured()
             | events.EntryImported()
             | events.CommentRemoved()
+            | events.CommentMarked()
         ):
             return []
         case other:

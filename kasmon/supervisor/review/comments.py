@@ -8,10 +8,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal
 
+import msgspec
+
 from kasmon.errors import LogMissingError, NotFoundError, SessionEndedError, UnavailableError, UsageError
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import Receipt, ReceiptState, When
-from kasmon.model.events import CommentEvent, CommentRemoved, CommentsSent, CommentWritten, Event, ReviewComment, decode
+from kasmon.model.events import (
+    CommentEvent,
+    CommentMarked,
+    CommentRemoved,
+    CommentsSent,
+    CommentWritten,
+    Event,
+    ReviewComment,
+    decode,
+)
 from kasmon.model.review.comments import LoggedComment, build_prompt, find_lines, fold_comments, resolved
 from kasmon.model.session import Session
 from kasmon.paths import Paths, open_regular
@@ -113,6 +124,20 @@ async def write_comment(places: Paths, session: Session, comment: ReviewComment)
     await _record(places, session, CommentWritten(at=time.time(), comment=comment))
 
 
+async def edit_comment(places: Paths, session: Session, comment: str, text: str) -> ReviewComment:
+    """Replace the text of the comment with this id, and return it; it is open again if it was sent.
+
+    Raises:
+        NotFoundError: if there is none.
+        UsageError: as `check_text`.
+        KasmonError: as `_record`.
+    """
+    known = await in_thread(find_comment, places, session, comment)
+    edited = msgspec.structs.replace(known, text=check_text(text))
+    await write_comment(places, session, edited)
+    return edited
+
+
 async def remove_comment(places: Paths, session: Session, comment: str) -> None:
     """Delete the comment with this id.
 
@@ -120,10 +145,33 @@ async def remove_comment(places: Paths, session: Session, comment: str) -> None:
         NotFoundError: if there is none.
         KasmonError: as `_record`.
     """
-    known = await in_thread(lambda: fold_comments(_read_events(places, session)))
-    if comment not in {each.comment.id for each in known}:
-        raise NotFoundError(f"{session.name!r} has no comment {comment!r}.")
+    await in_thread(find_comment, places, session, comment)
     await _record(places, session, CommentRemoved(at=time.time(), comment=comment))
+
+
+async def mark_comment(places: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
+    """Mark the comment with this id as resolved, or reopen it: then it is sent again.
+
+    Raises:
+        NotFoundError: if there is none.
+        KasmonError: as `_record`.
+    """
+    await in_thread(find_comment, places, session, comment)
+    await _record(places, session, CommentMarked(at=time.time(), comment=comment, is_resolved=is_resolved))
+
+
+def find_comment(places: Paths, session: Session, comment: str) -> ReviewComment:
+    """Return the comment with this id. Blocks.
+
+    Raises:
+        NotFoundError: if there is none.
+    """
+    for each in fold_comments(_read_events(places, session)):
+        if each.comment.id == comment:
+            return each.comment
+    raise NotFoundError(
+        f"{session.name!r} has no comment {comment!r}.", hint=f"`kasmon comments {session.id}` lists them."
+    )
 
 
 async def send_comments(places: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:

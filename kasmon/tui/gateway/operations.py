@@ -192,27 +192,35 @@ class Operations:
         await session_operations.configure(self._places, self._session(session), changes)
 
     async def write_comment(self, session: SessionId, comment: ReviewComment, /) -> None:
-        """Log a comment on lines that the session changed; one with the same id is replaced."""
-        from kasmon.supervisor.review import comments  # these three are rarely needed
+        """Log a comment on lines that the session changed; if it has an id, edit the text of that comment."""
+        from kasmon.supervisor.review import comments  # these four are rarely needed
 
         known = self._session(session)
-        if not comment.id:
-            comment = await asyncio.to_thread(
-                comments.build_comment,
-                known,
-                comment.file,
-                comment.line,
-                comment.lines,
-                comment.text,
-                side=comment.side,
-                hunk=comment.hunk,
-            )
-        await comments.write_comment(self._places, known, comment)
+        if comment.id:
+            await comments.edit_comment(self._places, known, comment.id, comment.text)
+            return
+        built = await asyncio.to_thread(
+            comments.build_comment,
+            known,
+            comment.file,
+            comment.line,
+            comment.lines,
+            comment.text,
+            side=comment.side,
+            hunk=comment.hunk,
+        )
+        await comments.write_comment(self._places, known, built)
 
     async def remove_comment(self, session: SessionId, comment: str, /) -> None:
         from kasmon.supervisor.review import comments
 
         await comments.remove_comment(self._places, self._session(session), comment)
+
+    async def mark_comment(self, session: SessionId, comment: str, /, *, is_resolved: bool) -> None:
+        """Mark a comment as resolved, or reopen it."""
+        from kasmon.supervisor.review import comments
+
+        await comments.mark_comment(self._places, self._session(session), comment, is_resolved=is_resolved)
 
     async def send_comments(self, session: SessionId, /) -> str:
         """Send the open comments to the agent as one prompt."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kasmon.model.review.comments import LoggedComment
     from kasmon.model.review.hunks import ShownHunk
     from kasmon.tui.gateway.operations import Operations
+    from kasmon.tui.review.dialogs import CommentsDialog
     from kasmon.tui.review.screen import ReviewScreen, ShownReview
     from kasmon.tui.session_pane import SessionPane
 
@@ -38,6 +39,8 @@ class ReviewController:
 
     def __init__(self, app: ReviewDashboard) -> None:
         self.app = app
+        self._listed: CommentsDialog | None = None
+        """The list of comments that was opened last."""
 
     def open(self, session: Session, turn: int | None = None) -> None:
         """Show what *session*'s worktree changed, or *turn* changed; without a worktree, its last change."""
@@ -81,12 +84,22 @@ class ReviewController:
         self._confirm(screen, "Delete", lines, "delete", lambda operations: operations.remove_comment(session, name))
 
     def list_comments(self, screen: "ReviewScreen", /) -> None:
-        if comments := screen.review.comments:
-            from kasmon.tui.review.dialogs import comment_rows
-
-            show_text(self.app, f"Comments on {screen.review.name}", lambda width: comment_rows(comments, width))
-        else:
+        if not screen.review.comments:
             self.report("No comments yet.")
+            return
+        from kasmon.tui.review.dialogs import CommentsDialog
+
+        self._listed = CommentsDialog(self.app.look, self.app.keys, screen)
+        self.app.push_screen(self._listed)
+
+    def mark_comment(self, screen: "ReviewScreen", comment: "LoggedComment", /) -> None:
+        session, name, is_resolved = screen.session_here, comment.comment.id, comment.state != "resolved"
+
+        async def mark(operations: "Operations") -> None:
+            await operations.mark_comment(session, name, is_resolved=is_resolved)
+            self._reload(screen)
+
+        self.app.run_operation(mark)
 
     def send_comments(self, screen: "ReviewScreen", /) -> None:
         waiting = [each for each in screen.review.comments if each.state == "open"]
@@ -194,6 +207,8 @@ class ReviewController:
             return
         if review is not None and screen in self.app.screen_stack:
             screen.show(review)
+            if self._listed is not None and self._listed.is_open:
+                self._listed.put(review.comments)
 
     async def _edit(self, screen: "ReviewScreen", name: str, line: int) -> None:
         from kasmon.tui.process.attach import run_in_terminal  # seldom needed

@@ -1,8 +1,11 @@
-"""The dialog of the review that writes a comment, or edits one."""
+"""The dialogs of the review: one writes or edits a comment, one lists all comments."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+from textual import events
+from textual.strip import Strip
 from textual.widget import Widget
 
 from kasmon.model.events import ReviewComment
@@ -10,14 +13,28 @@ from kasmon.model.permission import SessionId
 from kasmon.model.review.comments import LoggedComment, line_range
 from kasmon.model.transcript.text import TextLine, Token, wrap
 from kasmon.sanitize import clean_line
+from kasmon.tui.action import KeyContext
 from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.transcript.prompt_box import TextBox
 from kasmon.tui.widgets.reader import Reader
+from kasmon.tui.widgets.row_list import RowList
 
-MOST_QUOTED = 6
-"""The dialog shows at most so many of the commented lines."""
+if TYPE_CHECKING:
+    from kasmon.tui.review.screen import ReviewScreen
+
+MOST_QUOTED: Final = 6
+"""A dialog shows at most so many of the commented lines."""
+MOST_LISTED: Final = 10
+"""So many comments are visible at once."""
+OF_COMMENTS: Final = {
+    "review_comment": "edit",
+    "review_comment_delete": "delete",
+    "review_comment_resolve": "resolve",
+    "review_send": "send",
+}
+"""The actions of the review that the list of comments has, with their words."""
 
 
 class CommentDialog(Dialog):
@@ -30,7 +47,7 @@ class CommentDialog(Dialog):
         self.session, self.comment, self._done = session, comment, done
         place = f"{clean_line(comment.file)}:{line_range(comment.line, comment.last_line)}"
         self.title_text = f"Comment on {place}"
-        self.quoted = Reader(look, self._quoted, margin=1)
+        self.quoted = Reader(look, lambda width: _quoted(comment, width), margin=1)
 
     def inside(self) -> Iterable[Widget]:
         yield self.quoted
@@ -51,18 +68,88 @@ class CommentDialog(Dialog):
         self._done()
         return super().handle_success(text)
 
-    def _quoted(self, width: int) -> list[TextLine]:
-        lines = self.comment.lines[:MOST_QUOTED]
-        more = len(self.comment.lines) - len(lines)
-        rows = [row for line in lines for row in wrap([(line, Token.OUTPUT)], width, words=False)[:1]]
-        return [*rows, *([TextLine(((f"… {more} more lines", Token.FAINT),))] if more else [])]
+
+class CommentsDialog(Dialog):
+    """Lists the comments of the session in *review*. The keys of the review edit, delete, resolve and send them."""
+
+    def __init__(self, look: ThemeStyles, keys: KeyMap, review: "ReviewScreen") -> None:
+        super().__init__(look, keys)
+        self.review = review
+        self.title_text = f"Comments on {review.review.name}"
+        self.list = RowList(look, self._draw, most_rows=MOST_LISTED, id="comments")
+        self.details = Reader(look, margin=1)
+
+    def inside(self) -> Iterable[Widget]:
+        yield self.list
+        yield self.details
+
+    def on_mount(self) -> None:
+        self.put(self.review.review.comments)
+        self.begin(self.list)
+
+    def put(self, comments: Sequence[LoggedComment]) -> None:
+        """Show *comments*; without any, close."""
+        self.list.put(comments)
+        if comments:
+            self._show_chosen()
+        else:
+            self.dismiss()
+
+    def on_row_list_moved(self, message: RowList.Moved) -> None:
+        self._show_chosen()
+        super().on_row_list_moved(message)
+
+    def on_key(self, event: events.Key) -> None:
+        chosen = self.list.chosen
+        action = next((row.id for name in event.aliases if (row := self.keys.action(name, KeyContext.REVIEW))), "")
+        if chosen is None or (event.key != "enter" and action not in OF_COMMENTS):
+            return
+        event.stop()
+        requests = self.review.requests
+        match action:
+            case "review_comment":
+                requests.write_comment(self.review, chosen.comment)
+            case "review_comment_delete":
+                requests.delete_comment(self.review, chosen)
+            case "review_comment_resolve":
+                requests.mark_comment(self.review, chosen)
+            case "review_send":
+                requests.send_comments(self.review)
+            case _:
+                self.dismiss()
+                self.review.go_to_comment(chosen)
+
+    def _show_chosen(self) -> None:
+        if (chosen := self.list.chosen) is not None:
+            self.details.read(lambda width: _detail_rows(chosen, width))
+            words = {**OF_COMMENTS, "review_comment_resolve": "reopen" if chosen.state == "resolved" else "resolve"}
+            offers = [(self.keys.shown(action, self.look.utf8), word) for action, word in words.items()]
+            self.offer(("up down", "choose"), ("enter", "go there"), *offers, ("esc", "close"))
+
+    def _draw(self, logged: LoggedComment, here: bool, width: int) -> Strip:
+        place = self.look.cut_left(clean_line(logged.place), width // 2)
+        left: list[Span] = [
+            (self.look.mark("cursor") if here else " ", "accent"),
+            (f" {place}", "text.bold" if here else "text"),
+            (f"  {logged.state}", "warn" if logged.state == "open" else "faint"),
+            (f"  {clean_line(logged.comment.text)}", "soft"),
+        ]
+        return self.look.between(left, [], width, "selected" if here else "raised")
 
 
-def comment_rows(comments: Iterable[LoggedComment], width: int) -> list[TextLine]:
-    """Return *comments* as rows of *width* cells: the place and state of each, then its text."""
-    rows: list[TextLine] = []
-    for each in comments:
-        rows += wrap([(clean_line(each.place), Token.STRONG), (f"  {each.state}", Token.FAINT)], width)
-        for line in each.comment.text.split("\n"):
-            rows += wrap([(clean_line(line), Token.TEXT)], width, (("  ", Token.TEXT),), (("  ", Token.TEXT),))
-    return rows
+def _detail_rows(logged: LoggedComment, width: int) -> list[TextLine]:
+    """Return the commented lines and the text of *logged* as rows of *width* cells."""
+    text = [
+        row
+        for line in logged.comment.text.split("\n")
+        for row in wrap([(clean_line(line), Token.TEXT)], width, (("  ", Token.TEXT),), (("  ", Token.TEXT),))
+    ]
+    return [TextLine(()), *_quoted(logged.comment, width), *text]
+
+
+def _quoted(comment: ReviewComment, width: int) -> list[TextLine]:
+    """Return the first commented lines, each cut to a row of *width* cells."""
+    lines = comment.lines[:MOST_QUOTED]
+    more = len(comment.lines) - len(lines)
+    rows = [row for line in lines for row in wrap([(line, Token.OUTPUT)], width, words=False)[:1]]
+    return [*rows, *([TextLine(((f"… {more} more lines", Token.FAINT),))] if more else [])]

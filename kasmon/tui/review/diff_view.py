@@ -139,11 +139,13 @@ class DiffView(ScrollView, can_focus=False):
             if not 0 <= row - self.scroll_offset.y - 2 < max(1, self.size.height - 4):
                 self.scroll_to(y=max(0, row - self.size.height // 3), animate=False, immediate=True)
 
-    def go_to_comment(self, name: str) -> None:
-        """Move the cursor to the comment with this id, if it is shown."""
-        for at, entry in enumerate(self.rows.entries):
-            if name and entry.comment == name:
-                self.go_to(at)
+    def go_to_comment(self, name: str) -> bool:
+        """Move the cursor to the comment with this id, and unfold its hunk; return whether it is on this file."""
+        line = next((line for line, listed in self._comments.items() if any(each.id == name for each in listed)), None)
+        if line is not None:
+            self.go_to_line(line)
+            self.go_to(next(at for at, entry in enumerate(self.rows.entries) if entry.comment == name))
+        return line is not None
 
     def go_to_change(self, by: int) -> bool:
         """Move the cursor to the next (1) or the previous (-1) run of changed lines; return whether there is one."""

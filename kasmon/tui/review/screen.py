@@ -72,6 +72,10 @@ class ReviewRequests(Protocol):
         ...
 
     def delete_comment(self, screen: "ReviewScreen", comment: LoggedComment, /) -> None: ...
+    def mark_comment(self, screen: "ReviewScreen", comment: LoggedComment, /) -> None:
+        """Mark *comment* as resolved; a resolved one, reopen."""
+        ...
+
     def list_comments(self, screen: "ReviewScreen", /) -> None: ...
     def send_comments(self, screen: "ReviewScreen", /) -> None: ...
     def revert_hunk(self, screen: "ReviewScreen", hunk: ShownHunk, /) -> None: ...
@@ -130,7 +134,8 @@ class ReviewScreen(Overlay):
             "find_drop": self._drop_find,
             "review_select": view.toggle_selection,
             "review_comment": self._comment,
-            "review_comment_delete": self._delete_comment,
+            "review_comment_delete": lambda: self._on_comment(self.requests.delete_comment),
+            "review_comment_resolve": lambda: self._on_comment(self.requests.mark_comment),
             "review_comments": lambda: self.requests.list_comments(self),
             "review_send": lambda: self.requests.send_comments(self),
             "review_revert": lambda: self._on_hunk(self.requests.revert_hunk),
@@ -346,9 +351,20 @@ class ReviewScreen(Overlay):
         self.view.drop_selection()
         self.requests.write_comment(self, comment)
 
-    def _delete_comment(self) -> None:
+    def go_to_comment(self, logged: LoggedComment) -> None:
+        """Show the file of this comment, with the cursor on it."""
+        name = logged.comment.file
+        at = next((at for at, file in enumerate(self.review.files) if file.name == name), None)
+        if at is not None:
+            self.pick(at)
+        if at is None or not self.view.go_to_comment(logged.comment.id):
+            hint = "" if self.review.turn is None else f" {self.keys.shown('review_branch')} shows the branch."
+            self.requests.report(f"{clean_line(logged.place)} is not in the shown changes.{hint}")
+
+    def _on_comment(self, request: Callable[["ReviewScreen", LoggedComment], None]) -> None:
+        """Request this for the comment that the cursor is on."""
         if (here := self._comment_here()) is not None:
-            self.requests.delete_comment(self, here)
+            request(self, here)
         else:
             self.requests.report("Go to a comment first.")
 

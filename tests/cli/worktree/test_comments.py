@@ -46,6 +46,23 @@ def test_a_comment_on_an_ended_session_is_written_and_deleted(kasmon: Cli) -> No
     assert 3 == kasmon("comments", "one", "--delete", name).code
 
 
+def test_a_comment_is_edited_resolved_reopened_and_removed(kasmon: Cli) -> None:
+    started(kasmon)
+    assert 0 == kasmon("stop", "one").code
+    name, other = (kasmon.json("comment", "one", "file0.txt:1", text)["comment"]["id"] for text in ("late", "more"))
+
+    def told(*words: str) -> list[tuple[str, str]]:
+        return [(each["state"], each["text"]) for each in kasmon.json("comments", "one", *words)["comments"]]
+
+    assert [("open", "later"), ("open", "more")] == told("edit", name, "later\x1b[31m")
+    assert [("resolved", "later"), ("resolved", "more")] == told("resolve", name, other)
+    assert [("resolved", "later"), ("open", "more")] == told("reopen", other)
+    assert 3 == kasmon("comments", "one", "reopen", "nothing").code
+    for words in (("edit", name), ("rm",), ("ls", name), ("rm", name, "--send"), ("edit", name, " ")):
+        assert 2 == kasmon("comments", "one", *words).code
+    assert [] == told("rm", name, other)
+
+
 def test_what_names_no_line_of_a_file_in_the_worktree_is_refused(kasmon: Cli) -> None:
     repo = started(kasmon)
     (repo.folder / "link").symlink_to("/etc/passwd")

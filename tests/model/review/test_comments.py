@@ -1,6 +1,6 @@
 """Comments from the events that hold them: their state by the current lines, and the prompt that sends them."""
 
-from kasmon.model.events import CommentRemoved, CommentsSent, CommentWritten, ReviewComment
+from kasmon.model.events import CommentMarked, CommentRemoved, CommentsSent, CommentWritten, ReviewComment
 from kasmon.model.review.comments import build_prompt, fold_comments, place_in, resolved
 from kasmon.model.review.hunks import parse
 from tests.model.review.test_file_changes import of
@@ -36,6 +36,21 @@ def test_a_comment_is_resolved_once_its_lines_changed_and_not_when_they_moved() 
     assert "resolved" == resolved(first, ()).state
     assert "open" == resolved(old, NOW).state
     assert "resolved" == resolved(old, (*NOW, "gone")).state
+
+
+def test_a_person_resolves_a_comment_and_reopens_it_whatever_became_of_its_lines() -> None:
+    def states(*later: CommentMarked | CommentsSent | CommentWritten) -> tuple[str, str]:
+        """With the commented lines as they were, and without them."""
+        (logged,) = fold_comments([*written(FIRST), *later])
+        return resolved(logged, NOW).state, resolved(logged, ()).state
+
+    sent = CommentsSent(at=2.0, comments=("c1",), receipt="r1")
+    done, reopened = (CommentMarked(at=3.0, comment="c1", is_resolved=each) for each in (True, False))
+    assert ("resolved", "resolved") == states(sent, done)
+    assert ("open", "open") == states(sent, done, reopened)
+    assert ("sent", "sent") == states(sent, reopened, sent)
+    assert ("open", "open") == states(sent, reopened, *written(FIRST))
+    assert ("open", "resolved") == states(sent, done, *written(FIRST))
 
 
 def test_a_comment_is_below_its_last_line_in_the_diff() -> None:

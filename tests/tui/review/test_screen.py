@@ -253,6 +253,42 @@ async def test_comments_are_edited_deleted_listed_and_sent() -> None:
             await auntil(lambda: isinstance(app.screen, ReviewScreen))
 
 
+async def test_the_list_of_comments_leads_to_one_and_has_the_keys_that_change_it() -> None:
+    """The first is on the shown file, the second on another one, and the third on a file that is not shown."""
+    app = kasmon(fleet(working("api")))
+    gateway = cast(FakeGateway, app.gateway)
+    places = (("src/x.py", "new line"), ("n", "hello"), ("elsewhere", "x"))
+    comments = [
+        LoggedComment(
+            comment=ReviewComment(id=f"c{at}", file=file, line=1, last_line=1, lines=(line,), text="why?"), at=1.0
+        )
+        for at, (file, line) in enumerate(places)
+    ]
+    gateway.diffs, gateway.commented = {"api": DIFF}, {"api": tuple(comments)}
+    async with run_app(app, (120, 30), notifications=True) as pilot:
+        await pilot.press("D")
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
+        await pilot.pause()
+        await pilot.press("l", "down", "enter")
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
+        view = cast(ReviewScreen, app.screen).view
+        assert ("+hello", "c1") == (line_at(pilot), view.entry and view.entry.comment)
+        await pilot.press("l", "up", "enter")
+        await auntil(lambda: "elsewhere:1 is not in the shown changes." in text_of(app))
+
+        await pilot.press("l")
+        gateway.commented = {"api": (msgspec.structs.replace(comments[0], mark="resolved"), *comments[1:])}
+        await pilot.press("x")
+        await auntil(lambda: called(Operations.mark_comment, SessionId("api"), "c0", is_resolved=True) in gateway.calls)
+        await auntil(lambda: "src/x.py:1  resolved" in text_of(app))
+        assert "x reopen" in text_of(app)
+        await pilot.press("c")
+        await auntil(lambda: isinstance(app.screen, CommentDialog))
+        gateway.commented = {"api": ()}
+        await pilot.press(*"Yes", "enter")
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
+
+
 async def test_a_hunk_is_reverted_or_staged_once_that_is_confirmed_and_undone_at_once() -> None:
     async with shown() as pilot:
         app = cast(Kasmon, pilot.app)
