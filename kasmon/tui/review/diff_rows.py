@@ -8,7 +8,8 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from kasmon.model.review.hunks import DiffLine, HunkedFile, Range, compare_words, find_partners, pair_up
+from kasmon.model.review.hunks import DiffLine, HunkedFile
+from kasmon.model.review.line_pairs import LinePairs, Range, compare_words
 from kasmon.model.transcript.syntax import LANGUAGES, highlight
 from kasmon.model.transcript.text import TAB, Token, cells, wrap
 from kasmon.tui.theme.look import TOKENS, Background
@@ -120,6 +121,7 @@ class DiffRows:
         self,
         file: HunkedFile,
         colours: LineColours,
+        pairs: LinePairs,
         width: int,
         *,
         two_columns: bool = False,
@@ -135,6 +137,7 @@ class DiffRows:
             words: marked where they occur.
         """
         self.file, self.width, self.two_columns, self.folded = file, width, two_columns, folded
+        self._pairs = pairs
         self._colours, self._words, self._unfold_key = colours, words.casefold(), unfold_key
         self._comments = {each.id: each for listed in (comments or {}).values() for each in listed}
         ends = [line for hunk in file.hunks for line in file.lines[max(hunk.start, hunk.end - 4) : hunk.end]]
@@ -144,8 +147,6 @@ class DiffRows:
         self.entries = list(self._entries(comments or {}))
         self.starts = [0, *accumulate(self._heights())]
         """The first row of each entry, and the number of all rows."""
-        self._partners: dict[int, dict[int, int]] = {}
-        """Of each hunk that was drawn, which lines replaced which."""
         self._places: dict[int, int] = {}
         """The index of a line -> that of its entry; filled when it is needed."""
         self._changed: dict[int, tuple[Range, ...]] = {}
@@ -201,8 +202,7 @@ class DiffRows:
                 yield from map(_NEW_ENTRY, zip(repeat("line"), numbers, numbers, repeat("")))
                 continue
             numbers = range(first, hunk.end)
-            pairs = pair_up(self.file, first, hunk.end) if self.two_columns else zip(numbers, numbers, strict=True)
-            for old, new in pairs:
+            for old, new in self._pairs.in_hunk(at) if self.two_columns else zip(numbers, numbers, strict=True):
                 yield Entry("line", old, new)
                 if comments:
                     for line in dict.fromkeys((old, new)):
@@ -308,11 +308,7 @@ class DiffRows:
             start = end
 
     def _changed_ranges(self, at: int) -> tuple[Range, ...]:
-        hunk = self.file.hunk_at(at)
-        if hunk not in self._partners:
-            self._partners[hunk] = find_partners(self.file, self.file.hunks[hunk])
-        partner = self._partners[hunk].get(at)
-        if partner is None:
+        if (partner := self._pairs.partner(at)) is None:
             return ()
         if at not in self._changed:
             old, new = sorted((at, partner))

@@ -14,6 +14,7 @@ from textual.strip import Strip
 
 from kasmon.model.review.file_changes import FileChange
 from kasmon.model.review.hunks import HunkedFile, list_changes, parse
+from kasmon.model.review.line_pairs import LinePairs
 from kasmon.model.transcript.text import Token
 from kasmon.tui.review.diff_rows import NARROW, DiffRows, Entry, LineColours, Row, ShownComment
 from kasmon.tui.theme.look import Background, ThemeStyles
@@ -48,8 +49,8 @@ class DiffView(ScrollView, can_focus=False):
         self._is_stale = False
         """Whether another layout for the current width was requested."""
         self._comments: Mapping[int, Sequence[ShownComment]] = {}
-        self._colours = LineColours(self.file, "")
-        self.rows = DiffRows(self.file, self._colours, 1)
+        self._colours, self._pairs = LineColours(self.file, ""), LinePairs(self.file)
+        self.rows = DiffRows(self.file, self._colours, self._pairs, 1)
 
     # What is shown.
 
@@ -60,7 +61,7 @@ class DiffView(ScrollView, can_focus=False):
         """
         self.file = parse(change.lines)
         self.folded = {at for at, hunk in enumerate(self.file.hunks) if hunk.is_long}
-        self._colours = LineColours(self.file, change.name)
+        self._colours, self._pairs = LineColours(self.file, change.name), LinePairs(self.file)
         self._comments, self._anchor = comments, None
         if line is not None:
             self.folded.discard(self.file.hunk_at(line))
@@ -209,6 +210,7 @@ class DiffView(ScrollView, can_focus=False):
         self.rows = DiffRows(
             self.file,
             self._colours,
+            self._pairs,
             self._columns,
             two_columns=self.is_two,
             folded=frozenset(self.folded),

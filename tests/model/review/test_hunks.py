@@ -1,8 +1,8 @@
-"""The lines of a file's diff: their numbers, their hunks, and which replaced which; the words that changed in them."""
+"""The lines of a file's diff: their numbers and their hunks; the files as a tree."""
 
 from kasmon.model.review.file_changes import FileChange
 from kasmon.model.review.file_tree import build_tree
-from kasmon.model.review.hunks import compare_words, find_partners, list_changes, pair_up, parse
+from kasmon.model.review.hunks import list_changes, parse
 from tests.model.review.test_file_changes import of
 
 FILE = parse(of("src/x.py").lines)
@@ -14,23 +14,10 @@ def test_each_line_has_its_numbers_in_both_files() -> None:
     assert [(0, 0), (1, 1), (2, 0), (0, 2), (0, 3), (3, 4), (0, 0), (10, 0), (11, 11)] == numbers
 
 
-def test_a_removed_line_is_paired_with_the_one_that_replaced_it() -> None:
-    assert {2: 3, 3: 2} == find_partners(FILE, FILE.hunks[0])
-    assert [(1, 1), (2, 3), (None, 4), (5, 5)] == list(pair_up(FILE, 1, 6))
-    assert [2, 7] == list_changes(FILE)
-
-
 def test_a_line_belongs_to_the_hunk_that_has_it() -> None:
     assert [(0, 6), (6, 9)] == [(hunk.start, hunk.end) for hunk in FILE.hunks]
+    assert [2, 7] == list_changes(FILE)
     assert [0, 0, 1, 1] == [FILE.hunk_at(line) for line in (0, 5, 6, 8)]
-
-
-def test_only_changed_words_are_marked_and_none_where_the_lines_have_little_in_common() -> None:
-    old, new = compare_words("return total(rows, 3)", "return total(rows, limit)")
-
-    assert (((19, 20),), ((19, 24),)) == (old, new)
-    assert ((), ()) == compare_words("import os", "class Widget(Base):")
-    assert ((), ()) == compare_words("a " * 400, "b " * 400)
 
 
 def test_files_are_a_tree_with_the_sums_of_each_folder() -> None:

@@ -2,13 +2,14 @@
 
 from kasmon.model.review.file_changes import FileChange
 from kasmon.model.review.hunks import parse
+from kasmon.model.review.line_pairs import LinePairs
 from kasmon.tui.review.diff_rows import DiffRows, LineColours, ShownComment
 from tests.model.review.test_file_changes import of
 
 
 def rows_of(change: FileChange, width: int = 60, *, two_columns: bool = True, **given: object) -> DiffRows:
     file = parse(change.lines)
-    return DiffRows(file, LineColours(file, change.name), width, two_columns=two_columns, **given)  # type: ignore[arg-type]
+    return DiffRows(file, LineColours(file, change.name), LinePairs(file), width, two_columns=two_columns, **given)  # type: ignore[arg-type]
 
 
 def texts(change: FileChange, width: int = 60, *, two_columns: bool = True) -> list[str]:
