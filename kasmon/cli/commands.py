@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "send": "send:send",
     "diff": "worktree.diff:diff",
     "undo": "worktree.undo:undo",
+    "hunks": "worktree.hunks:hunks",
     "comment": "worktree.comments:comment",
     "comments": "worktree.comments:comments",
     "finish": "worktree.finish:finish",

@@ -37,13 +37,9 @@ def comment(
     wants_json: Json = False,
 ) -> None:
     """Comment on lines in a session's worktree; `kasmon comments --send` sends all comments."""
-    found = LINES.fullmatch(where)
-    if found is None:
-        raise UsageError(f"{where!r} names no line of a file.", hint="Write FILE:LINE or FILE:LINE-LINE.")
     folders = places()
     session = find(read_fleet(folders), wanted)
-    first = int(found["first"])
-    file, last = _relative(session, found["file"]), int(found["last"] or first)
+    file, first, last = parse_place(session, where)
     written = operations.comment_on(session, file, first, last, sys.stdin.read() if text == "-" else text)
     event_loop.run(operations.write_comment(folders, session, written))
     if wants_json:
@@ -120,10 +116,19 @@ async def _change(folders: Paths, session: Session, action: str, words: Sequence
             await operations.mark_comment(folders, session, comment, is_resolved=action == "resolve")
 
 
-def _relative(session: Session, file: str) -> str:
-    """Return *file* relative to the top of the session's worktree, if it is an absolute path within that."""
-    path, top = Path(file), top_of(session)
-    return path.relative_to(top).as_posix() if path.is_relative_to(top) else file
+def parse_place(session: Session, where: str) -> tuple[str, int, int]:
+    """Return the file of *where*, relative to the top of the session's worktree, with the first and the last line.
+
+    Raises:
+        UsageError: if it names none.
+        UnableError, GitError: if the session works in no repository, or git fails.
+    """
+    found = LINES.fullmatch(where)
+    if found is None:
+        raise UsageError(f"{where!r} names no line of a file.", hint="Write FILE:LINE or FILE:LINE-LINE.")
+    path, top, first = Path(found["file"]), top_of(session), int(found["first"])
+    file = path.relative_to(top).as_posix() if path.is_relative_to(top) else found["file"]
+    return file, first, int(found["last"] or first)
 
 
 def _object(logged: LoggedComment) -> dict[str, Any]:

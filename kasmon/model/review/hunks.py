@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from kasmon.model.transcript.diff import number_both
+from kasmon.model.transcript.diff import HUNK, number_both
 from kasmon.model.transcript.text import Token
 
 FOLDED_LINES: Final = 1000
@@ -49,6 +49,19 @@ class ShownHunk(msgspec.Struct, frozen=True, kw_only=True):
     """With its header, cleaned."""
     turn: int | None = None
     """The turn whose changes it is part of; None for those of the branch."""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The numbers of its first and its last line in the file as it is now; as it was, if nothing is left of it."""
+        found = HUNK.match(self.lines[0])
+        assert found is not None
+        old, old_count, new, new_count = found.groups()
+        first, count = (new, new_count) if new_count != "0" else (old, old_count)
+        return int(first), int(first) + int(count or 1) - 1
+
+    def count(self, sign: str) -> int:
+        """Return the number of its lines with this sign."""
+        return sum(line.startswith(sign) for line in self.lines[1:])
 
 
 class HunkedFile(NamedTuple):

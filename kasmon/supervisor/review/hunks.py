@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from kasmon.errors import GitError, NotFoundError, RefusedError, UnableError
 from kasmon.model.commands import Mode
 from kasmon.model.review.file_changes import split
-from kasmon.model.review.hunks import ShownHunk
+from kasmon.model.review.hunks import ShownHunk, parse
 from kasmon.model.session import Session
 from kasmon.model.transcript.diff import HUNK
 from kasmon.paths import Paths, private_folder, write_private
@@ -52,6 +52,32 @@ class _RawHunk(NamedTuple):
         assert found is not None
         old, old_count, new, new_count = found.groups()
         return int(old), int(old_count or 1), int(new), int(new_count or 1)
+
+
+class LastAction(NamedTuple):
+    """What an undo would undo."""
+
+    action: Action
+    name: str
+    """The file; untrusted."""
+    lines: tuple[str, ...]
+    """The hunk, cleaned."""
+    patch: Path
+
+
+def list_hunks(places: Paths, session: Session, turn: int | None) -> list[ShownHunk]:
+    """Return the hunks of what *session* changed in this *turn*, or since its branch began.
+
+    Raises:
+        UnableError, NotFoundError, GitError: as for the diff.
+    """
+    shown = changes.diff_of(session) if turn is None else turn_changes.turn_diff(places, session, turn)[1]
+    return [
+        ShownHunk(name=file.name, head=file.head, lines=file.lines[hunk.start : hunk.end], turn=turn)
+        for file in split(shown)
+        if file.has_hunks
+        for hunk in parse(file.lines).hunks
+    ]
 
 
 def revert_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
@@ -108,25 +134,37 @@ def _check_unconverted(top: Path, name: str) -> None:
             )
 
 
-def undo_hunk(places: Paths, session: Session) -> str:
-    """Undo the last action on a hunk; return a sentence that says so.
+def last_action(places: Paths, session: Session) -> LastAction:
+    """Return the last action on a hunk of *session* that was not undone.
 
     Raises:
         NotFoundError: if there is none.
-        RefusedError: if the file changed since; nothing is changed then.
     """
-    folder = places.hunks(session.id)
-    patches = _patches(folder)
+    patches = _patches(places.hunks(session.id))
     if not patches:
         raise NotFoundError(f"no hunk of {session.name!r} was reverted or staged here.")
     patch = patches[-1]
-    action: Action = "revert" if patch.stem.endswith("revert") else "stage"
-    if action == "revert":
+    change = split(patch.read_text("utf-8", "surrogateescape"))[0]
+    lines = tuple(clean_line(line) for line in change.lines)
+    return LastAction("revert" if patch.stem.endswith("revert") else "stage", change.name, lines, patch)
+
+
+def undo_hunk(places: Paths, session: Session, last: LastAction) -> str:
+    """Undo *last*; return a sentence that says so.
+
+    Raises:
+        NotFoundError, RefusedError: if it was undone, or another followed; or the file changed since. Nothing is
+            changed then.
+        SessionBusyError: if it was a revert, and a turn is running.
+    """
+    if last.action == "revert":
         turn_changes.check_resting(session)
-    name = split(patch.read_text("utf-8", "surrogateescape"))[0].name
-    _apply(changes.top_of(session), patch, UNDOES[action], name)
-    patch.unlink()
-    return f"The hunk of {clean_line(name)} is {'restored' if action == 'revert' else 'unstaged'}."
+    with lock(places.hunks(session.id)):
+        if last_action(places, session) != last:
+            raise _changed(last.name)
+        _apply(changes.top_of(session), last.patch, UNDOES[last.action], last.name)
+        last.patch.unlink()
+    return f"The hunk of {clean_line(last.name)} is {'restored' if last.action == 'revert' else 'unstaged'}."
 
 
 def _find(places: Paths, session: Session, shown: ShownHunk) -> tuple[Path, _RawHunk]:

@@ -246,7 +246,9 @@ class Operations:
         """Undo the last reverted or staged hunk."""
         from kasmon.supervisor.review import hunks
 
-        return await asyncio.to_thread(hunks.undo_hunk, self._places, self._session(session))
+        known = self._session(session)
+        last = await asyncio.to_thread(hunks.last_action, self._places, known)
+        return await asyncio.to_thread(hunks.undo_hunk, self._places, known, last)
 
     async def change_sandbox(self, session: SessionId, command: SandboxCommand, /) -> str:
         """Execute *command* in the session's sandbox; the output of a `Run` appears in the transcript."""

@@ -7,12 +7,10 @@ import pytest
 
 from kasmon.errors import NotFoundError, RefusedError, SessionBusyError, UnableError
 from kasmon.model.permission import SessionId
-from kasmon.model.review.file_changes import split
-from kasmon.model.review.hunks import ShownHunk, parse
+from kasmon.model.review.hunks import ShownHunk
 from kasmon.model.session import Session
 from kasmon.paths import Paths
-from kasmon.supervisor.review.hunks import revert_hunk, stage_hunk, undo_hunk
-from kasmon.supervisor.worktrees.changes import diff_of
+from kasmon.supervisor.review.hunks import last_action, list_hunks, revert_hunk, stage_hunk, undo_hunk
 from tests.support.git_repo import Repo
 
 LINES = [f"line {number}" for number in range(1, 41)]
@@ -40,12 +38,10 @@ class Work:
         path.write_text("\n".join(lines))
 
     def hunks(self) -> list[ShownHunk]:
-        return [
-            ShownHunk(name=file.name, head=file.head, lines=file.lines[hunk.start : hunk.end])
-            for file in split(diff_of(self.session))
-            if file.has_hunks
-            for hunk in parse(file.lines).hunks
-        ]
+        return list_hunks(self.places, self.session, None)
+
+    def undo(self) -> str:
+        return undo_hunk(self.places, self.session, last_action(self.places, self.session))
 
     def staged(self) -> str:
         return self.repo.git("diff", "--cached", "-U0", at=self.folder)
@@ -68,10 +64,10 @@ def test_one_hunk_is_reverted_and_the_revert_is_undone(work: Work) -> None:
     assert "line 3\n" in work.text
     assert "thirty\n" in work.text
     assert "" == work.staged()
-    assert "The hunk of a.txt is restored." == undo_hunk(work.places, work.session)
+    assert "The hunk of a.txt is restored." == work.undo()
     assert before == work.text
     with pytest.raises(NotFoundError, match="no hunk of 'one'"):
-        undo_hunk(work.places, work.session)
+        work.undo()
 
 
 def test_one_hunk_is_staged_and_unstaged(work: Work) -> None:
@@ -80,7 +76,7 @@ def test_one_hunk_is_staged_and_unstaged(work: Work) -> None:
     stage_hunk(work.places, work.session, work.hunks()[-1])
     assert "+thirty" in work.staged()
     assert "three" not in work.staged()
-    assert "The hunk of a.txt is unstaged." == undo_hunk(work.places, work.session)
+    assert "The hunk of a.txt is unstaged." == work.undo()
     assert "" == work.staged()
     assert "thirty" in work.text
 
@@ -112,14 +108,14 @@ def test_a_new_and_a_deleted_file_are_reverted_staged_and_restored(work: Work) -
     for hunk in hunks.values():
         stage_hunk(work.places, work.session, hunk)
     assert {"A", "D"} == {line[0] for line in work.repo.git("status", "--short", at=work.folder).splitlines()}
-    undo_hunk(work.places, work.session)
-    undo_hunk(work.places, work.session)
+    work.undo()
+    work.undo()
     for hunk in hunks.values():
         revert_hunk(work.places, work.session, hunk)
     assert not new.exists()
     assert "one\n" == (work.folder / "file0.txt").read_text()
-    undo_hunk(work.places, work.session)
-    undo_hunk(work.places, work.session)
+    work.undo()
+    work.undo()
     assert "hello\n" == new.read_text()
     assert not (work.folder / "file0.txt").exists()
 
@@ -142,7 +138,7 @@ def test_an_undo_of_what_changed_since_is_refused(work: Work) -> None:
     work.edit(l3="other")
 
     with pytest.raises(RefusedError, match="is no longer as it was shown"):
-        undo_hunk(work.places, work.session)
+        work.undo()
     assert "other" in work.text
 
 
