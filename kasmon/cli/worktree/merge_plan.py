@@ -1,20 +1,20 @@
 """`kasmon merge-plan`: the order in which branches of several sessions are merged, and merging them one by one."""
 
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 
 from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import confirm, note, print_json, say
+from kasmon.cli.output.console import confirm, note, print_json, say, typed
 from kasmon.cli.output.json_objects import answer
 from kasmon.errors import RefusedError, UsageError
 from kasmon.host.rpc import event_loop
 from kasmon.model.permission import SessionId
 from kasmon.paths import places
 from kasmon.supervisor.finish import merge_plan as operation
-from kasmon.supervisor.finish.finish_plan import count_text
-from kasmon.supervisor.finish.merge_plan import HowToMerge, MergeOutcome, MergePlan
+from kasmon.supervisor.finish.merge_plan import HowToMerge, MergePlan, MergeStep, OnConflict, outcome_lines, plan_lines
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
@@ -27,6 +27,10 @@ def merge_plan(
     plan: Annotated[str, Arg("All branches of the tasks of this plan that has been run, with their checks.")] = "",
     check: Annotated[str, Arg("Shell command that has to pass on the base and after each merge.")] = "",
     squash: Annotated[bool, Arg("Add each branch as one commit, not by a merge commit.")] = False,
+    on_conflict: Annotated[
+        OnConflict | None,
+        Arg("With a branch that conflicts: stop, skip it, or send the conflict to its agent (default: ask, or stop)."),
+    ] = None,
     dry_run: Annotated[bool, Arg("Only show the order and what conflicts, with a digest.")] = False,
     digest: Annotated[str, Arg("Do it without confirmation if nothing changed since --dry-run printed this.")] = "",
     yes: Annotated[bool, Arg("Do it without confirmation.")] = False,
@@ -34,7 +38,7 @@ def merge_plan(
 ) -> int:
     """Merge the branches of several sessions into their base one by one, after showing which conflict.
 
-    It stops at the first branch that conflicts, or that breaks the check.
+    It asks what to do with a branch that conflicts, and stops at the first that breaks the check.
     """
     where = places()
     fleet = read_fleet(where)
@@ -54,7 +58,7 @@ def merge_plan(
         if wants_json:
             print_json(answer(**_object(planned)))
         else:
-            say(*_lines(planned))
+            say(*plan_lines(planned))
         return 0
     if digest and digest != planned.digest:
         raise operation.changed_since()
@@ -64,37 +68,27 @@ def merge_plan(
             hint=f"--digest {planned.digest} does exactly this.",
         )
         refused = RefusedError("Nothing was done.")
-        confirm(_lines(planned), "Type yes to merge", wants_json=wants_json, unasked=unasked, refused=refused)
+        confirm(plan_lines(planned), "Type yes to merge", wants_json=wants_json, unasked=unasked, refused=refused)
     report = (lambda text: None) if wants_json else say
-    outcome = event_loop.run(operation.merge_one_by_one(where, sessions, planned, report))
+    asks = on_conflict is None and not wants_json and sys.stdin.isatty() and sys.stdout.isatty()
+
+    async def decide(step: MergeStep, files: tuple[str, ...]) -> OnConflict:
+        return _ask(planned, step, files) if asks else on_conflict or "stop"
+
+    outcome = event_loop.run(operation.merge_one_by_one(where, sessions, planned, report, decide))
     if wants_json:
         print_json(answer(**_object(planned), outcome=msgspec.to_builtins(outcome)))
-    elif outcome.stopped_at:
-        note(_stop_text(outcome, len(planned.steps)))
-    return STOPPED if outcome.stopped_at else 0
+    elif outcome.stopped_at or outcome.left_out:
+        for line in outcome_lines(outcome, len(planned.steps)):
+            note(line)
+    return STOPPED if outcome.stopped_at or outcome.left_out else 0
 
 
-def _stop_text(outcome: MergeOutcome, count: int) -> str:
-    files = f" in {', '.join(map(repr, outcome.conflicts))}" if outcome.conflicts else ""
-    return f"merged {len(outcome.merged)} of {count} branches. {outcome.why.rstrip('.')}{files}. {outcome.hint}".strip()
-
-
-def _lines(plan: MergePlan) -> list[str]:
-    branches = "1 branch" if len(plan.steps) == 1 else f"{len(plan.steps)} branches"
-    lines = [f"{branches} into {plan.base_name} ({plan.base[:12]}), in this order:"]
-    cells = max((len(step.name) for step in plan.steps), default=0)
-    for number, step in enumerate(plan.steps, 1):
-        work = f"{count_text(step.commits, 'commit')}, {count_text(step.files, 'file')}"
-        lines.append(f"  {number:>2}  {step.name:<{cells}}  {step.branch}: {work}")
-        if step.conflicts:
-            lines.append(f"      {'':<{cells}}  stops here: conflicts in {', '.join(map(repr, step.conflicts))}")
-        if step.check:
-            lines.append(f"      {'':<{cells}}  check: {step.check}")
-    lines += [f"  {pair.one} and {pair.other} conflict in {', '.join(map(repr, pair.files))}" for pair in plan.pairs]
-    lines += [f"  {name}: nothing to merge" for name in plan.skipped]
-    lines += [f"  warning: {warning}" for warning in plan.warnings]
-    lines += [f"  check: {plan.check}"] if plan.check else []
-    return [*lines, f"  digest {plan.digest}"]
+def _ask(plan: MergePlan, step: MergeStep, files: tuple[str, ...]) -> OnConflict:
+    """Return what the user chooses for the branch of *step*."""
+    say(f"{step.branch} conflicts with {plan.base_name} in {', '.join(map(repr, files))}.")
+    reply = typed(f"Type skip to leave out {step.name!r}, or send to also have its agent resolve that")
+    return "skip" if reply == "skip" else "send" if reply == "send" else "stop"
 
 
 def _object(plan: MergePlan) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -30,7 +30,7 @@ from kasmon.repository.git import git, git_folders, repository, where
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.finish.branch_operations import find_checkout
 from kasmon.supervisor.finish.finish import finish
-from kasmon.supervisor.finish.finish_plan import FinishRequest, local_base, plan_finish
+from kasmon.supervisor.finish.finish_plan import FinishRequest, count_text, local_base, plan_finish
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.folder_config import in_folder
 from kasmon.supervisor.worktrees.branch_state import MOST_FILES, read_state
@@ -46,6 +46,11 @@ TRIAL: Final = {"user.name": "kasmon", "user.email": "kasmon@localhost", "commit
 """The settings for merge commits that are only tried."""
 
 HowToMerge = Literal["merge", "squash"]
+OnConflict = Literal["stop", "skip", "send"]
+"""What is done with a branch that conflicts: stop before it, leave it out, or leave it out and send the conflict to its
+agent, as an update of its branch does."""
+DecideConflict = Callable[["MergeStep", tuple[str, ...]], Awaitable[OnConflict]]
+"""Returns what is done with a branch, and gets the files with conflicts."""
 
 
 class BranchConflict(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +102,10 @@ class MergeOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     merged: tuple[str, ...] = ()
     """The names of the sessions, in the order of their merges."""
+    left_out: tuple[str, ...] = ()
+    """The names of those whose branches conflict, and that were left out."""
+    sent: tuple[str, ...] = ()
+    """The names of those among them whose agents got the conflict as a prompt."""
     stopped_at: SessionId | Literal[""] = ""
     """The session whose branch was not merged; empty if all were."""
     why: str = ""
@@ -248,10 +257,26 @@ def _trials(path: Path) -> Iterator[Callable[[str, str], tuple[str, tuple[str, .
         yield merge
 
 
+async def stop_at_conflict(step: MergeStep, files: tuple[str, ...]) -> OnConflict:
+    """Have the merges end before *step*."""
+    return "stop"
+
+
 async def merge_one_by_one(
-    places: Paths, sessions: Sequence[Session], plan: MergePlan, report: Callable[[str], None]
+    places: Paths,
+    sessions: Sequence[Session],
+    plan: MergePlan,
+    report: Callable[[str], None],
+    decide: DecideConflict = stop_at_conflict,
 ) -> MergeOutcome:
-    """Merge the branches as *plan* says, and stop at the first that conflicts or breaks a check.
+    """Merge the branches as *plan* says, and stop at the first that breaks a check.
+
+    Args:
+        places: where kasmon's files are.
+        sessions: those of the plan.
+        plan: what was shown.
+        report: gets a sentence after each step.
+        decide: says what is done with a branch that conflicts.
 
     Raises:
         StaleRequestError: if a branch, the base or a file changed since the plan was made; nothing is done then.
@@ -263,16 +288,45 @@ async def merge_one_by_one(
     if now.digest != plan.digest:
         raise changed_since()
     known = {session.id: session for session in sessions}
-    merged = list[MergeStep]()
+    merged, left_out, sent = list[MergeStep](), list[str](), list[str]()
+    stop, stopped_at = MergeOutcome(), ""
     with _check_folder(places, known, plan) as checker:
         for step in plan.steps:
-            stop = await _merge(places, known[step.session], plan, merged, step, checker, report)
-            if stop is not None:
-                return msgspec.structs.replace(
-                    stop, merged=tuple(each.name for each in merged), stopped_at=step.session
-                )
-            merged.append(step)
-    return MergeOutcome(merged=tuple(each.name for each in merged))
+            session = known[step.session]
+            outcome = await _merge(places, session, plan, merged, step, checker, report)
+            choice: OnConflict = "stop"
+            if outcome is not None and outcome.conflicts:
+                choice = await decide(step, outcome.conflicts)
+            if outcome is not None and choice == "send":
+                outcome = await _send_conflict(places, session, report) or outcome
+                choice = "send" if outcome.conflicts else "stop"
+            if outcome is None:
+                merged.append(step)
+            elif choice == "stop":
+                stop, stopped_at = outcome, step.session
+                break
+            else:
+                left_out.append(step.name)
+                sent += [step.name] if choice == "send" else []
+    return msgspec.structs.replace(
+        stop,
+        merged=tuple(each.name for each in merged),
+        left_out=tuple(left_out),
+        sent=tuple(sent),
+        stopped_at=stopped_at,
+    )
+
+
+async def _send_conflict(places: Paths, session: Session, report: Callable[[str], None]) -> MergeOutcome | None:
+    """Merge the base into the branch of *session* and have its agent resolve the conflicts; return why not, or None."""
+    try:
+        request = FinishRequest(update="merge", conflicts="send")
+        planned = await in_thread(plan_finish, places, session, request, read_fleet(places))
+        result = await finish(places, session, planned, report)
+        report(f"sent the conflicts to {session.name}" if result.receipt else f"updated {session.name}: no conflicts")
+    except KasmonError as error:
+        return MergeOutcome(why=error.message, hint=error.hint)
+    return None
 
 
 async def _merge(
@@ -311,6 +365,39 @@ async def _merge(
     except KasmonError as error:
         return MergeOutcome(why=error.message, hint=error.hint)
     return None
+
+
+def plan_lines(plan: MergePlan) -> list[str]:
+    """Return the order, what conflicts, and the digest, a line each."""
+    branches = "1 branch" if len(plan.steps) == 1 else f"{len(plan.steps)} branches"
+    lines = [f"{branches} into {plan.base_name} ({plan.base[:12]}), in this order:"]
+    cells = max((len(step.name) for step in plan.steps), default=0)
+    for number, step in enumerate(plan.steps, 1):
+        work = f"{count_text(step.commits, 'commit')}, {count_text(step.files, 'file')}"
+        lines.append(f"  {number:>2}  {step.name:<{cells}}  {step.branch}: {work}")
+        if step.conflicts:
+            lines.append(f"      {'':<{cells}}  conflicts in {', '.join(map(repr, step.conflicts))}")
+        if step.check:
+            lines.append(f"      {'':<{cells}}  check: {step.check}")
+    lines += [f"  {pair.one} and {pair.other} conflict in {', '.join(map(repr, pair.files))}" for pair in plan.pairs]
+    lines += [f"  {name}: nothing to merge" for name in plan.skipped]
+    lines += [f"  warning: {warning}" for warning in plan.warnings]
+    lines += [f"  check: {plan.check}"] if plan.check else []
+    return [*lines, f"  digest {plan.digest}"]
+
+
+def outcome_lines(outcome: MergeOutcome, count: int) -> list[str]:
+    """Return what was merged of *count* branches, which were left out, and where it stopped, a line each."""
+    lines = [f"merged {len(outcome.merged)} of {count} branches."]
+    for name in outcome.left_out:
+        what = (
+            "its agent resolves the conflict; merge it once that is committed" if name in outcome.sent else "left out"
+        )
+        lines.append(f"{name}: {what}.")
+    if outcome.stopped_at:
+        files = f" in {', '.join(map(repr, outcome.conflicts))}" if outcome.conflicts else ""
+        lines.append(f"{outcome.why.rstrip('.')}{files}. {outcome.hint}".strip())
+    return lines
 
 
 def changed_since() -> StaleRequestError:

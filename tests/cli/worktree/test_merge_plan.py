@@ -69,6 +69,32 @@ def test_it_merges_one_by_one_and_stops_at_the_first_conflict(kasmon: Cli, repo:
     assert "" == repo.git("status", "--porcelain")
 
 
+@pytest.mark.parametrize("choice", ["skip", "send", "ask"])
+def test_a_branch_that_conflicts_is_left_out_or_sent_to_its_agent(kasmon: Cli, repo: Repo, choice: str) -> None:
+    change(repo, "one", "shared.txt", "mine\n")
+    change(repo, "two", "shared.txt", "other\n")
+    change(repo, "three", "shared.txt", "third\n")
+    names = ("one", "two", "three")
+
+    if choice == "ask":
+        question = "Type skip to leave out {!r}, or send to also have its agent resolve that, anything else to cancel:"
+        typed = [("to merge, anything else to cancel:", "yes\r")]
+        typed += [(question.format(name), reply) for name, reply in (("two", "skip\r"), ("three", "no\r"))]
+        code, shown = kasmon.terminal("merge-plan", *names, typed=typed)
+        assert (4, True, True) == (code, "two: left out." in shown, "merged 1 of 3 branches." in shown), shown
+    else:
+        done = kasmon("merge-plan", *names, "--yes", "--on-conflict", choice, "--json")
+        outcome = json.loads(done.out)["outcome"]
+        sent = ["two", "three"] if choice == "send" else []
+        assert (4, ["one"], ["two", "three"], sent, "") == (
+            done.code, *(outcome[key] for key in ("merged", "left_out", "sent", "stopped_at")),
+        )  # fmt: skip
+    conflicts = [repo.git("status", "--porcelain", at=tree(repo, name)) for name in ("two", "three")]
+    assert (["UU shared.txt"] * 2 if choice == "send" else ["", ""]) == conflicts
+    if choice == "send":
+        assert "has conflicts in:" in kasmon("show", "two", "--json").out
+
+
 def test_a_branch_that_breaks_the_check_is_named_with_its_partner_and_not_merged(kasmon: Cli, repo: Repo) -> None:
     change(repo, "one", "a.txt", "a\n")
     change(repo, "two", "b.txt", "b\n")
