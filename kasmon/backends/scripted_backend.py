@@ -106,7 +106,13 @@ class ScriptedBackend:
 
     name = "scripted"
     abilities = Abilities(
-        streams=True, asks=True, edits_input=True, receives_reasons=True, steers=True, resumes=True, interrupts=True
+        streams=True,
+        makes_requests=True,
+        edits_input=True,
+        receives_reasons=True,
+        steers=True,
+        resumes=True,
+        interrupts=True,
     )
 
     async def open(self, launch: Launch, /) -> Agent:

@@ -162,21 +162,21 @@ def _next(positions: Iterator[CommandParameter], signature: Signature) -> Comman
     return parameter
 
 
-def _value(parameter: CommandParameter, word: str) -> Any:
+def _value(parameter: CommandParameter, text: str) -> Any:
     kind, arg = parameter.type, parameter.arg
     if kind is bool:
         return True
     if parameter.is_list:
         kind = get_args(kind)[0]
-    if not word:
+    if not text:
         raise NotPlainError
-    if kind is str or (get_origin(kind) is Literal and word in get_args(kind)):
-        return word
-    whole, _, decimals = word.partition(".")
-    digits = whole + decimals if kind is float else word
+    if kind is str or (get_origin(kind) is Literal and text in get_args(kind)):
+        return text
+    whole, _, decimals = text.partition(".")
+    digits = whole + decimals if kind is float else text
     if kind not in (int, float) or not (digits.isascii() and digits.isdigit() and len(digits) < DIGITS):
         raise NotPlainError
-    number = kind(word)
+    number = kind(text)
     is_low = (arg.at_least or 0) > number or (arg.above is not None and arg.above >= number)
     if is_low or (arg.at_most is not None and arg.at_most < number):
         raise NotPlainError

@@ -44,7 +44,7 @@ COMMANDS: Final = {
     "answer": "answer:answer",
     "rules": "answer_alike:rules",
     "ctx": "ctx:ctx",
-    "tell": "ctx:tell_peer",
+    "tell": "ctx:send_to_peer",
     "attach": "sessions:attach",
     "demo": "dashboard:demo",
     "worktrees": "worktree.worktrees:worktrees",
@@ -136,9 +136,9 @@ def _run(arguments: list[str]) -> int | None:
     if arguments in (["--help"], ["-h"]):
         return _print_help()
     if arguments[:1] == ["ctx"]:
-        from kasmon.cli.ctx import with_word
+        from kasmon.cli.ctx import with_subcommand
 
-        arguments = with_word(arguments)
+        arguments = with_subcommand(arguments)
     name, words = find(arguments)
     if name or not arguments:
         command = load(COMMANDS[name] if name else DEFAULT)

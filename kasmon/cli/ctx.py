@@ -33,7 +33,7 @@ from kasmon.supervisor.sessions import session_operations
 NOTES = "notes"
 
 
-def tell_peer(
+def send_to_peer(
     wanted: Annotated[str, Arg("Peer name, id or task number; `wave` means all peers.", ("PEER",))],
     text: Text = None,
     /,
@@ -125,7 +125,7 @@ def own_session(variables: Mapping[str, str]) -> str:
     )
 
 
-def with_word(arguments: Sequence[str]) -> list[str]:
+def with_subcommand(arguments: Sequence[str]) -> list[str]:
     """Return *arguments* of `ctx`, with an empty remark added to a `--done` without one."""
     result: list[str] = []
     for at, word in enumerate(arguments):

@@ -109,7 +109,7 @@ async def _perform(
     for interpreter, code in runs:
         await use.run(places, session, interpreter, code)
     if sleeps:
-        await use.keep(places, session, Pause())
+        await use.execute(places, session, Pause())
     return session
 
 
@@ -120,7 +120,7 @@ async def _perform_kept(places: Paths, tier: Tier) -> None:
     session = await _perform(places, KEPT, (("python", LOOP),), tier=tier)
     if session is None:
         return
-    await use.keep(places, session, Pause(to_disk=True))
+    await use.execute(places, session, Pause(to_disk=True))
     forked = await sandbox_operations.fork(places, session, FORKED)
     copy = (await asyncio.to_thread(read_fleet, places)).get(forked.session)
     if copy is not None:

@@ -77,7 +77,7 @@ class ToolDispatcher:
                 done, why_not = await sandbox_tools.interrupt(session, env, arguments.get("run", ""))
                 return {"session": session, "interrupted": done} | ({"not_interrupted": why_not} if why_not else {})
             case "checkpoint", _:
-                kept = await use.keep(places, await sandbox_tools.find(session), Checkpoint())
+                kept = await use.execute(places, await sandbox_tools.find(session), Checkpoint())
                 now = await sandbox_tools.find(session)
                 known = [
                     point for point in (now.sandbox_state.checkpoints if now.sandbox_state else ()) if point.id == kept
@@ -85,7 +85,7 @@ class ToolDispatcher:
                 return {"session": session, "checkpoint": kept or None, "not_kept": [*known[0].lost] if known else []}
             case "restore", _:
                 command = Restore(checkpoint=arguments["checkpoint"])
-                lost = await use.keep(places, await sandbox_tools.find(session), command)
+                lost = await use.execute(places, await sandbox_tools.find(session), command)
                 return {"session": session, "restored": arguments["checkpoint"], "lost": lost or None}
             case "my_task", SessionTools() as session_tools:
                 return await asyncio.to_thread(session_tools.task)

@@ -55,7 +55,7 @@ from kasmon.tui.notifications.controller import TOAST_S, NotificationController
 from kasmon.tui.notifications.toasts import toasts
 from kasmon.tui.permissions.controller import PermissionController
 from kasmon.tui.plan_board.controller import PlanBoardController
-from kasmon.tui.process.shutdown import keep_clean
+from kasmon.tui.process.shutdown import exit_on_signals
 from kasmon.tui.review.controller import ReviewController
 from kasmon.tui.search.controller import SearchController
 from kasmon.tui.session_list.order import difference
@@ -64,7 +64,7 @@ from kasmon.tui.textual_ext.app import SafeApp
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.screen import MainScreen
 from kasmon.tui.textual_ext.strips import lighten_strips
-from kasmon.tui.theme.look import ThemeStyles, news, session_label, state_word
+from kasmon.tui.theme.look import ThemeStyles, news, session_label, state_label
 from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.theme.user_settings import UserSettings
 
@@ -166,13 +166,13 @@ class Kasmon(SafeApp, inherit_bindings=False):
             self.stylesheet.set_variables(self.get_css_variables())
 
     def on_mount(self) -> None:
-        keep_clean(self, self.on_suspend)
+        exit_on_signals(self, self.on_suspend)
         self.main_view.begin(preview=self.settings.preview, split=self.settings.split)
         if self._first_fleet is not None:
             cards = (
                 {} if self.gateway else dict.fromkeys((each.id for each in self._first_fleet.sessions), CardContext())
             )
-            self._take(FleetUpdate(self._first_fleet, cards))
+            self._show_update(FleetUpdate(self._first_fleet, cards))
         self.main_view.table.focus()
         self.offer_keys()
         self.set_interval(1.0, self.main_view.tick)
@@ -195,7 +195,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
             self.run_worker(self.plan_board.follow(), group="plans")
             self.run_worker(self._follow_collisions(), group="collisions")
             self.run_worker(self._follow_branches(), group="branches")
-            self.run_worker(self.gateway.keep_searchable(), group="search-index")
+            self.run_worker(self.gateway.update_search_index(), group="search-index")
 
     def _preload_modules(self) -> None:
         """In a thread: import and load what a dialog would otherwise have to wait for."""
@@ -206,7 +206,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
     async def _follow_fleet(self) -> None:
         assert self.gateway is not None
         async for update in self.gateway.changes():
-            self._take(update)
+            self._show_update(update)
 
     async def _follow_collisions(self) -> None:
         assert self.gateway is not None
@@ -279,7 +279,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     # The fleet.
 
-    def _take(self, update: FleetUpdate) -> None:
+    def _show_update(self, update: FleetUpdate) -> None:
         """Show the fleet, and notify the user of changes."""
         fleet = update.fleet
         before = self.main_view.table.sessions()
@@ -291,21 +291,21 @@ class Kasmon(SafeApp, inherit_bindings=False):
         others = [session for session in change.changed if inside is None or session.id != inside.id]
         toasts_shown = toasts(before, others) if self.has_fleet else []
         if self.has_fleet:
-            self.notifications.take(before, change)
+            self.notifications.update(before, change)
         if not fleet.sessions and not self.has_fleet:
             self.run_worker(self._offer_agents(), group="welcome")
         self.has_fleet = True
-        self.main_view.take(fleet, change)
+        self.main_view.show_change(fleet, change)
         if self.main_view.focused_inside and self.main_view.preview.session is None:
             self.session_pane.leave()  # it was removed while open
         self.session_pane.update_session()
-        self.permissions.take(change.changed, change.gone, update.cards)
+        self.permissions.update(change.changed, change.gone, update.cards)
         for gone in change.gone:
             self.session_pane.forget(gone)
         for above in (screen for screen in self.screen_stack if isinstance(screen, Overlay)):
             above.follow(fleet)
         self.notifications.show(toasts_shown)
-        self.permissions.tell()
+        self.permissions.show_notice()
         self.offer_keys()
 
     async def _offer_agents(self) -> None:
@@ -342,7 +342,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         """Yield id, name and state of every session, those that need attention first."""
         for session in self.main_view.table.shown():
             news_text = "".join(text for text, _ in news(session, self.clock.now()))
-            yield session.id, session_label(session, session.id), f"{state_word(session)}  {news_text}"
+            yield session.id, session_label(session, session.id), f"{state_label(session)}  {news_text}"
 
     @property
     def is_palette_open(self) -> bool:
@@ -357,7 +357,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
     def on_key_context_changed(self, message: KeyContextChanged) -> None:
         message.stop()
         self.offer_keys()
-        self.permissions.tell()
+        self.permissions.show_notice()
 
     def offer_keys(self) -> None:
         """Show in the key bar the keys that count at the current focus, for the row under the cursor."""

@@ -50,7 +50,7 @@ class ListTotals:
     def __len__(self) -> int:
         return len(self._counted)
 
-    def take(self, changed: Iterable[Session], gone: Iterable[SessionId]) -> None:
+    def update(self, changed: Iterable[Session], gone: Iterable[SessionId]) -> None:
         """Count *changed* by their new values, and drop *gone*."""
         for session in changed:
             self._add(self._counted.pop(session.id, None), -1)
@@ -153,10 +153,10 @@ class MainView(UniformLinesMixin, Container):
     def _post_key_context(self) -> None:
         self.post_message(KeyContextChanged())
 
-    def take(self, fleet: Fleet, change: ListChange | None = None) -> None:
+    def show_change(self, fleet: Fleet, change: ListChange | None = None) -> None:
         change = change or difference(self.table.fleet, fleet)
-        self.table.take(fleet, change)
-        self.tally.take(change.changed, change.gone)
+        self.table.show_change(fleet, change)
+        self.tally.update(change.changed, change.gone)
         self._count()
         self._update_filter_bar()
         self._preview_selected()
@@ -356,7 +356,7 @@ class MainView(UniformLinesMixin, Container):
     def _update_filter_bar(self) -> None:
         text = self.table.view.filter
         shown = len(self.table.shown()) if text else 0
-        self.filter_bar.tell(text, shown, len(self.table.fleet.sessions))
+        self.filter_bar.show_count(text, shown, len(self.table.fleet.sessions))
 
     def _preview_selected(self) -> None:
         kept = self.preview.session.id if self.focused_inside and self.preview.session else self.pinned

@@ -16,7 +16,7 @@ from kasmon.model.session import Session
 from kasmon.repository.branch import BranchSummary
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
-from kasmon.tui.sandbox.status import badge, is_broken, phase_word
+from kasmon.tui.sandbox.status import badge, is_broken, phase_label
 from kasmon.tui.session_list.branch_marks import branch_fact
 from kasmon.tui.session_list.row import moments
 from kasmon.tui.status_bars import LineWidget
@@ -28,9 +28,9 @@ from kasmon.tui.theme.look import (
     age,
     count,
     evidence,
-    mode_word,
+    mode_label,
+    state_label,
     state_name,
-    state_word,
     wave_place,
     wave_words,
 )
@@ -79,13 +79,13 @@ class PreviewHead(LineWidget):
         name = state_name(session)
         pin = f"{look.mark('pin')} " if self.pinned else ""
         told = (
-            phase_word(session.sandbox_state).removeprefix(name).strip()
+            phase_label(session.sandbox_state).removeprefix(name).strip()
             if session.sandbox_state and not session.has_failed_to_start
             else ""
         )
         phase = f"{dot}{told}" if told else ""
         right: list[Span] = [
-            (f"{look.state_glyph(name)} {state_word(session)} {age(now - session.since)}", f"state-{name}"),
+            (f"{look.state_glyph(name)} {state_label(session)} {age(now - session.since)}", f"state-{name}"),
             (phase, "soft"),
             (f"{dot}{'source: ' if width >= ROOMY_WIDTH else ''}{clean_line(evidence(session, now))} ", "faint"),
         ]
@@ -96,7 +96,7 @@ class PreviewHead(LineWidget):
             (" not confined" if is_broken(session) else "", "bad.bold"),
         ]
         wave = wave_words(session) if width >= ROOMY_WIDTH else wave_place(session)
-        mode = session.mode.value if session.sandbox else clean_line(mode_word(session))
+        mode = session.mode.value if session.sandbox else clean_line(mode_label(session))
         mode = "" if session.mode is Mode.INTERPRETER else mode  # its agent's name implies it
         facts = [clean_line(session.agent), mode, wave, context_share(session)]
         facts += ["skips permissions"] if session.bypassing else []

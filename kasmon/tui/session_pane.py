@@ -217,7 +217,7 @@ class SessionPane:
             return
         self.mark_viewed(session)
         app.offer_keys()
-        app.call_after_refresh(app.permissions.tell)
+        app.call_after_refresh(app.permissions.show_notice)
 
     def _focus_terminal(self, view: "FocusView") -> None:
         """*view* is mounted: focus it, unless the user has left it meanwhile."""
@@ -236,7 +236,7 @@ class SessionPane:
         app.main_view.leave()
         app.offer_keys()
         app.permissions.look_soon()
-        app.permissions.tell()
+        app.permissions.show_notice()
 
     def leave_terminal(self) -> None:
         """Give the focus back to the list if the user has left the open terminal.
@@ -327,7 +327,7 @@ class SessionPane:
         await asyncio.sleep(REST_S)
         events = self.transcripts.of(session)
         async for update in self.app.gateway.transcript(session, events.cursor):
-            events.take(update)
+            events.add_batch(update)
             if isinstance(update, EventBatch) and update.more:
                 await asyncio.sleep(0)  # let keys be handled first
             else:

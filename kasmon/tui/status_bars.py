@@ -243,8 +243,8 @@ class KeyBar(LineWidget):
                 self.post_message(ActionRequested(offer.action))
 
 
-def _plural(word: str, number: int) -> str:
-    return word if number == 1 else f"{word}s"
+def _plural(noun: str, number: int) -> str:
+    return noun if number == 1 else f"{noun}s"
 
 
 def _offer_width(offer: KeyHint) -> int:

@@ -23,7 +23,7 @@ from kasmon.tui.action import FooterOffer
 from kasmon.tui.notifications.alerts import alert
 from kasmon.tui.notifications.toasts import toasts
 from kasmon.tui.status_bars import is_offered
-from kasmon.tui.theme.look import ending, state_word
+from kasmon.tui.theme.look import ending, state_label
 from tests.sandbox.conftest import open_to_others
 from tests.support.cli.cli_runner import Cli, on_terminal
 from tests.support.cli.fork_server import KASMON, ForkServer
@@ -432,7 +432,7 @@ def test_a_creation_that_failed_is_called_so_everywhere_and_can_be_removed(kasmo
         assert "ended (failed)" in shown
         assert "creating" not in shown
     assert "/nowhere/at/all" in kasmon("sandbox", "show", "lab").out
-    assert "failed" == ending(seen) == state_word(seen)
+    assert "failed" == ending(seen) == state_label(seen)
     [toast] = toasts({seen.id: replace(seen, state=SessionState.STARTING)}, [seen])
     called = alert(seen, "crashed")
     assert ["lab failed", "lab failed"] == [toast.title, called.title]

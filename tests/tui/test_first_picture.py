@@ -66,7 +66,7 @@ async def test_a_session_that_goes_on_draws_its_row_and_its_head_and_nothing_els
     app = kasmon(before)
     async with run_app(app) as pilot:
         pictures = watched(app, monkeypatch)
-        app._take(fleet_update(after))
+        app._show_update(fleet_update(after))
         await pilot.pause()
 
         assert pictures

@@ -51,7 +51,7 @@ async def test_the_offer_follows_the_cursor_and_the_session() -> None:
         await opened(pilot, "j")
         assert "o attach" in footer(pilot)
 
-        app._take(fleet_update(fleet(idle("readme"), ended("docs", 1, mode=Mode.TMUX))))
+        app._show_update(fleet_update(fleet(idle("readme"), ended("docs", 1, mode=Mode.TMUX))))
         await settled(pilot)
         assert "R restart" in footer(pilot)
 

@@ -293,7 +293,7 @@ async def test_pushes_for_another_session_are_not_shown() -> None:
 async def test_a_session_that_is_forgotten_while_somebody_is_in_it_gives_the_keyboard_back() -> None:
     async with run_app(kasmon(fleet(idle("a"), idle("readme")))) as pilot:
         await pilot.press("enter", *"half")
-        app_of(pilot)._take(fleet_update(fleet(idle("readme"))))
+        app_of(pilot)._show_update(fleet_update(fleet(idle("readme"))))
         await pilot.pause()
 
         assert not app_of(pilot).main_view.has_class("-inside")
@@ -303,7 +303,7 @@ async def test_a_session_that_is_forgotten_while_somebody_is_in_it_gives_the_key
 async def test_a_restart_keeps_what_is_being_written() -> None:
     async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         await pilot.press("enter", *"half")
-        app_of(pilot)._take(fleet_update(fleet(idle("readme", generation=2))))
+        app_of(pilot)._show_update(fleet_update(fleet(idle("readme", generation=2))))
         await pilot.pause()
 
         assert "half" == pilot.app.query_one(PromptBox).text

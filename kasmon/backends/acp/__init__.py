@@ -26,7 +26,13 @@ class AcpBackend:
 
     name = "acp"
     abilities = Abilities(
-        streams=True, asks=True, cancels=True, sets_model=True, sets_permission_mode=True, resumes=True, interrupts=True
+        streams=True,
+        makes_requests=True,
+        cancels=True,
+        sets_model=True,
+        sets_permission_mode=True,
+        resumes=True,
+        interrupts=True,
     )
 
     async def open(self, launch: Launch, /) -> Agent:

@@ -25,7 +25,7 @@ class CodexBackend:
     name = "codex"
     abilities = Abilities(
         streams=True,
-        asks=True,
+        makes_requests=True,
         cancels=True,
         receives_reasons=True,
         steers=True,

@@ -25,7 +25,7 @@ from kasmon.model.events import Event
 from kasmon.model.sandbox.policy import INTERPRETERS, MIB, RunResult, SandboxPhase, SandboxPolicy
 from kasmon.paths import Paths
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints, fork_sandbox
-from kasmon.sandbox.managed.idle_policy import LifetimeTerms, keep_origin, origin_of
+from kasmon.sandbox.managed.idle_policy import LifetimeTerms, origin_of, store_origin
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 LOOK_S: Final = 3.0
@@ -187,7 +187,7 @@ class InterpreterAgent:
             case commands.Resume():
                 return self._sandbox.wake()
             case commands.Checkpoint():
-                return self._checkpoints.keep("asked")
+                return self._checkpoints.create("asked")
             case commands.Restore():
                 return self._checkpoints.restore(command.checkpoint)
             case commands.Fork():
@@ -205,7 +205,7 @@ class InterpreterAgent:
                 known, is_whole=True, with_memory=not got.why, checkpoint=got.checkpoint, why=got.why
             )
             try:
-                keep_origin(self._places, command.session, whole)
+                store_origin(self._places, command.session, whole)
             except OSError as error:  # the caller has undone the fork meanwhile
                 if other is not None:
                     self._sandbox.tier.forget(other)

@@ -117,7 +117,7 @@ class InterpreterLifecycle:
         if self.turns.is_running:
             return
         if self._checkpoints.wants_before:
-            await self.move(self._checkpoints.keep, "before", what)
+            await self.move(self._checkpoints.create, "before", what)
         self._turn_title = what
         by_whom: Sender = "wave" if by == "wave" else "peer" if by == "peer" else "user"
         self._sandbox.journal.note(TurnStarted(at=time.time(), prompt=what, by=by_whom))
@@ -126,7 +126,7 @@ class InterpreterLifecycle:
         """Create a checkpoint of the turn's result, and end the turn."""
         try:
             if not self.is_ending:
-                await self.move(self._checkpoints.keep, "after", self._turn_title)
+                await self.move(self._checkpoints.create, "after", self._turn_title)
         except KasmonError as error:
             self._sandbox.journal.add_notice(f"The sandbox's state has changed: {error.message}")
         self._sandbox.journal.note(TurnEnded(at=time.time(), reason=reason))

@@ -31,6 +31,6 @@ Follower().run()
 READY = b"bare-and-ready"
 
 
-def following(log: Path, word: str) -> list[str]:
-    """Return the command line of an app that shows each new line of *log* containing *word*, from *word* on."""
-    return [sys.executable, "-P", "-c", _PROGRAM, str(log), word]
+def following(log: Path, text: str) -> list[str]:
+    """Return the command line of an app that shows each new line of *log* containing *text*, from *text* on."""
+    return [sys.executable, "-P", "-c", _PROGRAM, str(log), text]

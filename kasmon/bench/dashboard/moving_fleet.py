@@ -111,7 +111,7 @@ class MovingGateway:
         await asyncio.Event().wait()
         yield SessionHits(self._sessions[0], ())
 
-    async def keep_searchable(self) -> None:
+    async def update_search_index(self) -> None:
         """Do nothing: no measurement searches."""
 
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:

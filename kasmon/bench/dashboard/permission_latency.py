@@ -18,16 +18,16 @@ SESSIONS = 20
 WORD = "show-me-"
 
 
-def measure_event_to_dialog(asks: int, sessions: int = SESSIONS) -> Figure:
+def measure_event_to_dialog(requests: int, sessions: int = SESSIONS) -> Figure:
     """Measure *asks* requests of all sessions except the selected one, each after a while without key presses."""
     with scratch() as paths, create_sessions(paths, sessions) as ids:
         own = environment(paths.environment_variables())
         with open_dashboard(own) as terminal:
             terminal.until(b"session-0000")
             read_for(terminal, 2.0)
-            turns = itertools.islice(itertools.cycle(ids[1:]), asks)
+            turns = itertools.islice(itertools.cycle(ids[1:]), requests)
             delays = [_asked(terminal, paths.log(session), session, number) for number, session in enumerate(turns)]
-        limits = _bare(paths.log(ids[0]), ids[0], own, asks)
+        limits = _bare(paths.log(ids[0]), ids[0], own, requests)
     note = (
         f"p50 {percentile(delays, 0.5):.1f} ms; a bare Textual app that does nothing but follow one log, in the "
         f"same run: p50 {percentile(limits, 0.5):.1f} ms, p95 {percentile(limits, 0.95):.1f} ms"
@@ -48,12 +48,12 @@ def _asked(terminal: BenchTerminal, path: Path, session: SessionId, number: int)
     return taken_ms
 
 
-def _bare(path: Path, session: SessionId, own: dict[str, str], asks: int) -> list[float]:
+def _bare(path: Path, session: SessionId, own: dict[str, str], requests: int) -> list[float]:
     """Return the delays of the same events in an app that does nothing else, in ms."""
     log, taken = EventLog(path), list[float]()
     with BenchTerminal(following(path, WORD), own) as terminal:
         terminal.until(READY)
-        for number in range(asks):
+        for number in range(requests):
             read_for(terminal, random.uniform(0.1, 0.2))
             request = _request(session, number)
             began = time.perf_counter()

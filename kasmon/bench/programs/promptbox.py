@@ -48,7 +48,9 @@ class BenchPromptBox:
         self.is_asking = "dialog" in flags
         self.input = bytearray()
         self.read = self.dropped = self.submitted = 0
-        self.works_until = self.asks_at = self.asks_until = self.blank_until = self.typed_at = self.enter_at = 0.0
+        self.works_until = self.question_at = self.question_until = self.blank_until = self.typed_at = self.enter_at = (
+            0.0
+        )
         self.latest = b""
         self.due: list[tuple[float, bytes]] = []
 
@@ -62,13 +64,13 @@ class BenchPromptBox:
         if (limit := self.number("dies")) and self.read >= limit:
             os._exit(3)
         self.input += data
-        while self.input and self.take(now):
+        while self.input and self.process_key(now):
             pass
 
-    def take(self, now: float) -> bool:
+    def process_key(self, now: float) -> bool:
         """Process the next key; return False if more input is needed first."""
         data = self.input
-        if self.is_asking or now < self.asks_until:
+        if self.is_asking or now < self.question_until:
             self.note(answered=bytes(data).decode("latin-1"))
             data.clear()
         elif data.startswith(BEGINS):
@@ -110,8 +112,8 @@ class BenchPromptBox:
         self.typed_at = now
         if is_paste and self.number("fold") and len(text) > self.number("fold"):
             self.short = f"[Pasted text, {len(text)} chars]"
-        if self.number("asks") and not self.asks_at:
-            self.asks_at = now + self.number("asks")
+        if self.number("asks") and not self.question_at:
+            self.question_at = now + self.number("asks")
 
     def enter(self, now: float) -> None:
         if now - self.typed_at < self.number("swallow") or ("blind" in self.flags and self.is_behind(now)):
@@ -131,7 +133,7 @@ class BenchPromptBox:
             self.submitted += 1
             self.works_until = now + self.number("turn")
         self.text = self.short = ""
-        self.dropped, self.asks_at = 0, 0.0
+        self.dropped, self.question_at = 0, 0.0
 
     def is_behind(self, now: float) -> bool:
         """Return whether the screen is not up to date."""
@@ -146,8 +148,8 @@ class BenchPromptBox:
         """Draw the current frame once it is due."""
         if self.enter_at and now >= self.enter_at:
             self.enter(now)
-        if self.asks_at and now >= self.asks_at:
-            self.asks_until, self.asks_at = now + ASKS_S, float("inf")
+        if self.question_at and now >= self.question_at:
+            self.question_until, self.question_at = now + ASKS_S, float("inf")
         if (frame := self.frame(now)) != self.latest:
             self.latest = frame
             self.due.append((now + self.number("late"), frame))
@@ -162,7 +164,7 @@ class BenchPromptBox:
         at = (0, 0)
         if now < self.blank_until:
             rows = []
-        elif self.is_asking or now < self.asks_until:
+        elif self.is_asking or now < self.question_until:
             rows += ["─" * COLUMNS, "", " Do you want to go on?", "❯ 1. Yes", "  2. No", "", " Enter to confirm · Esc"]
         else:
             rows += ["✻ Working…", ""] if now < self.works_until else []
@@ -201,7 +203,7 @@ def main() -> None:
         box.text, box.is_asking = "", False
 
     def ask(*_: object) -> None:
-        box.asks_at = time.monotonic()
+        box.question_at = time.monotonic()
 
     signal.signal(signal.SIGUSR1, clear)
     signal.signal(signal.SIGUSR2, ask)
@@ -211,8 +213,8 @@ def main() -> None:
     while True:
         now = time.monotonic()
         box.draw(now)
-        changes_at = max(box.works_until, box.asks_until, box.blank_until, box.enter_at) + 0.1
-        is_moving = bool(box.due) or now < changes_at or 0 < box.asks_at < float("inf")
+        changes_at = max(box.works_until, box.question_until, box.blank_until, box.enter_at) + 0.1
+        is_moving = bool(box.due) or now < changes_at or 0 < box.question_at < float("inf")
         if busy:
             time.sleep(busy)
         if select.select([0], [], [], 0.02 if is_moving else 0.2)[0]:

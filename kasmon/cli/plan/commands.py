@@ -14,7 +14,7 @@ from kasmon.cli.output.console import accepts, note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object
 from kasmon.cli.plan import example
 from kasmon.cli.plan.json_objects import plan_object, run_object
-from kasmon.cli.plan.report import PlanStoppedError, follow, report, state_word
+from kasmon.cli.plan.report import PlanStoppedError, follow, report, state_label
 from kasmon.config import Config, load
 from kasmon.errors import PlanFaultyError, PlanNotFoundError, RefusedError, UsageError
 from kasmon.model.plan import graph
@@ -312,7 +312,7 @@ def clean(
 
 def _state_words(run: PlanRun, id_: str, ahead: NextSteps) -> str:
     at = run.of(id_)
-    words = state_word(at)
+    words = state_label(at)
     if at.attempt > 1:
         words += f" (attempt {at.attempt})"
     if at.state.value == "claimed" and at.changed == 0:

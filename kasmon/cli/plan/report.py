@@ -74,7 +74,7 @@ async def _followed(places: Paths, plan_log: PlanLog, received: Sequence[signal.
                 told[id_] = task.state
                 if not quiet:
                     why = f": {task.why}" if task.why and task.state is not TaskState.RUNNING else ""
-                    say(f"task {id_}  {state_word(task)}{why}")
+                    say(f"task {id_}  {state_label(task)}{why}")
         if plan_log.run.state == "ended":
             return plan_log.run
         if received:
@@ -141,10 +141,10 @@ def _state(run: PlanRun, at: TaskRun) -> str:
     """Return the progress of a task of *run*; for a stopped plan, whether the task ran at all."""
     if at.state is TaskState.WAITING and run.is_stopped:
         return "stopped while running" if at.attempt else "did not run"
-    return state_word(at)
+    return state_label(at)
 
 
-def state_word(at: TaskRun) -> str:
+def state_label(at: TaskRun) -> str:
     """Return the state of a task for people, as on the board."""
     return "done?" if at.state is TaskState.CLAIMED else at.state.value
 

@@ -79,7 +79,7 @@ def resume(
     """Resume sandboxes and verify their state."""
 
     async def act(where: Paths, session: Session) -> Outcome:
-        lost = asyncio.run(use.keep(where, session, Resume()))
+        lost = asyncio.run(use.execute(where, session, Resume()))
         fields = {"session": sandbox_object(seen(where, session.id)), "lost": lost or None}
         return Outcome(fields=fields, notice=_sentence(lost))
 
@@ -102,7 +102,7 @@ def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """Create a checkpoint of a sandbox, and print its id."""
     where = places()
     session = find(read_fleet(where), name)
-    kept = asyncio.run(use.keep(where, session, Checkpoint()))
+    kept = asyncio.run(use.execute(where, session, Checkpoint()))
     if not kept:
         raise KasmonError(
             f"no checkpoint of {session.name!r} was created.", hint=f"`kasmon read {session.id}` shows the reason."
@@ -157,7 +157,7 @@ def allow(
         )
     where = places()
     session = find(read_fleet(where), name)
-    later = asyncio.run(use.keep(where, session, Allow(hosts=tuple(hosts))))
+    later = asyncio.run(use.execute(where, session, Allow(hosts=tuple(hosts))))
     if wants_json:
         print_json(answer(allowed=list(hosts), later=later or None))
         return
@@ -201,7 +201,7 @@ def replay(
         if not wants_json:
             note(f"{interpreter}: {next(iter(text.splitlines()), '')}")
         shown = RunOutput(is_quiet=wants_json)
-        done = asyncio.run(use.run(where, target, interpreter, text, printed=shown.take))
+        done = asyncio.run(use.run(where, target, interpreter, text, printed=shown.print_chunk))
         if not wants_json:
             shown.finish(done)
         ran.append(msgspec.to_builtins(done))
@@ -268,7 +268,7 @@ def _print_removed(
 def _execute(name: str, command: SandboxCommand, done: str, *, wants_json: bool) -> None:
     where = places()
     session = find(read_fleet(where), name)
-    lost = asyncio.run(use.keep(where, session, command))
+    lost = asyncio.run(use.execute(where, session, command))
     if wants_json:
         print_json(answer(session=sandbox_object(seen(where, session.id)), lost=lost or None))
         return

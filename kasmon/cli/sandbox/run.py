@@ -36,7 +36,9 @@ def run(
     session = find(read_fleet(where), name)
     shown, call = RunOutput(is_quiet=wants_json), use.new_run()
     text = sys.stdin.read() if code == "-" else code
-    running = use.run(where, session, lang or env or "bash", text, timeout_s=timeout, printed=shown.take, run=call)
+    running = use.run(
+        where, session, lang or env or "bash", text, timeout_s=timeout, printed=shown.print_chunk, run=call
+    )
     try:
         ran = asyncio.run(running)
     except KeyboardInterrupt:

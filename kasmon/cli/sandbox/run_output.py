@@ -20,7 +20,7 @@ class RunOutput:
         self._is_quiet = is_quiet
         self._printed = {"stdout": "", "stderr": ""}
 
-    def take(self, printed: RunOutputChunk) -> None:
+    def print_chunk(self, printed: RunOutputChunk) -> None:
         """Print a chunk of output, unless quiet; report skipped characters on stderr."""
         if self._is_quiet:
             return

@@ -86,7 +86,7 @@ class SandboxedAgent:
         if self.lifecycle.is_ending or not await self._inspect(front):
             return
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.lifecycle.keep())
+            group.create_task(self.lifecycle.run())
             group.create_task(self._poll())
 
     async def _inspect(self, front: int) -> bool:

@@ -44,21 +44,21 @@ class EgressRequests:
         self,
         places: Paths,
         session: SessionId,
-        asks: RequestRegistry,
+        requests: RequestRegistry,
         log_writer: LogWriter,
-        keep: Callable[[str], Awaitable[None]] | None = None,
+        add_permanently: Callable[[str], Awaitable[None]] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Args:
-            keep: adds an entry to the sandbox's list permanently; None: to its policy's file.
+            add_permanently: adds an entry to the sandbox's list permanently; None: to its policy's file.
             now: a clock, in seconds, for the end of "once".
         """
         self._places = places
         self._session = session
-        self._asks = asks
+        self._requests = requests
         self._log_writer = log_writer
-        self._keep = keep or self._keep_in_policy
+        self._add_permanently = add_permanently or self._save_in_policy
         self._now = now
         self._entries: dict[RequestId, str] = {}
         self._denied: set[str] = set()
@@ -89,7 +89,7 @@ class EgressRequests:
             raise UsageError(
                 f"a host can be allowed for one sandbox only, not for the {answer.scope}.", hint="Leave the scope out."
             )
-        if self._asks.accept(answer, who=who) is None:
+        if self._requests.accept(answer, who=who) is None:
             return
         entry = self._entries.pop(answer.request)
         try:
@@ -104,7 +104,7 @@ class EgressRequests:
             self._denied.add(entry)
             return
         if decision is Decision.ALWAYS:
-            await self._keep(entry)
+            await self._add_permanently(entry)
             self._once.pop(entry, None)
         else:
             self._once[entry] = self._now() + ONCE_S
@@ -137,7 +137,7 @@ class EgressRequests:
         known = {*self._entries.values(), *self._denied, *self._once}
         if denial.entry in known or len(self._entries) >= MOST:
             return
-        opened = self._asks.open_own(_request(self._session, denial))
+        opened = self._requests.open_own(_request(self._session, denial))
         self._entries[opened] = denial.entry
 
     def _refusals(self, since: float) -> list[Denial]:
@@ -164,7 +164,7 @@ class EgressRequests:
         if isinstance(tier, EgressTier):
             tier.allow(msgspec.structs.replace(policy, hosts=(*policy.hosts, *once)))
 
-    async def _keep_in_policy(self, entry: str) -> None:
+    async def _save_in_policy(self, entry: str) -> None:
         def add_to_policy() -> None:
             policy = policy_of(self._places, self._session)
             wider = msgspec.structs.replace(policy, hosts=(*policy.hosts, entry))

@@ -98,7 +98,7 @@ class SandboxLifecycle:
             elif sandbox_state.phase in (SandboxPhase.PAUSING, SandboxPhase.RESUMING):
                 await self._try_to_resume(FOUND)
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Execute what is due until the sandbox ends."""
         await self._steps.load()
         if not self._steps.can_pause:

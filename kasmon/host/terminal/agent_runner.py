@@ -52,7 +52,7 @@ class ScreenRequestRules(SessionRules):
         return request
 
 
-def screen_asks(log_writer: LogWriter, launch: Launch) -> RequestRegistry:
+def screen_requests(log_writer: LogWriter, launch: Launch) -> RequestRegistry:
     """Return the request registry for the agent of *launch*, in a terminal; "always" is its own menu's."""
     return RequestRegistry(log_writer, ScreenRequestRules(log_writer.session_log.places, launch), replacements={})
 
@@ -60,8 +60,8 @@ def screen_asks(log_writer: LogWriter, launch: Launch) -> RequestRegistry:
 class ScreenAnswers:
     """Gives answers to the agent in its terminal. Call `accept` for one at a time."""
 
-    def __init__(self, log_writer: LogWriter, asks: RequestRegistry, agent: TmuxAgent) -> None:
-        self._log_writer, self._asks, self._agent = log_writer, asks, agent
+    def __init__(self, log_writer: LogWriter, requests: RequestRegistry, agent: TmuxAgent) -> None:
+        self._log_writer, self._requests, self._agent = log_writer, requests, agent
 
     async def accept(self, answer: Answer, who: str) -> None:
         """Deliver *answer* of the user at terminal *who* to the screen, then accept it.
@@ -70,15 +70,15 @@ class ScreenAnswers:
             RefusedError: if its request does not take it, or the prompt changed; nothing was sent then.
             KasmonError: if it is unknown whether the agent has it.
         """
-        request, asked = self._asks.require_answerable(answer)
+        request, asked = self._requests.require_answerable(answer)
         if answer.decision is not Decision.LATER:
             await self._send(answer, asked)
         if self._log_writer.session.open_request(request.id) is not None:
-            self._asks.accept(answer, who=who)
+            self._requests.accept(answer, who=who)
 
     async def _send(self, answer: Answer, asked: Request) -> None:
         try:
-            await self._agent.send(self._asks.for_agent(answer, asked))
+            await self._agent.send(self._requests.for_agent(answer, asked))
         except PromptChangedError as error:
             raise PromptChangedError(answer.request) from error
         except RefusedError:
@@ -113,7 +113,7 @@ class TerminalAgentRunner:
         self.services = AgentServices(
             log_writer,
             launch,
-            screen_asks(log_writer, launch),
+            screen_requests(log_writer, launch),
             end_agent=lambda why: agent.end(why, Stop().grace_s),
             on_agent=agent.set_agent_process,
             is_attached=agent.is_attached,

@@ -212,7 +212,7 @@ class StyledRows:
         self._made: list[tuple[bytes | None, TextStyle, TextStyle]] = []
         """Of each row: as captured, and the styles before and behind it."""
 
-    def take(self, captured: Sequence[bytes], height: int, joins: bool = False) -> None:
+    def convert(self, captured: Sequence[bytes], height: int, joins: bool = False) -> None:
         """Convert the whole screen *captured*, *height* rows of it; *joins* as for `cell_widths.placed`."""
         rows: list[str] = []
         made: list[tuple[bytes | None, TextStyle, TextStyle]] = []
@@ -229,7 +229,7 @@ class StyledRows:
             style = behind
         self.rows, self._made = rows, made
 
-    def take_row(self, y: int, captured: bytes, joins: bool = False) -> None:
+    def convert_row(self, y: int, captured: bytes, joins: bool = False) -> None:
         """Convert row *y*, captured alone."""
         if y < len(self.rows):
             self.rows[y], _ = alone(captured.decode("utf-8", "replace"), joins=joins)

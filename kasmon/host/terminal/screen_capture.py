@@ -217,7 +217,7 @@ class ScreenCapture(PaneListener):
         if isinstance(screen, KasmonError):
             return
         self.facts = screen.facts
-        self.styled_rows.take(screen.rows, screen.facts.height, screen.facts.joins)
+        self.styled_rows.convert(screen.rows, screen.facts.height, screen.facts.joins)
         self._busy = self._busy + 1 if self._is_stale else 0
         self._show()
 
@@ -233,7 +233,7 @@ class ScreenCapture(PaneListener):
             return
         if (row.facts.width, row.facts.height) == (self.facts.width, self.facts.height):
             self.facts = row.facts
-            self.styled_rows.take_row(row.y, row.row, row.facts.joins)
+            self.styled_rows.convert_row(row.y, row.row, row.facts.joins)
             self._show()
 
     def _show(self) -> None:

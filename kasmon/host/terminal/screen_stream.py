@@ -122,10 +122,10 @@ class ScreenStream:
 
     def _push(self) -> None:
         self._timer, self._is_offered = None, True
-        self._connection.push(self._take, key=("rows", self._session))
+        self._connection.push(self._next_rows, key=("rows", self._session))
         self._is_behind = self._is_offered
 
-    def _take(self) -> TerminalRows | None:
+    def _next_rows(self) -> TerminalRows | None:
         """Return the rows that the client lacks, at the moment at which it can take them."""
         self._is_offered, self._pushed_at = False, self._loop.time()
         if self._is_behind and self._screen_capture is not None:
@@ -213,9 +213,9 @@ class ScrollbackHistory:
         if self._is_taking:
             self._is_stale = True
         else:
-            self._take(TRIES)
+            self._capture(TRIES)
 
-    def _take(self, tries: int) -> None:
+    def _capture(self, tries: int) -> None:
         now = self._screen_capture.facts
         if now is None:
             return
@@ -231,10 +231,10 @@ class ScrollbackHistory:
         grown, self._length = max(screen.facts.history - self._length, 0), screen.facts.history
         self._grown += grown
         if grown and tries:  # lines came since the request: the wanted ones are higher now
-            self._take(tries)
+            self._capture(tries)
             return
         self.facts, self.up = screen.facts, up
-        self.styled_rows.take(screen.rows, screen.facts.height, screen.facts.joins)
+        self.styled_rows.convert(screen.rows, screen.facts.height, screen.facts.joins)
         self._on_change()
         if self._is_stale or grown:
             self.renew()

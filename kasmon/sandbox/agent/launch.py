@@ -101,7 +101,7 @@ def notes_of(places: Paths, session: SessionId) -> Path:
 
 def describe_differences(places: Paths, session: SessionId) -> tuple[str, ...]:
     """Return a sentence for each difference between its folders and the sandbox's copies of them; each once."""
-    return launch_spec.take_differences(_host_folders(places, session).of(session))
+    return launch_spec.pop_differences(_host_folders(places, session).of(session))
 
 
 def build_emit_command(places: Paths, session: SessionId) -> tuple[str, ...]:

@@ -63,10 +63,10 @@ class CheckpointStore:
         folder: Path,
         *,
         bounds: ScanBounds = DEFAULT_BOUNDS,
-        keep: RetentionLimits = DEFAULT_LIMITS,
+        limits: RetentionLimits = DEFAULT_LIMITS,
     ) -> None:
         """*folder* is created, 0700, when something is first stored in it."""
-        self.folder, self._bounds, self._limits = folder, bounds, keep
+        self.folder, self._bounds, self._limits = folder, bounds, limits
         self._records, self._objects = CheckpointRecords(folder), ObjectStore(folder / "git")
         self._note = folder / "swap.json"
         self._last: tuple[str, Manifest] | None = None
@@ -130,7 +130,7 @@ class CheckpointStore:
                 last, skipped = before[0], scanned.left
                 commit, digest, size, holder = last.commit, last.sha256, last.size_bytes, last.holder
             else:
-                files, commit, unread = self._objects.keep(top, known, fresh, name, at, f"{when} turn {turn}")
+                files, commit, unread = self._objects.store(top, known, fresh, name, at, f"{when} turn {turn}")
                 skipped = scanned.left + unread
                 whole = Manifest(started_ns, manifests.mark_unsettled(files, mapped_inodes))
                 if before and manifests.content(files) == manifests.content(before[1].files):
@@ -298,14 +298,14 @@ class CheckpointStore:
 
 
 def select_dropped(
-    checkpoints: Sequence[CheckpointRecord], keep: RetentionLimits, *, too_much: bool = False
+    checkpoints: Sequence[CheckpointRecord], limits: RetentionLimits, *, too_much: bool = False
 ) -> set[str]:
     """Return the ids to drop of *checkpoints*, oldest first; with *too_much* on disk also the older half.
 
     The first one and the newest one always stay.
     """
-    newest = max(1, min(keep.newest, len(checkpoints) // 2)) if too_much else max(1, keep.newest)
-    asked = [each.id for each in checkpoints if each.when == "asked"][-keep.asked or len(checkpoints) :]
+    newest = max(1, min(limits.newest, len(checkpoints) // 2)) if too_much else max(1, limits.newest)
+    asked = [each.id for each in checkpoints if each.when == "asked"][-limits.asked or len(checkpoints) :]
     retained = {each.id for each in (*checkpoints[:1], *checkpoints[-newest:])} | (set() if too_much else set(asked))
     return {each.id for each in checkpoints} - retained
 

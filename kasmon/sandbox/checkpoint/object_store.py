@@ -31,7 +31,7 @@ class ObjectStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def keep(
+    def store(
         self, top: int, known: dict[str, ManifestEntry], fresh: Iterable[str], name: str, at: float, message: str
     ) -> tuple[dict[str, ManifestEntry], str, list[SkippedFiles]]:
         """Store the contents of *fresh* beneath *top*, and a commit of all paths.

@@ -85,9 +85,9 @@ class CheckpointRecords:
             raise SandboxError("the checkpoint is damaged", f"its {kind} is not what it was")
         return content
 
-    def sweep(self, kind: str, keep: set[str]) -> None:
-        """Remove all contents of *kind* but *keep*."""
+    def sweep(self, kind: str, retain: set[str]) -> None:
+        """Remove all contents of *kind* but *retain*."""
         with contextlib.suppress(FileNotFoundError):
             for path in (self.folder / kind).iterdir():
-                if path.name not in keep:
+                if path.name not in retain:
                     path.unlink()

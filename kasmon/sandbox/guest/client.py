@@ -123,9 +123,9 @@ class GuestConnection:
             self._close()
             return
         for frame in frames:
-            self._take(frame)
+            self._process(frame)
 
-    def _take(self, frame: bytes) -> None:
+    def _process(self, frame: bytes) -> None:
         try:
             message = json.loads(frame)
             if not isinstance(message, dict):

@@ -41,7 +41,7 @@ class Interpreter:
     """Base class; a subclass defines how to start it, how to give it a turn, and how to interrupt it."""
 
     name = ""
-    asks_twice = False
+    needs_second_signal = False
     """Whether a second interrupt may work where the first did not, and does no harm."""
     says_begun = False
     """Whether it reports when code begins; an earlier interrupt is delayed until then."""
@@ -144,7 +144,9 @@ class Interpreter:
         with contextlib.suppress(OSError):
             self.signal_interrupt(turn.again is not None)
         is_first = turn.again is None
-        if is_first and (self.asks_twice or time.monotonic() - turn.begun_at < YOUNG_S):  # code may not have begun
+        if is_first and (
+            self.needs_second_signal or time.monotonic() - turn.begun_at < YOUNG_S
+        ):  # code may not have begun
             turn.again = self.loop.after(YOUNG_S, lambda: self._interrupt(turn))
 
     def reset(self) -> None:
@@ -165,7 +167,7 @@ class Interpreter:
 
     def forget_output(self) -> None:
         """Delete output of background jobs that no run has returned yet."""
-        self._take_loose()
+        self._pop_stray_output()
 
     def has_state(self) -> bool:
         """Whether it, or the saved state of an earlier process, may hold anything."""
@@ -209,12 +211,12 @@ class Interpreter:
             self.turns += 1
             turn.number = self.turns
             self.output_reader.read_all()
-            turn.earlier = self._take_loose()
+            turn.earlier = self._pop_stray_output()
         turn.begin()
         turn.timer = self.loop.after(turn.timeout_s, self._interrupt_overdue)
         self.feed(turn)
 
-    def _take_loose(self) -> tuple[str, str]:
+    def _pop_stray_output(self) -> tuple[str, str]:
         if not any(keep.total for keep in self._loose.values()):
             return "", ""
         texts = self._loose["stdout"].text()[0], self._loose["stderr"].text()[0]

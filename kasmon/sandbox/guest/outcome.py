@@ -46,7 +46,7 @@ def outcome(
 
     *carried*: it died, and the next process restores its state.
     """
-    texts = {stream: turn.keep[stream].text() for stream in STREAMS}
+    texts = {stream: turn.output[stream].text() for stream in STREAMS}
     omitted = sum(count for _, count in texts.values())
     kept = said is not None or carried
     if turn.overdue:

@@ -52,7 +52,7 @@ class PrivateFolder:
             with contextlib.suppress(OSError):
                 os.unlink(f"{self.path}/{name}")  # noqa: PTH108
 
-    def take_away(self) -> None:
+    def remove(self) -> None:
         """Remove the folder with its content."""
         with contextlib.suppress(OSError):
             self.drop(*os.listdir(self.path))  # noqa: PTH208

@@ -123,7 +123,7 @@ class RequestRouter:
             service.end()
         for interpreter in self._interpreters.values():
             interpreter.reset()
-        self._place.take_away()
+        self._place.remove()
         os._exit(0)
 
     def _accept(self) -> None:

@@ -31,7 +31,7 @@ class GuestRuns:
         if isinstance(key, str):
             turn.key = key
             self._remembered.going[key] = turn
-            turn.waiting.append(lambda words: self._remembered.keep(key, words))
+            turn.waiting.append(lambda words: self._remembered.store(key, words))
         self._attend(client, message, turn)
         if not interpreter.submit(turn):
             if isinstance(key, str):
@@ -116,7 +116,7 @@ class RunResultCache:
         self._sizes: dict[str, int] = {}
         self._given: dict[str, None] = {}
 
-    def keep(self, key: str, answer: dict[str, object]) -> None:
+    def store(self, key: str, answer: dict[str, object]) -> None:
         """Store *answer* as the result of the run *key*."""
         self.going.pop(key, None)
         self._answers[key] = answer

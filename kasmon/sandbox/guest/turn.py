@@ -84,7 +84,7 @@ class GuestTurn:
         self.timeout_s = timeout_s
         self.nonce = os.urandom(8).hex()
         """Part of the interpreter's answer; an answer without it is not the interpreter's."""
-        self.keep = {stream: TruncatingBuffer(min(cap, MOST_CAP_BYTES)) for stream in STREAMS}
+        self.output = {stream: TruncatingBuffer(min(cap, MOST_CAP_BYTES)) for stream in STREAMS}
         self._decoders = {stream: _decoder("replace") for stream in STREAMS}
         self.listeners: list[Callable[[str, str], object]] = []
         """Each is called with the name of a stream, and the text that arrived on it."""
@@ -118,7 +118,7 @@ class GuestTurn:
 
     def handle_output(self, stream: str, data: bytes) -> None:
         """Handle *data* that the interpreter, or a process it started, wrote to *stream*."""
-        self.keep[stream].add(data)
+        self.output[stream].add(data)
         if self.listeners and (text := self._decoders[stream].decode(data)):
             self._notify(stream, text)
 

@@ -47,7 +47,7 @@ class WorkerInterpreter(Interpreter):
 
     def signal_interrupt(self, is_second: bool) -> None:
         """Interrupt it; node's children too the second time: it handles no signal while it waits for one."""
-        (os.killpg if is_second and self.asks_twice else os.kill)(self.pid, signal.SIGINT)
+        (os.killpg if is_second and self.needs_second_signal else os.kill)(self.pid, signal.SIGINT)
 
     def feed(self, turn: GuestTurn) -> None:
         words = {"do": turn.do, "nonce": turn.nonce, "turn": turn.number, **turn.words}
@@ -77,7 +77,7 @@ class WorkerInterpreter(Interpreter):
         try:
             while data := self._socket.recv(BLOCK_BYTES):
                 for frame in self._frames.feed(data):
-                    self._take(frame)
+                    self._process(frame)
         except BlockingIOError:
             return
         except (OSError, FrameTooLargeError):
@@ -88,7 +88,7 @@ class WorkerInterpreter(Interpreter):
         if self.turn is None:
             self._end_unreachable()
 
-    def _take(self, frame: bytes) -> None:
+    def _process(self, frame: bytes) -> None:
         try:
             said = json.loads(frame)
         except ValueError:
@@ -117,5 +117,5 @@ def python_interpreter(loop: EventLoop, place: PrivateFolder) -> WorkerInterpret
 def node_interpreter(loop: EventLoop, place: PrivateFolder) -> WorkerInterpreter:
     ours = ("--no-warnings", "--expose-internals", "--experimental-vm-modules")
     node = WorkerInterpreter(loop, place, "node", lambda: [program("node"), *ours, f"{HERE}/nodeworker.js"])
-    node.asks_twice = node.says_begun = True
+    node.needs_second_signal = node.says_begun = True
     return node

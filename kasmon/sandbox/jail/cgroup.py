@@ -90,7 +90,7 @@ class Cgroup:
             cpus=self._try_write("cpu.max", f"{int(size.cpus * PERIOD_US)} {PERIOD_US}"),
         )
 
-    def take_in(self, pid: int) -> None:
+    def add_process(self, pid: int) -> None:
         """Move the process *pid* into the group; its future children start there.
 
         Raises:

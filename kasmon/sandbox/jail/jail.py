@@ -126,7 +126,7 @@ class Jail:
                 filter_=seccomp.build_filter(platform.machine()),
                 owner=self.host_folders.owner,
                 sockets={"KASMON_LISTEN_FD": self.host_folders.socket(session)},
-                take_in=group.take_in if group is not None else lambda _: None,
+                add_process=group.add_process if group is not None else lambda _: None,
             )
             runtime = SandboxRuntime(
                 pid=init,

@@ -31,7 +31,7 @@ def start(
     filter_: bytes,
     owner: tuple[int, int],
     sockets: Mapping[str, Path],
-    take_in: Callable[[int], None] = lambda _: None,
+    add_process: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Start *command* in a jail with the view *view*; return once the guest agent inside reports that it is ready.
 
@@ -44,7 +44,7 @@ def start(
         filter_: the seccomp filter.
         owner: user and group of its processes.
         sockets: variable -> path of a listening socket to create; inside, the variable holds its descriptor.
-        take_in: called with the jail's first process, before anything runs in it.
+        add_process: called with the jail's first process, before anything runs in it.
 
     Returns:
         The jail's first process: when it ends, all processes inside end.
@@ -78,7 +78,7 @@ def start(
             if not init:
                 raise TimeoutError
             on_failure.callback(_kill, init)
-            take_in(init)
+            add_process(init)
             os.write(opens_gate, b"x")
             if not _read(ready, until):
                 raise TimeoutError

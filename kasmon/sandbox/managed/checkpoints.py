@@ -46,7 +46,7 @@ class SandboxCheckpoints:
         """Whether the files need a checkpoint before the next turn: none exists, or others may have changed them."""
         return not self._journal.sandbox_state.checkpoints_counted or bool(self._sandbox.policy.workspace)
 
-    def keep(self, when: When, what: str = "") -> str:
+    def create(self, when: When, what: str = "") -> str:
         """Create a checkpoint and return its id; empty if that failed, which is recorded.
 
         A paused sandbox is resumed for that, since its interpreters must report their state.
@@ -58,7 +58,7 @@ class SandboxCheckpoints:
         if state.is_asleep:
             self._sandbox.wake()
             try:
-                return self.keep(when, what)
+                return self.create(when, what)
             finally:
                 self._sandbox.sleep(why=state.why)
         turn = state.turn + (1 if when == "before" else 0)
@@ -110,7 +110,7 @@ class SandboxCheckpoints:
             NotFoundError: if the checkpoint does not exist.
             SandboxError: if it could not be copied; *folder* may hold a part of it.
         """
-        checkpoint = checkpoint or self.keep("asked")
+        checkpoint = checkpoint or self.create("asked")
         if not checkpoint:
             raise SandboxError("cannot fork the sandbox", "no checkpoint could be created")
         self._points.fork(checkpoint, folder)

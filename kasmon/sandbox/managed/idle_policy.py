@@ -59,7 +59,7 @@ def origin_of(here: Paths, session: str) -> ForkOrigin | None:
         return ForkOrigin(source=UNKNOWN, name="another one", at=0.0)
 
 
-def keep_origin(here: Paths, session: str, origin: ForkOrigin) -> None:
+def store_origin(here: Paths, session: str, origin: ForkOrigin) -> None:
     """Store *origin* as that of the sandbox of *session*.
 
     Raises:

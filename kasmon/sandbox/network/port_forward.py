@@ -31,8 +31,8 @@ class NetworkConnector:
             SandboxError: if that process has ended, or its network cannot be joined.
         """
         self._lock = threading.Lock()
-        self._asks, theirs = socket.socketpair()
-        self._asks.settimeout(ANSWER_S)
+        self._requests, theirs = socket.socketpair()
+        self._requests.settimeout(ANSWER_S)
         with theirs:
             self._helper = subprocess.Popen(
                 [sys.executable, "-I", "-S", namespace_connect.__file__, str(pid)],
@@ -44,7 +44,7 @@ class NetworkConnector:
             )
         why = ""
         try:
-            why = self._asks.recv(200).decode("utf-8", "replace")
+            why = self._requests.recv(200).decode("utf-8", "replace")
         except OSError as error:
             why = str(error)
         if not lives(pid, started, boot):  # checked after the join, so it is the joined process
@@ -61,8 +61,8 @@ class NetworkConnector:
         """
         with self._lock:
             try:
-                self._asks.sendall((port & 0xFFFFFFFF).to_bytes(4, "big"))
-                received, handles, _, _ = socket.recv_fds(self._asks, 200, 1)
+                self._requests.sendall((port & 0xFFFFFFFF).to_bytes(4, "big"))
+                received, handles, _, _ = socket.recv_fds(self._requests, 200, 1)
             except OSError as error:
                 raise SandboxError(f"cannot reach port {port}", str(error)) from error
         if not handles:
@@ -72,7 +72,7 @@ class NetworkConnector:
 
     def close(self) -> None:
         """End the helper. Idempotent. Open connections stay."""
-        self._asks.close()
+        self._requests.close()
         self._helper.wait(ANSWER_S)
 
 

@@ -159,18 +159,18 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
-    def take(self, count: int) -> bytes:
+    def read_bytes(self, count: int) -> bytes:
         if self.at + count > len(self.data):
             raise ValueError("a truncated client hello")
         self.at += count
         return self.data[self.at - count : self.at]
 
     def number(self, width: int) -> int:
-        return int.from_bytes(self.take(width), "big")
+        return int.from_bytes(self.read_bytes(width), "big")
 
     def block(self, width: int) -> bytes:
         """Take a field that is prefixed by its length in *width* bytes."""
-        return self.take(self.number(width))
+        return self.read_bytes(self.number(width))
 
     @property
     def more(self) -> bool:
@@ -179,7 +179,7 @@ class _Reader:
 
 def _parse_hello(body: bytes) -> TlsClientHello:
     reader = _Reader(body)
-    reader.take(2 + 32)
+    reader.read_bytes(2 + 32)
     reader.block(1)
     reader.block(2)
     reader.block(1)

@@ -209,7 +209,7 @@ def add_differences(session_folder: Path, sentences: Sequence[str]) -> None:
         write_private(path, (path.read_bytes() if path.exists() else b"") + lines)
 
 
-def take_differences(session_folder: Path) -> tuple[str, ...]:
+def pop_differences(session_folder: Path) -> tuple[str, ...]:
     """Take the differences to report for *session_folder*: return and remove them."""
     try:
         (session_folder / APART).rename(taken := session_folder / f"{APART}~")

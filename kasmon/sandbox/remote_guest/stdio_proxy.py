@@ -54,7 +54,7 @@ class NoteRelay:
         self._path, self._were, self._are = spec.notes, marks, spec.marks
         self._rest = b""
 
-    def take(self, data: bytes) -> None:
+    def relay(self, data: bytes) -> None:
         """Relay each line that *data* completes."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest if len(rest) <= NOTE_BYTES else b""
@@ -196,7 +196,7 @@ class StdioProxy:
 
     def _write_output(self, stream: str, data: bytes) -> None:
         if stream == "notes":
-            self._note_relay.take(data)
+            self._note_relay.relay(data)
             return
         left = memoryview(data)
         try:

@@ -18,7 +18,7 @@ from kasmon.model.sandbox.policy import SandboxPolicy, Tier
 from kasmon.model.sandbox.snapshot import ForkOrigin
 from kasmon.paths import Paths, expanded, write_private
 from kasmon.sandbox import tiers
-from kasmon.sandbox.managed.idle_policy import keep_origin
+from kasmon.sandbox.managed.idle_policy import store_origin
 from kasmon.sandbox.shared import credentials
 from kasmon.sandbox.shared.cleanup import forget_removed_tier
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -116,7 +116,7 @@ def create_session(
         write_private(places.sandbox(session), msgspec.json.encode(policy))
         write_private(places.launch(session), msgspec.json.encode(launch))
         if origin is not None:
-            keep_origin(places, session, origin)
+            store_origin(places, session, origin)
         announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=socket.gethostname()))
     return launch
 

@@ -33,7 +33,7 @@ from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes.create import NewSandbox, create_session, delete_unstarted, policy_of_session, prepare
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
-from kasmon.supervisor.sandboxes.use import keep, must_be_sandbox, run, start_host
+from kasmon.supervisor.sandboxes.use import execute, must_be_sandbox, run, start_host
 from kasmon.supervisor.sessions import listing, session_operations
 from kasmon.supervisor.sessions.names import check_name, next_name
 from kasmon.supervisor.sessions.start import begin
@@ -79,7 +79,7 @@ async def get_or_create(places: Paths, config: Config, new_sandbox: NewSandbox) 
     if known.state is SessionState.ENDED:
         await session_operations.restart(places, known)
         return known.id, f"it had ended ({known.end_why or 'unknown reason'}): {MEMORY_LOST}; {FILES_KEPT}"
-    return known.id, await keep(places, known, Resume())
+    return known.id, await execute(places, known, Resume())
 
 
 @contextlib.asynccontextmanager
@@ -105,11 +105,11 @@ async def pause(places: Paths, session: Session, *, to_disk: bool) -> Session:
     Raises:
         SandboxError: if it was not paused, its snapshot on disk is unusable, or its state was lost on the way: if
             the host is killed meanwhile, the next one creates another sandbox, which is paused as well.
-        KasmonError: as `keep` raises.
+        KasmonError: as `execute` raises.
     """
     log = EventLog(places.log(session.id))
     since = Cursor(await asyncio.to_thread(log.size))
-    await keep(places, session, Pause(to_disk=to_disk))
+    await execute(places, session, Pause(to_disk=to_disk))
     now = await asyncio.to_thread(_find_session, places, session.id)
     if why := await asyncio.to_thread(_not_paused, places, now, log, since, to_disk):
         raise SandboxError(
@@ -170,7 +170,7 @@ async def fork(places: Paths, session: Session, name: str = "", checkpoint: str 
     Raises:
         NotFoundError: if there is no such checkpoint.
         SandboxError: if it is paused with a snapshot that may not be resumed, or its tier is unavailable.
-        KasmonError: as `create` and `keep` raise; there is no new session then.
+        KasmonError: as `create` and `execute` raise; there is no new session then.
     """
     must_be_sandbox(session)
     known = await asyncio.to_thread(policy_of_session, places, session.id)
@@ -183,7 +183,7 @@ async def fork(places: Paths, session: Session, name: str = "", checkpoint: str 
     command = Fork(checkpoint=checkpoint, folder=launch.workdir, memory=memory, session=launch.session)
     try:
         await asyncio.to_thread(lambda: tiers.create_workspace(tiers.load(policy.tier), furnished))
-        lost = await keep(places, session, command)
+        lost = await execute(places, session, command)
     except BaseException:
         await asyncio.to_thread(delete_unstarted, places, launch.session)
         raise
@@ -198,9 +198,9 @@ async def forwarded(places: Paths, session: Session, port: int, here: int = 0) -
     Raises:
         SandboxError: if the sandbox's network cannot be reached.
         RefusedError: if *here* is taken.
-        KasmonError: as `keep` raises, since the sandbox is resumed for this.
+        KasmonError: as `execute` raises, since the sandbox is resumed for this.
     """
-    await keep(places, session, Resume())
+    await execute(places, session, Resume())
     now = (await asyncio.to_thread(read_fleet, places)).get(session.id)
     runtime = now.sandbox_state.runtime if now is not None and now.sandbox_state is not None else None
     policy = await asyncio.to_thread(policy_of_session, places, session.id)

@@ -87,7 +87,7 @@ def new_run() -> str:
     return os.urandom(8).hex()
 
 
-async def keep(places: Paths, session: Session, command: SandboxCommand) -> str:
+async def execute(places: Paths, session: Session, command: SandboxCommand) -> str:
     """Pause or resume the session's sandbox, or save or restore a checkpoint, once its turn is over.
 
     Returns the checkpoint's id; else a description of what was lost, empty if nothing.

@@ -60,8 +60,8 @@ def _named(config: Path, depth: int) -> Iterator[str]:
                 yield from _included(word, depth)
 
 
-def _included(word: str, depth: int) -> Iterator[str]:
-    path = Path(word).expanduser()
+def _included(pattern: str, depth: int) -> Iterator[str]:
+    path = Path(pattern).expanduser()
     base = Path(path.anchor) if path.is_absolute() else Path.home() / ".ssh"
     pattern = str(path.relative_to(path.anchor)) if path.is_absolute() else str(path)
     try:

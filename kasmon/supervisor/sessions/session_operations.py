@@ -291,7 +291,7 @@ async def restart(places: Paths, session: Session, *, force: bool = False, skips
     conversation = session.resume_id or launch.resume
     if launch.generation > session.generation:  # a host was started, and its agent's start was not logged
         await _end_remains(session, since=(await in_thread(places.launch(session.id).stat)).st_mtime)
-    launch, problem = await in_thread(_keep_permission_mode, places, launch, conversation)
+    launch, problem = await in_thread(_with_permission_mode, places, launch, conversation)
     launch = msgspec.structs.replace(
         launch,
         name=session.name,
@@ -362,7 +362,7 @@ async def _end_remains(session: Session, since: float = 0.0) -> None:
         await in_thread(end_remains, session.id, since)
 
 
-def _keep_permission_mode(places: Paths, launch: Launch, conversation: str | None) -> tuple[Launch, str]:
+def _with_permission_mode(places: Paths, launch: Launch, conversation: str | None) -> tuple[Launch, str]:
     """Return *launch* with the permission mode that its agent last reported, and why it may not be kept. Blocks.
 
     Arguments that resume a conversation are removed. An agent that never reported its mode keeps its arguments.

@@ -82,7 +82,7 @@ def run_client(folder: Path, program: str, *words: str) -> str:
     """
     variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
     variables |= {"GH_PROMPT_DISABLED": "1", "NO_PROMPT": "1", "NO_COLOR": "1"}
-    name = f"`{' '.join((program, *itertools.takewhile(lambda word: not word.startswith('-'), words)))}`"
+    name = f"`{' '.join((program, *itertools.takewhile(lambda each: not each.startswith('-'), words)))}`"
     try:
         done = subprocess.run(
             [program, *words],

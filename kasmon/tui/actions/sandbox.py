@@ -66,7 +66,7 @@ class SandboxActions:
         elif (session := self._with_live_sandbox()) is not None:
             self._wake(session)
 
-    def keep(self) -> None:
+    def create_checkpoint(self) -> None:
         if (session := self._with_interpreters()) is not None:
             self._send(session, Checkpoint())
 

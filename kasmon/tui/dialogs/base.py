@@ -277,8 +277,8 @@ class Dialog(Overlay):
 class DialogField(Horizontal):
     """A label, and at its right the widgets to fill in."""
 
-    def __init__(self, word: str, *inside: Widget) -> None:
-        super().__init__(Static(Content(word), markup=False, classes="label"), *inside, classes="field")
+    def __init__(self, label: str, *inside: Widget) -> None:
+        super().__init__(Static(Content(label), markup=False, classes="label"), *inside, classes="field")
 
 
 class ChoiceChanged(Message):

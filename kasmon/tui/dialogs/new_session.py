@@ -73,7 +73,7 @@ class MoreToggle(Widget, can_focus=True):
         spans: list[Span] = [(f" {mark} ", role), (" ", "text"), ("" if self.is_open else self.summary, "faint")]
         return self.look.strip(spans, self.size.width, "background")
 
-    def tell(self, summary: str) -> None:
+    def summarize(self, summary: str) -> None:
         """Show *summary* while it is folded."""
         self.summary = summary
         self.refresh()
@@ -359,7 +359,7 @@ class NewSessionDialog(Dialog):
         self.work_in.display = self.work_in.is_offered and not is_interpreter and not self.machine.value.strip()
         sandbox = [f"sandbox: {self.sandbox.tier or 'none'}"] if self.sandbox.is_offered else []
         machine = clean_line(self.machine.value.strip()) or "local"
-        self.more.tell(", ".join([*sandbox, f"machine: {machine}"]))
+        self.more.summarize(", ".join([*sandbox, f"machine: {machine}"]))
 
     @property
     def _offer(self) -> ProfileOffer:

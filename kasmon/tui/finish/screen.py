@@ -17,7 +17,7 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import FinishActionRequested
 from kasmon.tui.textual_ext.modal import Overlay
-from kasmon.tui.theme.look import Span, ThemeStyles, state_name, state_word
+from kasmon.tui.theme.look import Span, ThemeStyles, state_label, state_name
 from kasmon.tui.widgets.reader import Reader
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line, side_by_side
 
@@ -144,7 +144,7 @@ class FinishScreen(Overlay):
                 (f"  {clean_line(state.words)}", "soft"),
             ]
         self.head.say(
-            DrawnLine(tuple(left), ((f"{look.state_glyph(name)} {state_word(self.session)} ", f"state-{name}"),))
+            DrawnLine(tuple(left), ((f"{look.state_glyph(name)} {state_label(self.session)} ", f"state-{name}"),))
         )
         self.reader.read(self._rows)
         keys = ((self.keys.shown(action, look.utf8), word, action) for action, word in FOOTER)

@@ -132,7 +132,7 @@ class LiveGateway:
             await asyncio.wait([next_fleet])
             await fleets.aclose()
 
-    async def keep_searchable(self) -> None:
+    async def update_search_index(self) -> None:
         """Keep the search index up to date from now on, while this dashboard is the one that writes it."""
         module = await asyncio.to_thread(import_module, "kasmon.supervisor.search.index_writer")
         writer = module.SearchIndexWriter(self.places, lambda: self._fleet.sessions, lambda: self.watch.is_writer)

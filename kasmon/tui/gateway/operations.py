@@ -258,7 +258,7 @@ class Operations:
         if isinstance(command, Run):
             await use.run(self._places, known, command.interpreter, command.code)
             return ""
-        checkpoint = await use.keep(self._places, known, command)
+        checkpoint = await use.execute(self._places, known, command)
         if isinstance(command, Checkpoint):
             text = f"checkpoint {checkpoint} created" if checkpoint else "no checkpoint could be created"
             return f"{known.name}: {text}"

@@ -248,7 +248,7 @@ class Gateway(Protocol):
             KasmonError: if *words* are not searchable.
         """
 
-    async def keep_searchable(self) -> None:
+    async def update_search_index(self) -> None:
         """Keep the search index up to date from now on."""
 
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:

@@ -29,7 +29,7 @@ class TerminalHost:
         self._watched: dict[SessionId, Watch] = {}
         self._focused: dict[SessionId, Focus] = {}
 
-    def tell(self, command: TerminalCommand, /) -> None:
+    def send(self, command: TerminalCommand, /) -> None:
         """Send *command*; see `TerminalLink`. Input typed while there is no host is dropped, not sent later."""
         match command:
             case Watch():

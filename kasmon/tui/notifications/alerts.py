@@ -14,7 +14,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import clean_line, redact
-from kasmon.tui.theme.look import ending, foremost, lost_why, session_label, state_name, state_word
+from kasmon.tui.theme.look import ending, foremost, lost_why, session_label, state_label, state_name
 
 GATHER_S: Final = 1.0
 """How long the first alert waits for others to be merged with, in seconds."""
@@ -55,7 +55,7 @@ class Alerts:
         self._alerted_at: dict[tuple[SessionId, str], float] = {}
         self._sent_at: deque[float] = deque(maxlen=STORM)
 
-    def take(
+    def update(
         self, before: Mapping[SessionId, Session], changed: Iterable[Session], seen: SessionId | None, now: float
     ) -> bool:
         """Record the *changed* sessions; return whether there is a new reason for an alert.
@@ -142,7 +142,7 @@ def alert(session: Session, kind: str) -> Alert:
     titles = {
         "asking": f"{name} has a request",
         "lost": f"Lost contact with {name}",
-        "crashed": f"{name} {state_word(session)}",
+        "crashed": f"{name} {state_label(session)}",
         "stuck": f"{name} may be stuck",
         "unsure": f"{name}: status unknown",
         "limited": f"{name} reached a usage limit",

@@ -63,14 +63,14 @@ class NotificationController:
         )
         return shown.id if shown is not None else main_view.table.selected
 
-    def take(self, before: Mapping[SessionId, Session], change: ListChange) -> None:
+    def update(self, before: Mapping[SessionId, Session], change: ListChange) -> None:
         """Record *change* to the sessions, whose former values are in *before*."""
         now, seen = self.app.clock.ticking(), self.seen
         if seen is not None:
             self.alerts.acknowledge(seen)
         for gone in change.gone:
             self.alerts.forget(gone)
-        if self.alerts.take(before, change.changed, seen, now):
+        if self.alerts.update(before, change.changed, seen, now):
             self._ring(now)
 
     def show(self, toasts: Iterable[Toast]) -> None:
@@ -89,7 +89,7 @@ class NotificationController:
             self._shown_at[toast] = now
             app.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 
-    def tell(self, alert: Alert) -> None:
+    def alert(self, alert: Alert) -> None:
         """Send this alert at once, and ring."""
         self._ring(self.app.clock.ticking())
         self._send(alert)

@@ -8,7 +8,7 @@ import msgspec
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
-from kasmon.tui.theme.look import ending, foremost, lost_why, state_name, state_word
+from kasmon.tui.theme.look import ending, foremost, lost_why, state_label, state_name
 
 LOUD = ("asking", "lost", "crashed")
 MOST = 3
@@ -62,4 +62,4 @@ def _toast(session: Session, state: str) -> Toast:
     if state == "lost":
         return Toast(f"Lost contact with {name}", lost_why(session)[:200], "error", state)
     why = clean_line(session.end_why)[:200] if session.has_failed_to_start else ending(session)
-    return Toast(f"{name} {state_word(session)}", why, "error", state)
+    return Toast(f"{name} {state_label(session)}", why, "error", state)

@@ -132,7 +132,7 @@ class PermissionCard(Vertical):
         message.stop()
         self.view.put(read=self.view.body.seen_end)
 
-    def tell(self, message: Message) -> None:
+    def post_to_screen(self, message: Message) -> None:
         """Post *message* directly to the screen, so that it is handled before the next key."""
         self.screen.post_message(message)
 
@@ -155,7 +155,7 @@ class PermissionCard(Vertical):
         self.view.state = msgspec.structs.replace(self.view.state, group=listed, left_out=())
         self.view.read_again()
         self.view.change(doing=CardMode.TOGETHER)
-        self.tell(self.Turned())
+        self.post_to_screen(self.Turned())
 
     # Updates from outside.
 
@@ -206,7 +206,7 @@ class PermissionCard(Vertical):
         if view.scroll(meant):
             self.press_early()
         elif meant == "quit":
-            self.tell(ActionRequested("quit"))
+            self.post_to_screen(ActionRequested("quit"))
         elif meant == "close":
             self._go_back()
         elif not self.is_armed:
@@ -255,13 +255,13 @@ class PermissionCard(Vertical):
             self.go(1) if what != "request_back" else self.go(-1)
             return
         if what == "all_requests":
-            self.tell(self.ListWanted())
+            self.post_to_screen(self.ListWanted())
         elif what.startswith("reach-"):
             self._reach(what.removeprefix("reach-"))
         elif state.group and what not in FOR_A_GROUP:
             self.view.ignore(self.decision.why_unused(what))
         elif what == "enter" and (not self.request.answerable or state.is_elsewhere):
-            self.tell(SessionOpened(self.request.session))
+            self.post_to_screen(SessionOpened(self.request.session))
         elif what == "enter":
             self._choose()
         elif what in self.handlers and what not in SCROLLING:
@@ -284,9 +284,9 @@ class PermissionCard(Vertical):
             view.state = msgspec.structs.replace(state, group=(), left_out=(), edited_input=None)
             view.read_again()
             view.change(doing=CardMode.READING, spelled="", wrong="")
-            self.tell(self.Turned())
+            self.post_to_screen(self.Turned())
         else:
-            self.tell(CardClosed(tuple(ask.id for ask in self.asked.waiting)))
+            self.post_to_screen(CardClosed(tuple(ask.id for ask in self.asked.waiting)))
 
     # Answers.
 
@@ -385,7 +385,7 @@ class PermissionCard(Vertical):
         """Show the next or previous request; close the card if only those just *answered* are left."""
         waiting = [ask for ask in self._list_showable() if ask.id != self.request.id and ask.id not in answered]
         if not waiting:
-            self.tell(CardClosed(()))
+            self.post_to_screen(CardClosed(()))
             return
         if answered and (own := [ask for ask in waiting if ask.session == self.request.session and not ask.later]):
             waiting = own  # after an answer, never show another session's request to a user who may still be typing
@@ -396,7 +396,7 @@ class PermissionCard(Vertical):
     def _open(self, request: Request) -> None:
         self.editor.forget()
         self.view.open(self._build_state(request))
-        self.tell(self.Turned())
+        self.post_to_screen(self.Turned())
 
     def _show_closed(self) -> None:
         """The shown request was answered elsewhere, or withdrawn."""

@@ -69,14 +69,14 @@ def lay_out(state: CardState, look: ThemeStyles, keys: KeyMap, now: float, room:
                 said = [line for line in notes(below) if not (tight and line == BLANK)]
                 body_rows = left if below else whole
                 if state.ignored and state.doing is not CardMode.OVER:
-                    _tell_ignored(state.ignored, look, width, said, parts[2])
+                    _put_ignored(state.ignored, look, width, said, parts[2])
                 return CardLayout(tuple(parts[0]), tuple(said), tuple(parts[2]), body_rows, True, not brief)
     why = [DrawnLine(((f" {row.text}", "warn"),)) for row in wrap([(NO_ROOM, Token.TEXT)], width - 2)]
     way_out = next((line for line in choices if line.action_at(0) == "close"), choices[-1])
     return CardLayout(tuple(head[:1]), tuple(why), (way_out,), LEAST_ROWS, False, False)
 
 
-def _tell_ignored(why: str, look: ThemeStyles, width: int, notes: list[DrawnLine], choices: list[DrawnLine]) -> None:
+def _put_ignored(why: str, look: ThemeStyles, width: int, notes: list[DrawnLine], choices: list[DrawnLine]) -> None:
     """Put why a key did nothing into the row above the keys if it is blank, else into the last row: nothing moves."""
     if notes and notes[-1] == BLANK:
         notes[-1] = DrawnLine(((f" {look.cut(why, width - 1)}", "warn.bold"),))

@@ -26,7 +26,7 @@ from kasmon.tui.theme.look import (
     Span,
     ThemeStyles,
     age,
-    mode_word,
+    mode_label,
     session_label,
     wave_place,
     width_of,
@@ -203,7 +203,7 @@ def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> l
     right: list[Span] = [(many, "accent.bold"), (f"asked {since} ago " if width >= NARROW else f"{since} ", "faint")]
     if session is not None:
         room = width - width_of(right) - 2
-        known = (session.agent, mode_word(session), wave_place(session))
+        known = (session.agent, mode_label(session), wave_place(session))
         for part in (clean_line(part) for part in known if part):
             said = f"{dot}{part}" if len(left) > BARE else f"  {part}"
             if width_of(left) + width_of([(said, "")]) > room:

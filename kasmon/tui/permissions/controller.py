@@ -71,7 +71,7 @@ class PermissionController:
         self._timer = self.app.set_interval(RISE_S, self.consider, pause=True)
         self.look_soon()
 
-    def take(
+    def update(
         self, changed: Iterable[Session], gone: Iterable[SessionId], cards: Mapping[SessionId, CardContext]
     ) -> None:
         """Update the requests of these sessions, and what their cards need."""
@@ -79,7 +79,7 @@ class PermissionController:
         self._removed = (self._removed | set(gone)) - {session.id for session in changed}
         has_new_cards = bool(cards.keys() - self._cards.keys())
         self._cards |= cards
-        if self.queue.take(changed, gone) or has_new_cards:
+        if self.queue.update(changed, gone) or has_new_cards:
             self._update_screen()
             self.look_soon()
         if has_new_cards and self._opens_since == self.app.last_key_at:
@@ -96,13 +96,13 @@ class PermissionController:
             self.queue.mark_failed(answer.request)
             self._update_screen()
             self.look_soon()
-            self.tell()
+            self.show_notice()
             return False
 
         self._changed.pop(session, None)
         self.queue.mark_sent(answer.request)
         self._update_screen()
-        self.tell()
+        self.show_notice()
         self.app.run_operation(lambda operations: operations.answer(session, answer), failed=mark_failed)
 
     def open(self) -> None:
@@ -131,7 +131,7 @@ class PermissionController:
         self.close(())
         self._shown = InboxScreen(app.look, app.clock, app.keys, self._take_snapshot(), self.answer, first)
         app.push_screen(self._shown)
-        self.tell()
+        self.show_notice()
 
     def close(self, put_off: Iterable[RequestId]) -> None:
         """Close the card or the list; the *put_off* stay pending, and do not open by themselves again."""
@@ -140,7 +140,7 @@ class PermissionController:
             screen.dismiss()
             self.app.hold_still()
             self.app.call_later(self._drop_removed)
-            self.app.call_later(self.tell)
+            self.app.call_later(self.show_notice)
 
     @property
     def screen(self) -> "CardScreen | InboxScreen | None":
@@ -163,7 +163,7 @@ class PermissionController:
         if rising is None or not self.may_rise:
             if self._timer is not None:
                 self._timer.pause()
-            self.tell()
+            self.show_notice()
         elif self.app.quiet_for() >= QUIET_S and rising.session in self._cards:
             self._show(rising)
 
@@ -173,7 +173,7 @@ class PermissionController:
             self._timer.resume()
             self.app.call_later(self.consider)
 
-    def tell(self) -> None:
+    def show_notice(self) -> None:
         """Show the notice of pending requests, unless a card shows them or is about to."""
         app = self.app
         waiting = len(self.queue.waiting)
@@ -210,7 +210,7 @@ class PermissionController:
         asked = self._take_snapshot({first.session})
         self._shown = CardScreen(app.look, app.clock, app.keys, asked, first, self.answer)
         app.push_screen(self._shown)
-        self.tell()
+        self.show_notice()
 
     def _note_place(self) -> None:
         """Note which session the user is at: the topmost screen's, the open one, or the one under the list's cursor."""

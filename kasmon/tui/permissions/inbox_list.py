@@ -64,10 +64,10 @@ class InboxList(ScrollView, can_focus=False):
         """Show *rows*; *like* are those that may be marked along with the marked ones, or with the cursor's."""
         self.rows, self.cursor, self._marked, self._like = rows, cursor, marked, like
         self.virtual_size = Size(self.size.width, len(rows))
-        self.keep_in_sight()
+        self.scroll_to_cursor()
         self.refresh()
 
-    def keep_in_sight(self) -> None:
+    def scroll_to_cursor(self) -> None:
         """Scroll until the cursor's row is visible."""
         at = next((y for y, row in enumerate(self.rows) if row.request.id == self.cursor), None)
         if at is not None and self.size.height:
@@ -75,7 +75,7 @@ class InboxList(ScrollView, can_focus=False):
 
     def on_resize(self) -> None:
         self.virtual_size = Size(self.size.width, len(self.rows))
-        self.keep_in_sight()
+        self.scroll_to_cursor()
 
     def render_line(self, y: int) -> Strip:
         at, width = y + self.scroll_offset.y, self.size.width

@@ -108,7 +108,7 @@ class InboxScreen(Overlay):
         self.card: PermissionCard | None = None
         self.in_request = False
         """Whether the request gets the keys that are otherwise the list's."""
-        self.word = ""
+        self.message = ""
         """The message about the last key."""
         self.head = TextLines(look, "surface", id="inbox-head")
         self.list = InboxList(look, clock)
@@ -144,7 +144,7 @@ class InboxScreen(Overlay):
 
     def update_requests(self, asked: PermissionSnapshot) -> None:
         self.asked = asked
-        self.rows.take(asked, self.clock.ticking())
+        self.rows.update(asked, self.clock.ticking())
         self.marks = still(self.rows, self.marks)
         if self.card is not None:
             self.card.update_requests(asked)
@@ -178,7 +178,7 @@ class InboxScreen(Overlay):
 
     def _draw(self) -> None:
         self.list.show(self.rows.shown, self.cursor, self.marks, self._like())
-        self.head.say(head_line(self.rows.shown, len(self.marks), self.word))
+        self.head.say(head_line(self.rows.shown, len(self.marks), self.message))
         self.nothing.display = self.card is None
         self.list.display = bool(self.rows.shown)
         self.nothing.say(*(NOT_YET if self.rows.waiting else NOTHING))
@@ -236,7 +236,7 @@ class InboxScreen(Overlay):
         return anywhere if anywhere is not None and anywhere.id in HERE else None
 
     def _do(self, action: str) -> None:
-        self.word = ""
+        self.message = ""
         if self.card is not None and not self.card.is_armed:
             self.card.press_early()
         if not super().do(action):
@@ -268,7 +268,7 @@ class InboxScreen(Overlay):
             self.card.handle_resize()
 
     def _mark(self, request: RequestId | None) -> None:
-        marks, self.word = toggled(self.rows, request, self.marks, self._like())
+        marks, self.message = toggled(self.rows, request, self.marks, self._like())
         if marks != self.marks:
             self._set_marks(marks)
 
@@ -285,7 +285,7 @@ class InboxScreen(Overlay):
 
     def on_inbox_list_picked(self, message: InboxList.Picked) -> None:
         message.stop()
-        self.word = ""
+        self.message = ""
         if self.card is not None and self.card.is_busy:
             return
         if message.marks:

@@ -93,7 +93,7 @@ class InboxRows:
         """The sessions whose requests have a row."""
         return frozenset(row.request.session for row in self.shown)
 
-    def take(self, asked: PermissionSnapshot, now: float) -> None:
+    def update(self, asked: PermissionSnapshot, now: float) -> None:
         """Update the pending requests, at *now* on the monotonic clock."""
         waiting = {ask.id: ask for ask in asked.waiting}
         for row in [row for id_, row in self._rows.items() if id_ not in waiting]:
@@ -105,9 +105,9 @@ class InboxRows:
             self._rows[ask.id] = _pending_row(ask, asked, counts.get(ask.id, 0), changed)
         self._arrange()
 
-    def sweep(self, now: float, keep: RequestId | None) -> bool:
-        """Drop the expired rows, except *keep*; return whether there were any."""
-        over = [id_ for id_, row in self._rows.items() if row.until <= now and id_ != keep]
+    def sweep(self, now: float, retain: RequestId | None) -> bool:
+        """Drop the expired rows, except *retain*; return whether there were any."""
+        over = [id_ for id_, row in self._rows.items() if row.until <= now and id_ != retain]
         for id_ in over:
             del self._rows[id_]
         if over:
@@ -156,14 +156,14 @@ NOT_YET: Final = (("", Token.TEXT), ("Loading…", Token.STRONG))
 """Shown until the secrets to hide are known."""
 
 
-def head_line(rows: Sequence[InboxRow], marked: int, word: str) -> DrawnLine:
+def head_line(rows: Sequence[InboxRow], marked: int, message: str) -> DrawnLine:
     """Return the number of pending and of marked requests, and at the right a *word* on the last key."""
     waiting, aside = sum(row.waits for row in rows), sum(row.waits and row.request.later for row in rows)
     left: list[Span] = [(" inbox ", "accent.bold"), (" ", "text")]
     left.append((f"{waiting} pending", "text.bold"))
     left += [(f"   {aside} snoozed", "soft")] if aside else []
     left += [(f"   {marked} marked", "accent.bold")] if marked else []
-    return DrawnLine(tuple(left), ((f"{word} ", "warn"),) if word else ())
+    return DrawnLine(tuple(left), ((f"{message} ", "warn"),) if message else ())
 
 
 def bar(keys: KeyMap, look: ThemeStyles, *, has_card: bool, in_request: bool) -> tuple[KeyHint, ...]:

@@ -72,15 +72,15 @@ class PermissionQueue:
     """The open requests of the fleet by their `turn`; those answered here are kept until the log confirms it."""
 
     def __init__(self) -> None:
-        self._asks: dict[SessionId, tuple[Request, ...]] = {}
+        self._requests: dict[SessionId, tuple[Request, ...]] = {}
         self._sent: set[RequestId] = set()
         self._put_off: set[RequestId] = set()
         self._waiting: tuple[Request, ...] | None = ()
 
-    def take(self, changed: Iterable[Session], gone: Iterable[SessionId] = ()) -> bool:
+    def update(self, changed: Iterable[Session], gone: Iterable[SessionId] = ()) -> bool:
         """Update the requests of these sessions; return whether any changed."""
-        asks = {session.id: session.requests for session in changed} | dict.fromkeys(gone, ())
-        others = {id_: now for id_, now in asks.items() if now != self._asks.get(id_, ())}
+        requests = {session.id: session.requests for session in changed} | dict.fromkeys(gone, ())
+        others = {id_: now for id_, now in requests.items() if now != self._requests.get(id_, ())}
         for session_id, now in others.items():
             self._put(session_id, now)
         return bool(others)
@@ -103,8 +103,8 @@ class PermissionQueue:
     def waiting(self) -> tuple[Request, ...]:
         """Every open request that is not answered here, in turn."""
         if self._waiting is None:
-            asks = (ask for group in self._asks.values() for ask in group if ask.id not in self._sent)
-            self._waiting = tuple(sorted(asks, key=turn))
+            requests = (ask for group in self._requests.values() for ask in group if ask.id not in self._sent)
+            self._waiting = tuple(sorted(requests, key=turn))
         return self._waiting
 
     @property
@@ -119,16 +119,16 @@ class PermissionQueue:
     def _may_rise(self, ask: Request) -> bool:
         return ask.answerable and not ask.later and ask.id not in self._put_off
 
-    def _put(self, session: SessionId, asks: tuple[Request, ...]) -> None:
-        known = self._asks.get(session, ())
-        before, still = {ask.id for ask in known}, {ask.id for ask in asks}
+    def _put(self, session: SessionId, requests: tuple[Request, ...]) -> None:
+        known = self._requests.get(session, ())
+        before, still = {ask.id for ask in known}, {ask.id for ask in requests}
         waited = {ask.id for ask in known if not ask.later}
-        self._sent -= (before - still) | {ask.id for ask in asks if ask.later and ask.id in waited}
+        self._sent -= (before - still) | {ask.id for ask in requests if ask.later and ask.id in waited}
         self._put_off -= before - still
-        if asks:
-            self._asks[session] = asks
+        if requests:
+            self._requests[session] = requests
         else:
-            self._asks.pop(session, None)
+            self._requests.pop(session, None)
         self._waiting = None
 
 

@@ -72,18 +72,18 @@ def _pieces(text: str) -> Iterator[tuple[Kind, str]]:
         elif comment := _COMMENT.match(text, at):
             at = comment.end()
             yield "word", comment[0]
-        elif _ends_word(text, at) and (sign := _SIGN.match(text, at)):
+        elif _is_token_end(text, at) and (sign := _SIGN.match(text, at)):
             at = sign.end()
             yield "sign", sign[0]
         else:
             while (
                 at < len(text) and text[at] not in " \t\n" and not (_SIGN.match(text, at) and not _redirects(text, at))
             ):
-                at = _word_end(text, at)
+                at = _token_end(text, at)
             yield "word", text[start:at]
 
 
-def _ends_word(text: str, at: int) -> bool:
+def _is_token_end(text: str, at: int) -> bool:
     return text[at] in " \t\n" or (_SIGN.match(text, at) is not None and not _redirects(text, at))
 
 
@@ -92,7 +92,7 @@ def _redirects(text: str, at: int) -> bool:
     return text[at] == "&" and (text[at - 1 : at] in (">", "<") or text[at + 1 : at + 2] == ">")
 
 
-def _word_end(text: str, at: int) -> int:
+def _token_end(text: str, at: int) -> int:
     """The end of the quoted, escaped or nested piece, or the one character, that begins at *at*."""
     character = text[at]
     if character == "\\":

@@ -57,7 +57,7 @@ class PlanBoardView(ScrollView, can_focus=False):
         if is_other:
             self._titles = [self._title(wave) for wave in range(len(self.room.waves))]
         self._cards = {}
-        self.keep_in_sight()
+        self.scroll_to_cursor()
         self.refresh()
 
     def mark(self, hits: Mapping[SessionId, CollisionSummary]) -> None:
@@ -76,7 +76,7 @@ class PlanBoardView(ScrollView, can_focus=False):
         place = self.room.place(self.cursor)
         return max(1, self._rows // place.height) if place is not None else 1
 
-    def keep_in_sight(self) -> None:
+    def scroll_to_cursor(self) -> None:
         """Scroll until all of the cursor's card is visible; for the first of a wave, its title too."""
         place = self.room.place(self.cursor)
         if place is None or not self.size.height:
@@ -89,7 +89,7 @@ class PlanBoardView(ScrollView, can_focus=False):
 
     def on_resize(self) -> None:
         self._lay_out()
-        self.keep_in_sight()
+        self.scroll_to_cursor()
 
     @property
     def _title_rows(self) -> int:

@@ -60,7 +60,7 @@ class TaskCardState(NamedTuple):
         return ROLES.get(self.name) or f"state-{self.name}"
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         return WORDS.get(self.name, self.name)
 
 
@@ -101,7 +101,7 @@ def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: CardMom
     at, how = board.run.of(task.id), standing(board, task)
     loud = ".bold" if how.needs_person else ""
     title: list[Span] = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, hit), *_title(task, at)]
-    state: list[Span] = [("  ", "text"), (how.word, f"{how.role}{loud}"), *_after_dot(look, _time(at, now), "soft")]
+    state: list[Span] = [("  ", "text"), (how.label, f"{how.role}{loud}"), *_after_dot(look, _time(at, now), "soft")]
     state += [*_after_dot(look, agent_of(board, task), "soft"), *_after_dot(look, _cost(board, at), "soft")]
     return [
         _row(look, title, [], width),
@@ -124,7 +124,7 @@ def wide(board: PlanBoard, task: Task, width: int, moment: CardMoment) -> list[l
     title: list[Span] = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, hit), *_title(task, at)]
     state: list[Span] = [
         ("  ", "text"),
-        (look.fit(how.word, STATE), f"{how.role}{loud}"),
+        (look.fit(how.label, STATE), f"{how.role}{loud}"),
         (f"{_time(at, now):>5}", "soft"),
     ]
     if width >= ROOMY:

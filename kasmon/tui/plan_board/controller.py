@@ -43,15 +43,15 @@ class PlanBoardController:
         """Update the plans from the gateway."""
         assert self.app.gateway is not None
         async for boards in self.app.gateway.boards():
-            self.take(boards)
+            self.show_boards(boards)
 
-    def take(self, boards: "tuple[PlanBoard, ...]") -> None:
+    def show_boards(self, boards: "tuple[PlanBoard, ...]") -> None:
         if self.has_boards:
             self._alert(boards)
         self.boards, self.has_boards = boards, True
         if (screen := self.screen) is not None:
             screen.update_boards(boards)
-        self.app.permissions.tell()
+        self.app.permissions.show_notice()
 
     def _alert(self, boards: "tuple[PlanBoard, ...]") -> None:
         """Alert the user to each plan that newly needs a decision, or has ended, unless the user looks at it."""
@@ -64,7 +64,7 @@ class PlanBoardController:
             if is_new and not self._is_viewed(board):
                 text = f"The plan has ended: {board.run.outcome}." if is_over else f"Needs a decision: {asks}"
                 title = f"Plan {redact(clean_line(board.plan.name))[0]}"
-                self.app.notifications.tell(
+                self.app.notifications.alert(
                     Alert(kind="plan", title=title, text=clean_line(redact(text)[0]), sessions=())
                 )
 
@@ -99,13 +99,13 @@ class PlanBoardController:
             self._shown.plan = plan or before.plan
         self._shown.view.hits = self.hits
         app.push_screen(self._shown)
-        app.permissions.tell()
+        app.permissions.show_notice()
 
     def close(self) -> None:
         if (screen := self.screen) is not None:
             screen.dismiss()
             self.app.hold_still()
-            self.app.call_later(self.app.permissions.tell)
+            self.app.call_later(self.app.permissions.show_notice)
 
     @property
     def asking(self) -> "tuple[PlanBoard, ...]":

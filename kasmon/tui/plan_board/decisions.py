@@ -38,7 +38,7 @@ class PlanDecision(NamedTuple):
     action: PlanAction | None = None
     task: str = ""
     """The task that it is about; empty for the plan."""
-    asks: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
     """The question to confirm first; empty if it is done at once."""
     refusal: str = ""
 
@@ -92,7 +92,7 @@ def offered(board: PlanBoard, task: Task | None) -> tuple[str, ...]:
         return ("task_read",) if task is not None else ()
     if board.run.state == "ended":
         return ("task_open", "task_diff") if task is not None and board.run.of(task.id).session else ()
-    actions = ["plan_advance"] if asks_to_advance(board) else []
+    actions = ["plan_advance"] if waits_for_advance(board) else []
     if task is not None:
         how = standing(board, task).name
         actions += ["task_open", "task_diff"] if board.run.of(task.id).session else []
@@ -104,7 +104,7 @@ def offered(board: PlanBoard, task: Task | None) -> tuple[str, ...]:
     return (*actions, "task_read", "plan_pause")
 
 
-def asks_to_advance(board: PlanBoard) -> bool:
+def waits_for_advance(board: PlanBoard) -> bool:
     """Whether the plan's question is whether its next wave may start."""
     held_up = any(at.state in (TaskState.FAILED, TaskState.CLAIMED) for at in board.run.tasks.values())
     return bool(board.ahead.question) and not held_up and not _refusal(board, "advance")

@@ -148,7 +148,7 @@ def _facts(board: PlanBoard, task: Task, at: TaskRun) -> list[tuple[str, str]]:
     session = board.sessions.get(at.session)
     peers = [each.id for each in board.plan.wave(task.wave) if each.id != task.id]
     facts = [
-        ("state", f"{how.word}, attempt {at.attempt}" if at.attempt > 1 else how.word),
+        ("state", f"{how.label}, attempt {at.attempt}" if at.attempt > 1 else how.label),
         ("blocked by", board.ahead.blocked.get(task.id, "")),
         ("why", at.why),
         ("agent", agent_of(board, task)),
@@ -178,8 +178,8 @@ def _check(at: TaskRun) -> str:
     return at.check.why or f"failed (exit {at.check.exit_code}) after {at.check.took_s:.1f} s"
 
 
-def _entry(word: str, value: str, width: int, token: Token = Token.TEXT) -> list[TextLine]:
-    first: tuple[Span, ...] = ((f"{word:<{LABEL}} ", Token.FAINT),)
+def _entry(label: str, value: str, width: int, token: Token = Token.TEXT) -> list[TextLine]:
+    first: tuple[Span, ...] = ((f"{label:<{LABEL}} ", Token.FAINT),)
     return wrap([(clean_line(value), token)], width, first, ((" " * (LABEL + 1), Token.TEXT),))
 
 

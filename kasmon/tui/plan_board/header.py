@@ -10,7 +10,7 @@ from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.plan_board.card_text import cost
-from kasmon.tui.plan_board.decisions import asks_to_advance, offered
+from kasmon.tui.plan_board.decisions import offered, waits_for_advance
 from kasmon.tui.status_bars import KeyHint
 from kasmon.tui.theme.look import Span, ThemeStyles, age, money, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
@@ -77,7 +77,7 @@ def notice_lines(board: PlanBoard | None, keys: KeyMap, look: ThemeStyles, width
         return lines + (_bar(board.run.why, "surface", look, width) if board.run.why else [])
     if board.ahead.question:
         asks = board.ahead.question
-        key = f" ({keys.shown('plan_advance', look.utf8)} starts it)" if asks_to_advance(board) else ""
+        key = f" ({keys.shown('plan_advance', look.utf8)} starts it)" if waits_for_advance(board) else ""
         lines += _bar(f"{look.state_glyph('asking')} {asks[0].upper()}{asks[1:]}{key}", "state-asking", look, width)
     if board.run.is_stopped:
         key = keys.shown("plan_pause", look.utf8)

@@ -266,9 +266,9 @@ class PlanBoardScreen(Overlay):
 
         if action == "task_replace":
             self.app.push_screen(OtherAgentDialog(self.look, self.keys, board.id, what.task))
-        elif what.asks:
+        elif what.questions:
             title, yes = WORDS.get(action, (ROWS[action].label.capitalize(), ROWS[action].label))
-            question = Confirmation(title, what.asks, yes)
+            question = Confirmation(title, what.questions, yes)
             self.app.push_screen(
                 ConfirmDialog(self.look, self.keys, self.clock, question, lambda dialog: dialog.run_operation(decide))
             )

@@ -44,7 +44,7 @@ class ErrorLog(logging.Handler):
             file.write(f"{self.format(record)}\n".encode("utf-8", "replace"))
 
 
-def keep_trouble(path: Path) -> None:
+def log_errors_to(path: Path) -> None:
     """Log this process's errors to *path* and nowhere else, with secrets from the environment redacted."""
     process_log.add_secrets(secret_values(os.environ))
     process_log.configure(ErrorLog(path))
@@ -55,14 +55,14 @@ def run(places: Paths, *, agents_go_on: bool = True) -> int:
 
     *agents_go_on* is what the dashboard tells the user; the agents of a demo stop.
     """
-    keep_trouble(places.own_log)
+    log_errors_to(places.own_log)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # a shell may have exported them; the terminal reports its size itself
     gateway = LiveGateway(places)
     app = Kasmon(gateway.first(), gateway, driver_class=TapDriver)
     app.agents_go_on = agents_go_on
     app.on_suspend = gateway.watch.close  # other processes write the index while this one is stopped
-    # Until `keep_clean`: the handler of asyncio only cancels a task, and Textual may absorb that.
+    # Until `exit_on_signals`: the handler of asyncio only cancels a task, and Textual may absorb that.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         app.run()

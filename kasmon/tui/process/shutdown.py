@@ -28,7 +28,7 @@ LAST_RESORT_GONE_S: Final = 1.0
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-def keep_clean(app: App[Any], on_suspend: Callable[[], object] = lambda: None) -> None:
+def exit_on_signals(app: App[Any], on_suspend: Callable[[], object] = lambda: None) -> None:
     """Make *app* exit with 128 + n on signal n, and with 129 when its terminal or its guard is gone.
 
     Call it once, on the app's loop (in `on_mount`). Without a terminal, as in a test, it does nothing.

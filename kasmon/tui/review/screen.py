@@ -287,7 +287,7 @@ class ReviewScreen(Overlay):
         found = next((match for match in self._matches if match >= here), next(iter(self._matches), None))
         if moves and found is not None:
             self._show_match(found)
-        self.find_bar.tell(len(self._matches), done=True, here=found is not None)
+        self.find_bar.show_count(len(self._matches), done=True, here=found is not None)
 
     def _step_match(self, by: int) -> None:
         if not self.find_bar.is_open or not self._matches:
@@ -297,7 +297,7 @@ class ReviewScreen(Overlay):
         later = [match for match in self._matches if (match > here if by > 0 else match < here)]
         if later:
             self._show_match(later[0] if by > 0 else later[-1])
-        self.find_bar.tell(len(self._matches), done=True, here=bool(later))
+        self.find_bar.show_count(len(self._matches), done=True, here=bool(later))
 
     def _show_match(self, match: tuple[int, int]) -> None:
         place, line = match
@@ -308,7 +308,7 @@ class ReviewScreen(Overlay):
     def _accept_find(self) -> None:
         if self.find_bar.written != self.find_bar.words.words:
             self._search(self.find_bar.written)
-        self.find_bar.keep()
+        self.find_bar.close_input()
         self.set_focus(None)
 
     def _drop_find(self) -> None:

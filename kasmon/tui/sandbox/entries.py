@@ -14,7 +14,7 @@ from kasmon.sandbox.checkpoint.replay import ReplayedRun
 from kasmon.sanitize import clean_block, clean_line
 from kasmon.supervisor.sandboxes.history import RefusedHost, SandboxHistory
 from kasmon.tui.sandbox.status import amount, badge, is_broken, lost_words, meters, phases, proof_words, sleeps_on_disk
-from kasmon.tui.theme.look import Span, ThemeStyles, age, state_name, state_word, width_of
+from kasmon.tui.theme.look import Span, ThemeStyles, age, state_label, state_name, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 Entry: TypeAlias = ReplayedRun | CheckpointRecord | RefusedHost | SnapshotVerdict
@@ -78,7 +78,7 @@ def head(session: Session, past: SandboxHistory | None, look: ThemeStyles, now: 
         *badge(session, look),
         ("" if is_broken(session) or width < NARROW else f" {proof_words(session)}", "soft"),
         ("   ", "text"),
-        (f"{look.state_glyph(name)} {state_word(session)}", f"state-{name}"),
+        (f"{look.state_glyph(name)} {state_label(session)}", f"state-{name}"),
         ("".join(f"{dot}{words}" for words in phases(session, now)), "soft"),
     ]
     lines = [DrawnLine(tuple(left))]

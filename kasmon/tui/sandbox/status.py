@@ -14,7 +14,7 @@ from kasmon.model.sandbox.state import BEGINNING, SandboxState
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.sanitize import clean_line
-from kasmon.tui.theme.look import Span, ThemeStyles, age, mode_word, width_of
+from kasmon.tui.theme.look import Span, ThemeStyles, age, mode_label, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 BAR: Final = 8
@@ -65,7 +65,7 @@ def mode_cells(session: Session) -> int:
     """Return how many cells the whole mode column of it takes; 0 if it is too long."""
     if session.sandbox:
         return len(session.sandbox) + 1
-    cells = cell_len(mode_word(session))
+    cells = cell_len(mode_label(session))
     return cells if cells <= LONGEST_MODE else 0
 
 
@@ -119,7 +119,7 @@ def mismatches(session: Session) -> str:
 def phase_words(sandbox_state: SandboxState, now: float) -> str:
     """Return the phase; for a transitional one with its duration: `writing memory to disk, 3s`."""
     if not is_moving(sandbox_state):
-        return phase_word(sandbox_state)
+        return phase_label(sandbox_state)
     return ", ".join(part for part in (_moving(sandbox_state), _lasts(sandbox_state, now)) if part)
 
 
@@ -130,7 +130,7 @@ def phases(session: Session, now: float) -> list[str]:
     return [phase_words(session.sandbox_state, now), *to_come(session, now)]
 
 
-def phase_word(sandbox_state: SandboxState) -> str:
+def phase_label(sandbox_state: SandboxState) -> str:
     """Return the phase, and where its memory is while it is paused: `paused in RAM`."""
     if sandbox_state.phase is not SandboxPhase.PAUSED:
         return sandbox_state.phase.value
@@ -250,7 +250,7 @@ def amount(size_bytes: int) -> str:
     return f"{size:.0f} MiB" if size >= 10 or size == 0 else f"{size:.1f} MiB"
 
 
-def _meter(word: str, used: int, allowed: int, look: ThemeStyles, *, bars: bool) -> list[Span]:
+def _meter(label: str, used: int, allowed: int, look: ThemeStyles, *, bars: bool) -> list[Span]:
     share = min(used / allowed, 1.0) if allowed else 0.0
     role = "bad" if share >= FULL else "warn" if share >= TIGHT else "info"
     shapes = ("━", "─") if look.utf8 else ("#", "-")
@@ -261,8 +261,8 @@ def _meter(word: str, used: int, allowed: int, look: ThemeStyles, *, bars: bool)
         of = f" of {amount(allowed)}"
         unit = told[-4:]
         told = told.removesuffix(unit) if of.endswith(unit) else told
-        return [(f"{word} ", "faint"), *bar, (told, f"{role}.bold" if share >= TIGHT else "text"), (of, "faint")]
-    return [(f"{word} ", "faint"), (told, "text")]
+        return [(f"{label} ", "faint"), *bar, (told, f"{role}.bold" if share >= TIGHT else "text"), (of, "faint")]
+    return [(f"{label} ", "faint"), (told, "text")]
 
 
 def _proof(session: Session) -> tuple[str, str]:

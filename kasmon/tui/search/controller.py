@@ -60,7 +60,7 @@ class SearchController:
         self._shown = SearchScreen(app.look, app.clock, app.keys, self._words, self._found)
         app.push_screen(self._shown)
         self._shown.call_after_refresh(self._shown.list.move, self._at)
-        app.permissions.tell()
+        app.permissions.show_notice()
 
     def close(self) -> None:
         """Close the screen, and remember its results."""
@@ -73,7 +73,7 @@ class SearchController:
         self._at = hits.index(row) if row in hits else 0
         screen.dismiss()
         self.app.hold_still()
-        self.app.call_later(self.app.permissions.tell)
+        self.app.call_later(self.app.permissions.show_notice)
 
     def _stop(self) -> None:
         if self._search is not None:

@@ -86,10 +86,10 @@ class SearchResultsList(ScrollView, can_focus=False):
     def _go(self, at: int) -> None:
         self.at = at
         self.post_message(self.Moved())
-        self._keep_in_sight()
+        self._scroll_to_cursor()
         self.refresh()
 
-    def _keep_in_sight(self) -> None:
+    def _scroll_to_cursor(self) -> None:
         """Scroll to the cursor, and to the line of its session if that is directly above."""
         if self.size.height and self.rows:
             above = 1 if self.at > 0 and self.rows[self.at - 1].hit is None else 0
@@ -102,7 +102,7 @@ class SearchResultsList(ScrollView, can_focus=False):
 
     def on_resize(self) -> None:
         self._lay_out()
-        self._keep_in_sight()
+        self._scroll_to_cursor()
 
     def on_click(self, event: events.Click) -> None:
         at = event.y + self.scroll_offset.y

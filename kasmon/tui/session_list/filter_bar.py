@@ -62,7 +62,7 @@ class FilterBar(Horizontal):
     def compose(self) -> ComposeResult:
         yield self.words
 
-    def tell(self, text: str, shown: int, sessions: int) -> None:
+    def show_count(self, text: str, shown: int, sessions: int) -> None:
         """Show the filter *text*, and how many of how many sessions match."""
         if (text, (shown, sessions)) != (self.words.text, self.words.shown):
             self.words.text, self.words.shown = text, (shown, sessions)

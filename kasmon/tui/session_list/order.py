@@ -140,7 +140,7 @@ class ListOrder:
         self._keys: dict[SessionId, tuple[object, ...]] = {}
         self._sort = SortOrder.ATTENTION
 
-    def take(self, fleet: Fleet, change: ListChange) -> bool:
+    def update(self, fleet: Fleet, change: ListChange) -> bool:
         """Apply *change*, which led to *fleet*; return whether the order may have changed."""
         moved = bool(change.gone)
         for gone in change.gone:

@@ -22,12 +22,12 @@ from kasmon.tui.theme.look import (
     ThemeStyles,
     age,
     evidence,
-    mode_word,
+    mode_label,
     money,
     news,
     session_tokens,
+    state_label,
     state_name,
-    state_word,
     wave_place,
     wave_progress,
 )
@@ -212,7 +212,7 @@ def _state(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     name = state_name(line.session)
     many = f" {look.mark('times')}{len(line.session.requests)}" if len(line.session.requests) > 1 else ""
     loud = ".bold" if name in ("asking", "finished", "lost", "crashed") else ""
-    return [(f"{look.state_glyph(name)} {state_word(line.session)}{many}", f"state-{name}{loud}")]
+    return [(f"{look.state_glyph(name)} {state_label(line.session)}{many}", f"state-{name}{loud}")]
 
 
 def _name(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
@@ -243,7 +243,7 @@ def _mode(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     room = next(column.width for column in line.columns if column.key == MODE.key) - len(mark)
     if line.session.sandbox:
         return [*badge(line.session, look, room), (mark, "warn")]
-    word = clean_line(mode_word(line.session))
+    word = clean_line(mode_label(line.session))
     word = word if cell_len(word) <= room else clean_line(word.partition(" ")[0])
     return [(look.cut(word, room), "faint"), (mark, "warn")]
 

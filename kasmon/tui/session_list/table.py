@@ -139,11 +139,11 @@ class SessionTable(ScrollView, can_focus=True):
             if isinstance(item, SessionRow) and self.session(item.session)
         ]
 
-    def take(self, fleet: Fleet, change: ListChange | None = None) -> None:
+    def show_change(self, fleet: Fleet, change: ListChange | None = None) -> None:
         """Show *fleet*: changed rows now, a changed order as soon as the keyboard is quiet."""
         change = change or difference(self.fleet, fleet)
         self.fleet = fleet
-        self._stale = self._list_order.take(fleet, change) or self._stale
+        self._stale = self._list_order.update(fleet, change) or self._stale
         for gone in change.gone:
             self._strips.pop(gone, None)
         self._stale = self._stale or (self.view.by_wave and bool(change.changed))
@@ -173,7 +173,7 @@ class SessionTable(ScrollView, can_focus=True):
         self._measure()
         if self.virtual_size.height != len(self.items):
             self.virtual_size = Size(self.size.width, len(self.items))
-        self._keep_selected(top)
+        self._restore_cursor(top)
         if before != self.items:
             self.refresh()
 
@@ -378,7 +378,7 @@ class SessionTable(ScrollView, can_focus=True):
         name, marks = session.name, is_broken(session) + (session.id in self.collisions) + (session.id == self.pinned)
         return (len(name) if name.isascii() else cell_len(name)) + 2 * marks
 
-    def _keep_selected(self, top: int) -> None:
+    def _restore_cursor(self, top: int) -> None:
         """Find the selected line again in changed rows; the view moves with it unless it shows the top."""
         before = self._index
         for index, item in enumerate(self.items if self._is_chosen else ()):

@@ -10,7 +10,7 @@ TerminalCommand: TypeAlias = Watch | Unwatch | Focus | Blur | SendKeys | Paste |
 class TerminalLink(Protocol):
     """Sends commands about terminals. Results arrive as `TerminalRows` and `SubscriptionEnd`, through the app."""
 
-    def tell(self, command: TerminalCommand, /) -> None:
+    def send(self, command: TerminalCommand, /) -> None:
         """Send *command* at once and in order. Never blocks; a missing host is not an error here.
 
         `SendKeys`, `Paste` and `Scroll` come from the thread that reads stdin, the others from the app's loop.

@@ -84,7 +84,7 @@ class ScrollbackScreen(Overlay):
             self.view.found = self.view.buffer.find(self._words)
             self._show_matches(self._words, here=True)
             self.find_bar.is_open = True
-            self.find_bar.keep()
+            self.find_bar.close_input()
         self._update_foot()
 
     def takes(self, key: events.Key) -> bool:
@@ -130,7 +130,7 @@ class ScrollbackScreen(Overlay):
     def _accept_find(self) -> None:
         if self.find_bar.written != self.find_bar.words.words:
             self._search(self.find_bar.written)
-        self.find_bar.keep()
+        self.find_bar.close_input()
         self.set_focus(self.view)
 
     def _drop_find(self) -> None:
@@ -141,7 +141,7 @@ class ScrollbackScreen(Overlay):
 
     def _show_matches(self, words: str, here: bool) -> None:
         self.find_bar.words.words = words
-        self.find_bar.tell(len(self.view.found), done=True, here=here)
+        self.find_bar.show_count(len(self.view.found), done=True, here=here)
 
     def _open_link(self) -> None:
         if (link := self.view.link()) is not None:

@@ -163,11 +163,11 @@ class StdinTap:
         at = 0
         while at < len(data) and not self.left:
             if self._paste is not None:
-                at = self._take_paste(data, at)
+                at = self._handle_paste(data, at)
             elif data[at] == 0x1B:
-                at = self._take_sequence(data, at)
+                at = self._handle_sequence(data, at)
             else:
-                at = self._take_text(data, at)
+                at = self._handle_text(data, at)
         self._flush()
         ours, self._textual_bytes = bytes(self._textual_bytes) + data[at:], bytearray()
         return ours
@@ -182,7 +182,7 @@ class StdinTap:
             self._keys += pending
         self._flush()
 
-    def _take_text(self, data: bytes, at: int) -> int:
+    def _handle_text(self, data: bytes, at: int) -> int:
         end = data.find(b"\x1b", at)
         end = len(data) if end < 0 else end
         leave = min((found for byte in self._leave_bytes if (found := data.find(byte, at, end)) >= 0), default=-1)
@@ -193,7 +193,7 @@ class StdinTap:
         self._leave_focus()
         return leave + 1
 
-    def _take_sequence(self, data: bytes, at: int) -> int:
+    def _handle_sequence(self, data: bytes, at: int) -> int:
         if data.startswith(PASTE, at):
             self._flush()
             self._paste = bytearray()
@@ -204,10 +204,10 @@ class StdinTap:
             self._pending = data[at:]
             return len(data)
         if match := _CSI.match(data, at):
-            self._take_csi(match)
+            self._handle_csi(match)
             return match.end()
         if match := _SS3.match(data, at):
-            self._take_key(match[0])
+            self._handle_key(match[0])
             return match.end()
         if match := _STRING.match(data, at):
             return match.end()
@@ -221,18 +221,18 @@ class StdinTap:
         self._keys += b"\x1b"
         return at + 1
 
-    def _take_csi(self, match: re.Match[bytes]) -> None:
+    def _handle_csi(self, match: re.Match[bytes]) -> None:
         sequence, parameters, between, final = match[0], match[1], match[2], match[3]
         if report := MOUSE_REPORT.fullmatch(sequence):
-            self._take_mouse(read_mouse(report, self.cell), sequence)
+            self._handle_mouse(read_mouse(report, self.cell), sequence)
         elif sequence in (b"\x1b[I", b"\x1b[O") or (between, final) == (b"$", b"y"):
             self._textual_bytes += sequence
         elif final == b"t" and parameters:
             self._textual_bytes += sequence if parameters.startswith(b"48;") else b""
         elif parameters[:1] not in (b"<", b"=", b">", b"?") and not _is_reply(parameters, final):
-            self._take_key(sequence)
+            self._handle_key(sequence)
 
-    def _take_key(self, sequence: bytes) -> None:
+    def _handle_key(self, sequence: bytes) -> None:
         aim = self.aim
         if any(key.pressed_by(sequence) for key in self._leave):
             self._leave_focus()
@@ -248,7 +248,7 @@ class StdinTap:
         else:
             self._keys += understood(sequence)
 
-    def _take_mouse(self, report: MouseReport, sequence: bytes) -> None:
+    def _handle_mouse(self, report: MouseReport, sequence: bytes) -> None:
         """Route a mouse report. A button belongs to the area where it was pressed until its release."""
         aim = self.aim
         inside = 0 <= report.x - aim.x < aim.width and 0 <= report.y - aim.y < aim.height
@@ -278,7 +278,7 @@ class StdinTap:
             self._flush()
             self._sink.scroll(WHEEL_LINES if up else -WHEEL_LINES)
 
-    def _take_paste(self, data: bytes, at: int) -> int:
+    def _handle_paste(self, data: bytes, at: int) -> int:
         assert self._paste is not None
         end = data.find(PASTE_END, at)
         if end >= 0:

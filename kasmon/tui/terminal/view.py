@@ -50,12 +50,12 @@ class InputSender:
         """Send *data*, the bytes of keys, in pieces that tmux handles quickly."""
         self.scroll_to_bottom()
         for at in range(0, len(data), KEYS_BYTES):
-            self._link.tell(SendKeys(session=self._session, data=data[at : at + KEYS_BYTES]))
+            self._link.send(SendKeys(session=self._session, data=data[at : at + KEYS_BYTES]))
 
     def paste(self, text: str) -> None:
         """Have tmux paste *text*, bracketed if the program enabled that."""
         self.scroll_to_bottom()
-        self._link.tell(Paste(session=self._session, text=text))
+        self._link.send(Paste(session=self._session, text=text))
 
     def scroll(self, lines: int) -> None:
         """Scroll back in the history by *lines*, as far as there is any; forward if negative."""
@@ -63,14 +63,14 @@ class InputSender:
             up = max(min(self._up + lines, self.history), 0)
             if up != self._up:
                 self._up = up
-                self._link.tell(Scroll(session=self._session, up=up))
+                self._link.send(Scroll(session=self._session, up=up))
 
     def scroll_to_bottom(self) -> None:
         """Scroll to the end, where the response to typing appears."""
         with self._lock:
             if self._up:
                 self._up = 0
-                self._link.tell(Scroll(session=self._session, up=0))
+                self._link.send(Scroll(session=self._session, up=0))
 
     def read(self) -> None:
         self._read_key_pressed()
@@ -207,12 +207,12 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         yield self.bar
 
     def on_mount(self) -> None:
-        self._link.tell(Watch(session=self.session, rate_hz=self._rate_hz))
+        self._link.send(Watch(session=self.session, rate_hz=self._rate_hz))
         self.app.screen_change_signal.subscribe(self, lambda _screen: self._update_tap())
 
     def on_unmount(self) -> None:
         self.leave()
-        self._link.tell(Unwatch(session=self.session))
+        self._link.send(Unwatch(session=self.session))
 
     def watch_label(self, label: str) -> None:
         self.bar.label = label
@@ -262,8 +262,8 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         self.terminal.live = False
         self.terminal.can_focus = False
         self._input_sender.scroll_to_bottom()
-        self._link.tell(Blur(session=self.session))
-        self._link.tell(Watch(session=self.session, rate_hz=self._rate_hz))
+        self._link.send(Blur(session=self.session))
+        self._link.send(Watch(session=self.session, rate_hz=self._rate_hz))
         self.post_message(self.Left(self))
 
     def _update_tap(self) -> None:
@@ -311,7 +311,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
             self._resize_timer = self.set_timer(wait_s, self._send_size_later)
             return
         self._sent_size, self._sent_at = (width, height), time.monotonic()
-        self._link.tell(Focus(session=self.session, columns=width, rows=height))
+        self._link.send(Focus(session=self.session, columns=width, rows=height))
 
     def _send_size_later(self) -> None:
         self._resize_timer = None

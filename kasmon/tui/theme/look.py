@@ -273,7 +273,7 @@ def state_name(session: Session) -> str:
     return "crashed" if session.crashed else session.state.value
 
 
-def state_word(session: Session) -> str:
+def state_label(session: Session) -> str:
     """Return the word for its state: `state_name`, but `failed` if its creation failed."""
     name = state_name(session)
     return "failed" if name == "crashed" and session.has_failed_to_start else name
@@ -330,7 +330,7 @@ def _of_wave(session: Session) -> bool:
     return session.peers is not None and (session.task or 0) <= session.peers
 
 
-def mode_word(session: Session) -> str:
+def mode_label(session: Session) -> str:
     """Return where it runs: `adopted` is the user's own tmux; in a terminal with the permission mode: `tmux auto`."""
     where = "adopted" if session.adopted else session.mode.value
     reported = session.permission_mode if session.mode is Mode.TMUX else ""

@@ -86,7 +86,7 @@ class UserSettings:
         self.show_theme(wanted)
         if app.is_running:
             app.offer_keys()
-            app.permissions.tell()  # whether a card opens by itself may have changed
+            app.permissions.show_notice()  # whether a card opens by itself may have changed
 
     def _complain(self, why: str, key: tuple[str, str], allowed: Sequence[str] = ()) -> None:
         """Report an error in a setting that only the dashboard can validate."""

@@ -39,7 +39,7 @@ class SessionTranscript:
         """Whether a long log is read completely."""
         return self._end is None
 
-    def take(self, update: TranscriptUpdate) -> None:
+    def add_batch(self, update: TranscriptUpdate) -> None:
         """Add what was read."""
         if isinstance(update, TextDelta):
             self.transcript.write(update.text, update.thinking)

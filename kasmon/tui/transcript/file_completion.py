@@ -63,7 +63,7 @@ class FileSuggestions(TextLines):
             self.chosen = (self.chosen + by) % len(self.files)
             self._update()
 
-    def take(self) -> str:
+    def accept(self) -> str:
         """Return the chosen file, and close the list."""
         file = self.files[self.chosen]
         self.offer(())

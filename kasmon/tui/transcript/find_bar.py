@@ -79,9 +79,9 @@ class FindBar(Horizontal):
         if self.is_open and words == self.written:
             search(words)
             if not self.words.writing:
-                self.keep()
+                self.close_input()
 
-    def keep(self) -> None:
+    def close_input(self) -> None:
         """Close the input, and show the search text."""
         self.words.writing = False
         if self.box is not None:
@@ -92,9 +92,9 @@ class FindBar(Horizontal):
     def drop(self) -> None:
         """End the search."""
         self.words.words, self.is_open = "", False
-        self.keep()
+        self.close_input()
 
-    def tell(self, places: int, done: bool, here: bool) -> None:
+    def show_count(self, places: int, done: bool, here: bool) -> None:
         """Show the number of matches so far; *here*: the cursor is on one."""
         if done and not places:
             self.words.result = ("not found", "warn.bold")

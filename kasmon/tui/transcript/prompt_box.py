@@ -179,7 +179,7 @@ class PromptBox(TextBox):
         if key in ("up", "down"):
             self._offered.move(1 if key == "down" else -1)
         elif key in ("tab", "enter"):
-            self._take(self._offered.take())
+            self._insert(self._offered.accept())
         elif key == "escape":
             self._offered.offer(())
         else:
@@ -204,7 +204,7 @@ class PromptBox(TextBox):
             files = fitting(self._files, words)
             self._offered.offer(() if files[:1] == [words] else files)
 
-    def _take(self, file: str) -> None:
+    def _insert(self, file: str) -> None:
         row, column = self.cursor_location
         words = written(self._before()) or ""
         behind = "" if file.endswith("/") else " "

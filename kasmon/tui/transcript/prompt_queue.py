@@ -9,7 +9,7 @@ from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
 from kasmon.scripted_agent.script import SCRIPTED, displayed_prompt
 from kasmon.tui.app_protocols import dashboard_of
-from kasmon.tui.theme.look import RECEIPT_WORDS, Span, ThemeStyles, state_name, state_word
+from kasmon.tui.theme.look import RECEIPT_WORDS, Span, ThemeStyles, state_label, state_name
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 
 SHOWN: Final = 3
@@ -44,7 +44,7 @@ class PromptQueueView(TextLines, can_focus=True):
     def waiting(self) -> list[Receipt]:
         return [each for each in self.session.receipts if each.state is ReceiptState.QUEUED]
 
-    def tell(self, session: Session, writing: bool) -> None:
+    def show_session(self, session: Session, writing: bool) -> None:
         """Update to the current *session*."""
         self.session, self.writing = session, writing
         if self.chosen is not None and self.chosen not in [each.id for each in self.waiting]:
@@ -72,7 +72,7 @@ class PromptQueueView(TextLines, can_focus=True):
         if self.chosen is not None and 0 <= place < len(self.waiting):
             self._request_change(Requeue(receipt=self.chosen, place=place))
 
-    def take_back(self) -> None:
+    def withdraw(self) -> None:
         """Remove the chosen prompt from the queue."""
         if self.chosen is not None:
             self._request_change(Requeue(receipt=self.chosen, drop=True))
@@ -103,7 +103,7 @@ class PromptQueueView(TextLines, can_focus=True):
         lines += [self._receipt(each) for each in told[before:]]
         if self.writing and self.session.state.value in ("ended", "lost"):
             name = state_name(self.session)
-            shape = f" {self.look.state_glyph(name)} {state_word(self.session)}"
+            shape = f" {self.look.state_glyph(name)} {state_label(self.session)}"
             lines.append(DrawnLine(((shape, f"state-{name}.bold"), ("  restart to send prompts", "soft"))))
         self.say(*lines)
 

@@ -167,7 +167,7 @@ class SessionView(UniformLinesMixin, Vertical):
         if self.screen_of_events.finder.seek(event, line, words):
             self._pending_event = None
             self.find_bar.words.words, self.find_bar.is_open = words, True
-            self.find_bar.keep()
+            self.find_bar.close_input()
 
     def stop_reading(self) -> None:
         """End cursor and search, so that the transcript follows its end; the keyboard focus is unchanged."""
@@ -195,7 +195,7 @@ class SessionView(UniformLinesMixin, Vertical):
         """Keep reading at the match, or return to where the search began."""
         if kept:
             self._search(self.find_bar.written)
-            self.find_bar.keep()
+            self.find_bar.close_input()
         else:
             self.screen_of_events.finder.drop()
             self.find_bar.drop()
@@ -215,7 +215,7 @@ class SessionView(UniformLinesMixin, Vertical):
 
     def on_event_view_found(self, message: EventView.Found) -> None:
         message.stop()
-        self.find_bar.tell(message.places, message.done, message.here)
+        self.find_bar.show_count(message.places, message.done, message.here)
 
     def on_prompt_queue_view_change(self, message: PromptQueueView.Change) -> None:
         message.stop()
@@ -233,7 +233,7 @@ class SessionView(UniformLinesMixin, Vertical):
             self.box.change(receipt, self.transcript.waiting.get(receipt, short))
 
     def _update(self) -> None:
-        self.receipts.tell(self.session, writing=self.box is not None)
+        self.receipts.show_session(self.session, writing=self.box is not None)
         self._update_meter()
 
     def _update_sandbox(self) -> None:

@@ -62,41 +62,41 @@ def test_nothing_else_is_left_in_it(hostile: str) -> None:
 
 def test_a_style_that_reaches_into_the_next_row_begins_it() -> None:
     sheet = StyledRows()
-    sheet.take([b"\x1b[31mred", b"still red \x1b[1mbold", b"\x1b[0mplain", b""], 4)
+    sheet.convert([b"\x1b[31mred", b"still red \x1b[1mbold", b"\x1b[0mplain", b""], 4)
 
     assert ["\x1b[0;31mred", "\x1b[0;31mstill red \x1b[0;1;31mbold", "plain", ""] == sheet.rows
 
 
 def test_rows_below_the_last_text_are_there_too() -> None:
     sheet = StyledRows()
-    sheet.take([b"a"], 3)
+    sheet.convert([b"a"], 3)
 
     assert ["a", "", ""] == sheet.rows
 
 
 def test_a_row_taken_alone_is_the_same_as_in_its_screen() -> None:
     sheet, other = StyledRows(), StyledRows()
-    sheet.take([b"\x1b[31mred", b"old"], 2)
-    sheet.take_row(1, b"\x1b[31mnew")
-    other.take([b"\x1b[31mred", b"new"], 2)
+    sheet.convert([b"\x1b[31mred", b"old"], 2)
+    sheet.convert_row(1, b"\x1b[31mnew")
+    other.convert([b"\x1b[31mred", b"new"], 2)
 
     assert other.rows == sheet.rows
-    sheet.take([b"\x1b[31mred", b"old"], 2)
+    sheet.convert([b"\x1b[31mred", b"old"], 2)
     assert ["\x1b[0;31mred", "\x1b[0;31mold"] == sheet.rows
 
 
 def test_a_row_that_is_not_there_any_more_is_ignored() -> None:
     sheet = StyledRows()
-    sheet.take([b"a"], 1)
-    sheet.take_row(5, b"b")
+    sheet.convert([b"a"], 1)
+    sheet.convert_row(5, b"b")
 
     assert ["a"] == sheet.rows
 
 
 def test_a_row_below_one_that_changed_its_colour_changes_too() -> None:
     sheet = StyledRows()
-    sheet.take([b"\x1b[31mred", b"below"], 2)
-    sheet.take([b"\x1b[32mgreen", b"below"], 2)
+    sheet.convert([b"\x1b[31mred", b"below"], 2)
+    sheet.convert([b"\x1b[32mgreen", b"below"], 2)
 
     assert "\x1b[0;32mbelow" == sheet.rows[1]
 
@@ -129,7 +129,7 @@ printf '\033(0lqk\n\033(Bx\033[7mreverse\033[27m\033[32m e\314\201 \342\234\205\
     capture = ("capture-pane", "-p", "-e", "-N", "-t", pane)
     until(lambda: b"end" in server.run(*capture))
     together, rows = StyledRows(), server.run(*capture).split(b"\n")[:10]
-    together.take(rows, 10)
+    together.convert(rows, 10)
 
     assert "\x1b[0;1;31mboth\x1b[m plain" == together.rows[2]
     for y, row in enumerate(together.rows):

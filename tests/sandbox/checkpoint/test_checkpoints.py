@@ -164,7 +164,7 @@ def test_a_path_that_is_swapped_for_a_link_leads_nowhere(
         (workspace / "g").unlink()
         (workspace / "g").symlink_to(tmp_path / "outside" / "f")
         store = object_store.ObjectStore(points.folder / "git")
-        files, _, left = store.keep(top, found.files, ["d/f", "g"], "c1", 0.0, "x")
+        files, _, left = store.store(top, found.files, ["d/f", "g"], "c1", 0.0, "x")
 
     assert {"d"} == set(files)
     assert {"d/f", "g"} == {each.path for each in left}
@@ -550,7 +550,7 @@ def test_the_oldest_are_dropped_and_their_room_is_freed(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TIDY_AFTER", 3)
-    points = CheckpointStore(tmp_path / "c", keep=RetentionLimits(newest=2))
+    points = CheckpointStore(tmp_path / "c", limits=RetentionLimits(newest=2))
     for turn in range(6):
         (workspace / "f").write_bytes(os.urandom(100_000))
         points.take(str(workspace), turn, "after", SavedInterpreters(content=b"%d" % turn))
@@ -565,7 +565,7 @@ def test_the_oldest_are_dropped_and_their_room_is_freed(
 
 
 def test_on_a_disk_that_is_too_full_the_older_half_goes(workspace: Path, tmp_path: Path) -> None:
-    points = CheckpointStore(tmp_path / "c", keep=RetentionLimits(bytes=450_000))
+    points = CheckpointStore(tmp_path / "c", limits=RetentionLimits(bytes=450_000))
     for turn in range(5):
         (workspace / "f").write_bytes(os.urandom(100_000))
         points.take(str(workspace), turn, "after", SavedInterpreters())
@@ -581,7 +581,7 @@ def test_what_a_dropped_checkpoint_shared_stays(
 ) -> None:
     """One that only changed times has its contents from the one before it."""
     monkeypatch.setattr(module, "TIDY_AFTER", 1)
-    points = CheckpointStore(tmp_path / "c", keep=RetentionLimits(newest=1))
+    points = CheckpointStore(tmp_path / "c", limits=RetentionLimits(newest=1))
     (workspace / "f").write_text("first")
     points.take(str(workspace), 0, "after", SavedInterpreters())
     (workspace / "f").write_text("second")

@@ -113,8 +113,8 @@ def test_its_folders_go_in_before_a_line_come_out_when_it_rests_and_are_here_bef
 
     assert (3, "last\n") == (one.tether.code, (folder / "end").read_text())
     assert "home" == (one.home / "of here").read_text()
-    assert ("'big' was not fetched: more than 64 MiB at once.",) == launch_spec.take_differences(one.home.parent)
-    assert () == launch_spec.take_differences(one.home.parent)
+    assert ("'big' was not fetched: more than 64 MiB at once.",) == launch_spec.pop_differences(one.home.parent)
+    assert () == launch_spec.pop_differences(one.home.parent)
 
 
 def test_its_time_is_prolonged_while_somebody_is_joined_to_it_and_the_key_is_not_inside(

@@ -126,7 +126,7 @@ def test_what_is_kept_of_a_jail_holds_no_credential(kept: Kept) -> None:
     for interpreter, code in HOLDS.items():
         kept.run(interpreter, code)
 
-    checkpoint = kept.keeping.keep("asked")
+    checkpoint = kept.keeping.create("asked")
 
     assert ["/run: token"] == kept.holders(), "it has its volatile file again"
     assert CANARY.encode() not in kept.keeping.spare(checkpoint)

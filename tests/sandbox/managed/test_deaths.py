@@ -93,7 +93,7 @@ class Life:
 
     def checkpoint(self) -> None:
         self.box.arrive()
-        self.keeping.keep("asked")
+        self.keeping.create("asked")
 
     def restore(self) -> None:
         self.box.arrive()
@@ -131,7 +131,7 @@ def before(kept: Kept, act: str) -> None:
     life = Life(kept)
     life.create()
     life.use(1)
-    life.keeping.keep("asked")
+    life.keeping.create("asked")
     life.use(2)
     if act == "wake":
         life.box.sleep()

@@ -17,7 +17,7 @@ from kasmon.paths import Paths
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.managed.checkpoints import ForkResult, SandboxCheckpoints, fork_sandbox
-from kasmon.sandbox.managed.idle_policy import keep_origin, origin_of
+from kasmon.sandbox.managed.idle_policy import origin_of, store_origin
 from kasmon.sandbox.managed.journal import SandboxJournal
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from tests.support.sandbox.pausing_tier import CopyingTier
@@ -182,7 +182,7 @@ def test_one_whose_tier_copies_no_memory_is_copied_by_a_checkpoint_that_says_so(
 @pytest.mark.sandboxes
 def test_at_a_checkpoint_there_is_no_memory_and_it_is_not_put_to_sleep_for_that(stage: CopyingStage) -> None:
     box = stage.arrived()
-    point = stage.keeping.keep("asked")
+    point = stage.keeping.create("asked")
     before = stage.moves()
 
     assert ForkResult(point, "a checkpoint contains no memory") == stage.copied(box, point)
@@ -195,13 +195,13 @@ def test_nothing_begins_on_a_copy_that_was_not_made_to_its_end(tmp_path: Path) -
     must_be_whole(here, SessionId("twin"))
 
     for content in (None, b"", b"{"):
-        keep_origin(here, "twin", ORIGIN)
+        store_origin(here, "twin", ORIGIN)
         if content is not None:
             here.origin("twin").write_bytes(content)
         with pytest.raises(LaunchError, match="incomplete"):
             must_be_whole(here, SessionId("twin"))
 
-    keep_origin(here, "twin", ForkOrigin(source=ORIGIN.source, name="lab", at=1.0, is_whole=True, with_memory=True))
+    store_origin(here, "twin", ForkOrigin(source=ORIGIN.source, name="lab", at=1.0, is_whole=True, with_memory=True))
     must_be_whole(here, SessionId("twin"))
     found = origin_of(here, "twin")
     assert found is not None

@@ -50,7 +50,7 @@ class Scene:
         self.lost = ""
         self.has_killed = False
         self.held()
-        self.kept = stage.keeping.keep("asked")
+        self.kept = stage.keeping.create("asked")
 
     def held(self) -> None:
         for interpreter in INTERPRETERS:
@@ -90,7 +90,7 @@ class Scene:
         self.lost = self.box.wake()
 
     def checkpoint(self, interpreter: Interpreter) -> None:
-        self.kept = self.stage.keeping.keep("asked")
+        self.kept = self.stage.keeping.create("asked")
 
     def restore(self, interpreter: Interpreter) -> None:
         self.lost = self.stage.keeping.restore(self.kept)
@@ -157,7 +157,7 @@ def tried(scene: Scene, act: str, interpreter: Interpreter, places: tuple[float,
     calls = done(scene, act, interpreter, None)
     for place in places:
         scene.held()
-        scene.kept = scene.stage.keeping.keep("asked")
+        scene.kept = scene.stage.keeping.create("asked")
         scene.answers, scene.lost, scene.has_killed, told = [], "", False, scene.stage.told()
         if not place:
             scene.kill(interpreter)

@@ -272,7 +272,7 @@ def test_no_checkpoint_holds_a_credential_wherever_code_put_it(
     said(box, "import os; mine = os.environ['TOKEN']; both = [mine, {'a': mine}]; plain = 1", "python")
     said(box, "mine=$TOKEN; export mine; plain=1")
 
-    stage.keeping.keep("asked")
+    stage.keeping.create("asked")
 
     points = stage.keeping._points
     assert canary.encode() not in points.state("c1")
@@ -400,11 +400,11 @@ def test_a_file_that_is_written_to_as_memory_is_looked_into_and_kept_though_its_
     )
     file = Path(box.workspace) / "file"
     until(lambda: time.time_ns() - file.stat().st_ctime_ns > 2 * SETTLED_NS)
-    stage.keeping.keep("asked")
+    stage.keeping.create("asked")
     before = file.stat()
 
     said(box, f"m[1:{len(CANARY) + 1}] = b{CANARY!r}", "python")
-    stage.keeping.keep("asked")
+    stage.keeping.create("asked")
 
     assert (before.st_ctime_ns, before.st_mtime_ns) == (file.stat().st_ctime_ns, file.stat().st_mtime_ns)
     assert "is in file (TOKEN)" in stage.told()
@@ -421,7 +421,7 @@ def test_a_file_in_which_code_left_a_credential_is_named(
     box = stage.arrived()
     said(box, "echo url=https://$TOKEN@host > config")
 
-    stage.keeping.keep("asked")
+    stage.keeping.create("asked")
 
     assert "The value of a credential is in config (TOKEN)" in stage.told()
 
@@ -429,7 +429,7 @@ def test_a_file_in_which_code_left_a_credential_is_named(
 def test_it_goes_back_to_a_checkpoint_with_files_and_names(stage: SandboxProcess) -> None:
     box = stage.arrived()
     box.run("python", "x = 1; open('file', 'w').write('one')")
-    first = stage.keeping.keep("asked")
+    first = stage.keeping.create("asked")
     box.run("python", "x = 2; open('file', 'w').write('two')")
 
     stage.keeping.restore(first)
@@ -441,7 +441,7 @@ def test_it_goes_back_to_a_checkpoint_with_files_and_names(stage: SandboxProcess
 def test_names_that_could_not_be_kept_are_told_when_it_goes_back(stage: SandboxProcess) -> None:
     box = stage.arrived()
     box.run("python", "import threading; lock = threading.Lock(); x = 1")
-    first = stage.keeping.keep("asked")
+    first = stage.keeping.create("asked")
 
     lost = stage.keeping.restore(first)
 
@@ -453,7 +453,7 @@ def test_of_what_sleeps_everything_is_kept_too_and_it_sleeps_on(stage: SandboxPr
     box.run("python", "x = 42")
     box.sleep()
 
-    first = stage.keeping.keep("asked")
+    first = stage.keeping.create("asked")
 
     assert first
     assert SandboxPhase.PAUSED is box.phase
@@ -463,14 +463,14 @@ def test_of_what_sleeps_everything_is_kept_too_and_it_sleeps_on(stage: SandboxPr
 
 def test_where_the_disk_takes_no_checkpoint_that_is_told_and_the_sandbox_goes_on(stage: SandboxProcess) -> None:
     box = stage.arrived()
-    assert stage.keeping.keep("asked")
+    assert stage.keeping.create("asked")
     box.run("python", "x = 42")
     with full_disk(8):
-        assert "" == stage.keeping.keep("asked")
+        assert "" == stage.keeping.create("asked")
 
     assert "No checkpoint was created: File too large." in stage.told()
     assert "42\n" == box.run("python", "print(x)").stdout
-    assert stage.keeping.keep("asked")
+    assert stage.keeping.create("asked")
 
 
 def test_a_checkpoint_that_is_not_there_changes_nothing(stage: SandboxProcess) -> None:
@@ -485,7 +485,7 @@ def test_a_checkpoint_that_is_not_there_changes_nothing(stage: SandboxProcess) -
 
 def test_an_empty_workspace_can_be_gone_back_to(stage: SandboxProcess) -> None:
     box = stage.arrived()
-    first = stage.keeping.keep("asked")
+    first = stage.keeping.create("asked")
     said(box, "echo 1 > file")
 
     stage.keeping.restore(first)
@@ -496,7 +496,7 @@ def test_an_empty_workspace_can_be_gone_back_to(stage: SandboxProcess) -> None:
 def test_what_was_kept_last_is_taken_up_where_a_sandbox_was_lost(stage: SandboxProcess) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
-    stage.keeping.keep("after")
+    stage.keeping.create("after")
     stage.tier.made[0].kill()
     stage.tier.made[0].wait()
 

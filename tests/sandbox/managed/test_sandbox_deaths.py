@@ -32,7 +32,7 @@ def wake(stage: SandboxProcess, box: ManagedSandbox) -> None:
 
 
 def keep(stage: SandboxProcess, box: ManagedSandbox) -> None:
-    stage.keeping.keep("asked")
+    stage.keeping.create("asked")
 
 
 def restore(stage: SandboxProcess, box: ManagedSandbox) -> None:

@@ -59,7 +59,7 @@ class Ends:
         """Let both be level, as before a run; what was told to people."""
         self.tell()
         self.put()
-        return [*self.mirror.take_conflicts(), *self.taking.take_conflicts()]
+        return [*self.mirror.pop_conflicts(), *self.taking.pop_conflicts()]
 
     def texts(self, folder: Path) -> dict[str, str]:
         """Every file in *folder*."""
@@ -79,7 +79,7 @@ class Ends:
             if said["tell"] == "whole":
                 self.mirror.complete()
             else:
-                self.mirror.take(said)
+                self.mirror.apply_record(said)
         return heard
 
     def put(self) -> list[str]:
@@ -97,7 +97,7 @@ class Ends:
             if said["tell"] == "whole":
                 self.taking.complete()
             else:
-                self.taking.take(said)
+                self.taking.apply_record(said)
         return heard
 
 
@@ -142,8 +142,8 @@ def test_modes_times_and_names_of_any_bytes_are_kept(ends: Ends) -> None:
 
 
 def test_no_setuid_or_setgid_comes_out_whatever_is_told(ends: Ends) -> None:
-    ends.mirror.take(said("folder", "folder", mode=0o2775))
-    ends.mirror.take(said("file", "folder/program", mode=0o6755, at_ns=0, size=0))
+    ends.mirror.apply_record(said("folder", "folder", mode=0o2775))
+    ends.mirror.apply_record(said("file", "folder/program", mode=0o6755, at_ns=0, size=0))
     ends.mirror.complete()
 
     assert [0o775, 0o755] == [(ends.outside / path).stat().st_mode & 0o7777 for path in ("folder", "folder/program")]
@@ -272,11 +272,11 @@ def test_what_changes_inside_while_the_outside_is_put_in_is_kept_beside(ends: En
     assert [
         "'f' was changed in the sandbox and on this machine: this machine's version keeps the name, the sandbox's"
         " version is 'f.inside'."
-    ] == (ends.taking.take_conflicts())
+    ] == (ends.taking.pop_conflicts())
 
 
 def test_a_file_that_is_being_put_in_is_told_by_nobody(ends: Ends) -> None:
-    ends.taking.take(said("file", "f"))
+    ends.taking.apply_record(said("file", "f"))
     ends.taking.append(b"half")
 
     assert [] == ends.tell()
@@ -325,22 +325,22 @@ def test_what_cannot_be_read_outside_is_named(ends: Ends) -> None:
 @pytest.mark.parametrize("path", ["../f", "/f", "a/../../f", "", ".", "a//f", "a\0b"])
 def test_no_name_leads_out_of_the_folder(ends: Ends, path: str) -> None:
     with pytest.raises(OSError, match="is not a path in the folder"):
-        ends.mirror.take(said("file", path))
+        ends.mirror.apply_record(said("file", path))
 
 
 def test_no_link_is_followed_on_the_way_to_a_file_or_at_its_end(ends: Ends, tmp_path: Path) -> None:
     outer = tmp_path / "outer"
     outer.mkdir()
     (outer / "kept").write_text("mine")
-    ends.mirror.take(said("link", "evil", target=str(outer)))
-    ends.mirror.take(said("link", "kept", target=str(outer / "kept")))
+    ends.mirror.apply_record(said("link", "evil", target=str(outer)))
+    ends.mirror.apply_record(said("link", "kept", target=str(outer / "kept")))
 
     with pytest.raises(OSError, match=r"evil|Not a directory|Too many levels"):
-        ends.mirror.take(said("file", "evil/new"))
-    ends.mirror.take(said("file", "kept"))
+        ends.mirror.apply_record(said("file", "evil/new"))
+    ends.mirror.apply_record(said("file", "kept"))
     ends.mirror.append(b"theirs")
     ends.mirror.complete()
-    ends.mirror.take(said("gone", "evil"))
+    ends.mirror.apply_record(said("gone", "evil"))
 
     assert "mine" == (outer / "kept").read_text()
     assert ["kept"] == [path.name for path in outer.iterdir()]
@@ -349,10 +349,10 @@ def test_no_link_is_followed_on_the_way_to_a_file_or_at_its_end(ends: Ends, tmp_
 
 def test_a_file_that_is_not_told_to_its_end_is_not_there_and_the_one_before_is(ends: Ends) -> None:
     (ends.outside / "f").write_text("before")
-    ends.mirror.take(said("file", "f"))
+    ends.mirror.apply_record(said("file", "f"))
     ends.mirror.append(b"half")
 
-    ends.mirror.take(said("folder", "d"))
+    ends.mirror.apply_record(said("folder", "d"))
 
     assert "before" == (ends.outside / "f").read_text()
     assert {"d", "f"} == {path.name for path in ends.outside.iterdir()}
@@ -360,7 +360,7 @@ def test_a_file_that_is_not_told_to_its_end_is_not_there_and_the_one_before_is(e
 
 def test_more_than_the_folder_may_hold_is_refused(tmp_path: Path) -> None:
     ends = Ends(tmp_path, most_bytes=10)
-    ends.mirror.take(said("file", "f"))
+    ends.mirror.apply_record(said("file", "f"))
 
     with pytest.raises(OSError, match="more data was sent than the folder may contain"):
         ends.mirror.append(b"x" * 11)

@@ -157,7 +157,7 @@ WRITERS: Final = frozenset(
             "_install_kernel",
         ),  # what every machine starts from, and its QEMU reads by itself
         ("kasmon/sandbox/microvm/image.py", "_install_programs"),  # likewise: the files of its disk
-        ("kasmon/sandbox/microvm/link/folder_mirror.py", "take"),  # a workspace's file, with its own mode
+        ("kasmon/sandbox/microvm/link/folder_mirror.py", "apply_record"),  # a workspace's file, with its own mode
         ("kasmon/sandbox/microvm/link/folder_mirror.py", "_set"),  # likewise a folder's mode
         ("kasmon/sandbox/microvm/link/folder_mirror.py", "complete"),  # likewise
         ("kasmon/sandbox/microvm/link/guest_init.py", "handle_request"),  # inside a machine: the kernel's

@@ -92,7 +92,7 @@ class FakeLink:
         self.gateway = gateway
         self.told: list[TerminalCommand] = []
 
-    def tell(self, wish: TerminalCommand, /) -> None:
+    def send(self, wish: TerminalCommand, /) -> None:
         self.told.append(wish)
         if isinstance(wish, Watch) and wish.session in self.gateway.panes:
             self.gateway.push(rows(wish.session, self.gateway.panes[wish.session]))
@@ -262,7 +262,7 @@ class FakeGateway:
         events = self.transcripts.get(session, ())
         return events[place] if place < len(events) else None
 
-    async def keep_searchable(self) -> None:
+    async def update_search_index(self) -> None:
         self.is_searchable = True
 
     async def explained(self, session: SessionId, /) -> Sequence[str]:

@@ -489,7 +489,7 @@ async def test_when_nothing_waits_any_more_the_box_has_the_keyboard() -> None:
     session, events = queued("first")
     async with main_view(*events, session=session) as it:
         await it.press("enter", "shift+tab")
-        it.app._take(fleet_update(fleet(idle("readme"))))
+        it.app._show_update(fleet_update(fleet(idle("readme"))))
         await it.pilot.pause()
 
         assert it.box.has_focus

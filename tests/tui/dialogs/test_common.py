@@ -355,7 +355,7 @@ async def test_the_cursor_goes_to_the_session_that_was_started() -> None:
         await dialog(pilot, "n")
         await pilot.press(*"docs", "enter")
         await closed(pilot)
-        app_of(pilot)._take(fleet_update(fleet(asking("fix-auth"), idle("readme"), working("docs"))))
+        app_of(pilot)._show_update(fleet_update(fleet(asking("fix-auth"), idle("readme"), working("docs"))))
         await pilot.pause()
 
         assert "docs" == app_of(pilot).main_view.table.selected

@@ -23,12 +23,12 @@ class Watch:
     def __init__(self, *sessions: Session) -> None:
         self.alerts, self.at, self.seen = Alerts(), 1000.0, ""
         self.sessions = {one.id: one for one in sessions}
-        self.alerts.take({}, sessions, None, self.at)
+        self.alerts.update({}, sessions, None, self.at)
 
     def now(self, *changed: Session, after: float = 0.0) -> bool:
         self.at += after
         seen = SessionId(self.seen) if self.seen else None
-        told = self.alerts.take(dict(self.sessions), changed, seen, self.at)
+        told = self.alerts.update(dict(self.sessions), changed, seen, self.at)
         self.sessions |= {one.id: one for one in changed}
         return told
 
@@ -190,12 +190,12 @@ async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.
         app.main_view.table.select(SessionId("x"))
         await pilot.pause()
         later(app, 1)
-        app._take(fleet_update(fleet(idle("y"), session("x", SessionState.LOST), working("z"))))
+        app._show_update(fleet_update(fleet(idle("y"), session("x", SessionState.LOST), working("z"))))
         later(app, 5)
         await pilot.pause()
         assert ([], []) == (rung, called(app))
 
-        app._take(fleet_update(fleet(idle("y"), session("x", SessionState.LOST), ended("z", 1))))
+        app._show_update(fleet_update(fleet(idle("y"), session("x", SessionState.LOST), ended("z", 1))))
         assert [1] == rung
         later(app, 5)
         await pilot.pause()
@@ -211,7 +211,7 @@ async def test_who_is_not_there_is_called_for_what_is_on_the_screen_too(away: st
             later(app, 1000)
         else:
             app.app_focus = False
-        app._take(fleet_update(fleet(asking("x"))))
+        app._show_update(fleet_update(fleet(asking("x"))))
         later(app, 5)
         await pilot.pause()
 
@@ -223,7 +223,7 @@ async def test_how_long_work_has_to_take_is_a_setting() -> None:
     async with run_app(app) as pilot:
         app.main_view.table.select(SessionId("y"))
         await pilot.pause()
-        app._take(fleet_update(fleet(idle("x", ago=0), idle("y"))))
+        app._show_update(fleet_update(fleet(idle("x", ago=0), idle("y"))))
         later(app, 5)
         await pilot.pause()
 

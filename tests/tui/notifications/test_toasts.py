@@ -86,11 +86,11 @@ async def test_a_note_that_is_still_on_the_screen_is_not_shown_twice() -> None:
     app = kasmon(fleet(idle("y"), working("x")))
     async with run_app(app, notifications=True) as pilot:
         for number in (1, 2):
-            app._take(fleet_update(fleet(idle("y"), asking("x", command("x", "make release", number)))))
+            app._show_update(fleet_update(fleet(idle("y"), asking("x", command("x", "make release", number)))))
             await pilot.pause()
         assert 1 == text_of(app).count("x has a request")
 
-        app._take(fleet_update(fleet(idle("y"), asking("x", command("x", "make clean", 3)))))
+        app._show_update(fleet_update(fleet(idle("y"), asking("x", command("x", "make clean", 3)))))
         await pilot.pause()
         assert 2 == text_of(app).count("x has a request")
 
@@ -106,7 +106,7 @@ async def test_bell_and_notes_can_be_turned_off(
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
     async with run_app(app, notifications=True) as pilot:
-        app._take(fleet_update(fleet(idle("y"), ended("x", 3))))
+        app._show_update(fleet_update(fleet(idle("y"), ended("x", 3))))
         await pilot.pause()
 
         assert bells == len(rung)
@@ -132,7 +132,7 @@ async def test_no_note_lies_over_the_question_of_the_session_somebody_is_in() ->
         inside = app.main_view.preview.session
         assert inside is not None
         other = next(name for name in ("x", "y") if name != inside.name)
-        app._take(fleet_update(fleet(asking(str(inside.name)), asking(other))))
+        app._show_update(fleet_update(fleet(asking(str(inside.name)), asking(other))))
         await pilot.pause()
 
         assert f"{other} has a request" in text_of(app)

@@ -64,7 +64,7 @@ async def opened(pilot: Pilot[None]) -> PermissionCard:
 
 
 async def show(pilot: Pilot[None], now: Fleet) -> None:
-    cast(Kasmon, pilot.app)._take(fleet_update(now))
+    cast(Kasmon, pilot.app)._show_update(fleet_update(now))
     await pilot.pause()
 
 

@@ -45,7 +45,7 @@ async def pass_time(pilot: Pilot[None], seconds: float) -> None:
 
 
 async def show(pilot: Pilot[None], now: Fleet) -> None:
-    app_of(pilot)._take(fleet_update(now))
+    app_of(pilot)._show_update(fleet_update(now))
     await pilot.pause()
     await pilot.pause()
 

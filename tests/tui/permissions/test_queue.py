@@ -72,7 +72,7 @@ def test_somebody_who_types_on_never_arms_it(pauses: list[float]) -> None:
 
 def queue(*sessions: object) -> PermissionQueue:
     waiting = PermissionQueue()
-    waiting.take(sessions)  # type: ignore[arg-type]
+    waiting.update(sessions)  # type: ignore[arg-type]
     return waiting
 
 
@@ -95,7 +95,7 @@ def test_what_was_answered_here_is_not_shown_again() -> None:
     waiting.mark_sent(RequestId("a-1"))
     assert [] == ids(waiting)
 
-    waiting.take([asking("a", command("a", "ls"), ago=99)])
+    waiting.update([asking("a", command("a", "ls"), ago=99)])
     assert [] == ids(waiting)
 
 
@@ -105,7 +105,7 @@ def test_what_was_set_aside_here_waits_on_behind_the_others() -> None:
     waiting.mark_sent(RequestId("a-1"))
     assert ["b-1"] == ids(waiting)
 
-    waiting.take([asking("a", msgspec.structs.replace(first, later=True))])
+    waiting.update([asking("a", msgspec.structs.replace(first, later=True))])
     assert ["b-1", "a-1"] == ids(waiting)
     assert frozenset() == waiting.in_transit
 
@@ -121,14 +121,14 @@ def test_an_answer_that_failed_brings_the_request_back() -> None:
 def test_a_session_that_asks_no_more_is_out_of_the_queue() -> None:
     waiting = queue(asking("a", command("a", "ls")))
 
-    assert waiting.take([idle("a")])
+    assert waiting.update([idle("a")])
     assert [] == ids(waiting)
 
 
 def test_a_forgotten_session_is_out_of_the_queue() -> None:
     waiting = queue(asking("a", command("a", "ls")))
 
-    assert waiting.take([], [SessionId("a")])
+    assert waiting.update([], [SessionId("a")])
     assert [] == ids(waiting)
 
 
@@ -136,7 +136,7 @@ def test_a_change_that_asks_nothing_new_changes_no_queue() -> None:
     ask = command("a", "ls")
     waiting = queue(asking("a", ask))
 
-    assert not waiting.take([asking("a", ask, ago=50)])
+    assert not waiting.update([asking("a", ask, ago=50)])
 
 
 @pytest.mark.parametrize(

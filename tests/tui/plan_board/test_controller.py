@@ -120,7 +120,7 @@ def test_in_a_plan_that_is_over_nothing_waits_and_nothing_runs() -> None:
     shown = board(state="ended", outcome="aborted")
 
     assert ["done", "stopped", "stopped", "failed", "not started"] == [
-        standing(shown, PLAN.task(number)).word for number in "13456"
+        standing(shown, PLAN.task(number)).label for number in "13456"
     ]
     assert not any(standing(shown, each).needs_person for each in PLAN.tasks)
 
@@ -265,11 +265,11 @@ def test_what_makes_no_sense_is_refused_with_the_reason(
 
 
 def test_what_ends_something_is_asked_first_and_what_was_asked_for_is_not() -> None:
-    assert resolve_action(board(), PLAN.task("3"), "task_retry").asks
-    assert resolve_action(board(), PLAN.task("6"), "task_skip").asks
-    assert resolve_action(board(), PLAN.task("6"), "plan_abort").asks
-    assert () == resolve_action(sample_boards.asked(), PLAN.task("6"), "plan_advance").asks
-    assert () == resolve_action(board(), PLAN.task("5"), "task_retry").asks
+    assert resolve_action(board(), PLAN.task("3"), "task_retry").questions
+    assert resolve_action(board(), PLAN.task("6"), "task_skip").questions
+    assert resolve_action(board(), PLAN.task("6"), "plan_abort").questions
+    assert () == resolve_action(sample_boards.asked(), PLAN.task("6"), "plan_advance").questions
+    assert () == resolve_action(board(), PLAN.task("5"), "task_retry").questions
 
 
 def test_pause_means_go_on_where_the_plan_stands_still() -> None:
@@ -410,7 +410,7 @@ async def test_a_key_decides() -> None:
         app = cast(Kasmon, pilot.app)
         await waves()(pilot)
         for shown, keys, _ in DECIDED:
-            app.plan_board.take((shown,))
+            app.plan_board.show_boards((shown,))
             await press(pilot, *keys)
 
         assert [wanted for _, _, wanted in DECIDED] == decisions(pilot)
@@ -569,7 +569,7 @@ async def test_a_plan_that_asks_is_counted_while_requests_wait_and_requests_whil
         app.permissions.close(ask.id for ask in app.permissions.queue.waiting)
         await press(pilot, "m")
         await auntil(lambda: app.plan_board.boards, what="the plan")
-        app.permissions.tell()
+        app.permissions.show_notice()
         await pilot.pause()
         assert "1 pending request · 1 plan needs a decision" in text_of(app)
 
@@ -600,7 +600,7 @@ async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what
             board(DONE, gate=2),
             sample_boards.over(),
         ):
-            app.plan_board.take((shown,))
+            app.plan_board.show_boards((shown,))
         await pilot.pause()
 
         assert ["Needs a decision: wave 1 is done: start wave 2", "The plan has ended: done."] == calls(pilot)
@@ -609,7 +609,7 @@ async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what
 async def test_who_looks_at_the_plan_is_not_called() -> None:
     async with planned(board(DONE, gate=2), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves()(pilot)
-        cast(Kasmon, pilot.app).plan_board.take((sample_boards.asked(),))
+        cast(Kasmon, pilot.app).plan_board.show_boards((sample_boards.asked(),))
         await pilot.pause()
 
         assert [] == calls(pilot)

@@ -172,7 +172,7 @@ async def test_enter_shows_what_a_terminal_printed_there_and_esc_leads_back() ->
 async def test_a_match_that_is_opened_in_a_terminals_text_is_a_look_at_its_session() -> None:
     async with searching() as pilot:
         finished = msgspec.structs.replace(DOCS, state=SessionState.IDLE, finished_at=NOW)
-        cast(Kasmon, pilot.app)._take(fleet_update(fleet(PARSER, finished)))
+        cast(Kasmon, pilot.app)._show_update(fleet_update(fleet(PARSER, finished)))
         await pilot.press("down", "down", "enter")
         await auntil(lambda: isinstance(pilot.app.screen, ScrollbackScreen))
         await pilot.pause()

@@ -13,7 +13,7 @@ from tests.support.sample_fleet import asking, crew, ended, fleet, idle, spent, 
 
 def arranged(shown: Fleet, view: order.ListSettings) -> list[order.Item]:
     arranger = order.ListOrder()
-    arranger.take(shown, order.difference(Fleet(), shown))
+    arranger.update(shown, order.difference(Fleet(), shown))
     return arranger.items(shown, view)
 
 
@@ -187,7 +187,7 @@ def test_the_arranger_keeps_up_with_a_fleet_that_changes() -> None:
     ]
     for sessions in steps:
         after = fleet(*sessions)
-        arranger.take(after, order.difference(now, after))
+        arranger.update(after, order.difference(now, after))
         now = after
 
         assert [session.id for session in by_attention(sessions)] == names(arranger.items(now, order.ListSettings()))
@@ -196,12 +196,12 @@ def test_the_arranger_keeps_up_with_a_fleet_that_changes() -> None:
 def test_the_arranger_tells_whether_the_order_may_be_another() -> None:
     arranger = order.ListOrder()
     before = fleet(working("a"), working("b"))
-    arranger.take(before, order.difference(Fleet(), before))
+    arranger.update(before, order.difference(Fleet(), before))
     said = fleet(working("a", "Something new."), working("b"))
 
-    assert not arranger.take(said, order.difference(before, said))
+    assert not arranger.update(said, order.difference(before, said))
     asks = fleet(working("a", "Something new."), asking("b"))
-    assert arranger.take(asks, order.difference(said, asks))
+    assert arranger.update(asks, order.difference(said, asks))
 
 
 def test_the_totals_that_are_kept_are_those_that_are_counted() -> None:
@@ -209,7 +209,7 @@ def test_the_totals_that_are_kept_are_those_that_are_counted() -> None:
     now = Fleet()
     for after in (crew(), fleet(*crew().sessions[5:], working("new")), fleet(ended("new", 1)), fleet(), crew()):
         change = order.difference(now, after)
-        tally.take(change.changed, change.gone)
+        tally.update(change.changed, change.gone)
         now = after
         kept, counted = tally.totals(), totals(now)
 

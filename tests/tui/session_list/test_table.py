@@ -67,7 +67,7 @@ async def test_until_somebody_chooses_the_cursor_stays_on_the_first_row() -> Non
     async with app.run_test() as pilot:
         assert "readme" == app.main_view.table.selected
         clock_of(app).forward(2)
-        app._take(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
+        app._show_update(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
         await pilot.pause()
 
         assert "docs" == app.main_view.table.selected
@@ -79,7 +79,7 @@ async def test_the_chosen_session_stays_selected_when_the_order_changes() -> Non
         await pilot.press("j")
         assert "zoo" == app.main_view.table.selected
         clock_of(app).forward(2)
-        app._take(fleet_update(fleet(asking("docs", ago=1), idle("readme"), idle("zoo"))))
+        app._show_update(fleet_update(fleet(asking("docs", ago=1), idle("readme"), idle("zoo"))))
         await pilot.pause()
 
         assert ["docs", "readme", "zoo"] == [session.id for session in app.main_view.table.shown()]
@@ -91,7 +91,7 @@ async def test_the_order_holds_still_for_a_second_after_a_key() -> None:
     async with app.run_test() as pilot:
         clock_of(app).forward(2)
         await pilot.press("j")
-        app._take(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
+        app._show_update(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
         await pilot.pause()
         held = [session.id for session in app.main_view.table.shown()]
         clock_of(app).forward(1)
@@ -106,12 +106,12 @@ async def test_the_order_changes_at_most_twice_a_second() -> None:
     app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
     async with app.run_test() as pilot:
         clock_of(app).forward(0.2)
-        app._take(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
+        app._show_update(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
         await pilot.pause()
         assert ["readme", "docs"] == [session.id for session in app.main_view.table.shown()]
 
         clock_of(app).forward(0.4)
-        app._take(fleet_update(fleet(asking("docs", ago=2), idle("readme"))))
+        app._show_update(fleet_update(fleet(asking("docs", ago=2), idle("readme"))))
         assert ["docs", "readme"] == [session.id for session in app.main_view.table.shown()]
 
 
@@ -136,7 +136,7 @@ async def test_a_list_that_changed_while_it_was_hidden_has_all_its_columns_again
         await pilot.press("enter")
         await settled(pilot)
         clock_of(app).forward(3)
-        app._take(fleet_update(fleet(working("docs"), idle("readme"), asking("fix-auth"))))
+        app._show_update(fleet_update(fleet(working("docs"), idle("readme"), asking("fix-auth"))))
         await settled(pilot)
         assert [column.key for column in columns] == [column.key for column in app.main_view.table.columns]
 
@@ -169,7 +169,7 @@ async def test_only_rows_that_changed_are_drawn_anew(monkeypatch: pytest.MonkeyP
         place = next(y for y, each in enumerate(table.shown()) if each.id == "docs")
         table.drawn.clear()
         said = tuple(msgspec.structs.replace(s, last_line="new") if s.id == "docs" else s for s in shown.sessions)
-        app._take(fleet_update(fleet(*said)))
+        app._show_update(fleet_update(fleet(*said)))
         await pilot.pause()
 
         assert [place] == table.drawn
@@ -223,7 +223,9 @@ async def test_rows_that_are_painted_at_once_look_as_in_the_next_frame() -> None
     async with run_app(app):
         assert app.main_view.table.show_vertical_scrollbar
         app.rows.clear()
-        app._take(fleet_update(fleet(*[msgspec.structs.replace(s, last_line="second") for s in shown[:2]], *shown[2:])))
+        app._show_update(
+            fleet_update(fleet(*[msgspec.structs.replace(s, last_line="second") for s in shown[:2]], *shown[2:]))
+        )
         frame = app.screen._compositor.render_strips()
 
         head = app.main_view.preview.head.region.y
@@ -419,7 +421,7 @@ async def test_what_the_filter_found_is_counted_as_it_changes() -> None:
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"docs", "enter")
         clock_of(app).forward(2.0)
-        app._take(fleet_update(fleet(idle("readme"))))
+        app._show_update(fleet_update(fleet(idle("readme"))))
         await pilot.pause()
 
         assert "0 of 1" in text_of(app)
@@ -502,7 +504,7 @@ async def test_a_forgotten_session_leaves_and_the_cursor_stays_near() -> None:
     async with app.run_test() as pilot:
         await pilot.press("j")
         clock_of(app).forward(2)
-        app._take(fleet_update(fleet(idle("a"), idle("c"))))
+        app._show_update(fleet_update(fleet(idle("a"), idle("c"))))
         await pilot.pause()
 
         assert "c" == app.main_view.table.selected
@@ -680,7 +682,7 @@ async def test_a_turn_that_ends_while_a_person_is_inside_is_viewed() -> None:
         await pilot.pause()
         assert [] == gateway.calls
         for _ in range(2):  # it comes back by the log a little later
-            app._take(fleet_update(fleet(idle("web", finished_at=NOW))))
+            app._show_update(fleet_update(fleet(idle("web", finished_at=NOW))))
         await pilot.pause()
 
         assert [called(Operations.mark_viewed, SessionId("web"))] == gateway.calls

@@ -25,7 +25,7 @@ class Told:
     def __init__(self) -> None:
         self.wishes: list[TerminalCommand] = []
 
-    def tell(self, wish: TerminalCommand) -> None:
+    def send(self, wish: TerminalCommand) -> None:
         self.wishes.append(wish)
 
     def of(self, kind: type) -> list[TerminalCommand]:

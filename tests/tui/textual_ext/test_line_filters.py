@@ -134,7 +134,7 @@ async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transc
     async with run_app(app, notifications=True) as pilot:
         app.say(text)
         last = msgspec.structs.replace(ended("c", None, signal=text, last_line=text), name=text)
-        app._take(fleet_update(fleet(*hostile(text)[:2], last)))
+        app._show_update(fleet_update(fleet(*hostile(text)[:2], last)))
         app.main_view.table.select(SessionId("c"))
         await pilot.press("enter")
         await pilot.pause()

@@ -82,12 +82,12 @@ async def test_who_knows_the_log_hears_only_what_is_new(tmp_path: Path, session_
 
 def test_the_end_is_shown_until_all_is_read() -> None:
     told = SessionTranscript()
-    told.take(EventBatch((MessageWritten(at=0.0, text="last"),), Cursor(50), is_end=True))
+    told.add_batch(EventBatch((MessageWritten(at=0.0, text="last"),), Cursor(50), is_end=True))
     assert ["last"] == [block.event.text for block in told.shown.blocks if isinstance(block.event, MessageWritten)]
     assert START == told.cursor
 
-    told.take(EventBatch((MessageWritten(at=0.0, text="first"),), Cursor(50), more=True))
+    told.add_batch(EventBatch((MessageWritten(at=0.0, text="first"),), Cursor(50), more=True))
     assert told.shown is not told.transcript
-    told.take(EventBatch((MessageWritten(at=0.0, text="last"),), Cursor(100)))
+    told.add_batch(EventBatch((MessageWritten(at=0.0, text="last"),), Cursor(100)))
     assert told.shown is told.transcript
     assert 2 == len(told.shown.blocks)

@@ -43,7 +43,7 @@ class FolderMirror:
         self._left = most_bytes
         self._conflicts: list[str] = []
 
-    def take(self, words: dict[str, object]) -> None:
+    def apply_record(self, words: dict[str, object]) -> None:
         """Apply one record of the other side.
 
         Raises:
@@ -107,7 +107,7 @@ class FolderMirror:
                 self.tree.record_received(whole)
         self._left = self._most
 
-    def take_conflicts(self) -> list[str]:
+    def pop_conflicts(self) -> list[str]:
         """Return and clear the conflicts since the last call, each as one sentence."""
         apart, self._conflicts = self._conflicts, []
         return apart

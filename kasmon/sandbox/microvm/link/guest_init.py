@@ -173,7 +173,7 @@ class GuestInit:
             elif words["do"] == "taken":
                 answer |= {
                     "not_taken": self.faults,
-                    "apart": [said for each in self.mirrors.values() for said in each.take_conflicts()],
+                    "apart": [said for each in self.mirrors.values() for said in each.pop_conflicts()],
                 }
                 self.faults = []
             elif words["do"] == "fresh":
@@ -232,7 +232,7 @@ class GuestInit:
             self.apply(lambda mirror: mirror.complete())
             return
         self.mirror = self.mirrors[str(words["tree"])]
-        self.apply(lambda mirror: mirror.take(words))
+        self.apply(lambda mirror: mirror.apply_record(words))
 
     def apply(self, act: Callable[[FolderMirror], None]) -> None:
         """Call *act* with the current mirror; if it fails, the rest of that file is skipped."""

@@ -202,7 +202,7 @@ class VmHostEnd:
                 words = {
                     **words,
                     "left": self._left.pop(name)[:8],
-                    "apart": [*words.get("apart", []), *self._take_conflicts()],  # type: ignore[misc]
+                    "apart": [*words.get("apart", []), *self._pop_conflicts()],  # type: ignore[misc]
                 }
             if asking is not None:
                 faults, self._faults = self._faults, []
@@ -213,7 +213,7 @@ class VmHostEnd:
             self._record_manifest(self._trees[str(words["tree"])], words)
         else:
             self._mirror = self._mirrors[str(words["tree"])]
-            self._apply(lambda mirror: mirror.take(words))
+            self._apply(lambda mirror: mirror.apply_record(words))
 
     def _record_manifest(self, tree: FolderChanges, words: JsonObject) -> None:
         """Record what the machine already had before this host end started."""
@@ -230,8 +230,8 @@ class VmHostEnd:
         self._left[name] = [why for tree in self._trees.values() for why in tree.send_changes(self._send_whole)]
         self._send(pack_message(REQUEST, {"do": "taken", "id": name}))
 
-    def _take_conflicts(self) -> list[str]:
-        return [said for mirror in self._mirrors.values() for said in mirror.take_conflicts()]
+    def _pop_conflicts(self) -> list[str]:
+        return [said for mirror in self._mirrors.values() for said in mirror.pop_conflicts()]
 
     def _apply(self, act: Callable[[FolderMirror], None]) -> None:
         """Call *act* with the current mirror; if it fails, the rest of that file is skipped and reported."""
@@ -307,7 +307,7 @@ class VmHostEnd:
         if words["do"] == "hello":
             self._mux.resume()
         if words["do"] == "refresh" and all(tree.is_sent() for tree in self._trees.values()):
-            self._answer(stream, {"left": [], "apart": self._take_conflicts()})
+            self._answer(stream, {"left": [], "apart": self._pop_conflicts()})
             return
         if words["do"] == "freeze":  # overwrite the connection's buffers
             self._send_whole(pack_record(CONTENT, 0, bytes(BUFFERS_BYTES)))

@@ -18,7 +18,7 @@ from textual.widgets import Static
 from kasmon.host.rpc.frames import Cursor, Focus, Paste, Scroll, SendKeys, TerminalModes, TerminalRows
 from kasmon.model.permission import SessionId
 from kasmon.tui.process import shutdown
-from kasmon.tui.process.shutdown import keep_clean
+from kasmon.tui.process.shutdown import exit_on_signals
 from kasmon.tui.terminal.link import TerminalCommand
 from kasmon.tui.terminal.view import FocusView
 from kasmon.tui.textual_ext.driver import TapDriver
@@ -35,7 +35,7 @@ class Notes:
     def note(self, kind: str, value: object) -> None:
         self._file.write(json.dumps([kind, value]) + "\n")
 
-    def tell(self, wish: TerminalCommand) -> None:
+    def send(self, wish: TerminalCommand) -> None:
         match wish:
             case SendKeys():
                 self.note("keys", wish.data.hex())
@@ -80,7 +80,7 @@ class Tapped(App[None]):
 
     def on_mount(self) -> None:
         if self.is_kept_clean:
-            keep_clean(self, lambda: self.notes.note("suspended", None))
+            exit_on_signals(self, lambda: self.notes.note("suspended", None))
         call, asked = asyncio.get_running_loop().call_soon_threadsafe, self._stand_still if self.sticks else self._ask
         signal.signal(signal.SIGUSR1, lambda *_: call(asked))
         signal.signal(signal.SIGUSR2, lambda *_: call(self._stop_in_the_middle))
