@@ -54,7 +54,7 @@ async def execute(
 
 
 class RunStream:
-    """One run's output for one client. `take` may be called from any thread."""
+    """One run's output for one client. `add` may be called from any thread."""
 
     def __init__(self, connection: ClientConnection, run: str) -> None:
         self._connection = connection
