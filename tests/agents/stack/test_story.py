@@ -4,7 +4,7 @@ A person has work of their own in the checkout, and types kasmon's commands.
 """
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from kasmon.model.session_state import SessionState
 from tests.support.agents.full_stack import LIMIT_S, Stack, beside, stacked
 from tests.support.forge_client import ADDRESSES, GITHUB, GITLAB, MERGE_REQUEST, ForgeClient
 from tests.support.git_repo import Repo
+from tests.support.tui.dashboard import Dashboard, Home
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(170)]
@@ -216,3 +217,74 @@ def test_a_branch_is_worked_on_reviewed_proposed_fixed_merged_and_removed(
     assert {"refs/heads/main", *merged} == story.changed_since(mine)
     assert not story.tree.exists()
     assert f"refs/heads/{BRANCH}" in story.pushed()
+
+
+@pytest.mark.parametrize("name", ["claude"])
+def test_an_open_dashboard_has_the_agent_fix_its_pull_request_and_only_the_agent_pushes(
+    stack: Stack, story: Story
+) -> None:
+    """The prompt asks it to push, which it may do once a person allows that."""
+    session = stack.new("fix", f"fix {story.edit('    return True', '    return name')} %% say edited", "--worktree")
+    story.finishes(session, prompts=1)
+    story.finish("--commit", "--pr", "-m", "Fix the login")
+    proposed, mine = story.pushed(), story.of_person()
+    push = "%% bash git commit --quiet --all --message Again && git push --quiet"
+    story.ci_says("failure", f"Say who. {story.edit('    return name', '    return None')} {push} %% say fixed %% end")
+    config = stack.places.config_file
+    config.write_text(f"{config.read_text()}\n[finish]\nauto_fix = true\nwatch = true\nrounds = 2\n")
+
+    with Dashboard(cast(Home, stack)):
+        request = stack.asked(session)
+        before = story.pushed()
+        assert 0 == stack.answer(request, "allow").code
+        story.finishes(session, prompts=2)
+
+    [prompt] = {turn["user"] for turn in stack.stub.turns if turn["user"].startswith("Round 1 of 2. Of your pull")}
+    assert "commit the result and push it." in prompt.splitlines()[0]
+    assert "git push" in request["shown"]
+    assert proposed == before
+    assert proposed != story.pushed()
+    assert story.head in story.pushed()
+    assert "    return None\n" in story.login
+    assert set() == story.changed_since(mine)
+
+
+PLAN = """
+name = "two"
+agent = "{agent}"
+mode = "sdk"
+worktree = "own"
+env = {env}
+
+[[task]]
+id = "first"
+prompt = "go %% bash echo first >first.txt %% bash git add --all && git commit --quiet --message First %% say made"
+check = "test -f first.txt"
+
+[[task]]
+id = "second"
+prompt = "go %% bash echo second >second.txt && git add --all && git commit --quiet --message Second %% say made"
+check = "test -f second.txt"
+"""
+
+
+@pytest.mark.parametrize("name", ["codex"])
+def test_the_branches_of_a_plan_are_merged_one_by_one_with_the_checks_of_its_tasks(stack: Stack, story: Story) -> None:
+    repo = story.repo
+    repo.git("stash", "--include-untracked")
+    repo.git("switch", "--quiet", "main")
+    stack.configure("-a never", "--sandbox danger-full-access")
+    file = repo.folder / "plan.toml"
+    file.write_text(PLAN.format(agent=stack.agent.name, env=json.dumps(sorted(stack.agent.own))))
+    assert 0 == stack("plan", "run", str(file), "--yes").code
+    until(lambda: stack.json("plan", "show", "two")["plan"]["state"] == "ended", LIMIT_S, "the plan's end")
+    mine = story.of_person()
+
+    planned = stack.json("merge-plan", "--plan", "two", "--dry-run")["plan"]
+    assert set() == story.changed_since(mine)
+    merged = stack.json("merge-plan", "--plan", "two", "--digest", planned["digest"])["outcome"]
+
+    assert ["test -f first.txt", "test -f second.txt"] == sorted(step["check"] for step in planned["steps"])
+    assert [step["name"] for step in planned["steps"]] == merged["merged"]
+    assert {"first.txt", "second.txt", ".git/index", "refs/heads/main"} == story.changed_since(mine)
+    assert {"Ann: First", "Ann: Second"} <= {*story.log("main")}
