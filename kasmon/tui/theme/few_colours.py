@@ -4,15 +4,25 @@ Rich alone would take the nearest colour for each one separately: a dark violet 
 text on the selected row is unreadable.
 """
 
+from collections.abc import Set as AbstractSet
+from colorsys import rgb_to_hsv
 from functools import cache
 from typing import Any, Final
 
 import msgspec
 from rich.color import Color, ColorSystem
 
-from kasmon.tui.theme.theme import READABLE, StateColors, ThemeFile, contrast
+from kasmon.tui.theme.theme import READABLE, DiffTints, StateColors, ThemeFile, contrast, mix_tints
 
 GROUNDS: Final = ("background", "surface", "raised", "selected")
+TINT_SHARES: Final = (0.25, 0.35)
+"""How much of its colour the background of added text has, in a line and in a changed word; less would be grey."""
+HUES_ALIKE: Final = 30
+"""Hues that differ by less, in degrees, count as the same."""
+TINT_CONTRAST: Final = 5.2
+"""The least contrast of text on it."""
+ADJUSTED_CONTRAST: Final = 6.0
+"""What a colour is adjusted to where it is not readable; the terminal's nearest colour has a little less."""
 URGENT: Final = ("asking", "crashed", "lost", "limited", "unsure", "working")
 """The states whose colours must resemble those of the theme most, the most urgent first."""
 
@@ -58,7 +68,39 @@ def in_256_colours(theme: ThemeFile) -> ThemeFile:
         states=states(),
         diff=texts(theme.diff),
         says=texts(theme.says),
+        contrast=max(theme.contrast, ADJUSTED_CONTRAST),
+        tints=_find_tints(theme, letters["text"], {grounds["background"], grounds["selected"]}),
     )
+
+
+def _find_tints(theme: ThemeFile, text: str, others: AbstractSet[str]) -> DiffTints:
+    """Return backgrounds of the hue of *theme*'s, on which *text* is readable; none of *others*.
+
+    Added and removed lines differ. There may be no other one for the words. Greys have no hue.
+    """
+    wanted = msgspec.structs.asdict(mix_tints(theme, *TINT_SHARES))
+    readable_below = [each for each in palette() if contrast(text, each) >= TINT_CONTRAST and each not in others]
+    found: dict[str, str] = {}
+    for name, colour in wanted.items():
+        hue, is_added = _hue(theme.diff.added if "added" in name else theme.diff.removed), "added" in name
+        taken = {tint for other, tint in found.items() if ("added" in other) != is_added}
+        apart = {each: _hue_distance(hue, _hue(each)) // HUES_ALIKE for each in readable_below if each not in taken}
+        least = min(apart.values(), default=0)
+        found[name] = _nearest(colour, tuple(each for each, distance in apart.items() if distance == least))
+    return DiffTints(**found)
+
+
+def _hue(colour: str) -> float | None:
+    """Return the hue in degrees; None for a grey."""
+    hue, saturation, _ = rgb_to_hsv(*(int(colour[at : at + 2], 16) for at in (1, 3, 5)))
+    return hue * 360 if saturation else None
+
+
+def _hue_distance(one: float | None, other: float | None) -> float:
+    """Return the degrees between two hues, 0 to 180; more than that if one of two is a grey."""
+    if one is None or other is None:
+        return 0 if one == other else 360
+    return min(abs(one - other), 360 - abs(one - other))
 
 
 @cache

@@ -76,6 +76,15 @@ class DiffColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     hunk: Colour
 
 
+class DiffTints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The backgrounds of added and removed lines, and of the words that changed in them."""
+
+    added: Colour
+    removed: Colour
+    added_words: Colour
+    removed_words: Colour
+
+
 class SpeakerColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The kinds of text in a transcript."""
 
@@ -117,6 +126,8 @@ class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     states: StateColors
     diff: DiffColors
     says: SpeakerColors
+    tints: DiffTints | None = None
+    """Mixed from the background and the colours of `diff` if missing."""
     terminal: TerminalColors | None = None
     """Derived from the colours above if missing."""
 
@@ -192,12 +203,19 @@ def variables(theme: ThemeFile) -> dict[str, str]:
 
 def diff_backgrounds(theme: ThemeFile) -> dict[str, str]:
     """Return the backgrounds below the added and removed lines of a diff, and below the words that changed in them."""
+    tints = theme.tints or mix_tints(theme, LINE_SHARE, WORDS_SHARE)
+    return {f"k-{name.replace('_', '-')}": colour for name, colour in msgspec.structs.asdict(tints).items()}
+
+
+def mix_tints(theme: ThemeFile, lines: float, words: float) -> DiffTints:
+    """Return the background mixed with these shares, 0 to 1, of the colours of added and removed text."""
     back, diff = theme.colors.background, theme.diff
-    return {
-        f"k-{name}{part}": mix(back, colour, share)
-        for name, colour in (("added", diff.added), ("removed", diff.removed))
-        for part, share in (("", LINE_SHARE), ("-words", WORDS_SHARE))
-    }
+    return DiffTints(
+        added=mix(back, diff.added, lines),
+        removed=mix(back, diff.removed, lines),
+        added_words=mix(back, diff.added, words),
+        removed_words=mix(back, diff.removed, words),
+    )
 
 
 def _calm(colors: ThemeColors) -> str:

@@ -117,6 +117,26 @@ def test_every_state_and_text_reads_in_256_and_in_16_colours(
 
 
 @pytest.mark.parametrize(("name", "system"), FEW)
+def test_a_diff_reads_in_256_and_in_16_colours_and_its_sides_differ_in_256(name: str, system: ColorSystem) -> None:
+    theme = shipped(name) if system is ColorSystem.STANDARD else in_256_colours(shipped(name))
+    look = ThemeStyles(theme)
+    code = [TOKENS[token] for token in (Token.KEYWORD, Token.NAME, Token.LITERAL, Token.FIGURE, Token.COMMENT)]
+    grounds: tuple[Background, ...] = ("added", "added-words", "removed", "removed-words")
+    backs = []
+    for ground in grounds:
+        for role in ("text", "faint", "diff-added", "diff-removed", *code):
+            style = look.style(role, ground)
+            assert style.color is not None
+            assert style.bgcolor is not None
+            front, back = seen_as(style.color.name, system), seen_as(style.bgcolor.name, system)
+            assert contrast(front, back) >= 3.6, (ground, role, front, back)
+        backs.append(back)
+    if system is ColorSystem.EIGHT_BIT:
+        assert not set(backs[:2]) & set(backs[2:])
+        assert not {theme.colors.background, theme.colors.selected} & set(backs)
+
+
+@pytest.mark.parametrize(("name", "system"), FEW)
 def test_what_needs_a_person_has_a_colour_of_its_own_in_256_and_in_16_colours(name: str, system: ColorSystem) -> None:
     if name == PLAIN:
         return  # its shapes and words say everything
