@@ -52,6 +52,15 @@ LOG = "".join(f"test\tstep\t{number} ok\n" for number in range(400)) + (
 )
 MERGE_REQUEST = "api projects/:id/merge_requests/3"
 RUN = "https://github.com/Me/shop/actions/runs/42/job/7"
+
+
+def review_threads(*threads: dict[str, Any]) -> dict[str, Any]:
+    """What `gh api graphql` answers for *threads*, each open and on a line of `a.py` unless it says otherwise."""
+    base = {"isResolved": False, "isOutdated": False, "path": "a.py", "line": 1}
+    nodes = [base | thread for thread in threads]
+    return {"data": {"repository": {"pullRequest": {"reviewThreads": {"nodes": nodes}}}}}
+
+
 ANSWERS: dict[str, dict[str, Any]] = {
     "gh": {
         "pr list": GITHUB,
@@ -64,7 +73,15 @@ ANSWERS: dict[str, dict[str, Any]] = {
             "reviews": [{"author": {"login": "ann"}, "body": "Please rename this.", "state": "CHANGES_REQUESTED"}],
             "comments": [],
         },
-        "api repos": [{"user": {"login": "bob"}, "path": "a.py", "line": 3, "body": "Why?\n> because"}],
+        "api graphql": review_threads(
+            {"path": "a.py", "line": 3, "comments": {"nodes": [{"author": None, "body": "Why?\n> because"}]}},
+            {"isResolved": True, "comments": {"nodes": [{"author": {"login": "bob"}, "body": "Settled."}]}},
+            {
+                "isOutdated": True,
+                "line": None,
+                "comments": {"nodes": [{"author": {"login": "bob"}, "body": "Settled"}]},
+            },
+        ),
         "run view": LOG,
     },
     "glab": {

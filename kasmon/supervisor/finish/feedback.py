@@ -4,19 +4,21 @@ Read by `gh` and `glab` with the user's login, only when it is sent. What these 
 is quoted, cleaned, and without secrets.
 """
 
+import contextlib
 import hashlib
 import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
 from kasmon.backends.common.environment import given_secrets, secret_values
-from kasmon.errors import KasmonError, RefusedError, UnavailableError
+from kasmon.errors import KasmonError, PromptLostError, RefusedError, UnavailableError
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import Receipt
@@ -40,7 +42,17 @@ MOST_RUNS: Final = 5
 """The most failed runs whose logs are read."""
 RUN: Final = re.compile(r"/actions/runs/(\d+)")
 FAILED: Final = frozenset({"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"})
-
+THREADS: Final = (
+    "query($owner: String!, $name: String!, $number: Int!) { repository(owner: $owner, name: $name) {"
+    " pullRequest(number: $number) { reviewThreads(last: 100) { nodes { isResolved isOutdated path line"
+    " comments(first: 20) { nodes { author { login } body } } } } } } }"
+)
+"""The newest threads on lines; only GraphQL has whether they are resolved:
+https://docs.github.com/graphql/reference/objects#pullrequestreviewthread"""
+RETRY_S: Final = 300.0
+"""A round that could not be sent is tried again after so many seconds at the earliest."""
+MOST_TRIES: Final = 5
+"""How many times one round is tried: where it timed out, the agent may have it."""
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +70,10 @@ class _Rounds(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 0
     heads: tuple[str, ...] = ()
     """What was sent already: the commit and the state of the pull request."""
+    retry_at: float = 0.0
+    """When the next round may be tried, in seconds since the epoch, after one that was not sent."""
+    unsent: tuple[str, ...] = ()
+    """What could not be sent, once for each try."""
 
 
 async def send_feedback(places: Paths, session: Session, first: str = "", *, pushes: bool = False) -> Receipt:
@@ -149,11 +165,13 @@ def _of_github(path: Path, request: PullRequest) -> Feedback:
     number = str(request.number)
     fields = "statusCheckRollup,reviews,comments"
     seen = _decode("gh pr view", run_client(path, "gh", "pr", "view", number, "--json", fields))
-    inline = _decode(
-        "gh api",
-        run_client(path, "gh", "api", f"repos/{{owner}}/{{repo}}/pulls/{number}/comments", "--method", "GET"),
-    )
+    address = urlsplit(request.url)
+    owner, name = [*address.path.strip("/").split("/"), "", ""][:2]
+    words = ("-f", f"owner={owner}", "-f", f"name={name}", "-F", f"number={number}", "-f", f"query={THREADS}")
+    said = run_client(path, "gh", "api", "graphql", "--hostname", address.hostname or "", *words)
+    answer = _decode("gh api graphql", said)
     try:
+        threads = answer["data"]["repository"]["pullRequest"]["reviewThreads"]["nodes"]
         failed = [each for each in seen["statusCheckRollup"] or () if _result(each) in FAILED]
         names = {
             match[1]: str(each.get("name") or each.get("context") or "check")
@@ -162,11 +180,17 @@ def _of_github(path: Path, request: PullRequest) -> Feedback:
         }
         others = [str(each.get("context") or each.get("name")) for each in failed if not RUN.search(str(each))]
         comments = [
-            *((f"Review by {each['author']['login']}", each["body"]) for each in seen["reviews"] if each["body"]),
-            *((f"Comment by {each['author']['login']}", each["body"]) for each in seen["comments"] if each["body"]),
             *(
-                (f"Comment by {each['user']['login']} on {each['path']}:{each.get('line') or 0}", each["body"])
-                for each in inline
+                (f"Review by {_author(each)}", each["body"])
+                for each in seen["reviews"]
+                if each["body"] and each.get("state") != "DISMISSED"
+            ),
+            *((f"Comment by {_author(each)}", each["body"]) for each in seen["comments"] if each["body"]),
+            *(
+                (f"Comment by {_author(each)} on {thread['path']}:{thread.get('line') or 0}", each["body"])
+                for thread in threads
+                if not (thread["isResolved"] or thread["isOutdated"])
+                for each in thread["comments"]["nodes"]
             ),
         ]
     except (KeyError, TypeError, AttributeError) as error:
@@ -177,6 +201,11 @@ def _of_github(path: Path, request: PullRequest) -> Feedback:
     ]
     logs += [(f"Failed without a log: {name}", "") for name in others]
     return Feedback(logs, comments)
+
+
+def _author(written: dict[str, Any]) -> str:
+    """Return who wrote a comment; GitHub names no author whose account is gone."""
+    return str((written["author"] or {"login": "ghost"})["login"])
 
 
 def _result(check: dict[str, Any]) -> str:
@@ -218,32 +247,58 @@ def _place(note: dict[str, Any]) -> str:
 async def send_rounds(places: Paths, found: Iterable[tuple[Session, PullRequest]], most: int) -> None:
     """Send each agent that rests what its pull request needs, once for each commit and at most *most* times a branch.
 
-    The first line of each prompt names the round. What cannot be sent now is tried again after the next commit.
+    The first line of each prompt names the round. What could not be sent uses up no round, and is tried again later.
     """
     for session, request in found:
         if session.in_turn or session.worked or session.awaits_turn or not session.exists or not request.needs_work:
             continue
-        number = await in_thread(begin_round, places, session, request, most)
+        number = await in_thread(begin_round, places, session, request, most, time.time())
         if not number:
             continue
         try:
             await send_feedback(places, session, f"Round {number} of {most}. ", pushes=True)
         except KasmonError as error:
             log.warning("round %d of %s was not sent: %s", number, session.id, error.code)
+            if not isinstance(error, PromptLostError):  # the agent may have that one
+                await in_thread(cancel_round, places, session, request, time.time())
 
 
-def begin_round(places: Paths, session: Session, request: PullRequest, most: int) -> int:
+def begin_round(places: Paths, session: Session, request: PullRequest, most: int, now: float) -> int:
     """Record the next round, and return its number; 0 if it was sent already, or there were *most*. Blocks."""
+    state = _state(request)
+    with _stored_rounds(places, session, request) as (rounds, store):
+        is_over = rounds.count >= most or rounds.unsent.count(state) >= MOST_TRIES
+        if is_over or state in rounds.heads or now < rounds.retry_at:
+            return 0
+        heads = (*rounds.heads, state)
+        store(_Rounds(count=rounds.count + 1, heads=heads, unsent=rounds.unsent))
+        return rounds.count + 1
+
+
+def cancel_round(places: Paths, session: Session, request: PullRequest, now: float) -> None:
+    """Take back the round that was begun for *request*, which was not sent; the next try is `RETRY_S` later. Blocks."""
+    with _stored_rounds(places, session, request) as (rounds, store):
+        state = _state(request)
+        heads = tuple(each for each in rounds.heads if each != state)
+        unsent = (*rounds.unsent, state)
+        store(_Rounds(count=rounds.count - 1, heads=heads, retry_at=now + RETRY_S, unsent=unsent))
+
+
+def _state(request: PullRequest) -> str:
+    return f"{request.head} {request.checks} {request.review}"
+
+
+@contextlib.contextmanager
+def _stored_rounds(
+    places: Paths, session: Session, request: PullRequest
+) -> Iterator[tuple[_Rounds, Callable[[_Rounds], None]]]:
+    """Yield the rounds of *session* for *request*, and what stores them; no other process changes them meanwhile."""
     name = hashlib.sha256(f"{session.id}\0{request.url}".encode()).hexdigest()[:16]
     file = places.pull_requests / f"{name}.rounds.json"
     private_folder(file.parent)
-    state = f"{request.head} {request.checks} {request.review}"
     with lock(file.parent):
         try:
             rounds = msgspec.json.decode(file.read_bytes(), type=_Rounds)
         except (OSError, msgspec.DecodeError):
             rounds = _Rounds()
-        if rounds.count >= most or state in rounds.heads:
-            return 0
-        write_private(file, msgspec.json.encode(_Rounds(count=rounds.count + 1, heads=(*rounds.heads, state))))
-    return rounds.count + 1
+        yield rounds, lambda rounds: write_private(file, msgspec.json.encode(rounds))

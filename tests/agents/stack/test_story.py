@@ -13,7 +13,7 @@ from kasmon.model.events import ReceiptChanged
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from tests.support.agents.full_stack import LIMIT_S, Stack, beside, stacked
-from tests.support.forge_client import ADDRESSES, GITHUB, GITLAB, MERGE_REQUEST, ForgeClient
+from tests.support.forge_client import ADDRESSES, GITHUB, GITLAB, MERGE_REQUEST, ForgeClient, review_threads
 from tests.support.git_repo import Repo
 from tests.support.tui.dashboard import Dashboard, Home
 from tests.support.wait import until
@@ -125,7 +125,7 @@ class Story:
             self.client.says("pr list", [row])
             reviews = [{"author": {"login": "ann"}, "body": comment, "state": "COMMENTED"}]
             self.client.says("pr view", {"statusCheckRollup": [check], "reviews": reviews, "comments": []})
-            self.client.says("api repos", [])
+            self.client.says("api graphql", review_threads())
         else:
             pipeline = {"id": 9, "status": {"failure": "failed"}.get(result, result)}
             row = {**GITLAB[0], "draft": False, "sha": self.head, "head_pipeline": pipeline}
