@@ -7,6 +7,8 @@ READY = $(VENV)/.ready
 AGENTS = .cache/agents
 AGENTS_READY = $(AGENTS)/.ready
 SANDBOX_TESTS = $(shell grep -rlE 'mark\.(sandboxes|core)' tests --include '*.py' | sort)
+GIT = .cache/git
+GIT_TESTS = tests/repository tests/supervisor/finish tests/supervisor/review tests/supervisor/worktrees tests/cli/worktree
 LIVE_STATES = tests/agents/terminal/test_evidence.py
 
 # sh: `get NAME` installs a system package if that needs no password; $line is the command for a person to run. The lists of
@@ -55,8 +57,8 @@ TESTS = tests() { \
 	echo "Failed in parallel with other tests, and passed alone in each of the rounds $$rounds:"; grep :: "$$cache/failed"; \
 	}
 
-.PHONY: run test chaos agents test-agents test-agents-in-machines test-states test-sandboxes test-interpreters test-web check \
-	bench confusion record-screens screenshots pages lock tmux sshd shells jail browser machine clean
+.PHONY: run test chaos agents test-agents test-agents-in-machines test-states test-sandboxes test-interpreters test-web \
+	test-git check bench confusion record-screens screenshots pages lock tmux sshd shells jail browser machine git clean
 .NOTPARALLEL:
 
 run: $(READY) tmux
@@ -113,6 +115,10 @@ chaos: $(READY) tmux
 # The dashboard in a real browser without a window; skipped without a browser, unless KASMON_REQUIRE_WEB is set.
 test-web: $(READY) tmux browser
 	@$(PYTHON) -m pytest -m web tests/web
+
+# The tests of worktrees, finishing and review with a newer git than an old system has.
+test-git: $(READY) tmux git
+	@$(TESTS); export PATH="$(CURDIR)/$(GIT)/bin:$$PATH"; git version; tests git-pytest 1 -n 3 $(GIT_TESTS)
 
 check: $(READY)
 	$(PYTHON) -m ruff format --check .
@@ -202,6 +208,14 @@ machine: $(READY)
 		echo "$${each%:*} is missing: the tests of virtual machines need it ($$line)."; \
 	done; \
 	$(PYTHON) -m tests.support.sandbox.machine_image
+
+# git 2.45 or newer: the system's, else one that is built once in .cache, which changes nothing of the system.
+git:
+	@newer() { "$$1" version 2>/dev/null | awk '{ split($$3, v, "."); new = v[1] > 2 || v[2] >= 45 } END { exit !new }'; }; \
+	if newer git || newer $(GIT)/bin/git; then exit 0; fi; $(GET); \
+	command -v gcc >/dev/null || get gcc || true; \
+	[ -e /usr/include/zlib.h ] || get zlib1g-dev || true; \
+	echo "Building a newer git into $(GIT); this takes some minutes, once."; tests/support/install_git $(GIT)
 
 clean:
 	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache snapshot_report.html

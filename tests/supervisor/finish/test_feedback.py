@@ -10,11 +10,14 @@ import pytest
 
 from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import RefusedError
+from kasmon.model.commands import SessionWorktree
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, private_folder
 from kasmon.repository.branch import PullRequest
+from kasmon.repository.git import git, head
+from kasmon.supervisor.finish.branch_operations import find_remote
 from kasmon.supervisor.finish.feedback import (
     MOST_LINES,
     MOST_TRIES,
@@ -24,9 +27,13 @@ from kasmon.supervisor.finish.feedback import (
     read_prompt,
     send_rounds,
 )
+from kasmon.supervisor.finish.pull_requests import find_pull_request
 from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree
 from tests.support.forge_client import ADDRESSES, MERGE_REQUEST, SECRET, TOKEN, ForgeClient, review_threads
 from tests.support.git_repo import Repo
+
+LIVE = os.environ.get("KASMON_LIVE_REPOSITORY", "")
+"""A clone whose branch is pushed and has an open pull request, for the test of the real `gh` or `glab`."""
 
 
 @pytest.fixture
@@ -135,3 +142,23 @@ def test_a_pull_request_needs_work_if_a_check_failed_or_changes_are_requested(st
 
     notes = ["#7 checks failed: test, lint", "#7 changes requested"] if state == "open" else ["", ""]
     assert ["", *notes] == [each.note for each in (base, failed, reviewed)]
+
+
+@pytest.mark.skipif(not LIVE, reason="KASMON_LIVE_REPOSITORY names no clone whose branch has an open pull request")
+def test_what_a_real_forge_prints_is_understood(where: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `gh` or `glab` with the user's login; it only reads."""
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    folder = Path(LIVE).resolve()
+    branch = git(folder, "symbolic-ref", "--short", "HEAD").strip()
+    tree = SessionWorktree(path=str(folder), branch=branch, base=head(folder), base_name="", source=str(folder))
+
+    request, why = find_pull_request(where, folder, find_remote(folder, ""), branch, time.time())
+
+    assert request is not None, why or f"{branch!r} has no pull request"
+    assert ("open", True, True) == (request.state, bool(request.base), request.url.startswith("https://"))
+    assert (head(folder), True) == (request.head, request.checks in {"", "passed", "failed", "running"})
+    try:
+        said = read_prompt(where, Session(id=SessionId("live"), name="live", workdir=LIVE, worktree=tree))
+    except RefusedError as nothing_failed:
+        said = nothing_failed.message
+    assert f"#{request.number}" in said
