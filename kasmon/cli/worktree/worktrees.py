@@ -101,7 +101,7 @@ def _agrees(count: int, *, wants_json: bool) -> bool:
 
 def _row(entry: WorktreeEntry, branch: BranchState | None, now: float) -> tuple[str, ...]:
     tree = entry.tree
-    base = f"{tree.base_name} {tree.base[:8]}"
+    base = tree.base[:8] if tree.base.startswith(tree.base_name) else f"{tree.base_name} {tree.base[:8]}"
     state = f"stays: {entry.keeps.rstrip('.')}" if entry.keeps else "can go"
     since = age(now - entry.created_at)
     work = branch.words if branch else "unknown"

@@ -120,7 +120,7 @@ def _pull_request(places: Paths, session: Session) -> tuple[Path, str, PullReque
     request, why = find_pull_request(places, path, remote, state.name, time.time())
     if request is None or request.state != "open":
         raise RefusedError(
-            f"the branch {state.name!r} has no open pull request. {why}".strip(),
+            f"the branch {state.name!r} has no open pull request" + (f": {why}" if why else "."),
             hint=f"`kasmon finish {session.id} --pr` creates one.",
         )
     return path, remote, request

@@ -194,7 +194,8 @@ def _check_state(plan: PlannedFinish) -> None:
     tracked = state.staged + state.unstaged + state.unmerged
     if request.update and tracked and not request.commits:
         raise RefusedError(
-            f"{tracked} changes are not committed, so the branch cannot be updated.", hint="Add --commit."
+            f"the worktree has {count_text(tracked, 'uncommitted change')}, so its branch cannot be updated.",
+            hint="Add --commit.",
         )
     if request.update and not state.base_ref:
         raise _no_base_branch(state)
@@ -205,14 +206,15 @@ def _check_state(plan: PlannedFinish) -> None:
         )
     if (request.merge or request.takes_over) and state.uncommitted and not request.commits:
         raise RefusedError(
-            f"{state.uncommitted} changes are not committed, so they would be left behind.", hint="Add --commit."
+            f"the worktree has {count_text(state.uncommitted, 'uncommitted change')}, which would be left behind.",
+            hint="Add --commit.",
         )
     if request.merge or request.takes_over:
         if not state.ahead and not request.commits:
             raise RefusedError(f"the branch has no commit that {state.base_name!r} does not have.")
         if request.merge == "ff" and state.behind and not request.update:
             raise RefusedError(
-                f"{state.base_name!r} has {state.behind} commits that the branch does not have.",
+                f"{state.base_name!r} has {count_text(state.behind, 'commit')} that the branch does not have.",
                 hint="Add --update rebase.",
             )
     if request.merge:
@@ -333,7 +335,7 @@ def _left(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
         )
     if not state.uncommitted and not state.ahead:
         remove = f"{start} --discard" if session.worktree is None else f"kasmon worktrees gc {session.id}"
-        yield FinishStep(action="remove", text="nothing", command=f"`{remove}` removes the worktree")
+        yield FinishStep(action="remove", text="nothing is left to do", command=f"`{remove}` removes the worktree")
 
 
 def _step(path: Path, action: str, text: str, hooks: tuple[str, ...]) -> FinishStep:
@@ -365,7 +367,7 @@ def local_base(state: BranchState) -> str:
 
 def _no_base_branch(state: BranchState) -> RefusedError:
     return RefusedError(
-        f"the worktree began from {state.base_name!r}, which is not a branch of this repository.",
+        f"the branch {state.name!r} began from {state.base_name!r}, which is not a branch of this repository.",
         hint="Push it, or merge it with git where you want it.",
     )
 

@@ -432,7 +432,11 @@ def _check_folder(
         git(path, "worktree", "add", "--quiet", "--detach", "--", str(top), plan.base)
         try:
             config = in_folder(places, load(places), tree.source).config.worktree
-            prepare_worktree(config, repository(Path(tree.source)), top, lambda text: None)
+            try:
+                prepare_worktree(config, repository(Path(tree.source)), top, lambda text: None)
+            except LaunchError as error:
+                error.hint = "The check runs in a temporary worktree with the setup of a new one. Nothing was merged."
+                raise
             checker = _CheckFolder(top, plan)
             if plan.check and (why := checker.run(plan.base, [], [plan.check])):
                 raise RefusedError(

@@ -323,7 +323,7 @@ def test_uncommitted_work_is_not_left_behind_by_a_merge(kasmon: Cli, repo: Repo,
     repo.commit("mine.txt", at=tree)
     (tree / "new.txt").write_text("new\n")
 
-    assert "would be left behind" in finish(kasmon, "--merge").err
+    assert "has 1 uncommitted change, which would be left behind. Add --commit." in finish(kasmon, "--merge").err
     assert 0 == finish(kasmon, "--commit", "--merge").code
     assert (repo.folder / "new.txt").exists()
 
