@@ -113,7 +113,7 @@ def new_worktree(
     top = Path(tree.path)
     try:
         if request.reuses_branch:
-            git_as_user(folder, "worktree", "add", "--quiet", "--", tree.path, tree.branch)
+            _check_out(folder, tree)
         else:
             make(folder, top, tree.branch, tree.base, as_user=True)
         workdir = top / location.subfolder
@@ -126,6 +126,21 @@ def new_worktree(
         kept = discard(tree)
         if kept and isinstance(error, KasmonError):
             error.hint = f"{error.hint} {kept}".strip()
+        raise
+
+
+def _check_out(folder: Path, tree: SessionWorktree) -> None:
+    """Create *tree*, whose branch exists, as the user's own git.
+
+    Raises:
+        GitError, TimedOutError: if git fails; the hint names the worktree in which the branch is checked out.
+    """
+    try:
+        git_as_user(folder, "worktree", "add", "--quiet", "--", tree.path, tree.branch)
+    except GitError as error:
+        others = (path for path, branch in list_branches(folder).items() if branch == tree.branch)
+        if other := next(others, None):
+            error.hint = f"To work there, leave out --reuse-branch and pass `--dir {shlex.quote(str(other))}`."
         raise
 
 

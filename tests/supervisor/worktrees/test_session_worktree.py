@@ -217,9 +217,10 @@ def test_a_branch_may_be_named_and_one_that_exists_is_taken_only_if_asked_for(re
 def test_a_branch_that_is_checked_out_is_refused_and_leaves_nothing(repo: Repo, tmp_path: Path) -> None:
     before = snapshot(repo)
 
-    with pytest.raises(GitError, match="already checked out"):
+    with pytest.raises(GitError, match=r"already (checked out|used by worktree)") as told:
         create(repo.folder, branch="main", reuses_branch=True)
 
+    assert f"pass `--dir {repo.folder}`" in told.value.hint
     assert before == snapshot(repo)
     assert not (tmp_path / "repo-worktrees").exists()
 
