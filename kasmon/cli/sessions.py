@@ -55,7 +55,7 @@ from kasmon.process_identity import HAS_PROC, fields
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions import listing, session_operations
+from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
 from kasmon.supervisor.worktrees.shared_checkout import describe_sharers, list_sharers
@@ -438,12 +438,12 @@ def restart(
 
 def rename(wanted: SessionArgument, name: str, /, *, wants_json: Json = False) -> None:
     """Rename a session."""
-    _execute(wanted, lambda where, session: listing.rename(where, session, name), "renamed", wants_json=wants_json)
+    _execute(wanted, lambda where, session: list_entry.rename(where, session, name), "renamed", wants_json=wants_json)
 
 
 def mark(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
     """Mark a session's finished turn as viewed; it is no longer listed first."""
-    _execute(wanted, listing.mark_viewed, "viewed", wants_json=wants_json)
+    _execute(wanted, list_entry.mark_viewed, "viewed", wants_json=wants_json)
 
 
 def rm(
@@ -457,8 +457,8 @@ def rm(
     """Remove ended sessions."""
 
     async def act(where: Paths, session: Session) -> Outcome:
-        kept = await listing.forget(where, session)
-        return Outcome(fields={"kept": kept or None}, notice=listing.copy_stays(kept) if kept else "")
+        kept = await list_entry.forget(where, session)
+        return Outcome(fields={"kept": kept or None}, notice=list_entry.copy_stays(kept) if kept else "")
 
     selection = SessionSelection(names=wanted, states=state, plan=plan, everything=everything, yes=yes)
     return run_on_each(places(), selection, NOT_ALIVE, act, "removed", wants_json=wants_json)
@@ -505,6 +505,6 @@ def attach(wanted: SessionArgument, /) -> NoReturn:
     if os.environ.get("TMUX"):
         note("this is a tmux inside your tmux; Ctrl+] or F12 detaches.")
     with contextlib.suppress(UnavailableError):  # a full disk must not prevent attaching
-        event_loop.run(listing.mark_viewed(where, session))
+        event_loop.run(list_entry.mark_viewed(where, session))
     sys.stdout.flush()
     os.execvp(argv[0], argv)

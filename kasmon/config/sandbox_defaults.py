@@ -7,7 +7,7 @@ configuration folders are left out. `kasmon new` shows the grants, and the user 
 
 from typing import Final, NamedTuple
 
-from kasmon.model.sandbox.policy import HandedFile
+from kasmon.model.sandbox.policy import CopiedFile
 
 
 class SandboxGrant(NamedTuple):
@@ -100,6 +100,6 @@ def refused_hosts(agent: str) -> tuple[str, ...]:
     return tuple(grant.what for grant in REFUSED[agent])
 
 
-def files(agent: str) -> tuple[HandedFile, ...]:
+def files(agent: str) -> tuple[CopiedFile, ...]:
     """Return the files that are copied into the sandbox home of *agent*."""
-    return tuple(HandedFile(source=f"~/{grant.what}", target=grant.what, renews=grant.renews) for grant in FILES[agent])
+    return tuple(CopiedFile(source=f"~/{grant.what}", target=grant.what, renews=grant.renews) for grant in FILES[agent])

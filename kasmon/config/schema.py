@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from kasmon.config import sandbox_defaults
-from kasmon.model.sandbox.policy import Credential, HandedFile, Mount, ServiceSpec, Tier, VolatileFile
+from kasmon.model.sandbox.policy import CopiedFile, Credential, Mount, ServiceSpec, Tier, VolatileFile
 
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 Keys: TypeAlias = str | tuple[str, ...]
@@ -49,7 +49,7 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True):
     credentials: tuple[Credential, ...] = ()
     """Credentials that each command inside gets as variables; they are never stored. Each is a table: name, one of
     variable, file or command, aliases."""
-    files: tuple[HandedFile, ...] = ()
+    files: tuple[CopiedFile, ...] = ()
     """For a sandboxed agent: files that are copied into its home at each start and removed when it ends. Each is a
     table: source, target (empty for the same path below the home), renews (true for a login, whose renewed tokens are
     copied back at the end). A missing source is skipped."""

@@ -21,7 +21,7 @@ _AT: Final = re.compile(r"^(?P<why>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>.*)
 _STEP: Final = re.compile(r"([A-Za-z_-]+)|\[(\d+)\]")
 
 
-class Finders(NamedTuple):
+class RulePatterns(NamedTuple):
     """The compiled patterns of one rule."""
 
     all: tuple[Finder, ...]
@@ -60,7 +60,7 @@ class ScreenRules:
         self.permission_modes: tuple[tuple[str, Finder], ...] = tuple(
             (mode.mode, compile_finder(mode.match, mode.area)) for mode in file.permission_mode
         )
-        self.finders: dict[str, Finders] = {rule.name: _finders(rule) for rule in file.rule}
+        self.finders: dict[str, RulePatterns] = {rule.name: _compile_patterns(rule) for rule in file.rule}
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -151,11 +151,13 @@ def _invalid(text: str, name: str, message: str) -> ConfigError:
     return ConfigError(name, why, line=line_of(text, path), key=dotted(path), allowed=allowed)
 
 
-def _finders(rule: ScreenRule) -> Finders:
+def _compile_patterns(rule: ScreenRule) -> RulePatterns:
     def some(sources: Sequence[str | PatternCondition]) -> tuple[Finder, ...]:
         return tuple(compile_finder(one, rule.area) for one in sources)
 
     def one(source: str | PatternCondition | None) -> Finder | None:
         return None if source is None else compile_finder(source, rule.area)
 
-    return Finders(some(rule.all), some(rule.any), some(rule.none), one(rule.text), one(rule.notice), one(rule.until))
+    return RulePatterns(
+        some(rule.all), some(rule.any), some(rule.none), one(rule.text), one(rule.notice), one(rule.until)
+    )

@@ -166,7 +166,7 @@ class ComposerRule(_Node, frozen=True):
     lines is refused."""
 
 
-class WholeRule(_Node, frozen=True):
+class CompletenessRule(_Node, frozen=True):
     """The proof that the whole request is on the screen: all conditions match, and only one row begins the region.
 
     An empty table claims that the agent shows all from the region's first row to the choices, or scrolls it away.
@@ -247,7 +247,7 @@ class MenuRule(_Node, frozen=True):
     """If this matches in the request or below the choices, part of the request is not shown."""
     timer: str = ""
     """A countdown in the dialog; it is removed, so that the request stays the same while it changes."""
-    whole: tuple[WholeRule, ...] = ()
+    whole: tuple[CompletenessRule, ...] = ()
     """Any of these proves that the whole request is shown. Without a proof kasmon sends no consent to it."""
     call: CallRule | None = None
     view: ViewRule | None = None

@@ -27,7 +27,7 @@ from kasmon.paths import Paths
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import sandbox_operations, use
 from kasmon.supervisor.sandboxes.create import NewSandbox
-from kasmon.supervisor.sessions import listing
+from kasmon.supervisor.sessions import list_entry
 
 STOPPED: Final = "it was stopped before it started."
 Show: TypeAlias = Callable[[RunOutputChunk], None]
@@ -251,7 +251,7 @@ class SandboxTools:
             return known, ""
         if known is None and (spare := await self._pool.ready()) is not None:
             try:
-                await listing.rename(self._places, spare, name)
+                await list_entry.rename(self._places, spare, name)
             except NameTakenError:
                 self._start_task(self._remove(spare))
             else:

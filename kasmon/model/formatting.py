@@ -1,4 +1,4 @@
-"""Counts, durations, clock times and glyph widths as short text for people."""
+"""Short text for people: the glyphs of session states, counts, durations and clock times."""
 
 from datetime import datetime, tzinfo
 from typing import Final

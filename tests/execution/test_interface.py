@@ -26,7 +26,7 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Mode
 from kasmon.model.permission import Decision
 from kasmon.paths import Paths
-from kasmon.supervisor.sessions import listing
+from kasmon.supervisor.sessions import list_entry
 from kasmon.tmux.server import TmuxServer
 from tests.support.execution.actor_session import KEPT, LAUNCH, asks, eventually, say, shows, until_gone
 from tests.support.execution.interface_rows import walk
@@ -192,7 +192,7 @@ async def test_a_start_that_was_given_up_can_be_closed(home: Home, kind: str) ->
 async def test_a_session_that_was_forgotten_does_not_exist(home: Home) -> None:
     async with started(home, "sdk") as one:
         await one.close()
-        await listing.forget(home.places, await one.state())
+        await list_entry.forget(home.places, await one.state())
 
         assert (False, None) == (await one.exists(), await one.pid())
         await one.close()

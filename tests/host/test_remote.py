@@ -28,7 +28,7 @@ from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.approval import describe_plan as shown_plan
 from kasmon.supervisor.plans.start import store_approved_plan
-from kasmon.supervisor.sessions import listing, session_operations
+from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.read import read as read_terminal
 from tests.support.host.sshd import Sshd, is_gone
@@ -139,7 +139,7 @@ async def test_a_cut_line_loses_the_session_and_not_its_agent(env: Env, box: Ssh
     box.cut()  # its sshd
     lost = await seen(env, session.id, lambda now: now.state is S.LOST)
     with pytest.raises(RefusedError):  # it is found, then or meanwhile
-        await listing.forget(env.places, lost)
+        await list_entry.forget(env.places, lost)
     await seen(env, session.id, lambda now: 2 == len(facts(env, session, ConnectionRestored)))
     found = await seen(env, session.id, lambda now: now.exists and now.state is S.WORKING)
 

@@ -8,7 +8,7 @@ from kasmon.errors import GitError
 from kasmon.repository.git import git, head, repository, where
 from kasmon.supervisor.worktrees.changes import changed_files, diff, state_digest, touched_since_fork
 from kasmon.supervisor.worktrees.unsaved_files import unsaved
-from kasmon.supervisor.worktrees.worktree import make
+from kasmon.supervisor.worktrees.worktree import create
 from tests.support.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
@@ -71,7 +71,7 @@ def planted(repo: Repo, mark: Path, *keys: str, at: Path | None = None) -> None:
 def test_no_filter_that_a_repository_names_is_run(repo: Repo, tmp_path: Path, name: str, what: str) -> None:
     """Whatever works in it can write there; a filter that is required is not missed either."""
     mark = tmp_path / "ran"
-    tree = Path(make(repo.folder, tmp_path / "trees" / "before", "plan/before").path)
+    tree = Path(create(repo.folder, tmp_path / "trees" / "before", "plan/before").path)
     (repo.folder / ".git" / "info" / "attributes").write_text(f"* filter={name}\n")
     planted(repo, mark, f"filter.{name}.{what}")
     repo.git("config", f"filter.{name}.required", "true")
@@ -82,7 +82,7 @@ def test_no_filter_that_a_repository_names_is_run(repo: Repo, tmp_path: Path, na
     assert state_digest(tree)
     assert "+two" in diff(tree, head(tree))
     assert "1 file is not committed" == unsaved(tree)
-    made = make(repo.folder, tmp_path / "trees" / "after", "plan/after")
+    made = create(repo.folder, tmp_path / "trees" / "after", "plan/after")
     assert "one\n" == (Path(made.path) / "file0.txt").read_text()
     assert not mark.exists()
 
@@ -102,7 +102,7 @@ def test_no_program_that_would_watch_the_files_is_run(repo: Repo, tmp_path: Path
     assert "+two" in diff(repo.folder, head(repo.folder))
     assert touched_since_fork(repo.folder).files
     assert unsaved(repo.folder)
-    make(repo.folder, tmp_path / "trees" / "after", "plan/after")
+    create(repo.folder, tmp_path / "trees" / "after", "plan/after")
     assert not mark.exists()
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.supervisor.worktrees.worktree import make
+from kasmon.supervisor.worktrees.worktree import create
 from tests.support.git_repo import Repo
 from tests.support.supervisor.env import Env
 
@@ -18,4 +18,4 @@ def env() -> Iterator[Env]:
 @pytest.fixture
 def tree(repo: Repo, tmp_path: Path) -> Path:
     """A worktree of *repo*, untouched."""
-    return Path(make(repo.folder, tmp_path / "trees" / "t", "plan/t").path)
+    return Path(create(repo.folder, tmp_path / "trees" / "t", "plan/t").path)

@@ -28,7 +28,7 @@ from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import sandbox_operations, use
 from kasmon.supervisor.sandboxes.create import NewSandbox, remove_stray_jails
-from kasmon.supervisor.sessions import listing
+from kasmon.supervisor.sessions import list_entry
 
 FAILED: Final = 1
 
@@ -260,7 +260,7 @@ def _print_removed(
     for session in gone:
         say(f"{session.name} ({session.id}): gone")
     for path in copies:
-        note(listing.copy_stays(path))
+        note(list_entry.copy_stays(path))
     for error in left:
         note(error.message)
 

@@ -93,7 +93,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     """Further variables with the same value."""
 
 
-class HandedFile(msgspec.Struct, frozen=True, kw_only=True):
+class CopiedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of this machine that is copied into a sandboxed agent's home at each start, and removed when it ends."""
 
     source: str
@@ -126,7 +126,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     volatile: tuple[VolatileFile, ...] = ()
     services: tuple[ServiceSpec, ...] = ()
     credentials: tuple[Credential, ...] = ()
-    files: tuple[HandedFile, ...] = ()
+    files: tuple[CopiedFile, ...] = ()
     """For a sandboxed agent: the files copied into its home."""
     secret_variables: tuple[str, ...] = ()
     """For a sandboxed agent: the names of its variables whose values count as credentials: those given by `--env`, and

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from kasmon.errors import RefusedError
-from kasmon.model.sandbox.policy import HandedFile, SandboxPolicy
+from kasmon.model.sandbox.policy import CopiedFile, SandboxPolicy
 from kasmon.paths import expanded, write_private
 
 FILE_BYTES: Final = 1024 * 1024
@@ -45,18 +45,18 @@ def keeps_memory(policy: SandboxPolicy) -> bool:
     return not any(expanded(file.source).exists() for file in policy.files)
 
 
-def target_path(handed_file: HandedFile) -> str:
+def target_path(copied_file: CopiedFile) -> str:
     """Return the path of the copy, relative to the home inside.
 
     Raises:
         RefusedError: if that path is not valid there.
     """
-    target = handed_file.target
+    target = copied_file.target
     if not target:
-        source, home = expanded(handed_file.source).absolute(), Path.home()
+        source, home = expanded(copied_file.source).absolute(), Path.home()
         if not source.is_relative_to(home):
             raise RefusedError(
-                f"{handed_file.source!r} is not in your home folder, so it requires a target.",
+                f"{copied_file.source!r} is not in your home folder, so it requires a target.",
                 hint="Set its `target`: the path of the copy, relative to the home folder in the sandbox.",
             )
         target = str(source.relative_to(home))
@@ -69,61 +69,61 @@ def target_path(handed_file: HandedFile) -> str:
     return str(PurePosixPath(target))
 
 
-def read_source(handed_file: HandedFile) -> bytes | None:
+def read_source(copied_file: CopiedFile) -> bytes | None:
     """Return what the file holds now; None where it does not exist.
 
     Raises:
         RefusedError: if it is no regular file, or too large.
     """
-    path = expanded(handed_file.source)
+    path = expanded(copied_file.source)
     try:
         with path.open("rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise RefusedError(f"{handed_file.source!r} is not a file: only files can be copied to a sandbox.")
+                raise RefusedError(f"{copied_file.source!r} is not a file: only files can be copied to a sandbox.")
             data = file.read(FILE_BYTES + 1)
     except IsADirectoryError as error:
-        raise RefusedError(f"{handed_file.source!r} is not a file: only files can be copied to a sandbox.") from error
+        raise RefusedError(f"{copied_file.source!r} is not a file: only files can be copied to a sandbox.") from error
     except OSError:
         return None
     if len(data) > FILE_BYTES:
         why = f"has more than {FILE_BYTES} bytes"
-        raise RefusedError(f"{handed_file.source!r} {why}: it cannot be copied to a sandbox.")
+        raise RefusedError(f"{copied_file.source!r} {why}: it cannot be copied to a sandbox.")
     return data
 
 
-def copy_in(files: Sequence[HandedFile], home: Path, owner: tuple[int, int]) -> tuple[str, ...]:
+def copy_in(files: Sequence[CopiedFile], home: Path, owner: tuple[int, int]) -> tuple[str, ...]:
     """Put copies of *files* into *home*, for *owner* alone; return the sources that exist, as written in *files*.
 
     Raises:
         RefusedError: as `target_path` and `read_source`, or where something in *home* is in the way.
     """
     sources = []
-    for handed_file in files:
-        target, data = target_path(handed_file), read_source(handed_file)
+    for copied_file in files:
+        target, data = target_path(copied_file), read_source(copied_file)
         if data is None:
             continue
         try:
             with _open_folder(home, PurePosixPath(target).parts[:-1], owner) as folder:
                 _put(folder, PurePosixPath(target).name, data, owner)
         except OSError as error:
-            raise RefusedError(f"{handed_file.source!r} cannot be copied to the sandbox: {error}.") from error
-        sources.append(handed_file.source)
+            raise RefusedError(f"{copied_file.source!r} cannot be copied to the sandbox: {error}.") from error
+        sources.append(copied_file.source)
     return tuple(sources)
 
 
-def remove_copies(files: Sequence[HandedFile], home: Path) -> None:
+def remove_copies(files: Sequence[CopiedFile], home: Path) -> None:
     """Remove the copies of *files* from *home*; what cannot be reached without following a link stays. Idempotent."""
-    for handed_file in files:
+    for copied_file in files:
         with contextlib.suppress(OSError, RefusedError):
-            parts = PurePosixPath(target_path(handed_file)).parts
+            parts = PurePosixPath(target_path(copied_file)).parts
             with _open_folder(home, parts[:-1], None) as folder:
                 os.unlink(parts[-1], dir_fd=folder)
 
 
-def read_copy(handed_file: HandedFile, home: Path) -> bytes | None:
-    """Return the content of *handed_file*'s copy in *home*; None unless it is a small, regular file and no link."""
+def read_copy(copied_file: CopiedFile, home: Path) -> bytes | None:
+    """Return the content of *copied_file*'s copy in *home*; None unless it is a small, regular file and no link."""
     with contextlib.suppress(OSError, RefusedError):
-        parts = PurePosixPath(target_path(handed_file)).parts
+        parts = PurePosixPath(target_path(copied_file)).parts
         with _open_folder(home, parts[:-1], None) as folder:
             file = os.open(parts[-1], _OLD, dir_fd=folder)
         with os.fdopen(file, "rb") as copy:
@@ -168,7 +168,7 @@ MAY_CHANGE: Final = re.compile(
 EXPIRY: Final = re.compile(r"expir", re.IGNORECASE)
 
 
-def record_digests(files: Sequence[HandedFile], session_folder: Path) -> None:
+def record_digests(files: Sequence[CopiedFile], session_folder: Path) -> None:
     """Record the digests of the files that are copied now, so that a later call finds what changed.
 
     Raises:
@@ -187,7 +187,7 @@ def load_digests(session_folder: Path) -> Mapping[str, str]:
     return {}
 
 
-def copy_back(files: Sequence[HandedFile], home: Path, digests: Mapping[str, str]) -> tuple[str, ...]:
+def copy_back(files: Sequence[CopiedFile], home: Path, digests: Mapping[str, str]) -> tuple[str, ...]:
     """Copy renewed log-ins in *home* back to their sources; return a sentence for each, copied or refused.
 
     Args:
@@ -196,14 +196,14 @@ def copy_back(files: Sequence[HandedFile], home: Path, digests: Mapping[str, str
         digests: the digests of the copies, as `load_digests` before the session's folder was cleared.
     """
     sentences = []
-    for handed_file in files:
-        if not handed_file.renews or handed_file.source not in digests:
+    for copied_file in files:
+        if not copied_file.renews or copied_file.source not in digests:
             continue
-        now = read_copy(handed_file, home)
-        if now is None or _digest(now) == digests[handed_file.source]:
+        now = read_copy(copied_file, home)
+        if now is None or _digest(now) == digests[copied_file.source]:
             continue
-        why = _write_back(handed_file, now, digests[handed_file.source])
-        outcome = f"It renewed {handed_file.source!r}, which was"
+        why = _write_back(copied_file, now, digests[copied_file.source])
+        outcome = f"It renewed {copied_file.source!r}, which was"
         fix = "Log in again if the original on this machine is rejected."
         sentences.append(f"{outcome} not copied back: {why}. {fix}" if why else f"{outcome} copied back.")
     return tuple(sentences)
@@ -235,11 +235,11 @@ def _find_difference(old: Any, new: Any, name: str) -> str:
     return "" if new else f"it has no {name!r}"
 
 
-def _write_back(handed_file: HandedFile, content: bytes, digest: str) -> str:
-    """Write *content* to the source of *handed_file*; return why that was not done, empty where it was."""
-    path = Path(os.path.realpath(expanded(handed_file.source)))
+def _write_back(copied_file: CopiedFile, content: bytes, digest: str) -> str:
+    """Write *content* to the source of *copied_file*; return why that was not done, empty where it was."""
+    path = Path(os.path.realpath(expanded(copied_file.source)))
     with contextlib.suppress(OSError, RefusedError):
-        before = read_source(handed_file)
+        before = read_source(copied_file)
         if before is None or _digest(before) != digest:
             return "the original has changed meanwhile"
         if why := find_fault(before, content):

@@ -21,7 +21,7 @@ IN_MEMORY: Final = ("/tmp", "/run", "/dev/shm")
 TRIES: Final = 5
 
 
-class Everything(Container[int]):
+class AllNumbers(Container[int]):
     """A container of all inodes, for when the mapped files cannot be determined."""
 
     def __contains__(self, inode: object) -> bool:
@@ -59,13 +59,13 @@ def find_mapped_inodes(init: int) -> Container[int]:
             try:
                 maps = (PROC / f"{pid}/maps").read_bytes()
             except PermissionError:
-                return Everything()
+                return AllNumbers()
             except OSError:
                 continue
             found.update(inode for line in maps.splitlines() if (inode := _parse_written_inode(line)))
         if tree(init) == before:
             return found
-    return Everything()
+    return AllNumbers()
 
 
 def _parse_written_inode(line: bytes) -> int:

@@ -16,7 +16,7 @@ from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans.view import approved_plan
 from kasmon.supervisor.plans.worktree_base import begin_worktree
 from kasmon.supervisor.worktrees.changes import state_digest
-from kasmon.supervisor.worktrees.worktree import TaskWorktree, check_worktree, make, no_repository, proper_branch
+from kasmon.supervisor.worktrees.worktree import TaskWorktree, check_worktree, create, no_repository, proper_branch
 
 OWN_FOLDER: Final = ".kasmon"
 """In a task's folder, the files that kasmon and its agents exchange; ignored by git."""
@@ -118,7 +118,7 @@ class TaskFolders:
             tree = begin_worktree(own.repo, own.tree, own.branch, plan, task, run)
         else:
             base = plan.base if plan.base != NEEDS else ""
-            tree = make(own.repo, own.tree, own.branch, base or "HEAD")
+            tree = create(own.repo, own.tree, own.branch, base or "HEAD")
         _check_inside(own)
         own.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return TaskWorktree(path=str(own.folder), branch=tree.branch, base=tree.base)

@@ -17,7 +17,7 @@ from kasmon.model.plan.progress import PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
 from kasmon.repository.git import git, head, knows
 from kasmon.supervisor.worktrees.unsaved_files import not_committed
-from kasmon.supervisor.worktrees.worktree import TaskWorktree, commit_of, make
+from kasmon.supervisor.worktrees.worktree import TaskWorktree, commit_of, create
 
 MERGE: Final = (
     *("merge", "--quiet", "--no-edit", "--no-ff", "--no-squash", "--commit", "--no-stat", "--no-log"),
@@ -37,7 +37,7 @@ def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, 
         MergeConflictError: if the branches that it needs conflict.
         RefusedError: if one of them is gone, or an earlier merge is not finished.
         UsageError: if its `base` names no commit.
-        KasmonError: as `make` raises, or if git fails to merge.
+        KasmonError: as `create` raises, or if git fails to merge.
     """
     root, base = root_of(plan, task), _base_of(plan, task, run)
     base_name = root.base or plan.base
@@ -49,7 +49,7 @@ def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, 
         needed |= branches_of(plan, task, run)
     needed.pop(branch, None)
     commits = _independent(repo, {name: _head_of(repo, name, of) for name, of in needed.items()})
-    tree = make(repo, path, branch, base_name if is_given else next(iter(commits.values()), "HEAD"))
+    tree = create(repo, path, branch, base_name if is_given else next(iter(commits.values()), "HEAD"))
     sides = [branch, *commits] if is_given or has_begun else [*commits]
     if commits:
         _check_finished(path, sides)

@@ -34,7 +34,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes.create import NewSandbox, create_session, delete_unstarted, policy_of_session, prepare
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
 from kasmon.supervisor.sandboxes.use import execute, must_be_sandbox, run, start_host
-from kasmon.supervisor.sessions import listing, session_operations
+from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.names import check_name, next_name
 from kasmon.supervisor.sessions.start import begin
 
@@ -251,7 +251,7 @@ async def remove(places: Paths, session: Session) -> str:
             if await asyncio.to_thread(lock_holder, places.host_lock(session.id)) is not None:
                 raise  # its host may be using the sandbox; without a host, the rest is removed below
         session = msgspec.structs.replace(session, state=SessionState.ENDED)
-    return await listing.forget(places, session)
+    return await list_entry.forget(places, session)
 
 
 def _find_session(places: Paths, session: SessionId) -> Session:

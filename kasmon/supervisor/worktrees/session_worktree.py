@@ -26,10 +26,10 @@ from kasmon.supervisor.worktrees.worktree import (
     check_branches,
     check_worktree,
     commit_of,
+    create,
     delete_branch,
     list_branches,
     list_worktrees,
-    make,
     no_commit,
     remarks,
 )
@@ -115,7 +115,7 @@ def new_worktree(
         if request.reuses_branch:
             _check_out(folder, tree)
         else:
-            make(folder, top, tree.branch, tree.base, as_user=True)
+            create(folder, top, tree.branch, tree.base, as_user=True)
         workdir = top / location.subfolder
         notes = _list_remarks(location, top, from_checkout=not (request.base or request.reuses_branch))
         if not workdir.is_dir() or not workdir.resolve().is_relative_to(top.resolve()):
@@ -176,7 +176,7 @@ def create_again(tree: SessionWorktree, *, has_begun: bool) -> None:
             f"the worktree {tree.path!r} is gone.", hint=f"`{add}` creates it again from its branch's last commit."
         )
     if tree.is_new_branch:
-        make(Path(tree.source), Path(tree.path), tree.branch, tree.base, as_user=True)
+        create(Path(tree.source), Path(tree.path), tree.branch, tree.base, as_user=True)
     else:
         git_as_user(Path(tree.source), "worktree", "add", "--quiet", "--", tree.path, tree.branch)
 

@@ -27,7 +27,7 @@ class TaskWorktree(msgspec.Struct, frozen=True, kw_only=True):
     """The commit that it started from; empty if there is none."""
 
 
-def make(repo: Path, path: Path, branch: str, base: str = "HEAD", *, as_user: bool = False) -> TaskWorktree:
+def create(repo: Path, path: Path, branch: str, base: str = "HEAD", *, as_user: bool = False) -> TaskWorktree:
     """Create a worktree of *repo* at *path* on a new *branch* from *base*; return an existing one unchanged.
 
     *as_user*: the repository's hooks and filters run, as with the user's own git.

@@ -24,7 +24,7 @@ from kasmon.model.review.hunks import ShownHunk
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.session import Session
 from kasmon.paths import Paths, write_private
-from kasmon.supervisor.sessions import listing, session_operations
+from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
 from kasmon.tmux.user_client import COPY_STDIN
@@ -141,21 +141,21 @@ class Operations:
         await move(self._places, config, known, to, changes_permissions=changes_permissions)
 
     async def rename(self, session: SessionId, name: str, /) -> None:
-        await listing.rename(self._places, self._session(session), name)
+        await list_entry.rename(self._places, self._session(session), name)
 
     async def mark_viewed(self, session: SessionId, /) -> None:
-        await listing.mark_viewed(self._places, self._session(session))
+        await list_entry.mark_viewed(self._places, self._session(session))
 
     async def remove(self, session: SessionId, /) -> str:
         """Remove an ended session from the list; its log stays on disk."""
         known = self._session(session)
         if known.mode is not Mode.INTERPRETER:
-            kept = await listing.forget(self._places, known)
+            kept = await list_entry.forget(self._places, known)
         else:
             from kasmon.supervisor.sandboxes import sandbox_operations
 
             kept = await sandbox_operations.remove(self._places, known)
-        return listing.copy_stays(kept) if kept else ""
+        return list_entry.copy_stays(kept) if kept else ""
 
     async def export(self, session: SessionId, /) -> str:
         """Write all of the session to a new file in the dashboard's own folder."""

@@ -21,7 +21,7 @@ BELL_S: Final = 2.0
 """The bell rings at most once in this time, in seconds."""
 
 
-class RisingCard(Protocol):
+class CardAutoOpen(Protocol):
     """The card of a request, which may open by itself."""
 
     @property
@@ -34,7 +34,7 @@ class NotificationDashboard(Dashboard, Protocol):
     @property
     def app_focus(self) -> bool: ...
     @property
-    def permissions(self) -> RisingCard: ...
+    def permissions(self) -> CardAutoOpen: ...
     @property
     def is_too_small(self) -> bool: ...
     def quiet_for(self) -> float: ...

@@ -15,7 +15,7 @@ from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.progress import SETTLED
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.clock import Clock
-from kasmon.tui.plan_board.card_text import CardMoment, narrow, standing, wide
+from kasmon.tui.plan_board.card_text import TaskCardContext, narrow, standing, wide
 from kasmon.tui.plan_board.layout import CARD, HEADS, BoardLayout
 from kasmon.tui.theme.look import Background, Span, ThemeStyles, width_of
 
@@ -179,7 +179,7 @@ class PlanBoardView(ScrollView, can_focus=False):
         return how.role if how.role not in ("faint", "soft") else "line"
 
     def _draw_card(self, board: PlanBoard, task: Task, inner: int) -> list[list[Span]]:
-        moment = CardMoment(self.look, self.clock.now(), self.hits)
+        moment = TaskCardContext(self.look, self.clock.now(), self.hits)
         if self.room.is_beside:
             return narrow(board, task, self.room.order(task.id), inner, moment)
         return wide(board, task, inner, moment)

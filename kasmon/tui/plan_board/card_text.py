@@ -86,7 +86,7 @@ def standing(board: PlanBoard, task: Task) -> TaskCardState:
             return TaskCardState(at.state.value)
 
 
-class CardMoment(NamedTuple):
+class TaskCardContext(NamedTuple):
     """What a card depends on besides its plan."""
 
     look: ThemeStyles
@@ -95,7 +95,7 @@ class CardMoment(NamedTuple):
     """The sessions that change the same as others."""
 
 
-def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: CardMoment) -> list[list[Span]]:
+def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: TaskCardContext) -> list[list[Span]]:
     """Return the card of *task* as four rows of *width* cells, for a column; *place* is its position in its wave."""
     look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
     at, how = board.run.of(task.id), standing(board, task)
@@ -116,7 +116,7 @@ def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: CardMom
     ]
 
 
-def wide(board: PlanBoard, task: Task, width: int, moment: CardMoment) -> list[list[Span]]:
+def wide(board: PlanBoard, task: Task, width: int, moment: TaskCardContext) -> list[list[Span]]:
     """Return the card of *task* as two rows of *width* cells, where the waves are below each other."""
     look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
     at, how = board.run.of(task.id), standing(board, task)

@@ -485,7 +485,7 @@ def test_worktrees_are_removed_where_nothing_could_be_lost_and_the_others_named(
     book = cli.agreed()
     trees = book.folder / "trees"
     private_folder(trees)
-    paths = [Path(worktree.make(repo.folder, trees / name, f"plan/{name}").path) for name in ("a", "b", "c")]
+    paths = [Path(worktree.create(repo.folder, trees / name, f"plan/{name}").path) for name in ("a", "b", "c")]
     (paths[1] / "new.txt").touch()
     repo.commit("x.txt", at=paths[2])
     (trees / "foreign").mkdir()
@@ -511,7 +511,7 @@ def test_ignored_files_are_listed_before_a_worktree_goes_and_keep_it_unless_a_pa
     repo = Repo(cli.folder)
     repo.commit(".gitignore", ".env\nbuild/\n")
     book = cli.agreed(PlanEnded(at=9, outcome="done"))
-    tree = Path(worktree.make(repo.folder, book.folder / "trees" / "shared", "plan/tidy").path)
+    tree = Path(worktree.create(repo.folder, book.folder / "trees" / "shared", "plan/tidy").path)
     (tree / "build").mkdir()
     built = [f"build/{number:02}.o" for number in range(30)]
     for name in (".env", *built):

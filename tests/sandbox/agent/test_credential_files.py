@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import RefusedError
-from kasmon.model.sandbox.policy import HandedFile
+from kasmon.model.sandbox.policy import CopiedFile
 from kasmon.sandbox.agent import credential_files
 
 ME = (os.getuid(), os.getgid())
@@ -30,9 +30,9 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_copy_lies_below_the_home_as_it_does_outside_and_is_its_owners_alone(home: Path, outside: Path) -> None:
     files = [
-        HandedFile(source="~/.agent/login"),
-        HandedFile(source="~/.agent/none"),
-        HandedFile(source="~/.agent/login", target="x/y"),
+        CopiedFile(source="~/.agent/login"),
+        CopiedFile(source="~/.agent/none"),
+        CopiedFile(source="~/.agent/login", target="x/y"),
     ]
 
     assert ("~/.agent/login", "~/.agent/login") == credential_files.copy_in(files, home, ME)
@@ -52,11 +52,11 @@ def test_a_link_that_stands_where_a_copy_goes_is_replaced_and_one_on_the_way_ref
     mine.write_text("whole")
     (home / ".agent").mkdir()
     (home / ".agent" / "login").symlink_to(mine)
-    credential_files.copy_in([HandedFile(source="~/.agent/login")], home, ME)
+    credential_files.copy_in([CopiedFile(source="~/.agent/login")], home, ME)
     assert ("whole", "token") == (mine.read_text(), (home / ".agent" / "login").read_text())
 
     (home / "x").symlink_to(outside)
-    there = [HandedFile(source="~/.agent/login", target="x/mine")]
+    there = [CopiedFile(source="~/.agent/login", target="x/mine")]
     with pytest.raises(RefusedError, match="cannot be copied to the sandbox"):
         credential_files.copy_in(there, home, ME)
     credential_files.remove_copies(there, home)
@@ -66,7 +66,7 @@ def test_a_link_that_stands_where_a_copy_goes_is_replaced_and_one_on_the_way_ref
 @pytest.mark.parametrize("target", ["/etc/passwd", "../out", "a/../../out", ".", "a\0b"])
 def test_a_place_that_is_not_below_the_home_is_refused(home: Path, outside: Path, target: str) -> None:
     with pytest.raises(RefusedError, match="not a path in the home folder"):
-        credential_files.copy_in([HandedFile(source="~/.agent/login", target=target)], home, ME)
+        credential_files.copy_in([CopiedFile(source="~/.agent/login", target=target)], home, ME)
 
 
 def test_what_is_no_small_plain_file_is_refused(home: Path, outside: Path) -> None:
@@ -74,6 +74,6 @@ def test_what_is_no_small_plain_file_is_refused(home: Path, outside: Path) -> No
     large.write_bytes(b"x" * (credential_files.FILE_BYTES + 1))
     for source in (str(large), str(outside / ".agent"), "/dev/zero"):
         with pytest.raises(RefusedError):
-            credential_files.copy_in([HandedFile(source=source, target="copy")], home, ME)
+            credential_files.copy_in([CopiedFile(source=source, target="copy")], home, ME)
     with pytest.raises(RefusedError, match="requires a target"):
-        credential_files.copy_in([HandedFile(source="/etc/hostname")], home, ME)
+        credential_files.copy_in([CopiedFile(source="/etc/hostname")], home, ME)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kasmon.model.sandbox.policy import HandedFile
+from kasmon.model.sandbox.policy import CopiedFile
 from kasmon.sandbox.agent import credential_files
 
 ME = (os.getuid(), os.getgid())
-LOGIN = HandedFile(source="~/.agent/login.json", renews=True)
+LOGIN = CopiedFile(source="~/.agent/login.json", renews=True)
 OLD: dict[str, Any] = {
     "oauth": {"accessToken": "old-a", "refreshToken": "old-r", "expiresAt": 1000, "scopes": ["model"], "plan": "pro"},
     "account_id": "mine",
@@ -46,7 +46,7 @@ class Handover:
     def copy(self) -> Path:
         return self.home / ".agent" / "login.json"
 
-    def ended(self, file: HandedFile = LOGIN) -> str:
+    def ended(self, file: CopiedFile = LOGIN) -> str:
         return " ".join(credential_files.copy_back([file], self.home, credential_files.load_digests(self.host_folders)))
 
 
@@ -150,7 +150,7 @@ def test_no_link_or_pipe_inside_is_followed_or_waited_for(over: Handover, tmp_pa
 def test_a_file_that_is_no_log_in_by_its_profile_is_never_brought_back(over: Handover) -> None:
     over.copy.write_text(json.dumps(renewed()))
 
-    assert "" == over.ended(HandedFile(source=LOGIN.source))
+    assert "" == over.ended(CopiedFile(source=LOGIN.source))
     assert OLD == json.loads(over.outside.read_text())
 
 

@@ -11,7 +11,7 @@ from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.progress import PlanRun, TaskRun
 from kasmon.model.session import Session
 from kasmon.supervisor.finish.merge_plan import find_plan_branches, plan_merges
-from kasmon.supervisor.worktrees.worktree import make
+from kasmon.supervisor.worktrees.worktree import create
 from tests.support.git_repo import Repo
 from tests.support.supervisor.env import Env
 
@@ -19,7 +19,7 @@ from tests.support.supervisor.env import Env
 def test_each_branch_of_a_plan_is_merged_once_with_the_checks_of_its_tasks(
     env: Env, repo: Repo, tmp_path: Path
 ) -> None:
-    paths = {name: make(repo.folder, tmp_path / "trees" / name, f"plan/{name}").path for name in ("own", "both")}
+    paths = {name: create(repo.folder, tmp_path / "trees" / name, f"plan/{name}").path for name in ("own", "both")}
     for name, path in paths.items():
         repo.commit(f"{name}.txt", at=Path(path))
     works_in = (("lexer", "own", "check a"), ("parser", "both", "check b"), ("docs", "both", "check c"))

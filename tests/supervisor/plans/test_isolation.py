@@ -51,7 +51,7 @@ from kasmon.supervisor.plans.task_folder import TaskFolders, own_name
 from kasmon.supervisor.plans.task_session import TaskStarter
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.move import move
-from kasmon.supervisor.worktrees.worktree import make
+from kasmon.supervisor.worktrees.worktree import create
 from tests.supervisor.plans.test_runner import CONFIG, Site
 from tests.support.git_repo import Repo
 from tests.support.sample_plans import session as session_of
@@ -226,7 +226,7 @@ def test_the_variables_that_lead_git_elsewhere_are_those_that_git_lists() -> Non
 
 def begun(site: Site, *facts: PlanFact, session: str = "s") -> Path:
     """The first attempt of task a has begun in its worktree, by the log; its worktree."""
-    tree = make(site.folder, site.book.folder / "trees" / "tidy.1-a", "plan/tidy.1-a")
+    tree = create(site.folder, site.book.folder / "trees" / "tidy.1-a", "plan/tidy.1-a")
     noted = TaskBegan(
         at=time.time(), task="a", attempt=1, session=session, workdir=tree.path, branch=tree.branch, base=tree.base
     )

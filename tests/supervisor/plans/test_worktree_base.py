@@ -15,7 +15,7 @@ from kasmon.paths import Paths, places
 from kasmon.supervisor.plans.task_folder import TaskFolders
 from kasmon.supervisor.plans.view import read_view
 from kasmon.supervisor.plans.worktree_base import branches_of
-from kasmon.supervisor.worktrees.worktree import TaskWorktree, make
+from kasmon.supervisor.worktrees.worktree import TaskWorktree, create
 from tests.supervisor.plans.test_runner import CONFIG, Site
 from tests.support.git_repo import Repo
 from tests.support.sample_plans import began, plan, run, steered, task
@@ -106,7 +106,7 @@ async def test_a_task_begins_from_a_merge_of_the_branches_of_several_on_its_own_
 async def test_a_merge_that_was_cut_off_is_completed(land: Land) -> None:
     """A runner was killed between the worktree and the merge in it."""
     a, b = await land.work("a", "a.txt"), await land.work("b", "b.txt")
-    await off(make, land.repo.folder, land.places.plan("tidy") / "trees" / "tidy.3-c", "plan/tidy.3-c", a.branch)
+    await off(create, land.repo.folder, land.places.plan("tidy") / "trees" / "tidy.3-c", "plan/tidy.3-c", a.branch)
 
     c = await land.tree("c", *done("a", a), *done("b", b))
 

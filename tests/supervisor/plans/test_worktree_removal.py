@@ -21,7 +21,7 @@ from kasmon.supervisor.plans.worktree_removal import (
     list_plan_worktrees,
     remove_plan_worktree,
 )
-from kasmon.supervisor.worktrees.worktree import make
+from kasmon.supervisor.worktrees.worktree import create
 from tests.supervisor.plans.test_runner import Site
 from tests.support.git_repo import Repo
 from tests.support.sample_plans import session, task
@@ -39,7 +39,7 @@ class Over:
         self.repo.commit(".gitignore", ".env\n*.local\nbuild/\n")
         self.book = Site(env).book
         self.book.note(PlanEnded(at=9, outcome="done"))
-        self.tree = Path(make(self.repo.folder, self.book.folder / "trees" / "shared", "plan/tidy").path)
+        self.tree = Path(create(self.repo.folder, self.book.folder / "trees" / "shared", "plan/tidy").path)
 
     def write(self, *files: str) -> None:
         for file in files:
@@ -94,7 +94,7 @@ def test_a_plans_worktrees_are_listed_and_go_by_the_same_rules(over: Over) -> No
 def test_the_worktrees_of_a_plan_that_runs_stay(env: Env) -> None:
     repo = Repo(env.folder / "work")
     book = Site(env).book
-    make(repo.folder, book.folder / "trees" / "a", "plan/a")
+    create(repo.folder, book.folder / "trees" / "a", "plan/a")
 
     [entry] = list_plan_worktrees(env.places, Fleet())
 

@@ -8,7 +8,7 @@ from kasmon.config import ResolvedProfile, SandboxConfig
 from kasmon.config.schema import SHIPPED
 from kasmon.errors import RefusedError, UsageError
 from kasmon.model.commands import Mode
-from kasmon.model.sandbox.policy import Credential, HandedFile, Mount
+from kasmon.model.sandbox.policy import CopiedFile, Credential, Mount
 from kasmon.paths import Paths, places
 from kasmon.sandbox.jail.probe import lacking
 from kasmon.supervisor.sandboxes import agent_policy
@@ -29,7 +29,7 @@ def resolved(**confined: object) -> ResolvedProfile:
 def test_all_that_it_gets_is_said(here: Paths) -> None:
     wanted = resolved(
         network=("example.org",),
-        files=(HandedFile(source="~/login"), HandedFile(source="~/none")),
+        files=(CopiedFile(source="~/login"), CopiedFile(source="~/none")),
         credentials=(Credential(name="KEY", variable="MY_KEY", aliases=("TOKEN",)),),
         mounts=(Mount(source="/srv", writable=True),),
     )
@@ -48,18 +48,18 @@ def test_all_that_it_gets_is_said(here: Paths) -> None:
 
 
 def test_what_is_handed_over_is_agreed_to_once_and_again_when_it_changes(here: Paths) -> None:
-    wanted = resolved(files=(HandedFile(source="~/login"),))
+    wanted = resolved(files=(CopiedFile(source="~/login"),))
     with pytest.raises(RefusedError, match=r"~/login.*has not been confirmed"):
         agent_policy.check_agreed(here, wanted, agrees=False)
     agent_policy.check_agreed(here, wanted, agrees=True)
     agent_policy.check_agreed(here, wanted, agrees=False)
 
     for changed in (
-        resolved(files=(HandedFile(source="~/login"),), network=("example.org",)),
-        resolved(files=(HandedFile(source="~/login"),), mounts=(Mount(source="/srv", writable=True),)),
-        resolved(files=(HandedFile(source="~/login"),), project="/srv"),
-        resolved(files=(HandedFile(source="~/login"),), project="/srv", project_writable=True),
-        resolved(files=(HandedFile(source="~/login", target="elsewhere"),)),
+        resolved(files=(CopiedFile(source="~/login"),), network=("example.org",)),
+        resolved(files=(CopiedFile(source="~/login"),), mounts=(Mount(source="/srv", writable=True),)),
+        resolved(files=(CopiedFile(source="~/login"),), project="/srv"),
+        resolved(files=(CopiedFile(source="~/login"),), project="/srv", project_writable=True),
+        resolved(files=(CopiedFile(source="~/login", target="elsewhere"),)),
     ):
         with pytest.raises(RefusedError):
             agent_policy.check_agreed(here, changed, agrees=False)
@@ -67,7 +67,7 @@ def test_what_is_handed_over_is_agreed_to_once_and_again_when_it_changes(here: P
 
 def test_nothing_is_asked_where_nothing_is_handed_over(here: Paths) -> None:
     agent_policy.check_agreed(here, resolved(network=("github",)), agrees=False)
-    agent_policy.check_agreed(here, resolved(files=(HandedFile(source="~/none"),)), agrees=False)
+    agent_policy.check_agreed(here, resolved(files=(CopiedFile(source="~/none"),)), agrees=False)
     assert not (here.state / agent_policy.AGREED).exists()
 
 
@@ -75,7 +75,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_made(here: Paths) -> 
     for faulty in (
         resolved(network=("1.2.3.4",)),
         resolved(credentials=(Credential(name="KEY"),)),
-        resolved(files=(HandedFile(source="/etc/hostname"),)),
+        resolved(files=(CopiedFile(source="/etc/hostname"),)),
         resolved(mounts=(Mount(source="/no/such"),)),
     ):
         with pytest.raises((UsageError, RefusedError)):

@@ -27,7 +27,7 @@ from kasmon.process_identity import epoch_of, started_at
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import wait_for
-from kasmon.supervisor.sessions import listing, session_operations
+from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.create import NewSession, prepare
 from kasmon.supervisor.sessions.handover import end_orphan
 from kasmon.supervisor.sessions.read import read, within
@@ -103,7 +103,7 @@ async def test_an_agent_that_does_not_start_leaves_an_ended_session_that_says_wh
 
     launch = await asyncio.to_thread(launch_of, env.places, session.id)
     assert "say hello" == launch.prompt  # another try needs it
-    await listing.forget(env.places, session)
+    await list_entry.forget(env.places, session)
     kept = [await asyncio.to_thread(path.read_text) for path in (env.places.launch(session.id), env.places.fleet_log)]
     assert not [text for text in kept if "hello" in text]
 
@@ -314,7 +314,7 @@ async def test_a_running_session_is_not_forgotten(env: Env) -> None:
     session = await runs(env)
 
     with pytest.raises(errors.RefusedError, match="stop"):
-        await listing.forget(env.places, session)
+        await list_entry.forget(env.places, session)
 
     assert session.id == (await seen(env, session.id)).id
 
@@ -323,7 +323,7 @@ async def test_a_forgotten_session_leaves_its_log_and_frees_its_name(env: Env) -
     session = await runs(env)
     await session_operations.stop(env.places, session)
 
-    await listing.forget(env.places, await seen(env, session.id))
+    await list_entry.forget(env.places, await seen(env, session.id))
 
     assert () == (await asyncio.to_thread(read_fleet, env.places)).sessions
     assert not env.places.environment(session.id).exists()
@@ -339,9 +339,9 @@ async def test_a_rename_is_seen_by_all_and_refused_where_the_name_is_taken(env: 
         await asyncio.to_thread(env.has, number, ended(), name=f"name {number[0]}")
     session = await seen(env, "aaaaaaaa")
 
-    assert "papers" == await listing.rename(env.places, session, " papers\x07 ")
+    assert "papers" == await list_entry.rename(env.places, session, " papers\x07 ")
     with pytest.raises(errors.NameTakenError):
-        await listing.rename(env.places, session, "name b")
+        await list_entry.rename(env.places, session, "name b")
 
     assert "papers" == (await seen(env, "aaaaaaaa")).name
 
@@ -349,7 +349,7 @@ async def test_a_rename_is_seen_by_all_and_refused_where_the_name_is_taken(env: 
 async def test_the_new_name_goes_along_with_a_restart(env: Env) -> None:
     session = await runs(env)
     await session_operations.stop(env.places, session)
-    await listing.rename(env.places, session, "papers")
+    await list_entry.rename(env.places, session, "papers")
 
     await session_operations.restart(env.places, await seen(env, session.id))
 

@@ -17,7 +17,7 @@ from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.supervisor.fleet.liveness import AGENT_ALIVE
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import wait_for
-from kasmon.supervisor.sessions import listing, session_operations
+from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.read import read
 from tests.support.supervisor.env import Env, end
@@ -73,14 +73,14 @@ async def test_a_terminal_is_stopped_renamed_restarted_and_forgotten(env: Env) -
     await session_operations.stop(env.places, session)
     stopped = await seen(env, session.id)
     assert (SessionState.ENDED, True) == (stopped.state, stopped.stopped)
-    await listing.rename(env.places, stopped, "papers")
+    await list_entry.rename(env.places, stopped, "papers")
     assert "papers" in await asyncio.to_thread(env.tmux, "list-panes", "-a", "-F", "#{window_name}")
 
     await session_operations.restart(env.places, await seen(env, session.id))
     again = await seen(env, session.id, lambda now: now.exists)
     assert (2, "papers") == (again.generation, again.name)
     await session_operations.stop(env.places, again)
-    await listing.forget(env.places, await seen(env, session.id))
+    await list_entry.forget(env.places, await seen(env, session.id))
 
     assert "papers" not in await asyncio.to_thread(env.tmux, "list-panes", "-a", "-F", "#{window_name}")
     assert () == (await asyncio.to_thread(read_fleet, env.places)).sessions

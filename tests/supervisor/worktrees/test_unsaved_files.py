@@ -332,7 +332,7 @@ def test_a_folder_that_is_no_worktree_is_not_removed(repo: Repo, tree: Path, tmp
     for folder in (foreign, repo.folder, link, tmp_path / "gone", other.folder):
         with pytest.raises(RefusedError, match="is not a worktree"):
             worktree.remove(repo.folder, folder)
-    theirs = worktree.make(other.folder, tmp_path / "theirs", "plan/theirs")
+    theirs = worktree.create(other.folder, tmp_path / "theirs", "plan/theirs")
     with pytest.raises(RefusedError, match=f"is not a worktree of '{repo.folder}'"):
         worktree.remove(repo.folder, Path(theirs.path))
     assert (foreign / "thesis.tex").exists()

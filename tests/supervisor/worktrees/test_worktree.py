@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("no_git_config")
 
 
 def test_a_worktree_begins_at_head_on_a_branch_of_its_own(repo: Repo, tmp_path: Path) -> None:
-    tree = worktree.make(repo.folder, tmp_path / "deep" / "t", "plan/t")
+    tree = worktree.create(repo.folder, tmp_path / "deep" / "t", "plan/t")
 
     assert worktree.TaskWorktree(path=str(tmp_path / "deep" / "t"), branch="plan/t", base=repo.head) == tree
     assert "plan/t" == repo.git("branch", "--show-current", at=Path(tree.path))
@@ -29,7 +29,7 @@ def test_the_same_worktree_again_is_the_same_with_its_work(repo: Repo, tree: Pat
     repo.commit("more.txt", at=tree)
     repo.commit("else.txt")
 
-    assert base == worktree.make(repo.folder, tree, "plan/t").base
+    assert base == worktree.create(repo.folder, tree, "plan/t").base
     assert (tree / "more.txt").exists()
 
 
@@ -37,7 +37,7 @@ def test_a_branch_that_exists_is_not_taken(repo: Repo, tmp_path: Path) -> None:
     repo.git("branch", "plan/t")
 
     with pytest.raises(RefusedError, match="the branch 'plan/t' already exists") as told:
-        worktree.make(repo.folder, tmp_path / "t", "plan/t")
+        worktree.create(repo.folder, tmp_path / "t", "plan/t")
 
     assert "git branch -m plan/t" in told.value.hint
     assert not (tmp_path / "t").exists()
@@ -47,12 +47,12 @@ def test_a_worktree_whose_agent_went_to_another_branch_is_not_taken_for_ours(rep
     repo.git("checkout", "--quiet", "-b", "mine", at=tree)
 
     with pytest.raises(RefusedError, match="is on 'mine', not on 'plan/t'"):
-        worktree.make(repo.folder, tree, "plan/t")
+        worktree.create(repo.folder, tree, "plan/t")
 
 
 def test_a_repository_without_a_commit_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="has no commit yet") as told:
-        worktree.make(Repo(tmp_path / "r", commits=0).folder, tmp_path / "t", "plan/t")
+        worktree.create(Repo(tmp_path / "r", commits=0).folder, tmp_path / "t", "plan/t")
 
     assert "Create a first commit" in told.value.hint
 
@@ -62,7 +62,7 @@ def test_a_detached_head_is_where_it_begins(repo: Repo, tmp_path: Path) -> None:
     repo.commit("second.txt")
     repo.git("checkout", "--quiet", first)
 
-    assert first == worktree.make(repo.folder, tmp_path / "t", "plan/t").base
+    assert first == worktree.create(repo.folder, tmp_path / "t", "plan/t").base
 
 
 def test_what_stands_where_the_worktree_should_is_left_alone(repo: Repo, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_what_stands_where_the_worktree_should_is_left_alone(repo: Repo, tmp_pat
     (tmp_path / "t" / "mine").touch()
 
     with pytest.raises(GitError, match="already exists"):
-        worktree.make(repo.folder, tmp_path / "t", "plan/t")
+        worktree.create(repo.folder, tmp_path / "t", "plan/t")
 
     assert (tmp_path / "t" / "mine").exists()
     assert "" == repo.git("branch", "--list", "plan/t")
@@ -81,7 +81,7 @@ def test_nothing_of_the_repository_runs(repo: Repo, tmp_path: Path) -> None:
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\n")
     hook.chmod(0o755)
 
-    worktree.make(repo.folder, tmp_path / "t", "plan/t")
+    worktree.create(repo.folder, tmp_path / "t", "plan/t")
 
     assert not (tmp_path / "ran").exists()
 
@@ -94,7 +94,7 @@ def test_the_worktrees_of_others_are_not_forgotten_where_their_disk_is_away(repo
     repo.git("add", "staged.txt", at=theirs)
     theirs.rename(tmp_path / "unplugged")
 
-    worktree.make(repo.folder, tmp_path / "t", "plan/t")
+    worktree.create(repo.folder, tmp_path / "t", "plan/t")
 
     (tmp_path / "unplugged").rename(theirs)
     assert "A  staged.txt" == repo.git("status", "--porcelain", at=theirs)

@@ -21,7 +21,7 @@ from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.plan_board.card_text import CardMoment, agent_of, cost, narrow, said, standing, wide
+from kasmon.tui.plan_board.card_text import TaskCardContext, agent_of, cost, narrow, said, standing, wide
 from kasmon.tui.plan_board.decisions import PlanDecision, offered, resolve_action
 from kasmon.tui.plan_board.dialogs import task_rows
 from kasmon.tui.plan_board.header import notice_lines
@@ -136,7 +136,7 @@ HITS = {
 
 
 def rows(shown: PlanBoard, number: str, width: int = 44, hits: Mapping[SessionId, CollisionSummary] = {}) -> list[str]:
-    drawn = narrow(shown, shown.plan.task(number), "2/3", width, CardMoment(LOOK, NOW, hits))
+    drawn = narrow(shown, shown.plan.task(number), "2/3", width, TaskCardContext(LOOK, NOW, hits))
     return ["".join(text for text, _ in row).rstrip() for row in drawn]
 
 
@@ -159,8 +159,8 @@ def test_a_cards_rows_are_as_wide_as_they_are_told() -> None:
     for number in "1234567":
         for width in (12, 33, 90):
             for drawn in (
-                narrow(board(), PLAN.task(number), "1/2", width, CardMoment(LOOK, NOW)),
-                wide(board(), PLAN.task(number), width, CardMoment(LOOK, NOW)),
+                narrow(board(), PLAN.task(number), "1/2", width, TaskCardContext(LOOK, NOW)),
+                wide(board(), PLAN.task(number), width, TaskCardContext(LOOK, NOW)),
             ):
                 assert {width} == {sum(len(text) for text, _ in row) for row in drawn}
 

@@ -1,4 +1,4 @@
-"""Rename a session, mark it as viewed, or remove it from the list."""
+"""Change a session's entry in the list: its name, whether its result was viewed, and its removal."""
 
 import contextlib
 import shlex
