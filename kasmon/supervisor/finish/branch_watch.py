@@ -20,7 +20,8 @@ from kasmon.repository.git import git, git_folders
 from kasmon.supervisor.finish.branch_operations import find_remote
 from kasmon.supervisor.finish.pull_requests import INTERVAL_S, find_pull_request, known_pull_request
 from kasmon.supervisor.worktrees.branch_state import BranchStates
-from kasmon.supervisor.worktrees.collision_watch import POLL_S, changed_folders
+from kasmon.supervisor.worktrees.collision_watch import POLL_S
+from kasmon.supervisor.worktrees.folder_watch import FolderWatch
 from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
 
 LOOK_S: Final = 2.0
@@ -33,20 +34,25 @@ log = logging.getLogger(__name__)
 
 
 async def watch_branches(
-    places: Paths, sessions: Sessions, may_ask: Callable[[], bool], fix_rounds: Callable[[], int] = lambda: 0
+    places: Paths,
+    sessions: Sessions,
+    watch: FolderWatch,
+    may_ask: Callable[[], bool],
+    fix_rounds: Callable[[], int] = lambda: 0,
 ) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
     """Yield the branches of *sessions* that have a worktree, now and after each change; never ends by itself.
 
     Args:
         places: where the answers of `gh` and `glab` are stored.
         sessions: the sessions.
+        watch: reports changed worktrees.
         may_ask: whether `gh` and `glab` may be run now.
         fix_rounds: how many times failed checks and comments are sent to an agent by itself; 0 for never.
     """
     states, before = BranchStates(), None
     changed = asyncio.Queue[frozenset[str] | None]()
     tasks = [
-        asyncio.create_task(_report_changes(sessions, changed)),
+        asyncio.create_task(_report_changes(sessions, watch, changed)),
         asyncio.create_task(_read_pull_requests(places, sessions, may_ask, changed)),
     ]
     try:
@@ -101,7 +107,9 @@ def _key(sessions: tuple[Session, ...]) -> frozenset[tuple[object, ...]]:
     return frozenset((each.id, each.workdir, each.pid, each.exists, each.worktree) for each in sessions)
 
 
-async def _report_changes(sessions: Sessions, changed: "asyncio.Queue[frozenset[str] | None]") -> None:
+async def _report_changes(
+    sessions: Sessions, watch: FolderWatch, changed: "asyncio.Queue[frozenset[str] | None]"
+) -> None:
     """Put the worktrees whose files changed into *changed*; an empty set where only refs did, None for all."""
     while True:
         known = sessions()
@@ -115,10 +123,11 @@ async def _report_changes(sessions: Sessions, changed: "asyncio.Queue[frozenset[
         tops, refs = await asyncio.to_thread(_watched, trees)
         folders = frozenset([*tops, *refs])
         try:
-            async for stale in changed_folders(sorted(folders), is_over, _is_relevant):
-                changed.put_nowait(stale & tops)
-                if stale == folders and trees != await asyncio.to_thread(_trees, known):
-                    break  # an agent has changed to another worktree
+            async with contextlib.aclosing(watch.follow(folders, is_over, _is_relevant)) as reports:
+                async for stale in reports:
+                    changed.put_nowait(stale & tops)
+                    if stale == folders and trees != await asyncio.to_thread(_trees, known):
+                        break  # an agent has changed to another worktree
         except (OSError, RuntimeError) as error:
             log.info("branches are not watched but polled: %s", error)
             await asyncio.sleep(POLL_S)

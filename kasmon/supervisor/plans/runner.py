@@ -46,6 +46,7 @@ from kasmon.supervisor.plans.task_session import TaskStarter
 from kasmon.supervisor.plans.view import apply_config, approved_plan
 from kasmon.supervisor.sessions.tmux_host import bring_back, without_host
 from kasmon.supervisor.worktrees.collision_watch import sweeps
+from kasmon.supervisor.worktrees.folder_watch import FolderWatch
 
 TICK_S: Final = 0.1
 """How often the plan's log is checked, in seconds: the longest delay of a user's decision."""
@@ -145,7 +146,7 @@ class PlanRunner:
 
     async def _sweep(self) -> None:
         """Track which files each task changed that has its own worktree."""
-        async for sweep in sweeps(self._own_worktree_sessions, alone=True):
+        async for sweep in sweeps(self._own_worktree_sessions, FolderWatch(), alone=True):
             tasks = {at.session: id_ for id_, at in self._plan_log.run.tasks.items()}
             self._files |= {tasks[session]: files for session, files in sweep.files.items() if session in tasks}
             self._changed.set()

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kasmon.supervisor.sandboxes.history import SandboxHistory
     from kasmon.supervisor.search.index_writer import SearchIndexWriter
     from kasmon.supervisor.search.search import SessionHits
+    from kasmon.supervisor.worktrees.folder_watch import FolderWatch
     from kasmon.tui.gateway.operations import Operations
 
 SHORTEST_SECRET: Final = 6
@@ -256,7 +257,7 @@ class LiveGateway:
         await _import_in_thread("kasmon.supervisor.worktrees.collision_watch")
         from kasmon.supervisor.worktrees.collision_watch import sweeps  # not before the first frame
 
-        async for sweep in sweeps(self._list_collision_sessions):
+        async for sweep in sweeps(self._list_collision_sessions, self._folder_watch):
             names = {session.id: session.name for session in self._fleet.sessions}
             yield await asyncio.to_thread(self._summarize_sharers) | {
                 session: summarize([(names.get(other, other), hit) for other, hit in found])
@@ -277,6 +278,13 @@ class LiveGateway:
             for session, found in sharers.items()
             if found
         }
+
+    @functools.cached_property
+    def _folder_watch(self) -> "FolderWatch":
+        """The one watch of the worktrees, for their collisions and their branches."""
+        from kasmon.supervisor.worktrees.folder_watch import FolderWatch  # not before the first frame
+
+        return FolderWatch()
 
     def _list_collision_sessions(self) -> tuple[Session, ...]:
         """The sessions whose files are checked for collisions; the same tuple while the fleet is the same."""
@@ -299,7 +307,9 @@ class LiveGateway:
         def fix_rounds() -> int:
             return self._config.finish.rounds if self._config.finish.auto_fix else 0
 
-        async for branches in watch_branches(self.places, lambda: self._fleet.sessions, may_ask, fix_rounds):
+        async for branches in watch_branches(
+            self.places, lambda: self._fleet.sessions, self._folder_watch, may_ask, fix_rounds
+        ):
             yield branches
 
     @_with_kasmon_errors

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder
 from kasmon.repository.branch import BranchSummary
 from kasmon.supervisor.finish.branch_watch import watch_branches
+from kasmon.supervisor.worktrees.collision_watch import sweeps
+from kasmon.supervisor.worktrees.folder_watch import FolderWatch
 from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree
 from tests.supervisor.finish.test_pull_requests import Program
 from tests.support.forge_client import GITHUB
@@ -49,7 +52,7 @@ async def until(seen: AsyncIterator[Mapping[SessionId, BranchSummary]], is_met: 
 
 async def test_a_commit_a_change_and_a_moved_base_are_noticed(repo: Repo, where: Paths) -> None:
     fix = await asyncio.to_thread(session, repo, "fix")
-    seen = watch_branches(where, lambda: (fix,), lambda: False)
+    seen = watch_branches(where, lambda: (fix,), FolderWatch(), lambda: False)
     assert "no changes" in (await anext(seen))[SessionId("fix")].words
 
     (path_of(fix) / "new.txt").write_text("new\n")
@@ -62,7 +65,7 @@ async def test_a_commit_a_change_and_a_moved_base_are_noticed(repo: Repo, where:
 
 async def test_a_session_that_comes_is_covered_and_one_without_a_worktree_is_not(repo: Repo, where: Paths) -> None:
     known: tuple[Session, ...] = (Session(id=SessionId("plain"), workdir=str(repo.folder)),)
-    seen = watch_branches(where, lambda: known, lambda: False)
+    seen = watch_branches(where, lambda: known, FolderWatch(), lambda: False)
     assert {} == await anext(seen)
     known = (*known, await asyncio.to_thread(session, repo, "fix"))
 
@@ -85,7 +88,7 @@ async def test_pull_requests_are_read_only_while_that_is_allowed(
         asked.append(bool(allowed))
         return bool(allowed)
 
-    seen = watch_branches(where, lambda: (fix,), may_ask)
+    seen = watch_branches(where, lambda: (fix,), FolderWatch(), may_ask)
     await anext(seen)
     while len(asked) < 3:  # noqa: ASYNC110 - the check itself is what is awaited
         await asyncio.sleep(0)
@@ -96,3 +99,25 @@ async def test_pull_requests_are_read_only_while_that_is_allowed(
     await asyncio.to_thread(repo.commit, "new.txt", at=path_of(fix))
     await until(seen, lambda words: "1 ahead" in words)
     assert 1 == len(gh.calls)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the watches in /proc")
+async def test_branches_and_collisions_share_one_watch_of_the_file_system(repo: Repo, where: Paths) -> None:
+    def count() -> int:
+        files = Path("/proc/self/fd").iterdir()
+        return sum(1 for file in files if file.is_symlink() and "inotify" in str(file.readlink()))
+
+    fix, docs = [await asyncio.to_thread(session, repo, name) for name in ("fix", "docs")]
+    watch, before = FolderWatch(), await asyncio.to_thread(count)
+    branches = watch_branches(where, lambda: (fix, docs), watch, lambda: False)
+    collisions = sweeps(lambda: (fix, docs), watch)
+    async with asyncio.timeout(LIMIT_S):
+        await anext(branches)
+        for _ in range(2):  # the second comes once the watch has begun
+            await anext(collisions)
+        (path_of(fix) / "new.txt").write_text("new\n")
+
+        await until(branches, lambda words: "1 change" in words)
+        while not (await anext(collisions)).files[fix.id]:
+            pass
+        assert before + 1 == await asyncio.to_thread(count)

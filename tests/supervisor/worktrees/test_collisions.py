@@ -11,6 +11,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.supervisor.worktrees.collision_watch import sweeps
 from kasmon.supervisor.worktrees.collisions import CollisionDetector, CollisionSweep
+from kasmon.supervisor.worktrees.folder_watch import FolderWatch
 
 LIMIT_S = 40.0
 """A net under a watch that never tells, no expectation."""
@@ -122,7 +123,7 @@ async def until(seen: AsyncIterator[CollisionSweep], name: str, *files: str) -> 
 
 
 async def test_a_change_is_told_when_it_happens(repo: Path) -> None:
-    seen = sweeps(lambda: tuple(both(repo)), alone=True)
+    seen = sweeps(lambda: tuple(both(repo)), FolderWatch(), alone=True)
     await until(seen, "one")
     change(repo, "one", 4)
 
@@ -131,7 +132,7 @@ async def test_a_change_is_told_when_it_happens(repo: Path) -> None:
 
 async def test_a_session_that_comes_is_seen(repo: Path) -> None:
     live: list[Session] = []
-    seen = sweeps(lambda: tuple(live), alone=True)
+    seen = sweeps(lambda: tuple(live), FolderWatch(), alone=True)
     assert {} == (await anext(seen)).files
     live += both(repo)
 
