@@ -261,8 +261,9 @@ def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
         conflicts = f", which conflicts in {', '.join(map(repr, state.conflicts))}" if state.conflicts else ""
         commits = f"{count_text(state.behind, 'commit')} of {state.base_name} ({short(state.base)})"
         if plan.source is not None:
-            commits += f" and what is fetched of {plan.source.name}"
-        text = f"{request.update} {commits}{conflicts}; {on}"
+            fetched = f"what is fetched of {plan.source.name}"
+            commits = f"{commits} and {fetched}" if state.behind else fetched
+        text = f"bring in {commits} by a {request.update}{conflicts}; {on}"
         is_done = plan.updates
         yield _step(path, "update", text if is_done else "nothing to update", HOOKS[request.update] if is_done else ())
     if plan.remote[0]:
