@@ -11,7 +11,8 @@ from kasmon.model.formatting import GLYPHS
 from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, cells, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.action import Action, HelpGroup, KeyContext
-from kasmon.tui.dialogs.base import PAGES, Dialog, DialogField
+from kasmon.tui.dialogs.base import PAGES, Dialog
+from kasmon.tui.dialogs.fields import DialogField
 from kasmon.tui.error_text import sentence
 from kasmon.tui.keymap import ACTIONS, KeyMap
 from kasmon.tui.session_list.branch_marks import branch_legend

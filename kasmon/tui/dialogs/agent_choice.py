@@ -6,7 +6,7 @@ from kasmon.config.profile import ProfileOffer
 from kasmon.errors import KasmonError
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
-from kasmon.tui.dialogs.base import ChoiceField
+from kasmon.tui.dialogs.fields import ChoiceField
 from kasmon.tui.error_text import sentence
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Sentences

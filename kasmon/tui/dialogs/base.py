@@ -1,19 +1,15 @@
 """The base of all dialogs: a frame with a title, fields or a text to read, keys, the notice line, and the outcome."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
-from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 from textual.content import Content
-from textual.geometry import Region, Size
-from textual.message import Message
-from textual.strip import Strip
+from textual.geometry import Region
 from textual.widget import Widget
-from textual.widgets import Static
 
 from kasmon.errors import KasmonError
 from kasmon.model.transcript.text import Token
@@ -26,7 +22,7 @@ from kasmon.tui.messages import ActionRequested
 from kasmon.tui.status_bars import Banner, BannerContent
 from kasmon.tui.textual_ext.inputs import forward_key
 from kasmon.tui.textual_ext.modal import Overlay
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Reader, Rows, Sentences
 from kasmon.tui.widgets.row_list import RowList
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line, press, pressing, side_by_side
@@ -272,91 +268,3 @@ class Dialog(Overlay):
             self.set_focus(first)
             for key in early:
                 forward_key(first, key)
-
-
-class DialogField(Horizontal):
-    """A label, and at its right the widgets to fill in."""
-
-    def __init__(self, label: str, *inside: Widget) -> None:
-        super().__init__(Static(Content(label), markup=False, classes="label"), *inside, classes="field")
-
-
-class ChoiceChanged(Message):
-    """Another option was chosen."""
-
-    def __init__(self, choice: "ChoiceField") -> None:
-        super().__init__()
-        self.choice = choice
-
-
-class ChoiceField(Widget, can_focus=True):
-    """A choice of one of a few words, on as many lines as they need; left and right change it, a click selects."""
-
-    ALLOW_SELECT = False
-
-    def __init__(self, look: ThemeStyles, options: Sequence[str], chosen: int = 0, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, classes="choice")
-        self.look = look
-        self.options, self.chosen = tuple(options), chosen
-        self.off: frozenset[str] = frozenset()
-        """Unavailable options: they can be chosen, and the dialog then shows why they are unavailable."""
-
-    def put(self, options: Sequence[str], chosen: int = 0, off: Iterable[str] = ()) -> None:
-        """Replace the options; those in *off* are unavailable."""
-        self.options, self.chosen, self.off = tuple(options), chosen, frozenset(off)
-        self.refresh(layout=True)
-
-    @property
-    def value(self) -> str:
-        """The chosen option; empty if there are no options."""
-        return self.options[self.chosen] if self.options else ""
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return 1 + max((row for row, _, _ in self._placed(width)), default=0)
-
-    def _placed(self, width: int) -> list[tuple[int, int, int]]:
-        """Row, first cell and cells of each option."""
-        placed: list[tuple[int, int, int]] = []
-        row = x = 0
-        for option in self.options:
-            size = cell_len(option) + 2
-            if x and x + size > width:
-                row, x = row + 1, 0
-            placed.append((row, x, size))
-            x += size + 1
-        return placed
-
-    def render_line(self, y: int) -> Strip:
-        spans: list[Span] = []
-        for number, (row, _, _) in enumerate(self._placed(self.size.width)):
-            if row == y:
-                here = number == self.chosen
-                is_off = self.options[number] in self.off
-                role = ("accent.solid.bold" if self.has_focus else "accent.bold") if here else "soft"
-                role = "faint" if is_off and not here else role
-                mark = self.look.mark("cursor") if here and not self.has_focus else " "
-                spans += [(f"{mark}{self.options[number]} ", role), (" ", "text")]
-        return self.look.strip(spans, self.size.width, "background")
-
-    def on_key(self, event: events.Key) -> None:
-        step = {"left": -1, "h": -1, "right": 1, "l": 1, "space": 1}.get(event.key)
-        if step is not None and self.options:
-            event.stop()
-            self.choose((self.chosen + step) % len(self.options))
-
-    def on_click(self, event: events.Click) -> None:
-        for number, (row, x, size) in enumerate(self._placed(self.size.width)):
-            if row == event.y and x <= event.x < x + size:
-                self.choose(number)
-
-    def choose(self, number: int) -> None:
-        """Choose option *number*, counted from 0, and post `ChoiceChanged`."""
-        self.chosen = number
-        self.refresh()
-        self.post_message(ChoiceChanged(self))
-
-    def on_focus(self) -> None:
-        self.refresh()
-
-    def on_blur(self) -> None:
-        self.refresh()

@@ -12,7 +12,8 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.text import TextLine, Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
-from kasmon.tui.dialogs.base import Dialog, DialogField
+from kasmon.tui.dialogs.base import Dialog
+from kasmon.tui.dialogs.fields import DialogField
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.queue import SILENCE_S
 from kasmon.tui.textual_ext.inputs import LineInput

@@ -2,16 +2,12 @@
 
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from textual import events
 from textual.containers import Vertical
-from textual.geometry import Size
-from textual.message import Message
-from textual.strip import Strip
-from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -24,104 +20,28 @@ from kasmon.paths import expanded
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.agent_choice import AgentChoice
-from kasmon.tui.dialogs.base import ChoiceChanged, ChoiceField, Dialog, DialogField
+from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
+from kasmon.tui.dialogs.fields import ChoiceChanged, ChoiceField, DialogField, MoreToggle
+from kasmon.tui.dialogs.folder_choice import FolderField
 from kasmon.tui.dialogs.sandbox_choice import SandboxField
 from kasmon.tui.dialogs.worktree_choice import SessionLocation, WorkInField
 from kasmon.tui.error_text import sentence, what_failed
 from kasmon.tui.gateway.protocol import Gateway, Operation, SandboxChoices, SandboxPreview
-from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.textual_ext.inputs import LineInput
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.transcript.prompt_box import TextBox
-from kasmon.tui.widgets.reader import Sentences
 
 if TYPE_CHECKING:
     from kasmon.tui.gateway.operations import Operations
 
-MOST_RECENT: Final = 5
-"""Number of recent folders offered."""
 LONGEST_PART: Final = 24
 """Most characters of a folder's or an agent's name in a default session name."""
 UNFIT: Final = re.compile(r"[^\w.-]+")
 """Characters of these names that a default session name cannot contain."""
 MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
 NO_OFFER: Final = ProfileOffer(name="", modes=())
-
-
-class MoreToggle(Widget, can_focus=True):
-    """The line that folds the rarely used fields, and summarises them."""
-
-    ALLOW_SELECT = False
-
-    class Toggled(Message):
-        """It was unfolded, or folded."""
-
-    def __init__(self, look: ThemeStyles) -> None:
-        super().__init__(id="more", classes="choice")
-        self.look = look
-        self.is_open = False
-        self.summary = ""
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return 1
-
-    def render_line(self, y: int) -> Strip:
-        mark = self.look.mark("open" if self.is_open else "shut")
-        role = "accent.solid.bold" if self.has_focus else "accent.bold"
-        spans: list[Span] = [(f" {mark} ", role), (" ", "text"), ("" if self.is_open else self.summary, "faint")]
-        return self.look.strip(spans, self.size.width, "background")
-
-    def summarize(self, summary: str) -> None:
-        """Show *summary* while it is folded."""
-        self.summary = summary
-        self.refresh()
-
-    def toggle(self) -> None:
-        self.is_open = not self.is_open
-        self.refresh()
-        self.post_message(self.Toggled())
-
-    def on_key(self, event: events.Key) -> None:
-        if event.key in ("enter", "space", "left", "right"):
-            event.stop()
-            self.toggle()
-
-    def on_click(self) -> None:
-        self.toggle()
-
-    def on_focus(self) -> None:
-        self.refresh()
-
-    def on_blur(self) -> None:
-        self.refresh()
-
-
-class FolderSuggester(Suggester):
-    """Completes a folder while it is typed: a recent one, else one of the machine. Nothing is suggested for existing or
-    *known* folders, since those are complete."""
-
-    def __init__(self, known: Sequence[str], folders: Callable[[str], Awaitable[Sequence[str]]]) -> None:
-        super().__init__(use_cache=False, case_sensitive=True)
-        self._known, self._folders = known, folders
-        self.last = ("", "")
-        """The text typed last, and its completion; empty if there is none."""
-
-    async def get_suggestion(self, value: str) -> str | None:
-        self.last = (value, "")
-        if not value.strip() or value.endswith("/") or value in self._known:
-            return None
-        try:
-            folders = await self._folders(value)
-        except KasmonError:
-            return None
-        if f"{value}/" in folders:
-            return None
-        recent = (folder for folder in self._known if folder.startswith(value))
-        found = next(recent, None) or next(iter(folders), None)
-        self.last = (value, found or "")
-        return found
 
 
 class NewSessionDialog(Dialog):
@@ -148,14 +68,8 @@ class NewSessionDialog(Dialog):
         self.agent = AgentChoice(look)
         self.workdir, self.taken = workdir, frozenset(taken)
         self.name_box = LineInput(id="name")
-        self.folder = LineInput(workdir, id="folder")
-        self._recent = tuple(folder for folder in recent if folder != workdir)[:MOST_RECENT]
-        self._choices = (workdir, *self._recent)
-        """The folders that the arrow keys choose among in the folder field."""
-        self.recent = Sentences(look, id="recent")
-        self._suggester: FolderSuggester | None = None
+        self.folder = FolderField(look, workdir, recent)
         self.more = MoreToggle(look)
-        self.brings = Sentences(look, id="brings")
         self.work_in = WorkInField(look)
         self.mode = ChoiceField(look, (), id="mode")
         self.sandbox = SandboxField(look)
@@ -172,7 +86,7 @@ class NewSessionDialog(Dialog):
         yield DialogField("Name", self.name_box)
         yield DialogField("Agent", Vertical(self.agent.field, self.agent.why))
         yield DialogField("Mode", self.mode)
-        yield DialogField("Folder", Vertical(self.folder, self.recent, self.brings))
+        yield self.folder
         yield DialogField("Prompt", TextBox(self.keys, "Optional", id="first-prompt"))
         yield self.work_in
         yield DialogField("More", self.more)
@@ -183,13 +97,10 @@ class NewSessionDialog(Dialog):
 
     def on_mount(self) -> None:
         self.offer(("enter", "start"), ("tab", "next field"), ("esc", "close"))
-        if self._recent:
-            arrow = shown_key("down", self.look.utf8)
-            self.recent.say((f"{arrow} recent: {clean_line(', '.join(self._recent))}", Token.FAINT))
         self._fit()
         self.begin(self.name_box)
         if (gateway := self.dashboard.gateway) is not None:
-            self.folder.suggester = self._suggester = FolderSuggester(self._choices, gateway.folders)
+            self.folder.complete(gateway.folders)
             self.run_worker(self._load(gateway), group="offers")
         self._show_folder_notice()
         self._show_worktrees()
@@ -206,24 +117,9 @@ class NewSessionDialog(Dialog):
             self._put_machines(await gateway.machines())
 
     def takes(self, key: events.Key) -> bool:
-        """In the folder field, Tab accepts a completion if there is one, and the arrows choose recent folders."""
-        if self.focused is self.folder and not self.is_opening:
-            if key.key in ("up", "down") and self._recent:
-                self._cycle_folder(1 if key.key == "down" else -1)
-                return True
-            written, whole = self._suggester.last if self._suggester is not None else ("", "")
-            if key.key == "tab" and whole and written == self.folder.value:
-                self._write_folder(whole)
-                return True
+        if self.focused is self.folder.box and not self.is_opening and self.folder.takes(key):
+            return True
         return super().takes(key)
-
-    def _cycle_folder(self, by: int) -> None:
-        here = self._choices.index(self.folder.value) if self.folder.value in self._choices else 0
-        self._write_folder(self._choices[(here + by) % len(self._choices)])
-
-    def _write_folder(self, folder: str) -> None:
-        self.folder.value = folder
-        self.folder.action_end()
 
     def _put_sandboxes(self, may_be: SandboxChoices) -> None:
         self.sandbox.may_be = may_be
@@ -275,17 +171,17 @@ class NewSessionDialog(Dialog):
 
     def _default_name(self) -> str:
         """A name made of the folder and the agent that no session has."""
-        folder = expanded(self._folder).name or self.machine.value.strip()
+        folder = expanded(self.folder.value).name or self.machine.value.strip()
         parts = (UNFIT.sub("-", clean_line(part)).strip("-.")[:LONGEST_PART] for part in (folder, self.agent.value))
         made = "-".join(filter(None, parts)) or "session"
         numbered = (made if number == 1 else f"{made}-{number}" for number in itertools.count(1))
         return next(name for name in numbered if name not in self.taken)
 
     def on_input_blurred(self, event: Input.Blurred) -> None:
-        if event.input in (self.folder, self.machine):
+        if event.input in (self.folder.box, self.machine):
             self._show_folder_notice()
             self._refresh_preview()
-        if event.input in (self.folder, self.work_in.base):
+        if event.input in (self.folder.box, self.work_in.base):
             self._show_worktrees()
 
     def _show_worktrees(self) -> None:
@@ -294,7 +190,7 @@ class NewSessionDialog(Dialog):
             self.run_worker(self._load_worktrees(gateway), group="worktrees", exclusive=True)
 
     async def _load_worktrees(self, gateway: Gateway) -> None:
-        folder = self._folder
+        folder = self.folder.value
         try:
             choices = await gateway.worktrees(folder, self.work_in.base.value.strip())
         except KasmonError:
@@ -305,16 +201,16 @@ class NewSessionDialog(Dialog):
 
     def _show_folder_notice(self) -> None:
         """Show the notice on the folder's config; there is none for a folder on another machine."""
-        self.brings.say()
+        self.folder.show_notice()
         if not self.machine.value.strip() and (gateway := self.dashboard.gateway) is not None:
             self.run_worker(self._load_folder_notice(gateway), group="folder", exclusive=True)
 
     async def _load_folder_notice(self, gateway: Gateway) -> None:
         try:
-            notice = await gateway.folder_notice(self._folder)
+            notice = await gateway.folder_notice(self.folder.value)
         except KasmonError as error:
             notice = sentence(error.message)
-        self.brings.say(*([(clean_line(notice), Token.NOTICE)] if notice else []))
+        self.folder.show_notice(notice)
 
     def _offer_modes(self) -> None:
         self.mode.put([MODES[mode] for mode in self._modes()])
@@ -330,14 +226,14 @@ class NewSessionDialog(Dialog):
     def _show_preview(self) -> None:
         """Show what the sandbox gets; load it if needed."""
         self._fit()
-        self._preview_folder = self._folder
+        self._preview_folder = self.folder.value
         self.workers.cancel_group(self, "preview")
         if self.sandbox.say() and (gateway := self.dashboard.gateway) is not None:
             self.run_worker(self._load_preview(gateway), group="preview")
 
     async def _load_preview(self, gateway: Gateway) -> None:
         try:
-            preview = await gateway.confined(self.agent.value, self._mode, self._folder, self.sandbox.tier)
+            preview = await gateway.confined(self.agent.value, self._mode, self.folder.value, self.sandbox.tier)
         except KasmonError as error:
             self.sandbox.show_preview(None, what_failed(error))
         else:
@@ -346,7 +242,7 @@ class NewSessionDialog(Dialog):
 
     def _refresh_preview(self) -> None:
         """Load it again if the folder changed: the sandbox gets that folder, which may have its own config."""
-        if self._folder != self._preview_folder and not self.machine.value.strip():
+        if self.folder.value != self._preview_folder and not self.machine.value.strip():
             self._show_preview()
 
     def _fit(self) -> None:
@@ -369,10 +265,6 @@ class NewSessionDialog(Dialog):
     def _mode(self) -> Mode | None:
         modes = self._modes()
         return modes[self.mode.chosen] if modes else None
-
-    @property
-    def _folder(self) -> str:
-        return self.folder.value.strip()
 
     def _modes(self) -> tuple[Mode, ...]:
         return self._offer.modes
@@ -415,7 +307,7 @@ class NewSessionDialog(Dialog):
         if sandbox and self.sandbox.is_asked and not machine:
             self.wait_for("its sandbox access is known")
             return
-        agent, folder, mode = self.agent.value, self._folder, self._mode
+        agent, folder, mode = self.agent.value, self.folder.value, self._mode
         location = SessionLocation(str(expanded(folder)) if folder else "")
         if self.work_in.is_offered and not machine and mode is not Mode.INTERPRETER:
             if self.work_in.folder != folder:

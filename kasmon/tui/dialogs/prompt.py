@@ -17,8 +17,9 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.text import BLANK, TextLine, Token, cells, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
-from kasmon.tui.dialogs.base import ChoiceField, Dialog, DialogField
+from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
+from kasmon.tui.dialogs.fields import ChoiceField, DialogField
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.theme.look import RECEIPT_WORDS, ThemeStyles
 from kasmon.tui.transcript.prompt_box import TextBox

@@ -8,7 +8,7 @@ from textual.containers import Vertical
 from kasmon.model.commands import Mode
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
-from kasmon.tui.dialogs.base import ChoiceField, DialogField
+from kasmon.tui.dialogs.fields import ChoiceField, DialogField
 from kasmon.tui.gateway.protocol import SandboxChoices, SandboxPreview, TierOffer
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Sentences

@@ -12,7 +12,8 @@ from kasmon.model.commands import Configure
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
-from kasmon.tui.dialogs.base import ChoiceField, Dialog, DialogField
+from kasmon.tui.dialogs.base import Dialog
+from kasmon.tui.dialogs.fields import ChoiceField, DialogField
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.session_meter import settable
 from kasmon.tui.theme.look import Span, ThemeStyles, width_of

@@ -7,7 +7,7 @@ from textual.containers import Vertical
 from kasmon.model.commands import WorktreeChoices
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
-from kasmon.tui.dialogs.base import ChoiceField, DialogField
+from kasmon.tui.dialogs.fields import ChoiceField, DialogField
 from kasmon.tui.error_text import sentence
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.look import ThemeStyles

@@ -10,7 +10,8 @@ from textual.widgets import Input
 
 from kasmon.model.transcript.text import Token
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
-from kasmon.tui.dialogs.base import ChoiceField, Dialog, DialogField
+from kasmon.tui.dialogs.base import Dialog
+from kasmon.tui.dialogs.fields import ChoiceField, DialogField
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.look import ThemeStyles

@@ -17,8 +17,9 @@ from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.plans.edit import PlanEdit
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.agent_choice import AgentChoice
-from kasmon.tui.dialogs.base import ChoiceChanged, Dialog, DialogField
+from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.dialogs.common import TOO_EARLY
+from kasmon.tui.dialogs.fields import ChoiceChanged, DialogField
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.queue import SILENCE_S
 from kasmon.tui.plan_board.card_text import agent_of, standing

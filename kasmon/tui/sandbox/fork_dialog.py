@@ -11,7 +11,8 @@ from kasmon.model.sandbox.policy import COPYING
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
-from kasmon.tui.dialogs.base import Dialog, DialogField
+from kasmon.tui.dialogs.base import Dialog
+from kasmon.tui.dialogs.fields import DialogField
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
 from kasmon.tui.textual_ext.inputs import LineInput

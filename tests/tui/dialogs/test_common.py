@@ -76,8 +76,8 @@ async def test_why_what_the_folder_brings_along_does_not_count_stands_under_it()
         shown = cast(NewSessionDialog, pilot.app.screen)
         await auntil(lambda: "It is [b]not[/b] trusted." in text_of(app))
 
-        shown.folder.value = "/other"
-        shown.folder.focus()
+        shown.folder.box.value = "/other"
+        shown.folder.box.focus()
         await pilot.press("tab")
         await auntil(lambda: "Nor is this." in text_of(app))
         assert "trusted" not in text_of(app)

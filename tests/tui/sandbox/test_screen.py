@@ -303,8 +303,8 @@ async def test_what_a_person_agrees_to_is_told_of_the_folder_that_stands_there_t
         await auntil(lambda: "login.json" in text_of(pilot.app))
         dialog = cast(NewSessionDialog, pilot.app.screen)
         dialog.query_one("#name", LineInput).value = "x"
-        dialog.folder.focus()
-        dialog.folder.value = "/other"
+        dialog.folder.box.focus()
+        dialog.folder.box.value = "/other"
         await pilot.press("enter")
         await auntil(lambda: "agree and start" in text_of(pilot.app))
 
