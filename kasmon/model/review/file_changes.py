@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 from kasmon.model.transcript.diff import HUNK
 
 MODES: Final = re.compile(r"(old|new) mode (\d{6})")
+REASONS: Final = ("Binary ", "Not shown: ", "old mode", "new mode", "rename ")
+"""How the lines begin that describe a change without hunks; the second is kasmon's."""
 _ESCAPED: Final = re.compile(rb'\\([0-7]{3}|[abtnvfr"\\])')
 _LETTERS: Final = dict(zip(b'abtnvfr"\\', b'\a\b\t\n\v\f\r"\\', strict=True))
 
@@ -68,7 +70,7 @@ def _file(lines: Sequence[str]) -> FileChange:
         body = body[:-1]
     signs = [line[:1] for line in body]  # in hunks, so no line is a header
     if not body:
-        reasons = [line for line in lines[1:] if line.startswith(("Binary ", "old mode", "new mode", "rename "))]
+        reasons = [line for line in lines[1:] if line.startswith(REASONS)]
         body = tuple(reasons) or ("It is empty.",)
     return FileChange(
         name=name,
@@ -100,4 +102,7 @@ def _name(head: str) -> str:
     names = head.removeprefix("diff --git ")
     if names.endswith('"') and (quoted := re.search(r'"b/(?:[^"\\]|\\.)*"\Z', names)):
         return unquoted(quoted[0])[2:]
+    half = len(names) // 2
+    if names[:half].removeprefix("a/") == names[half + 1 :].removeprefix("b/"):  # it may itself contain " b/"
+        return names[half + 3 :]
     return names.rpartition(" b/")[2] or head

@@ -2,7 +2,8 @@
 
 import contextlib
 import hashlib
-import os
+import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +12,14 @@ from kasmon.model.collisions import WorktreeChanges, parse_changes
 from kasmon.model.session import Session
 from kasmon.repository.git import git, head, repository, where
 from kasmon.sanitize import clean_block
+from kasmon.supervisor.worktrees.new_files import LARGEST, new_file_diffs
 
 LONGEST: Final = 4 << 20
-"""`diff_of` returns at most this many characters."""
-MOST_NEW: Final = 200
-"""A diff shows the content of at most this many new files."""
+"""A shown diff has at most this many characters of content."""
+NOT_SHOWN: Final = "Not shown: these changes are too long.\n"
+LIMITED: Final = {"core.bigFileThreshold": str(LARGEST)}
+"""git's settings for a diff: it shows larger files as it shows binary ones."""
+FILE: Final = "diff --git "
 PLAIN_DIFF: Final = (*("diff", "--no-color", "--no-ext-diff", "--no-textconv"), *("--src-prefix=a/", "--dst-prefix=b/"))
 """A diff that runs nothing configured in the repository, and has the default format regardless of the config."""
 
@@ -71,12 +75,25 @@ def touched_since_fork(path: Path) -> WorktreeChanges:
 
 def diff(path: Path, base: str) -> str:
     """Return the changes of the worktree at *path* since *base* as a unified diff, including untracked files."""
-    parts = [git(path, *PLAIN_DIFF, base, "--")]
+    tracked = git(path, *PLAIN_DIFF, base, "--", settings=LIMITED)
     names = git(path, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    for name in names[:MOST_NEW]:
-        if name:
-            shown = git(path, *PLAIN_DIFF, "--no-index", "--", os.devnull, name, fails=True)
-            parts.append(shown)
+    return "".join((tracked, *new_file_diffs(path, filter(None, names))))
+
+
+def shorten(diff: str) -> str:
+    """Return *diff* with each of its files, but without the changes of those for which it would be too long."""
+    if len(diff) <= LONGEST:
+        return diff
+    starts = [0, *(match.end() - len(FILE) for match in re.finditer(f"\n{FILE}", diff)), len(diff)]
+    parts: list[str] = []
+    left = LONGEST
+    for start, end in pairwise(starts):
+        hunks = diff.find("\n@@ ", start, end)
+        if hunks >= 0 and end - hunks > left:
+            parts += (diff[start : hunks + 1], NOT_SHOWN)
+        else:
+            parts.append(diff[start:end])
+            left -= end - hunks if hunks >= 0 else 0
     return "".join(parts)
 
 
@@ -101,4 +118,4 @@ def diff_of(session: Session) -> str:
         GitError: if git fails.
     """
     top = top_of(session)
-    return clean_block(diff(top, fork(top))[:LONGEST])
+    return clean_block(shorten(diff(top, fork(top))))

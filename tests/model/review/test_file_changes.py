@@ -76,3 +76,9 @@ def test_names_that_git_quotes_are_read() -> None:
     mode = 'diff --git "a/\\303\\274 \\"x" "b/\\303\\274 \\"x"\nold mode 100644\nnew mode 100755\n'
 
     assert ["tab\there", 'ü "x'] == [file.name for file in split(whole + mode)]
+
+
+def test_the_name_of_a_new_empty_file_may_contain_what_separates_names() -> None:
+    (change,) = split("diff --git a/x b/x b b/x b/x b\nnew file mode 100644\n")
+
+    assert "x b/x b" == change.name

@@ -1,12 +1,15 @@
 """What a worktree changed, on real repositories."""
 
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kasmon.errors import GitError
-from kasmon.supervisor.worktrees.changes import changed_files, diff, state_digest, touched_since_fork
+from kasmon.supervisor.worktrees.changes import LONGEST, changed_files, diff, shorten, state_digest, touched_since_fork
+from kasmon.supervisor.worktrees.new_files import LARGEST, new_file_diffs
 from tests.support.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
@@ -55,6 +58,47 @@ def test_the_diff_holds_new_files_too_and_runs_nothing(repo: Repo, tree: Path, t
     assert "-one\n+two\n" in shown
     assert "+++ b/new.txt\n@@ -0,0 +1 @@\n+brand new\n" in shown
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_diff_of_new_files_is_that_of_git(repo: Repo) -> None:
+    """But for the line with the hashes; git runs once for each file."""
+    contents = {
+        "plain.txt": b"one\ntwo\n", "one.txt": b"one\n", "no newline": b"one\ntwo", "empty": b"", "x b/x b": b"",
+        "crlf\ttab.txt": b"one\r\ntwo\r\n", 'quote"\\': b"q\n", "a\nb [red]\x1b[31m": b"+\n\n", "-rf": b"-\n",
+        "größe\udcff": b"caf\xe9\n", "binary": b"a\0b", "dir \x7f/\a": b"\f\n", "script": b"#!/bin/sh\n",
+    }  # fmt: skip
+    for name, content in contents.items():
+        (repo.folder / name).parent.mkdir(exist_ok=True)
+        (repo.folder / name).write_bytes(content)
+    (repo.folder / "script").chmod(0o755)
+    (repo.folder / "link").symlink_to("/etc/passwd")
+    (repo.folder / "folder").mkdir()
+
+    for name in (*contents, "link"):
+        words = ("git", "-c", "core.quotePath=false", "diff", "--no-index", "--", os.devnull, name)
+        printed = subprocess.run(words, cwd=repo.folder, capture_output=True, check=False).stdout
+        expected = [line for line in printed.split(b"\n") if not line.startswith(b"index ")]
+        found = "".join(new_file_diffs(repo.folder, [name]))
+        assert expected == found.encode("utf-8", "surrogateescape").split(b"\n")
+    assert [] == list(new_file_diffs(repo.folder, ["gone", "folder"]))
+
+
+def test_a_diff_that_is_too_long_still_has_each_file(repo: Repo, tree: Path) -> None:
+    """The long one is not the last one. A file that is larger still is binary, so that git does not compare it."""
+    repo.commit("huge.txt", "x\n", at=tree)
+    base = repo.git("rev-parse", "HEAD", at=tree)
+    (tree / "file0.txt").write_text("long line\n" * (LONGEST // 8))
+    (tree / "huge.txt").write_text("x" * (LARGEST + 1))
+    (tree / "new huge.txt").write_text("x" * (LARGEST + 1))
+    (tree / "small.txt").write_text("small\n")
+
+    shown = shorten(diff(tree, base))
+
+    assert len(shown) < LONGEST
+    assert "+++ b/file0.txt\nNot shown: these changes are too long.\ndiff --git a/huge.txt" in shown
+    assert "Binary files a/huge.txt and b/huge.txt differ\n" in shown
+    assert "Binary files /dev/null and b/new huge.txt differ\n" in shown
+    assert shown.endswith("+++ b/small.txt\n@@ -0,0 +1 @@\n+small\n")
 
 
 def test_a_folder_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
