@@ -7,7 +7,7 @@ import msgspec
 
 from kasmon.model.events import CommentMarked, CommentRemoved, CommentsSent, CommentWritten, Event, ReviewComment
 from kasmon.model.review.hunks import HunkedFile, numbered_lines
-from kasmon.sanitize import HIDDEN
+from kasmon.sanitize import HIDDEN, clean_line
 
 MOST_QUOTED: Final = 40
 """A prompt quotes at most this many lines of a comment."""
@@ -114,7 +114,7 @@ def build_prompt(comments: Sequence[LoggedComment]) -> str:
         comment = logged.comment
         first = logged.line_now or comment.line
         span = line_range(first, first + comment.last_line - comment.line)
-        where = f"{comment.file}:{span}" + (" (removed lines)" if comment.side == "old" else "")
+        where = f"{clean_line(comment.file)}:{span}" + (" (removed lines)" if comment.side == "old" else "")
         sign = "-" if comment.side == "old" else " "
         quoted = [f"> {sign}{line}" for line in comment.lines[:MOST_QUOTED]]
         rest = len(comment.lines) - MOST_QUOTED

@@ -1,5 +1,7 @@
 """Comments from the events that hold them: their state by the current lines, and the prompt that sends them."""
 
+import msgspec
+
 from kasmon.model.events import CommentMarked, CommentRemoved, CommentsSent, CommentWritten, ReviewComment
 from kasmon.model.review.comments import build_prompt, fold_comments, place_in, resolved
 from kasmon.model.review.hunks import parse
@@ -67,3 +69,9 @@ def test_the_prompt_has_file_line_hunk_and_text_of_each() -> None:
 
     assert "src/x.py:3-4\n>  new line\n>  another\nwhy?" in told
     assert "src/x.py:10 (removed lines)\n> -gone\nkeep it" in told
+
+
+def test_nothing_in_the_name_of_a_file_acts_on_the_agents_terminal() -> None:
+    (logged,) = fold_comments(written(msgspec.structs.replace(FIRST, file="a\n\x1b[201~b")))
+
+    assert "\n\nab:2-3\n" in build_prompt([logged]).replace("a b", "ab")
