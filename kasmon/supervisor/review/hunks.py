@@ -29,6 +29,8 @@ UNDOES: Final = {"revert": (), "stage": ("--cached", "--unidiff-zero", "--revers
 """Options of `git apply` for each action, and for its undo."""
 CONVERTS: Final = ("filter", "working-tree-encoding", "ident")
 """Attributes by which git changes a file's content when it is staged."""
+SUBMODULE: Final = " 160000"
+"""How the line with the mode of a submodule ends."""
 DONE: Final = {"revert": "reverted", "stage": "staged"}
 MOST_PATCHES: Final = 100
 """So many actions can be undone, the last one first."""
@@ -86,10 +88,16 @@ def revert_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
     Raises:
         RefusedError: if the file is no longer as it was shown; nothing is changed then.
         SessionBusyError: if a turn is running.
+        UnableError: if the file is a submodule.
         UnableError, NotFoundError, GitError: as for the diff.
     """
     turn_changes.check_resting(session)
     top, hunk = _find(places, session, shown)
+    if any(line.endswith(SUBMODULE) for line in hunk.head):  # git applies no such patch to a worktree, and is silent
+        raise UnableError(
+            f"{clean_line(hunk.name)!r} is a submodule, so its hunk cannot be reverted.",
+            hint="`git submodule update` checks out its recorded commit.",
+        )
     return _carry_out(places, session, top, "revert", _whole_patch(hunk), hunk.name)
 
 

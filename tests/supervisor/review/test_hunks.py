@@ -187,3 +187,19 @@ def test_a_file_that_git_converts_is_not_staged_in_part(work: Work, attribute: s
     with pytest.raises(UnableError, match=f"its attribute {attribute.split('=')[0]}="):
         stage_hunk(work.places, work.session, next(iter(work.hunks()), hunk))
     assert "" == work.staged()
+
+
+def test_the_hunk_of_a_submodule_is_not_reverted_which_git_would_only_seem_to_do(work: Work) -> None:
+    inner = Repo(work.folder / "sub")
+    work.repo.git("add", "sub", at=work.folder)
+    work.repo.git("commit", "--quiet", "-m", "sub", at=work.folder)
+    work.repo.git("checkout", "--quiet", "--detach", at=work.repo.folder)
+    work.repo.git("merge", "--quiet", "--ff-only", "work", at=work.repo.folder)
+    inner.commit("more.txt")
+    (hunk,) = work.hunks()
+
+    with pytest.raises(UnableError, match="'sub' is a submodule"):
+        revert_hunk(work.places, work.session, hunk)
+    with pytest.raises(NotFoundError):
+        work.undo()
+    assert "The hunk of sub is staged." == stage_hunk(work.places, work.session, hunk)
