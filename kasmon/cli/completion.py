@@ -2,6 +2,8 @@
 
 The shell scripts call `kasmon __complete WORD...` on a key press: it loads little, starts nothing and reports no
 errors. The shell filters by the typed prefix.
+
+The parameters of each command are in `completion.json`, since the functions load what they run. `make pages` writes it.
 """
 
 import contextlib
@@ -11,19 +13,51 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 import kasmon
-from kasmon.cli.arguments import assign, signature_of
-from kasmon.cli.commands import COMMANDS, find, load
+from kasmon.cli.arguments import Arg, CommandParameter, Signature, assign
+from kasmon.cli.commands import find
 from kasmon.paths import Paths, expanded, places
 from kasmon.sanitize import clean_line
 
 Completions = dict[str, str]
+PARAMETERS: Final = Path(__file__).with_name("completion.json")
 MOST: Final = 200
 """At most this many entries of a folder are read."""
 HEAD: Final = 64 * 1024
 """At most this many characters of a file are read."""
 CURSOR: Final = "\x00"
 """A word that a shell cannot pass: it takes the position of the typed word."""
+
+
+class ParameterSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the completion of a parameter needs to know."""
+
+    name: str
+    is_flag: bool = False
+    hyphen: bool = False
+    completer: str = ""
+
+    def parameter(self) -> CommandParameter:
+        return CommandParameter(
+            self.name, bool if self.is_flag else str, Arg(completer=self.completer, hyphen=self.hyphen)
+        )
+
+
+class CommandSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The parameters of a command: words by their position, the rest of them, and options by their flag."""
+
+    words: tuple[ParameterSummary, ...] = ()
+    rest: ParameterSummary | None = None
+    options: dict[str, ParameterSummary] = {}
+
+    def signature(self) -> Signature:
+        return Signature(
+            words=tuple(each.parameter() for each in self.words),
+            rest=None if self.rest is None else self.rest.parameter(),
+            options={flag: each.parameter() for flag, each in self.options.items()},
+        )
 
 
 def complete(words: Sequence[str]) -> int:
@@ -53,9 +87,8 @@ def _candidates(words: Sequence[str]) -> Completions:
     flag, is_option, typed = words[-1].partition("=")
     is_option = is_option if flag.startswith("-") and "--" not in words else ""
     typed = typed if is_option else words[-1]
-    *before, (parameter, _) = assign(
-        signature_of(load(COMMANDS[name])), [*words[:-1], f"{flag}=" * bool(is_option) + CURSOR]
-    )
+    signature = msgspec.json.decode(PARAMETERS.read_bytes(), type=dict[str, CommandSummary])[name].signature()
+    *before, (parameter, _) = assign(signature, [*words[:-1], f"{flag}=" * bool(is_option) + CURSOR])
     match parameter.arg.completer:
         case "sessions":
             return sessions(typed)

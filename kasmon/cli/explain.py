@@ -131,11 +131,14 @@ def explain_screen(
         say(*lines(found))
 
 
-def catalogue(where: Paths) -> "RuleCatalog":
-    """Return the screen rules, the user's own before the built-in ones; print problems of the user's on stderr."""
+def catalogue(where: Paths, program: str = "") -> "RuleCatalog":
+    """Return the screen rules, the user's own before the built-in ones; print problems of the user's on stderr.
+
+    With *program*, of the built-in ones only its own.
+    """
     from kasmon.detection.rule_catalog import RuleCatalog
 
-    found = RuleCatalog([where.config / "screens"])
+    found = RuleCatalog([where.config / "screens"], program)
     for problem in found.problems:
         note(f"{problem.message} {problem.hint}".strip())
     return found

@@ -13,6 +13,7 @@ from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.cli.output.console import note
 from kasmon.errors import UnavailableError, UsageError
 from kasmon.host.journal import process_log
+from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.paths import places
 
 GET = "pip install 'kasmon[web]'"
@@ -46,7 +47,7 @@ def web(
     console = Console()
 
     def print_link(link: str) -> None:
-        process_log.add_secrets([link.rpartition("=")[2]])
+        add_secrets([link.rpartition("=")[2]])
         made = {"schema": 1, "web": {"url": link, "address": loopback(address), "port": view.port}}
         console.print_line(msgspec.json.encode(made).decode() if wants_json else link)
 

@@ -4,7 +4,6 @@ It is untrusted: `read_folder_config` reads it as plain data, and only `overlay`
 """
 
 import errno
-import hashlib
 import os
 import stat
 from pathlib import Path
@@ -61,6 +60,8 @@ def read_folder_config(folder: Path) -> FolderConfig | None:
     if found is None:
         return None
     content, fault = found
+    import hashlib  # only here: few folders have a config, and the library takes 4 ms to load
+
     return FolderConfig(
         root=str(root),
         device=facts.st_dev,

@@ -1,6 +1,5 @@
 """Describe what a folder's own config would change, for the user who decides whether to trust it."""
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -117,6 +116,8 @@ def _split_arguments(profile: Profile) -> list[str]:
 
 
 def _as_json(value: Any) -> str:
+    import json  # only here: few folders have a config
+
     plain = msgspec.to_builtins(value)
     if isinstance(plain, list | tuple):
         plain = [_without_empty(item) if isinstance(item, Mapping) else item for item in plain]

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from enum import EnumType
 from pathlib import Path
@@ -65,6 +64,8 @@ def parse(text: str, file: str = "config", base: Config = SHIPPED_CONFIG) -> Con
     Raises:
         ConfigError: as `load`.
     """
+    import tomllib  # only here: it takes 5 ms to load, and there may be no config
+
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError

@@ -29,8 +29,12 @@ class RuleCatalog:
     An unusable file is reported in `problems`; its last valid content stays in use.
     """
 
-    def __init__(self, folders: Iterable[Path] = ()) -> None:
-        """*folders* hold the user's own files (`$XDG_CONFIG_HOME/kasmon/screens`); they may be missing."""
+    def __init__(self, folders: Iterable[Path] = (), program: str = "") -> None:
+        """*folders* hold the user's own files (`$XDG_CONFIG_HOME/kasmon/screens`); they may be missing.
+
+        With *program*, only the shipped files that name it are read: their patterns take most of the time of a command.
+        """
+        self._program = program
         self._folders = (*folders, SHIPPED)
         self._read: dict[Path, tuple[Stamp, ScreenRules | None]] = {}
         self._broken: dict[Path, ConfigError] = {}
@@ -55,7 +59,7 @@ class RuleCatalog:
         """Reload new, changed and deleted files; return whether there were any. Without changes it only calls stat."""
         found_stamps: dict[Path, Stamp] = {}
         for folder in self._folders:
-            found_stamps |= _stamps(folder)
+            found_stamps |= _stamps(folder, f'"{self._program}"' if self._program and folder == SHIPPED else "")
         changed = False
         for path in [path for path in self._read if path not in found_stamps]:
             del self._read[path]
@@ -115,13 +119,13 @@ def shipped() -> RuleCatalog:
     return RuleCatalog()
 
 
-def _stamps(folder: Path) -> dict[Path, Stamp]:
-    """Return the files in *folder* with their stamps; empty if it cannot be read."""
+def _stamps(folder: Path, word: str) -> dict[Path, Stamp]:
+    """Return the files in *folder* that contain *word*, with their stamps; empty if it cannot be read."""
     try:
         paths = sorted(folder.glob("*.toml"))[:MOST_FILES]
     except OSError:
         return {}
-    return {path: _stamp(path) for path in paths}
+    return {path: _stamp(path) for path in paths if not word or word in path.read_text("utf-8")}
 
 
 def _stamp(path: Path) -> Stamp:

@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from kasmon.errors import UnavailableError
-from kasmon.host.journal import process_log
+from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.web.access import COOKIE, LINK, LOG_OUT, AccessGuard, AccessRequest
 from kasmon.web.connections import Connections
 from kasmon.web.dashboard_session import DASHBOARD, DashboardSession, clamp_size
@@ -162,7 +162,7 @@ class WebView:
     def _log_in(self) -> web.Response:
         answer = web.Response(body=self._enter, content_type="text/html", headers=headers(self._own_name))
         cookie = self.access_guard.change()
-        process_log.add_secrets([cookie])
+        add_secrets([cookie])
         answer.set_cookie(COOKIE, cookie, path=f"/{self.access_guard.folder}/", httponly=True, samesite="Strict")
         return answer
 

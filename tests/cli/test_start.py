@@ -11,8 +11,9 @@ from kasmon.__main__ import forget_textual
 from kasmon.cli.app import build
 from kasmon.cli.arguments import parse
 from kasmon.cli.commands import COMMANDS, find, load
+from kasmon.cli.completion import PARAMETERS
 from tests.support.cli.cli_runner import Cli
-from tests.support.reference_pages import HELP_FILE, command_help
+from tests.support.reference_pages import HELP_FILE, command_help, command_parameters
 
 HEAVY = ["textual", "rich", "libtmux", "psutil", "watchfiles", "asyncio", "cyclopts", "pyte", "tomlkit"]
 
@@ -164,6 +165,10 @@ def test_whatever_is_not_written_plainly_is_left_to_the_library(line: str) -> No
 def test_the_help_that_is_stored_is_what_the_library_would_print() -> None:
     assert HELP_FILE.read_text("utf-8") == command_help(), "run `make pages`"
     assert HELP_FILE.read_text("utf-8").isascii()
+
+
+def test_the_parameters_that_completion_reads_are_those_of_the_commands() -> None:
+    assert PARAMETERS.read_text("utf-8") == command_parameters(), "run `make pages`"
 
 
 def test_the_language_has_one_name_in_the_help_and_its_old_name_cannot_be_given_beside_it(kasmon: Cli) -> None:

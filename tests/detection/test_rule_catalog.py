@@ -39,6 +39,17 @@ def test_all_shipped_files_can_be_used() -> None:
     assert {"amp", "bash", "claude", "codex", "gemini", "opencode", "scripted", "shell"} <= set(shipped().programs)
 
 
+def test_a_catalogue_for_one_program_has_the_same_rules_for_it(tmp_path: Path) -> None:
+    for program in shipped().programs:
+        catalogue, everything = RuleCatalog([tmp_path], program), shipped().rules(program)
+        chosen = catalogue.rules(program)
+
+        assert chosen is not None
+        assert everything is not None
+        assert (everything.rules.name, everything.note) == (chosen.rules.name, chosen.note)
+        assert len(catalogue.all) < len(shipped().all)
+
+
 def test_a_new_agent_is_one_file(tmp_path: Path) -> None:
     catalogue = RuleCatalog([tmp_path])
     assert rule(catalogue) is None

@@ -1,4 +1,7 @@
-"""The reference tables in `docs/`: `make pages` writes them from the key table, the config schema and the commands."""
+"""The reference tables in `docs/`: `make pages` writes them from the key table, the config schema and the commands.
+
+It also writes the help and the parameters of commands that `kasmon/cli/` reads instead of loading each command.
+"""
 
 import io
 import re
@@ -12,6 +15,9 @@ from cyclopts import App
 from rich.console import Console
 
 from kasmon.cli.app import UNWRAPPED, build
+from kasmon.cli.arguments import CommandParameter, signature_of
+from kasmon.cli.commands import COMMANDS, load
+from kasmon.cli.completion import PARAMETERS, CommandSummary, ParameterSummary
 from kasmon.config.explain import explain
 from kasmon.config.schema import Config, Profile, SandboxConfig
 from kasmon.paths import Paths, places
@@ -122,9 +128,30 @@ def command_help() -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
+def command_parameters() -> str:
+    """The JSON from which the completion of a word knows the parameters of each command."""
+    return (
+        msgspec.json.format(msgspec.json.encode({name: _summary(name) for name in COMMANDS}), indent=1).decode() + "\n"
+    )
+
+
+def _summary(name: str) -> CommandSummary:
+    signature = signature_of(load(COMMANDS[name]))
+    return CommandSummary(
+        words=tuple(map(_parameter, signature.words)),
+        rest=None if signature.rest is None else _parameter(signature.rest),
+        options={flag: _parameter(each) for flag, each in signature.options.items()},
+    )
+
+
+def _parameter(each: CommandParameter) -> ParameterSummary:
+    return ParameterSummary(each.name, each.type is bool, each.arg.hyphen, each.arg.completer)
+
+
 def main() -> None:
     """Write all of them."""
     HELP_FILE.write_text(command_help(), "utf-8")
+    PARAMETERS.write_text(command_parameters(), "utf-8")
     for path in sorted(DOCS.glob("*.md")):
         before = path.read_text("utf-8")
         if (after := written(before)) != before:

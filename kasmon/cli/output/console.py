@@ -94,7 +94,7 @@ def guarded(call: Callable[[], int | None], *, wants_json: bool) -> int:
         return _complain(of_system(error), wants_json)
     except Exception as error:  # noqa: BLE001 - a bug: its text may be foreign, so Python must not print it
         from kasmon.backends.common.environment import secret_values
-        from kasmon.host.journal.process_log import add_secrets, hidden
+        from kasmon.host.journal.known_secrets import add_secrets, hidden
 
         add_secrets(secret_values(os.environ))
         if os.environ.get("KASMON_DEV") == "1":

@@ -1,42 +1,23 @@
-"""A kasmon process's own output, its log and last tracebacks, without known secrets.
-
-There is one log for the whole process, so a secret of any of its sessions is redacted everywhere in it.
-"""
+"""A kasmon process's own output, its log and last tracebacks, without known secrets."""
 
 import logging
-import os
 import sys
 import threading
-from collections.abc import Iterable
-from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final
+from typing import Final
 
-from kasmon.host.journal.redaction import Redactor
+from kasmon.host.journal.known_secrets import hidden
 
 LINE: Final = "%(asctime)s %(levelname)s %(message)s"
-LOG_BYTES: Final = 1 << 20
-"""A process log is restarted once it is longer than this."""
 
 log = logging.getLogger(__name__)
-_hiding = Redactor()
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats a record, its traceback included, and redacts the values passed to `add_secrets`."""
+    """Formats a record, its traceback included, and redacts the known secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return _hiding.line(super().format(record))
-
-
-def add_secrets(secrets: Iterable[str]) -> None:
-    """Redact *secrets* too from now on. From any thread."""
-    _hiding.add_secrets(secrets)
-
-
-def hidden(text: str) -> str:
-    """Return *text* without tokens and the values passed to `add_secrets`."""
-    return _hiding.line(text)
+        return hidden(super().format(record))
 
 
 def configure(handler: logging.Handler | None = None) -> None:
@@ -49,18 +30,6 @@ def configure(handler: logging.Handler | None = None) -> None:
     sys.excepthook = _log_uncaught
     threading.excepthook = _log_uncaught_in_thread
     sys.unraisablehook = _log_unraisable
-
-
-def opened(path: Path) -> BinaryIO:
-    """Open the log at *path* for appending, accessible to this user only; truncated if it was long.
-
-    Raises:
-        OSError: if it cannot be opened, or is a link.
-    """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    if os.fstat(handle).st_size > LOG_BYTES:
-        os.ftruncate(handle, 0)
-    return os.fdopen(handle, "ab")
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:

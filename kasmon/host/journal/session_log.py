@@ -6,7 +6,6 @@ boot: such a prompt is refused then, and never sent with the mark in it.
 """
 
 import contextlib
-import logging
 import re
 import threading
 import time
@@ -19,7 +18,7 @@ import msgspec
 
 from kasmon import __version__
 from kasmon.errors import KasmonError, LaunchError, LogMissingError, UsageError
-from kasmon.host.journal import process_log
+from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Launch, ReceiptId, ReceiptState
@@ -47,8 +46,6 @@ from kasmon.store.event_log import START, Cursor, EventLog
 
 FORGOTTEN: Final = "it contained a secret, so its text was not stored and was lost with the host; send it again"
 """Why a prompt is refused whose text is lost."""
-
-log = logging.getLogger(__name__)
 
 
 class PendingPromptStore:
@@ -89,7 +86,9 @@ class PendingPromptStore:
             else:
                 self._path.unlink(missing_ok=True)
         except (OSError, KasmonError, UnicodeEncodeError) as error:
-            log.warning("the words of a prompt that waits cannot be kept: %s", error)
+            import logging  # only here: the command line rarely logs, and it takes 4 ms to load
+
+            logging.getLogger(__name__).warning("the words of a prompt that waits cannot be kept: %s", error)
 
     @property
     def _path(self) -> Path:
@@ -267,7 +266,7 @@ class SessionLog:
         """Redact *secrets* from now on, here and in this process's own log."""
         secrets = tuple(secrets)
         self.redactor.add_secrets(secrets)
-        process_log.add_secrets(secrets)
+        add_secrets(secrets)
 
     def restored(self, receipt: ReceiptId, text: str) -> str:
         """Return *text*, an edit of a queued prompt as the log has it, with its secrets in place of their marks.

@@ -1,13 +1,12 @@
 """Frames and errors as bytes: each frame is a 4-byte big-endian length and one MessagePack value. Sans-IO."""
 
-import json
 import struct
 from collections.abc import Callable, Iterator
 
 import msgspec
 
 from kasmon.errors import KasmonError, UsageError
-from kasmon.host.journal.process_log import hidden
+from kasmon.host.journal.known_secrets import hidden
 from kasmon.host.rpc.frames import ExecuteCommand, FailureReply, Frame, FromClient, FromHost
 from kasmon.model.commands import Answer
 
@@ -32,6 +31,8 @@ def decode_client_frame(body: bytes) -> FromClient:
     frame = _from_client.decode(body)
     if not (isinstance(frame, ExecuteCommand) and isinstance(frame.command, Answer) and frame.edited):
         return frame
+    import json  # only here: inputs are rarely edited
+
     try:
         command = msgspec.structs.replace(frame.command, input=json.loads(frame.edited))
     except (ValueError, RecursionError) as error:
@@ -48,10 +49,10 @@ def pack(frame: Frame) -> bytes:
     name = type(frame).__struct_config__.tag
     try:
         if isinstance(frame, ExecuteCommand) and isinstance(frame.command, Answer) and frame.command.input is not None:
-            edited, answer = (
-                json.dumps(frame.command.input).encode(),
-                msgspec.structs.replace(frame.command, input=None),
-            )
+            import json  # likewise
+
+            edited = json.dumps(frame.command.input).encode()
+            answer = msgspec.structs.replace(frame.command, input=None)
             frame = msgspec.structs.replace(frame, command=answer, edited=edited)
         body = _encoder.encode(frame)
     except UnicodeEncodeError as error:

@@ -23,7 +23,6 @@ The answer comes at once. The host has exited when its lock (`host_lock`) is fre
 """
 
 import contextlib
-import json
 import socket
 import struct
 import time
@@ -83,6 +82,8 @@ def build_frame(kind: int, payload: bytes = b"") -> bytes:
 
 def build_refusal(error: str) -> bytes:
     """Return the answer to a request that is refused."""
+    import json  # only here: a client that is not refused does not load it
+
     return build_frame(ControlKind.REFUSED, json.dumps({"error": error}).encode())
 
 
@@ -207,6 +208,8 @@ def _parse_answer(path: Path, answer: bytes) -> HostStatus | None:
     try:
         if kind == ControlKind.DONE:
             return msgspec.json.decode(payload, type=HostStatus)
+        import json  # likewise
+
         why = str(json.loads(payload).get("error", ""))
     except (ValueError, AttributeError) as error:
         raise HostUnreachableError(host_name(path), f"its answer cannot be read: {error}") from error

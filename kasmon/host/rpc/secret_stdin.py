@@ -7,7 +7,6 @@ it lives. So a host starts only with what it needs itself; its agent's variables
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Mapping
 from typing import IO
 
@@ -21,6 +20,8 @@ def handed(places: Paths, variables: Mapping[str, str]) -> IO[bytes]:
     Raises:
         OSError: if it cannot be written.
     """
+    import tempfile  # only here: most commands start no host, and it takes 4 ms to load
+
     file = tempfile.TemporaryFile(dir=places.runtime)  # noqa: SIM115 - the host reads it later
     file.write(encoded(variables))
     file.seek(0)

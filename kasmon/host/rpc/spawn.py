@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from kasmon.backends.common.environment import secret_values
-from kasmon.host.journal.process_log import opened
+from kasmon.host.journal.log_file import opened
 from kasmon.host.rpc import fork_server
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.rpc.secret_stdin import handed

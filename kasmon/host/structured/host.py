@@ -31,6 +31,7 @@ from kasmon.errors import (
 )
 from kasmon.host.journal import process_log
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
+from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.journal.session_log import SessionLog, load_launch
 from kasmon.host.rpc import frames, secret_stdin
@@ -390,7 +391,7 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.write(f"{SessionNotFoundError(session)}\n")
         return SessionNotFoundError.exit_code
     here.make()
-    process_log.add_secrets(secrets_of(here, session))
+    add_secrets(secrets_of(here, session))
     lock = HostLock(here.host_lock(session))
     if not lock.acquire():
         return 0

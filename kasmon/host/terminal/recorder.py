@@ -19,7 +19,7 @@ from typing import Final
 from kasmon.backends.tmux.pane_events import PaneListener
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError
-from kasmon.host.journal import process_log
+from kasmon.host.journal.known_secrets import hidden
 from kasmon.host.terminal.row_styles import plain
 from kasmon.sanitize import hidden_mark
 from kasmon.store.terminal_record import TerminalRecord
@@ -248,7 +248,7 @@ class Recorder(PaneListener):
         if not self._opened():
             return None
         lines = _lines(history)
-        known = [process_log.hidden(line) for line in lines] if self._are_hidden else lines
+        known = [hidden(line) for line in lines] if self._are_hidden else lines
         expected = None
         if self._history is not None and history.facts.history >= self._history:
             expected = history.left - (history.facts.history - self._history)
@@ -297,4 +297,4 @@ def _lines(history: PaneHistory) -> list[str]:
 
 def _hidden(lines: Sequence[str]) -> list[str]:
     """Return *lines* without secrets, also without those that span several."""
-    return process_log.hidden("\n".join(lines)).split("\n") if lines else []
+    return hidden("\n".join(lines)).split("\n") if lines else []

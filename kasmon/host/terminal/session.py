@@ -17,7 +17,7 @@ from kasmon.errors import (
     UnableError,
     UnavailableError,
 )
-from kasmon.host.journal import process_log
+from kasmon.host.journal.known_secrets import hidden
 from kasmon.host.rpc import frames
 from kasmon.host.rpc.server import ClientConnection
 from kasmon.host.terminal.agent_runner import TerminalAgentRunner
@@ -319,7 +319,7 @@ class TerminalSession:
             width=screen.width,
             height=screen.height,
             cursor=(screen.cursor_x, screen.cursor_y),
-            title=clean_line(process_log.hidden(text.title)),
+            title=clean_line(hidden(text.title)),
             cwd=clean_line(text.workdir),
             window=facts.window_id,
             clients=facts.attached,

@@ -113,9 +113,12 @@ class ExplainedState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def explain(
-    places: Paths, session: Session, catalogue: "Callable[[], RuleCatalog] | None" = None
+    places: Paths, session: Session, catalogue: "Callable[[str], RuleCatalog] | None" = None
 ) -> ExplainedState:
-    """Explain the current state of *session*; *catalogue* returns the screen rules, by default with the user's own."""
+    """Explain the current state of *session*.
+
+    *catalogue* returns the screen rules for a program, by default with the user's own.
+    """
     now = time.time()
     verdict = judge(session.signals, now) if session.mode is Mode.TMUX else None
     found = ExplainedState(
@@ -195,7 +198,7 @@ def _read(
     found: ExplainedState,
     pane: PaneDescription,
     rows: TerminalRows,
-    catalogue: "Callable[[], RuleCatalog] | None",
+    catalogue: "Callable[[str], RuleCatalog] | None",
 ) -> ExplainedState:
     """Return *found* with the reading of *rows*, by the applicable rules."""
     text = "\n".join(f"{row}\x1b[m" if "\x1b" in row else row for _, row in sorted(rows.changed))
@@ -211,7 +214,7 @@ def _read(
     program = program_in(places, session)
     from kasmon.detection.rule_catalog import RuleCatalog
 
-    rules = catalogue() if catalogue is not None else RuleCatalog([places.config / "screens"])
+    rules = catalogue(program) if catalogue is not None else RuleCatalog([places.config / "screens"], program)
     chosen = rules.rules(program, pane.agent_version)
     if chosen is None:
         return msgspec.structs.replace(found, note=f"there are no screen rules for {program!r}")

@@ -4,7 +4,6 @@ The folder's file is read once: the content compared is the content used. A sess
 restarted only while that profile applies.
 """
 
-import hashlib
 from pathlib import Path
 
 import msgspec
@@ -95,6 +94,8 @@ def check_brought(places: Paths, launch: Launch) -> None:
 
 def _profile_digest(profile: Profile) -> str:
     """Return the SHA-256 of the settings of *profile*; fields added by later versions do not change it."""
+    import hashlib  # only here: few folders have a config, and the library takes 4 ms to load
+
     plain, unsaid = msgspec.to_builtins(profile), msgspec.to_builtins(Profile())
     settings = {field: value for field, value in plain.items() if value != unsaid[field]}
     return hashlib.sha256(msgspec.json.encode(settings, order="deterministic")).hexdigest()

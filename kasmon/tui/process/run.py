@@ -10,6 +10,8 @@ from typing import Final
 
 from kasmon.backends.common.environment import secret_values
 from kasmon.host.journal import process_log
+from kasmon.host.journal.known_secrets import add_secrets, hidden
+from kasmon.host.journal.log_file import opened
 from kasmon.paths import Paths
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
@@ -27,7 +29,7 @@ class ValuelessFormatter(logging.Formatter):
         first_line = record.getMessage().partition("\n")[0]
         error = record.exc_info[1] if record.exc_info else None
         plain = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None, "args": ()})
-        plain.msg = process_log.hidden(first_line if error is None else f"{first_line}: {trace_of(error)}")
+        plain.msg = hidden(first_line if error is None else f"{first_line}: {trace_of(error)}")
         return super().format(plain)
 
 
@@ -40,13 +42,13 @@ class ErrorLog(logging.Handler):
         self.setFormatter(ValuelessFormatter(LINE))
 
     def emit(self, record: logging.LogRecord) -> None:
-        with contextlib.suppress(OSError), process_log.opened(self._path) as file:
+        with contextlib.suppress(OSError), opened(self._path) as file:
             file.write(f"{self.format(record)}\n".encode("utf-8", "replace"))
 
 
 def log_errors_to(path: Path) -> None:
     """Log this process's errors to *path* and nowhere else, with secrets from the environment redacted."""
-    process_log.add_secrets(secret_values(os.environ))
+    add_secrets(secret_values(os.environ))
     process_log.configure(ErrorLog(path))
 
 

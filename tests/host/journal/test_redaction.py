@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
-from kasmon.host.journal import process_log
+from kasmon.host.journal import known_secrets, process_log
 from kasmon.host.journal.redaction import WORDS, Redactor
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.model import events
@@ -250,7 +250,7 @@ def test_a_traceback_in_a_log_is_hidden(tmp_path: Path) -> None:
         raise ValueError(f"bad key {SECRET}")
     except ValueError as error:
         record = logging.LogRecord("x", logging.ERROR, "f", 1, "failed: %s", (SECRET,), (ValueError, error, None))
-    process_log.add_secrets([SECRET])
+    known_secrets.add_secrets([SECRET])
     line = process_log.RedactingFormatter("%(message)s").format(record)
 
     assert "horse" not in line

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from kasmon import errors
-from kasmon.host.journal import process_log
+from kasmon.host.journal import log_file
 from kasmon.host.rpc import spawn
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.connect import open_link
@@ -363,7 +363,7 @@ def test_a_host_gets_our_places_and_not_where_its_starter_runs(env: Env) -> None
 def test_a_hosts_own_log_is_private_and_does_not_grow_without_end(env: Env) -> None:
     env.wants()
     log = env.places.host_log(ME)
-    log.write_bytes(b"x" * (process_log.LOG_BYTES + 1))
+    log.write_bytes(b"x" * (log_file.LOG_BYTES + 1))
     process = spawn.spawn(env.places, ME)
     until(lambda: env.places.socket(ME).exists())
     os.kill(process.pid, signal.SIGKILL)

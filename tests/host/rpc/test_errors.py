@@ -29,7 +29,7 @@ from kasmon.errors import (
     UnavailableError,
     UsageError,
 )
-from kasmon.host.journal.process_log import add_secrets
+from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.host.rpc.codec import failed, rebuilt
 from kasmon.host.rpc.frames import FailureReply
 

@@ -6,7 +6,7 @@ import pytest
 
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.config import Config, SearchConfig
-from kasmon.host.journal import process_log
+from kasmon.host.journal import known_secrets
 from kasmon.host.rpc.frames import ReleasePane, SendKeys
 from kasmon.host.terminal.recorder import Recorder
 from kasmon.model.permission import SessionId
@@ -117,7 +117,7 @@ async def test_a_host_that_comes_next_goes_on_and_a_history_that_was_cleared_is_
 
 
 async def test_no_secret_is_written_neither_of_the_screen_nor_of_what_left_it(cli: Desk) -> None:
-    process_log.add_secrets(["hunter2-of-the-line"])
+    known_secrets.add_secrets(["hunter2-of-the-line"])
     cli.run("send-keys", "-t", cli.pane, "say hunter2-of-the-line", "Enter")
     await cli.prints(1, 1)
     await cli.looks()

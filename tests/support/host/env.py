@@ -16,7 +16,7 @@ import psutil
 from kasmon.backends.base import Backend
 from kasmon.config import Config, Limits
 from kasmon.errors import HostUnreachableError
-from kasmon.host.journal.process_log import opened
+from kasmon.host.journal.log_file import opened
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
 from kasmon.host.rpc.host_lock import HostLock, lock_holder

@@ -8,7 +8,6 @@
 | opencode | - | a plugin makes it install packages before it starts: 100 s where there is no network |
 """
 
-import hashlib
 import json
 import re
 import shlex
@@ -135,6 +134,8 @@ def _for_codex(command: str) -> list[str]:
 def hash_of(hook: Mapping[str, Any]) -> str:
     """Return the hash that Codex computes of *hook*: over its canonical JSON."""
     text = json.dumps(hook, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    import hashlib  # only here: `kasmon explain` takes no digest, and the library takes 4 ms to load
+
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
