@@ -61,6 +61,7 @@ class ListHeader(Widget):
 
     def render_line(self, y: int) -> Strip:
         table = self.table
+        table.measure_first()
         return header(table.columns, self.size.width, table.view.sort, table.look)
 
     def on_click(self, event: events.Click) -> None:
@@ -285,6 +286,7 @@ class SessionTable(ScrollView, can_focus=True):
     # Drawing.
 
     def render_line(self, y: int) -> Strip:
+        self.measure_first()
         index = y + self.scroll_offset.y
         width = self.size.width
         if index >= len(self.items):
@@ -348,10 +350,23 @@ class SessionTable(ScrollView, can_focus=True):
 
     # Internals.
 
+    def measure_first(self) -> None:
+        """Fit the columns of the first frame, which is drawn before `on_resize`, so that it has the sessions."""
+        if not self.columns and self.size.width:
+            self.columns = self._fit_columns()
+
     def _measure(self) -> None:
         """Fit the columns. A hidden list has no width and keeps its columns; `on_resize` follows when it is shown."""
         if not self.size.width:
             return
+        before = self.columns
+        self.columns = self._fit_columns()
+        if self.columns != before:
+            self.refresh()  # every row: unchanged ones have other columns too
+            if self.header is not None:
+                self.header.refresh()
+
+    def _fit_columns(self) -> tuple[ListColumn, ...]:
         sessions = self._list_order.sessions.values()
         self._names_width = max(map(self._name_cells, sessions), default=8)
         for item in self.items:
@@ -359,19 +374,12 @@ class SessionTable(ScrollView, can_focus=True):
                 self._names_width = max(self._names_width, self._name_cells(child) + 2 * item.depth)
         interpreters = (len(session.agent) for session in sessions if session.mode is Mode.INTERPRETER)
         longest_agent, longest_mode = max(interpreters, default=0), max(map(mode_cells, sessions), default=0)
-        before = self.columns
         without = empty_columns(sessions)
         cells = max(
             (branch_cells(each, self.look) for id_, each in self.branches.items() if id_ in self._list_order.sessions),
             default=0,
         )
-        self.columns = columns(
-            self.size.width, self._names_width, longest_agent, longest_mode, branches=cells, without=without
-        )
-        if self.columns != before:
-            self.refresh()  # every row: unchanged ones have other columns too
-            if self.header is not None:
-                self.header.refresh()
+        return columns(self.size.width, self._names_width, longest_agent, longest_mode, branches=cells, without=without)
 
     def _name_cells(self, session: Session) -> int:
         """Return the width of its name and marks; ASCII names are fast, as there may be thousands."""

@@ -41,6 +41,25 @@ class Watched(SessionTable):
         return super().render_line(y)
 
 
+class NotResized(SessionTable):
+    """The list as it is in the first frame: it has a size, and its Resize was not handled."""
+
+    def on_resize(self, event: events.Resize) -> None:
+        event.prevent_default()
+
+
+async def test_the_first_frame_has_the_sessions_before_the_list_is_told_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kasmon.tui.main_view.SessionTable", NotResized)
+    app = kasmon(fleet(working("docs")))
+    async with run_app(app):
+        table = app.main_view.table
+
+        assert isinstance(table, NotResized)
+        assert "docs" in table.render_line(0).text
+
+
 async def test_the_session_that_asks_stands_first_and_is_selected() -> None:
     async with Kasmon(fleet(working("docs"), asking("fix-auth")), clock=StillClock()).run_test() as pilot:
         assert "fix-auth" == pilot.app.query_one(SessionTable).selected
