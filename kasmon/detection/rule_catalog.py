@@ -119,13 +119,13 @@ def shipped() -> RuleCatalog:
     return RuleCatalog()
 
 
-def _stamps(folder: Path, word: str) -> dict[Path, Stamp]:
-    """Return the files in *folder* that contain *word*, with their stamps; empty if it cannot be read."""
+def _stamps(folder: Path, text: str) -> dict[Path, Stamp]:
+    """Return the files in *folder* that contain *text*, with their stamps; empty if it cannot be read."""
     try:
         paths = sorted(folder.glob("*.toml"))[:MOST_FILES]
     except OSError:
         return {}
-    return {path: _stamp(path) for path in paths if not word or word in path.read_text("utf-8")}
+    return {path: _stamp(path) for path in paths if not text or text in path.read_text("utf-8")}
 
 
 def _stamp(path: Path) -> Stamp:
