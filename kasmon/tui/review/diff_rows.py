@@ -20,6 +20,8 @@ NARROW: Final = 100
 BLOCK_LINES: Final = 40
 """So many lines are highlighted together, when one of them is shown."""
 LEAST_CELLS: Final = 4
+MOST_CHARACTERS: Final = 10_000
+"""So many characters of a line are shown."""
 CACHED: Final = 400
 SUFFIXES: Final = {
     "h": "c",
@@ -227,7 +229,7 @@ class DiffRows:
     def _line_height(self, at: int) -> int:
         line, token = self.file.lines[at].text, self.file.lines[at].token
         room = self.width if self.two_columns and token is Token.FAINT else self._text_cells
-        if line.isascii() and "\t" not in line:
+        if line.isascii() and "\t" not in line and len(line) <= MOST_CHARACTERS:
             return max(1, -(-(len(line) - (token is not Token.FAINT)) // room))
         return len(_cut_points(_body(self.file.lines[at]), room))
 
@@ -318,8 +320,10 @@ class DiffRows:
 
 
 def _body(line: DiffLine) -> str:
-    """Return the text of *line* without its sign, and with spaces for tabs."""
+    """Return the text of *line* without its sign, and with spaces for tabs; of a very long line, its beginning."""
     text = line.text if line.token is Token.FAINT else line.text[1:]
+    if (more := len(text) - MOST_CHARACTERS) > 0:
+        text = f"{text[:MOST_CHARACTERS]}… {more:,} more characters"
     return text.expandtabs(TAB) if "\t" in text else text
 
 

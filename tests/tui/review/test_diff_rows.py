@@ -1,5 +1,7 @@
 """A file's diff as rows, in one column and in two."""
 
+import pytest
+
 from kasmon.model.review.file_changes import FileChange
 from kasmon.model.review.hunks import parse
 from kasmon.model.review.line_pairs import LinePairs
@@ -77,3 +79,14 @@ def test_a_folded_hunk_is_its_header_and_the_number_of_its_lines() -> None:
 
     assert "@@ -1,3 +1,4 @@ def f():  5 lines folded · ⏎ unfolds" in "".join(piece.text for piece in rows.row(0))
     assert 4 == rows.count
+
+
+@pytest.mark.parametrize("two_columns", [False, True])
+def test_of_a_line_of_megabytes_the_beginning_is_shown(two_columns: bool) -> None:
+    change = FileChange("a.js", ("@@ -1 +1 @@", f"-{'x=1;' * 5000}", f"+{'y=1;' * 5000}"))
+    rows = rows_of(change, 100, two_columns=two_columns)
+    shown = ["".join(piece.text for piece in rows.row(number)).rstrip() for number in range(rows.count)]
+
+    assert rows.count < 250
+    assert shown[-1].endswith("… 10,000 more characters")
+    assert all(shown)
