@@ -127,9 +127,9 @@ class TurnTrees:
         for turn in turns:
             if turn.number == number:
                 return turn
-        which = "" if number is None else f" {number}"
+        which = "the last turn" if number is None else f"turn {number}"
         why = f"the stored turns are {turns[0].number} to {turns[-1].number}" if turns else "no turn is stored"
-        raise NotFoundError(f"The files of turn{which} are unknown: {why}.")
+        raise NotFoundError(f"The files of {which} are unknown: {why}.")
 
     def now(self, folder: Path) -> str:
         """Return a commit with the files of the worktree that *folder* is in as they are now.

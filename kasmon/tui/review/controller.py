@@ -185,11 +185,12 @@ class ReviewController:
         from kasmon.model.review.file_changes import split
         from kasmon.tui.review.screen import ShownReview
 
+        files = await asyncio.to_thread(split, changes.diff)  # there may be thousands
         name = clean_line(session.name)
         return ShownReview(
             session=session.id,
             name=name,
-            files=split(changes.diff),
+            files=files,
             turn=changes.turn,
             turns=changes.turns,
             comments=tuple(comments),
@@ -199,6 +200,7 @@ class ReviewController:
         """Show *turn* on *screen*; None for the branch, `LAST` for the last turn."""
         session = self.app.main_view.table.session(screen.session_here)
         if session is None:
+            self.report(f"{screen.review.name} was removed.")
             return
         try:
             review = await self._load(session, turn)

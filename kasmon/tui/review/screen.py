@@ -443,7 +443,8 @@ class ReviewScreen(Overlay):
         return ((" · ".join(facts) + " ", "soft"),) if facts else ()
 
     def _file_lines(self) -> list[DrawnLine]:
-        room = max(1, self.size.height - 2) if self._is_beside else min(SHOWN_ABOVE, len(self._tree))
+        height = self.size.height
+        room = max(1, height - 2 if self._is_beside else min(SHOWN_ABOVE, height // 4, len(self._tree)))
         here = next((number for number, row in enumerate(self._tree) if row.file == self.at), 0)
         first = max(0, min(here - room // 2, len(self._tree) - room))
         width = LIST_COLUMNS if self._is_beside else self.size.width
