@@ -68,6 +68,7 @@ _DIRECTION: Final = f"(?<![{_IGNORABLE}\u200d])[\u200e\u200f]"
 """A direction mark, which a line with a right-to-left letter may have anywhere (Unicode Standard Annex 9)."""
 _CONTROL: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 _BREAK: Final = r"\r\n|[\n\v\f\r\x85\u2028\u2029]"
+_LONE_BREAK: Final = r"\r(?!\n)|[\v\f\x85\u2028\u2029]"
 _BLANK: Final = "\u2800"
 """The braille pattern without dots: a space that does not look like one in code, a space in a drawn graph."""
 _HIDDEN: Final = f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f{_BLANK}]|\\r(?!\\n)|{_HIDING}"
@@ -125,6 +126,14 @@ def clean_block(text: str) -> Clean:
     if text.isascii() and text.isprintable():
         return Clean(text)
     return Clean(_stripped(text, "\n"))
+
+
+def clean_lines(text: str) -> Clean:
+    """Return *text* like `clean_block`, but other line breaks than a newline, with or without return, begin no line.
+
+    For lines that a program counts, as those of a diff. Such a break is `␍`.
+    """
+    return clean_block(text if text.isascii() and text.isprintable() else re.sub(_LONE_BREAK, "␍", text))
 
 
 def outgoing(text: str) -> str:

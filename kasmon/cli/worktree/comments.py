@@ -23,7 +23,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.review import comments as operations
 from kasmon.supervisor.worktrees.changes import top_of
 
-LINES = re.compile(r"(?P<file>.+):(?P<first>[0-9]{1,9})(?:-(?P<last>[0-9]{1,9}))?")
+LINES = re.compile(r"(?P<file>.+):(?P<first>[0-9]{1,9})(?:-(?P<last>[0-9]{1,9}))?", re.DOTALL)
 
 
 def comment(

@@ -12,7 +12,7 @@ from kasmon.errors import NotFoundError, RefusedError, UsageError
 from kasmon.model.review.comments import line_range
 from kasmon.model.review.hunks import ShownHunk
 from kasmon.paths import places
-from kasmon.sanitize import clean_line
+from kasmon.sanitize import clean_line, clean_lines
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.review import hunks as operations
@@ -85,7 +85,7 @@ def _find(shown: Sequence[ShownHunk], name: str, line: int) -> ShownHunk:
     Raises:
         NotFoundError: if there is none.
     """
-    of_file = [hunk for hunk in shown if hunk.name in (name, clean_line(name))]
+    of_file = [hunk for hunk in shown if name in (hunk.name, clean_line(hunk.name)) or hunk.name == clean_lines(name)]
     for hunk in of_file:
         first, last = hunk.span
         if first <= line <= last:

@@ -26,7 +26,7 @@ from kasmon.model.events import (
 from kasmon.model.review.comments import LoggedComment, build_prompt, find_lines, fold_comments, resolved
 from kasmon.model.session import Session
 from kasmon.paths import Paths, open_regular
-from kasmon.sanitize import clean_block
+from kasmon.sanitize import clean_block, clean_lines
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.worktrees.changes import top_of
 
@@ -258,7 +258,7 @@ def _read_lines(session: Session, name: str) -> tuple[str, ...]:
     with os.fdopen(handle, "rb") as file:
         facts = os.fstat(handle)
         content = file.read() if stat.S_ISREG(facts.st_mode) and facts.st_size <= LARGEST_FILE else b""
-    lines = clean_block(content.decode("utf-8", "replace")).split("\n")
+    lines = clean_lines(content.decode("utf-8", "replace")).split("\n")
     return tuple(lines[:-1] if lines[-1] == "" else lines)
 
 
@@ -271,4 +271,4 @@ def _find_file(top: Path, name: str) -> Path:
     path = top / name
     if path.is_symlink() or path.exists() or REPLACED not in name:
         return path
-    return next((each for each in path.parent.iterdir() if clean_block(each.name) == path.name), path)
+    return next((each for each in path.parent.iterdir() if clean_lines(each.name) == path.name), path)

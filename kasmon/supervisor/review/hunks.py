@@ -17,7 +17,7 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.diff import HUNK
 from kasmon.paths import Paths, private_folder, write_private
 from kasmon.repository.git import git
-from kasmon.sanitize import clean_block, clean_line
+from kasmon.sanitize import clean_line, clean_lines
 from kasmon.store.file_lock import lock
 from kasmon.supervisor.worktrees import changes, turn_changes
 
@@ -186,8 +186,8 @@ def _find(places: Paths, session: Session, shown: ShownHunk) -> tuple[Path, _Raw
         whole = turn_changes.raw_turn_diff(places, session, shown.turn)[1].decode("utf-8", "surrogateescape")
     wanted = "\n".join(shown.lines).rstrip("\n")
     for hunk in _hunks_of(whole):
-        is_its_file = clean_block(hunk.head[0]) == shown.head
-        if is_its_file and clean_block("\n".join(hunk.lines)).rstrip("\n") == wanted:
+        is_its_file = clean_lines(hunk.head[0]) == shown.head
+        if is_its_file and clean_lines("\n".join((*hunk.lines, ""))).rstrip("\n") == wanted:
             return top, hunk
     raise _changed(shown.name)
 

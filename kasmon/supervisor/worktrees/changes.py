@@ -11,7 +11,7 @@ from kasmon.errors import UnableError
 from kasmon.model.collisions import WorktreeChanges, parse_changes
 from kasmon.model.session import Session
 from kasmon.repository.git import git, head, repository, where
-from kasmon.sanitize import clean_block
+from kasmon.sanitize import clean_lines
 from kasmon.supervisor.worktrees.new_files import LARGEST, new_file_diffs
 
 LONGEST: Final = 4 << 20
@@ -118,4 +118,4 @@ def diff_of(session: Session) -> str:
         GitError: if git fails.
     """
     top = top_of(session)
-    return clean_block(shorten(diff(top, fork(top))))
+    return clean_lines(shorten(diff(top, fork(top))))

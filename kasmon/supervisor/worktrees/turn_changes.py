@@ -10,7 +10,7 @@ from kasmon.model.commands import Mode
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.repository.turn_trees import RestorePlan, Turn, TurnTrees
-from kasmon.sanitize import clean_block, clean_line
+from kasmon.sanitize import clean_line, clean_lines
 from kasmon.supervisor.worktrees.changes import shorten
 
 
@@ -35,7 +35,7 @@ def turn_diff(places: Paths, session: Session, number: int | None = None) -> tup
         GitError, TimedOutError: if git fails.
     """
     turn, diff = raw_turn_diff(places, session, number)
-    return turn, clean_block(shorten(diff.decode("utf-8", "replace")))
+    return turn, clean_lines(shorten(diff.decode("utf-8", "replace")))
 
 
 def raw_turn_diff(places: Paths, session: Session, number: int | None) -> tuple[Turn, bytes]:

@@ -7,7 +7,7 @@ from kasmon.model.commands import Mode
 from kasmon.model.sandbox.policy import SIZES
 from kasmon.model.session import Session
 from kasmon.paths import Paths
-from kasmon.sanitize import clean_block
+from kasmon.sanitize import clean_lines
 from kasmon.supervisor.sandboxes import availability, sandbox_operations
 from kasmon.supervisor.sandboxes.agent_policy import describe_sandbox, is_agreed
 from kasmon.supervisor.sandboxes.create import CALLED
@@ -60,4 +60,4 @@ def confined(places: Paths, config: Config, agent: str, mode: Mode | None, workd
 
 async def turn_diff(places: Paths, session: Session, turn: int | None = None) -> str:
     """Return the cleaned diff of *turn*, by default the last one that ended, in its files."""
-    return clean_block(await asyncio.to_thread(sandbox_operations.diff, places, session, turn))
+    return clean_lines(await asyncio.to_thread(sandbox_operations.diff, places, session, turn))

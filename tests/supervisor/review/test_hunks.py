@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kasmon.errors import NotFoundError, RefusedError, SessionBusyError, UnableError
@@ -10,6 +11,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.review.hunks import ShownHunk
 from kasmon.model.session import Session
 from kasmon.paths import Paths
+from kasmon.supervisor.review.comments import build_comment
 from kasmon.supervisor.review.hunks import last_action, list_hunks, revert_hunk, stage_hunk, undo_hunk
 from tests.support.git_repo import Repo
 
@@ -145,9 +147,11 @@ def test_an_undo_of_what_changed_since_is_refused(work: Work) -> None:
 def test_a_hunk_that_only_looks_like_one_is_refused(work: Work) -> None:
     """A line break that git does not count makes lines of a file look like the header of a hunk."""
     (work.folder / "new.txt").write_text("x\r@@ -1,1 +1,1 @@\r-a\r+b\r\n")
-    for hunk in work.hunks():
-        with pytest.raises(RefusedError):
-            revert_hunk(work.places, work.session, hunk)
+    (hunk,) = work.hunks()
+    fake = msgspec.structs.replace(hunk, lines=("@@ -1,1 +1,1 @@", "-a", "+b"))
+
+    with pytest.raises(RefusedError):
+        revert_hunk(work.places, work.session, fake)
     assert (work.folder / "new.txt").exists()
 
 
@@ -187,6 +191,20 @@ def test_a_file_that_git_converts_is_not_staged_in_part(work: Work, attribute: s
     with pytest.raises(UnableError, match=f"its attribute {attribute.split('=')[0]}="):
         stage_hunk(work.places, work.session, next(iter(work.hunks()), hunk))
     assert "" == work.staged()
+
+
+def test_no_content_of_a_file_is_taken_for_another_file(work: Work) -> None:
+    """A lone return, and what else ends a line on a screen, is within a line for git, so it is within a line here."""
+    fake = "diff --git a/b b/b\r--- a/b\x0c+++ b/b\u2028@@ -1 +1 @@\x85-a\v+b"
+    (work.folder / "new.txt").write_text(f"one\r{fake}\ntwo\r\n", newline="")
+    (hunk,) = work.hunks()
+
+    assert ("new.txt", 3) == (hunk.name, len(hunk.lines))
+    assert "+one␍diff --git a/b b/b␍--- a/b␍+++ b/b␍@@ -1 +1 @@␍-a␍+b" == hunk.lines[1]
+    comment = build_comment(work.session, "new.txt", 2, ["two"], "why?")
+    assert 1 == comment.occurrences
+    revert_hunk(work.places, work.session, hunk)
+    assert not (work.folder / "new.txt").exists()
 
 
 def test_the_hunk_of_a_submodule_is_not_reverted_which_git_would_only_seem_to_do(work: Work) -> None:
