@@ -1,6 +1,7 @@
 """The entry point of `kasmon` and `python -m kasmon`."""
 
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import MutableMapping, Sequence
@@ -29,6 +30,7 @@ def main() -> int:
     import_msgspec()
     if arguments[:1] == ["host"]:
         return host(arguments[1:])
+    gc.disable()  # until the command begins: what is imported stays
     from kasmon.cli.commands import run
 
     return run(arguments)

@@ -3,6 +3,7 @@
 A command loads only the module of its function, and cyclopts only for help, errors and unusual spellings.
 """
 
+import gc
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
@@ -143,6 +144,7 @@ def _run(arguments: list[str]) -> int | None:
     if name or not arguments:
         command = load(COMMANDS[name] if name else DEFAULT)
         if (parsed := parse(command, words)) is not None:
+            _enable_collector()
             code: int | None = command(*parsed[0], **parsed[1])
             return code
     verb = next((word for word in arguments[:1] if not word.startswith("-")), "")
@@ -154,7 +156,14 @@ def _run(arguments: list[str]) -> int | None:
         raise UsageError(f"unknown command {verb!r}.", hint=hint)
     from kasmon.cli import app
 
+    _enable_collector()
     return app.run(arguments, verb)
+
+
+def _enable_collector() -> None:
+    """Enable the garbage collector, which is off while a command is loaded; it need not look at what was imported."""
+    gc.freeze()
+    gc.enable()
 
 
 def _print_help() -> int:

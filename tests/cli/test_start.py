@@ -1,5 +1,6 @@
 """How a kasmon process begins: quickly, without Textual's variables, and never with a screen where there is none."""
 
+import gc
 import inspect
 import shlex
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 from kasmon.__main__ import forget_textual
 from kasmon.cli.app import build
 from kasmon.cli.arguments import parse
-from kasmon.cli.commands import COMMANDS, find, load
+from kasmon.cli.commands import COMMANDS, find, load, run
 from kasmon.cli.completion import PARAMETERS
 from tests.support.cli.cli_runner import Cli
 from tests.support.reference_pages import HELP_FILE, command_help, command_parameters
@@ -160,6 +161,26 @@ def test_whatever_is_not_written_plainly_is_left_to_the_library(line: str) -> No
     name, words = find(shlex.split(line))
 
     assert None is parse(load(COMMANDS[name]), words)
+
+
+@pytest.mark.parametrize("line", ["mcp", "mcp --unknown"])
+def test_a_command_runs_with_the_garbage_collector_that_is_off_while_it_is_loaded(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def command() -> int:
+        seen.append(gc.isenabled())
+        return 0
+
+    monkeypatch.setattr("kasmon.cli.mcp.mcp", command)
+    monkeypatch.setattr("kasmon.cli.app.run", lambda *_: command())
+    gc.disable()
+    try:
+        assert 0 == run(shlex.split(line))
+    finally:
+        gc.enable()
+    assert [True] == seen
 
 
 def test_the_help_that_is_stored_is_what_the_library_would_print() -> None:
