@@ -1,4 +1,4 @@
-"""A commit message from the agent itself: the prompt that asks for one, and its answer."""
+"""A commit message from the agent itself, or from a prompt: what asks for one, what answers it, what is none."""
 
 import re
 from pathlib import Path
@@ -21,6 +21,11 @@ PROMPT: Final = (
 )
 MARKED: Final = re.compile(rf"^[^\w\n]*{BEGIN}[ \t]*\n(.*?)^[^\w\n]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
 """Both lines stand alone, so the prompt itself is none; a terminal may draw a mark before them."""
+OF_KASMON: Final = re.compile(
+    r"Review comments on your changes\. |(Round \d+ of \d+\. )?Of your pull request #\d|"
+    r"The (rebase|merge) of your branch |Write a commit message for all changes "
+)
+"""How the prompts begin that kasmon writes for the user: review comments, feedback, conflicts, `PROMPT`."""
 MOST: Final = 4000
 """The most characters of a message."""
 
@@ -31,6 +36,11 @@ def parse_message(text: str) -> str:
     lines = [line.rstrip() for line in (found[-1] if found else "").splitlines()]
     indent = min((len(line) - len(line.lstrip()) for line in lines if line), default=0)
     return clean_block("\n".join(line[indent:] for line in lines)).strip()[:MOST]
+
+
+def is_of_kasmon(prompt: str) -> bool:
+    """Whether kasmon wrote *prompt* for the user, so that it does not describe the work."""
+    return OF_KASMON.match(prompt) is not None
 
 
 async def find_message(places: Paths, session: Session) -> str:

@@ -180,8 +180,11 @@ class FinishController:
         return None
 
     def _proposal(self, session: Session) -> str:
-        """Return the message that its agent proposed; else its last prompt, else its name."""
-        prompts = (each.text for each in reversed(session.receipts) if each.by in ("user", "") and each.text)
+        """Return the message that its agent proposed; else the last prompt that a person wrote, else its name."""
+        from kasmon.supervisor.finish.commit_message import is_of_kasmon
+
+        written = (each.text for each in reversed(session.receipts) if each.by in ("user", ""))
+        prompts = (text for text in written if text and not is_of_kasmon(text))
         return self._proposals.get(session.id) or clean_line(next(prompts, "")) or clean_line(session.name)
 
     # What is left to do.

@@ -2,7 +2,11 @@
 
 import pytest
 
-from kasmon.supervisor.finish.commit_message import PROMPT, parse_message
+from kasmon.host.journal.redaction import Redactor
+from kasmon.model.review.comments import build_prompt as build_comments
+from kasmon.repository.branch import PullRequest
+from kasmon.supervisor.finish import feedback
+from kasmon.supervisor.finish.commit_message import PROMPT, is_of_kasmon, parse_message
 
 FOUND = "Fix the login\n\nIt failed:\n  twice."
 TWO = "● BEGIN COMMIT MESSAGE\n  First\n  END COMMIT MESSAGE\n● BEGIN COMMIT MESSAGE\n  Second\n  END COMMIT MESSAGE"
@@ -22,3 +26,13 @@ ANSWER = "Sure.\n\nBEGIN COMMIT MESSAGE\nFix the login\n\nIt failed:\n  twice.\n
 )
 def test_it_is_the_last_one_that_is_marked(text: str, message: str) -> None:
     assert message == parse_message(text)
+
+
+def test_prompts_that_kasmon_wrote_are_told_from_those_of_a_person() -> None:
+    request = PullRequest(number=7, url="u", branch="b", base="main")
+    fix = feedback.build_prompt(request, feedback.Feedback([("Log", "x")], []), Redactor(()), pushes=True)
+    conflict = "The rebase of your branch kasmon/fix with main has conflicts in:"
+
+    written = (PROMPT, build_comments([]) + "\n\n", fix, f"Round 2 of 5. {fix}", conflict)
+    assert [True] * 5 == [is_of_kasmon(text) for text in written]
+    assert [False, False] == [is_of_kasmon(text) for text in ("Of all reviews, read the last.", "The merge fails")]

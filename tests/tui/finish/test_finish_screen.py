@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 
 from kasmon.errors import PushedCommitsError, RefusedError, StaleRequestError
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import Mode
+from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.permission import SessionId
 from kasmon.supervisor.finish.commit_message import PROMPT
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
@@ -195,6 +195,26 @@ async def test_the_agent_is_asked_for_a_message_which_is_then_proposed() -> None
         await opened(pilot, ConfirmDialog)
 
         assert "Fix the login\n\nIt failed." == gateway.asked_finishes[-1].message
+
+
+async def test_the_last_prompt_that_a_person_wrote_is_proposed_and_none_that_kasmon_wrote() -> None:
+    texts = ("Fix the login", "Review comments on your changes. Please address each one.", PROMPT)
+    receipts = tuple(
+        Receipt(
+            id=ReceiptId(f"fix-r{number}"), session=SessionId("fix"), text=text, state=ReceiptState.FINISHED, by="user"
+        )
+        for number, text in enumerate(texts)
+    )
+    app = kasmon(fleet(idle("fix", worktree=TREE, receipts=receipts)))
+    gateway = cast(FakeGateway, app.gateway)
+    gateway.finishes = planned
+    async with run_app(app) as pilot:
+        await pilot.press("F", "c")
+        await opened(pilot, OptionsDialog)
+        await pilot.press("enter")
+        await opened(pilot, ConfirmDialog)
+
+        assert "Fix the login" == gateway.asked_finishes[-1].message
 
 
 async def test_a_session_without_a_worktree_says_so() -> None:
