@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from kasmon.model.permission import SessionId
 from kasmon.model.transcript.diff import HUNK
 
 Span: TypeAlias = tuple[int, int]
@@ -79,6 +80,8 @@ class CollisionSummary(NamedTuple):
     text: str
     lines: bool
     """Whether another worktree changes the same lines."""
+    others: tuple[SessionId, ...] = ()
+    """The sessions of the other worktrees."""
 
 
 def summarize(named: Sequence[tuple[str, FileCollision]]) -> CollisionSummary:

@@ -152,6 +152,7 @@ ACTIONS: Final = (
     Action("finish_push", ("p",), "push", "Push…", _FINISH, HelpGroup.FINISH),
     Action("finish_propose", ("P",), "pull request", "Push, and open a pull request…", _FINISH, HelpGroup.FINISH),
     Action("finish_merge", ("m",), "merge", "Merge into the base…", _FINISH, HelpGroup.FINISH),
+    Action("finish_merge_plan", ("M",), "merge all", "Merge overlapping branches…", _FINISH, HelpGroup.FINISH),
     Action("finish_take_over", ("t",), "take over", "Stage its changes in your checkout…", _FINISH, HelpGroup.FINISH),
     Action("finish_discard", ("X",), "discard", "Remove the worktree and its branch…", _FINISH, HelpGroup.FINISH),
     Action("finish_diff", ("D",), "diff", "Show what the branch changed", _FINISH, HelpGroup.FINISH),

@@ -7,6 +7,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.repository.branch import BranchState, BranchSummary, PullRequest
 from kasmon.supervisor.finish.finish_plan import FinishRequest, FinishStep, PlannedFinish
+from kasmon.supervisor.finish.merge_plan import BranchConflict, MergePlan, MergeStep
 from tests.support.sample_fleet import fleet, idle, working
 
 TREE = SessionWorktree(
@@ -63,6 +64,16 @@ def planned(request: FinishRequest, digest: str = "d1") -> PlannedFinish:
         warnings=("the agent 'docs' (working) works in '/home/you/shop'",) if request.merge else (),
         digest="" if request.is_empty else digest,
     )
+
+
+STEPS = tuple(
+    MergeStep(session=SessionId(name), name=name, branch=f"kasmon/{name}", head="a" * 40, commits=1, files=1)
+    for name in ("fix", "docs")
+)
+MERGES = MergePlan(
+    base_name="main", base_ref="refs/heads/main", base="b" * 40, how="merge", steps=STEPS, skipped=(), check="",
+    pairs=(BranchConflict(one="fix", other="docs", files=("a[b].txt",)),), warnings=(), digest="d1",
+)  # fmt: skip
 
 
 def finisher() -> Fleet:

@@ -28,6 +28,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
+from kasmon.supervisor.finish.merge_plan import MergePlan
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.search.search import SessionHits
@@ -130,6 +131,9 @@ class MovingGateway:
     async def branches(self, is_viewed: Callable[[], bool], /) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
         await asyncio.Event().wait()
         yield {}
+
+    async def plan_merges(self, sessions: Sequence[SessionId], /) -> MergePlan:
+        raise NotImplementedError
 
     async def plan_finish(self, session: SessionId, request: FinishRequest, /) -> PlannedFinish:
         raise NotImplementedError

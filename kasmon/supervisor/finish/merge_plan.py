@@ -283,7 +283,7 @@ async def merge_one_by_one(
         RefusedError: if the check fails on the base itself.
     """
     checks = {step.session: step.check for step in plan.steps}
-    fleet = read_fleet(places)
+    fleet = await in_thread(read_fleet, places)
     now = await in_thread(lambda: plan_merges(places, sessions, plan.how, plan.check, checks, fleet=fleet))
     if now.digest != plan.digest:
         raise changed_since()
@@ -321,7 +321,7 @@ async def _send_conflict(places: Paths, session: Session, report: Callable[[str]
     """Merge the base into the branch of *session* and have its agent resolve the conflicts; return why not, or None."""
     try:
         request = FinishRequest(update="merge", conflicts="send")
-        planned = await in_thread(plan_finish, places, session, request, read_fleet(places))
+        planned = await in_thread(lambda: plan_finish(places, session, request, read_fleet(places)))
         result = await finish(places, session, planned, report)
         report(f"sent the conflicts to {session.name}" if result.receipt else f"updated {session.name}: no conflicts")
     except KasmonError as error:
@@ -356,7 +356,7 @@ async def _merge(
             report(f"checking {step.name}")
             if (broken := await in_thread(checker.find_broken, state.base, merged, step)) is not None:
                 return broken
-        steps = await in_thread(plan_finish, places, session, request, read_fleet(places))
+        steps = await in_thread(lambda: plan_finish(places, session, request, read_fleet(places)))
         if (steps.state.head, steps.state.base) != (state.head, state.base):
             raise RefusedError(
                 f"{step.branch!r} or {plan.base_name!r} changed during the check.", hint="Plan it again."

@@ -1,5 +1,6 @@
 """Opens the finish screen, plans what its keys ask for, and has it done exactly as it was shown."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -19,6 +20,7 @@ from kasmon.tui.messages import DiffRequested, FinishActionRequested
 
 if TYPE_CHECKING:
     from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
+    from kasmon.supervisor.finish.merge_plan import MergePlan, MergeStep, OnConflict
     from kasmon.tui.dialogs.common import ConfirmDialog
     from kasmon.tui.finish.dialogs import FinishOptions, OptionsDialog
     from kasmon.tui.finish.screen import FinishScreen
@@ -99,6 +101,8 @@ class FinishController:
             screen.note(("Wait until this is done.", Token.WARNING))
         elif message.action == "finish_message":
             self._ask_for_message(session)
+        elif message.action == "finish_merge_plan":
+            self.app.run_worker(self._confirm_merges(session), group="finish-plan", exclusive=True)
         elif message.action == "finish_fix":
             self.app.run_operation(
                 lambda operations: operations.send_feedback(session.id),
@@ -325,6 +329,88 @@ class FinishController:
         self.app.run_operation(
             lambda operations: operations.finish(session.id, plan, report), done=succeed, failed=fail
         )
+
+    # Several branches.
+
+    async def _confirm_merges(self, session: Session, note: str = "") -> None:
+        """Have the user confirm the merges of the branches that overlap; *note* is the question's first line."""
+        from kasmon.supervisor.finish.merge_plan import plan_lines
+        from kasmon.tui.dialogs.common import Confirmation
+
+        gateway, screen = self.app.gateway, self.screen
+        if gateway is None or screen is None:
+            return
+        collision = self.app.main_view.table.collisions.get(session.id)
+        if collision is None or not collision.others:
+            text = "No other worktree changes the same files. `kasmon merge-plan` merges any branches in an order."
+            screen.note((text, Token.NOTICE))
+            return
+        try:
+            plan = await gateway.plan_merges([session.id, *collision.others])
+        except KasmonError as error:
+            screen.note(*_error_notes(error))
+            return
+
+        def do(shown: "ConfirmDialog") -> None:
+            shown.dismiss()
+            self._carry_out_merges(session, plan)
+
+        lines = (*([note] if note else []), *plan_lines(plan))
+        confirm(self.app, Confirmation("Merge several branches", lines, "merge"), do)
+
+    def _carry_out_merges(self, session: Session, plan: "MergePlan") -> None:
+        """Merge as *plan* says; if something changed since it was made, show the new plan."""
+        self._running.add(session.id)
+        if (screen := self.screen) is not None:
+            screen.set_running(f"Merging into {plan.base_name}")
+
+        def end() -> None:
+            self._running.discard(session.id)
+            if (screen := self.screen) is not None:
+                screen.set_running("")
+                self._refresh(session)
+
+        def succeed(text: str) -> bool:
+            end()
+            if self.screen is None:
+                self.app.say(text)
+            else:
+                self.screen.note(*((clean_line(line), Token.OK) for line in text.split("\n")))
+            return True
+
+        def fail(error: KasmonError) -> bool:
+            end()
+            if self.screen is not None and isinstance(error, StaleRequestError):
+                self.app.run_worker(self._confirm_merges(session, CHANGED), group="finish-plan", exclusive=True)
+                return True
+            return self._note_error(error)
+
+        def report(text: str) -> None:
+            self._note_receipt(f"{text[:1].upper()}{text[1:]}")
+
+        self.app.run_operation(
+            lambda operations: operations.merge_one_by_one(plan, report, self._decide_conflict),
+            done=succeed,
+            failed=fail,
+        )
+
+    async def _decide_conflict(self, step: "MergeStep", files: tuple[str, ...]) -> "OnConflict":
+        """Ask what is done with the branch of *step*, which conflicts in *files*; to stop, without the screen."""
+        from kasmon.tui.finish.dialogs import ConflictDialog
+
+        if self.screen is None:
+            return "stop"
+        answer: asyncio.Future[OnConflict] = asyncio.get_running_loop().create_future()
+
+        def then(choice: "OnConflict") -> None:
+            if not answer.done():
+                answer.set_result(choice)
+
+        problem = f"{step.branch} conflicts in {', '.join(map(repr, files))}."
+        self.app.push_screen(
+            ConflictDialog(self.app.look, self.app.keys, f"Conflict of {clean_line(step.name)}", problem, then)
+        )
+        return await answer
 
     def _ask_for_message(self, session: Session) -> None:
         """Send the agent a prompt for a commit message, and show its receipt."""

@@ -1,7 +1,7 @@
 """The dialogs of the finish screen: the options of an action, and the name that confirms a discard."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 from textual import events
@@ -10,6 +10,7 @@ from textual.widgets import Input
 
 from kasmon.model.transcript.text import Token
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
+from kasmon.supervisor.finish.merge_plan import OnConflict
 from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.dialogs.fields import ChoiceField, DialogField
 from kasmon.tui.keymap import KeyMap
@@ -20,6 +21,13 @@ from kasmon.tui.widgets.reader import Sentences
 
 BuildRequest: TypeAlias = Callable[[str, Sequence[str]], FinishRequest]
 """Builds the request from the typed text and the chosen options."""
+
+
+ON_CONFLICT: Final[Mapping[str, OnConflict]] = {
+    "stop here": "stop",
+    "leave it out": "skip",
+    "leave it out, ask its agent": "send",
+}
 
 
 class FinishOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +98,36 @@ class OptionsDialog(Dialog):
             self.complain(f"the {self.options.text_label} is empty.", "Type one.")
         elif self.begin_operation():
             self.then(self, self.options.build(text.strip(), [choice.value for choice in self.choices]))
+
+
+class ConflictDialog(Dialog):
+    """Asks what is done with a branch that conflicts; *then* gets the answer, once: to stop, if it is closed."""
+
+    def __init__(
+        self, look: ThemeStyles, keys: KeyMap, title: str, problem: str, then: Callable[[OnConflict], None]
+    ) -> None:
+        super().__init__(look, keys)
+        self.title_text, self.problem_text, self.then = title, problem, then
+        self.about = Sentences(look)
+        self.choice = ChoiceField(look, tuple(ON_CONFLICT))
+
+    def inside(self) -> Iterable[Widget]:
+        yield self.about
+        yield DialogField("Do", self.choice)
+
+    def on_mount(self) -> None:
+        self.about.say((self.problem_text, Token.TEXT))
+        self.offer(("enter", "do this"), ("esc", "stop"))
+        self.begin(self.choice)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter" and self.focused is self.choice and self.begin_operation():
+            event.stop()
+            self.then(ON_CONFLICT[self.choice.value])
+            self.dismiss()
+
+    def on_unmount(self) -> None:
+        self.then("stop")
 
 
 class DiscardDialog(Dialog):

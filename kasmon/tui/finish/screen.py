@@ -29,6 +29,7 @@ KEYS: Final = {
     "merge": "finish_merge",
     "fix": "finish_fix",
     "remove": "finish_discard",
+    "overlap": "finish_merge_plan",
 }
 """What is left to do -> the action that does it."""
 FOOTER: Final = (
@@ -46,6 +47,7 @@ FOOTER: Final = (
 REQUESTS: Final = (
     *("finish_commit", "finish_message", "finish_update", "finish_push", "finish_propose", "finish_merge"),
     *("finish_take_over", "finish_discard", "finish_diff", "finish_refresh", "finish_fix"),
+    "finish_merge_plan",
 )
 """The actions that the controller does."""
 INDENT: Final[Margin] = (("  ", Token.TEXT),)
@@ -161,7 +163,7 @@ class FinishScreen(Overlay):
                 rows += self._step_rows(step, width)
             if self.overlap:
                 text = f"{self.overlap}: `kasmon merge-plan` with both sessions shows what conflicts"
-                rows += self._step_rows(FinishStep(action="overlap", text=text), width)
+                rows += self._step_rows(FinishStep(action="overlap", text=text, command="`kasmon merge-plan`"), width)
             if not self.plan.steps:
                 rows += wrap([("Nothing that kasmon knows of.", Token.NOTICE)], width)
         if self.notes or self.running:

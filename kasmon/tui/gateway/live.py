@@ -41,6 +41,7 @@ from kasmon.tui.gateway.terminal_host import TerminalHost
 if TYPE_CHECKING:
     from kasmon.model.review.comments import LoggedComment
     from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
+    from kasmon.supervisor.finish.merge_plan import MergePlan
     from kasmon.supervisor.plans.boards import PlanBoard
     from kasmon.supervisor.sandboxes.history import SandboxHistory
     from kasmon.supervisor.search.index_writer import SearchIndexWriter
@@ -260,7 +261,9 @@ class LiveGateway:
         async for sweep in sweeps(self._list_collision_sessions, self._folder_watch):
             names = {session.id: session.name for session in self._fleet.sessions}
             yield await asyncio.to_thread(self._summarize_sharers) | {
-                session: summarize([(names.get(other, other), hit) for other, hit in found])
+                session: summarize([(names.get(other, other), hit) for other, hit in found])._replace(
+                    others=tuple(dict.fromkeys(other for other, _ in found))
+                )
                 for session, found in sweep.hits.items()
             }
 
@@ -318,6 +321,14 @@ class LiveGateway:
         from kasmon.supervisor.finish.finish_plan import plan_finish  # rarely needed
 
         return await asyncio.to_thread(plan_finish, self.places, self._session(session), request, self._fleet)
+
+    @_with_kasmon_errors
+    async def plan_merges(self, sessions: Sequence[SessionId], /) -> "MergePlan":
+        await _import_in_thread("kasmon.supervisor.finish.merge_plan")
+        from kasmon.supervisor.finish.merge_plan import plan_merges  # rarely needed
+
+        wanted, fleet = [self._session(each) for each in sessions], self._fleet
+        return await asyncio.to_thread(lambda: plan_merges(self.places, wanted, "merge", "", fleet=fleet))
 
     @_with_kasmon_errors
     async def proposed_message(self, session: SessionId, /) -> str:

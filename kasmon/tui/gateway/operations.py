@@ -35,6 +35,7 @@ from kasmon.tui.theme.look import RECEIPT_WORDS
 
 if TYPE_CHECKING:
     from kasmon.supervisor.finish.finish_plan import PlannedFinish
+    from kasmon.supervisor.finish.merge_plan import DecideConflict, MergePlan
 
 COPY_S: Final = 2.0
 """How long tmux may take to accept a text, in seconds."""
@@ -311,6 +312,26 @@ class Operations:
             return ""
         end = "they are sent to the agent" if result.receipt else f"resolve them in {plan.tree.path!r}"
         return f"Conflicts in {', '.join(map(repr, result.conflicts))}: {end}."
+
+    async def merge_one_by_one(
+        self, plan: "MergePlan", report: Callable[[str], None], decide: "DecideConflict", /
+    ) -> str:
+        """Merge the branches of *plan*; *report* gets a sentence after each, and *decide* is asked at a conflict.
+
+        Raises:
+            StaleRequestError: if a commit or a file changed since the plan was made; nothing is done then.
+        """
+        from kasmon.supervisor.finish.merge_plan import merge_one_by_one, outcome_lines  # rarely needed
+
+        loop = asyncio.get_running_loop()
+        sessions = [self._session(step.session) for step in plan.steps]
+
+        def pass_on(text: str) -> None:
+            loop.call_soon_threadsafe(report, text)
+
+        outcome = await merge_one_by_one(self._places, sessions, plan, pass_on, decide)
+        await asyncio.sleep(0)  # for the last report
+        return "\n".join(outcome_lines(outcome, len(plan.steps)))
 
     async def send_feedback(self, session: SessionId, /) -> str:
         """Send the agent the failed checks of its pull request and the comments of reviewers."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kasmon.config.profile import ProfileOffer
     from kasmon.model.review.comments import LoggedComment
     from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
+    from kasmon.supervisor.finish.merge_plan import MergePlan
     from kasmon.supervisor.plans.boards import PlanBoard
     from kasmon.supervisor.sandboxes.history import SandboxHistory
     from kasmon.supervisor.search.search import SessionHits
@@ -275,6 +276,13 @@ class Gateway(Protocol):
         """Yield the branches of sessions that have a worktree, now and after each change; never ends.
 
         *is_viewed* is whether the user looks: only then, or with the setting `finish.watch`, pull requests are read.
+        """
+
+    async def plan_merges(self, sessions: Sequence[SessionId], /) -> "MergePlan":
+        """Return in which order the branches of *sessions* are merged into their base, and what conflicts.
+
+        Raises:
+            RefusedError: if a branch cannot be merged as it is, or their bases differ.
         """
 
     async def plan_finish(self, session: SessionId, request: "FinishRequest", /) -> "PlannedFinish":

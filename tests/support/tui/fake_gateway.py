@@ -21,6 +21,7 @@ from kasmon.model.review.comments import LoggedComment
 from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
+from kasmon.supervisor.finish.merge_plan import MergePlan
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.search.search import SessionHits
@@ -105,6 +106,7 @@ class FakeGateway:
     edited: list[tuple[SessionId, str, int]]
     """The files that an editor was opened for, with the line."""
     finishes: Callable[[FinishRequest], PlannedFinish]
+    merges: MergePlan
     proposed = ""
     """The commit message that an agent proposes."""
 
@@ -143,6 +145,7 @@ class FakeGateway:
         self.collided: asyncio.Queue[Mapping[SessionId, CollisionSummary]] = asyncio.Queue()
         self.branched: asyncio.Queue[Mapping[SessionId, BranchSummary]] = asyncio.Queue()
         self.asked_finishes: list[FinishRequest] = []
+        self.asked_merges: list[tuple[SessionId, ...]] = []
         self.foreign: Sequence[AdoptablePane] = ()
         self.hosts: Sequence[str] = ()
         self.finds: Mapping[str, Sequence[SessionHits]] = {}
@@ -277,6 +280,10 @@ class FakeGateway:
     async def branches(self, is_viewed: Callable[[], bool], /) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
         while True:
             yield await self.branched.get()
+
+    async def plan_merges(self, sessions: Sequence[SessionId], /) -> MergePlan:
+        self.asked_merges.append(tuple(sessions))
+        return self.merges
 
     async def plan_finish(self, session: SessionId, request: FinishRequest, /) -> PlannedFinish:
         self.asked_finishes.append(request)

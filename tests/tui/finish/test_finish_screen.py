@@ -1,5 +1,6 @@
 """The finish screen: what is left, the questions before anything is done, and what was done."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -14,11 +15,11 @@ from kasmon.supervisor.finish.commit_message import PROMPT
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import ConfirmDialog
-from kasmon.tui.finish.dialogs import DiscardDialog, OptionsDialog
+from kasmon.tui.finish.dialogs import ConflictDialog, DiscardDialog, OptionsDialog
 from kasmon.tui.finish.screen import FinishScreen
 from kasmon.tui.gateway.operations import Operations
 from tests.support.dashboard_scenes import kasmon, run_app
-from tests.support.sample_branches import TREE, planned
+from tests.support.sample_branches import MERGES, TREE, planned
 from tests.support.sample_fleet import StillClock, fleet, idle
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
@@ -70,6 +71,56 @@ async def test_it_names_the_command_that_shows_what_conflicts_with_another_workt
         await pilot.press("F")
 
         await auntil(lambda: "docs changes src/app.py too: `kasmon merge-plan`" in text_of(app))
+
+
+@asynccontextmanager
+async def overlapping() -> AsyncIterator[tuple[Pilot[None], FakeGateway]]:
+    """The question whether the branches of `fix` and `docs` are merged."""
+    async with shown() as (pilot, gateway):
+        gateway.merges = MERGES
+        overlap = CollisionSummary("docs changes src/app.py too", False, (SessionId("docs"),))
+        gateway.collided.put_nowait({SessionId("fix"): overlap})
+        await auntil(lambda: cast(Kasmon, pilot.app).main_view.table.collisions)
+        await pilot.press("M")
+        await opened(pilot, ConfirmDialog)
+        yield pilot, gateway
+
+
+async def test_branches_that_overlap_are_merged_one_by_one_as_shown() -> None:
+    async with overlapping() as (pilot, gateway):
+        text = text_of(pilot.app)
+        assert "fix and docs conflict in 'a[b].txt'" in text
+        assert [("fix", "docs")] == gateway.asked_merges
+        gateway.word = "merged 1 of 2 branches.\ndocs: left out."
+        await press(pilot, "y")
+        await auntil(lambda: "merged 1 of 2 branches." in text_of(pilot.app))
+
+        assert [MERGES] == gateway.passed(Operations.merge_one_by_one, "plan")
+        assert "docs: left out." in text_of(pilot.app)
+
+
+async def test_merges_that_are_out_of_date_are_shown_anew() -> None:
+    async with overlapping() as (pilot, gateway):
+        gateway.refusing = StaleRequestError("")
+        await press(pilot, "y")
+        await auntil(lambda: "Something changed since this was shown." in text_of(pilot.app))
+
+
+async def test_at_a_conflict_a_question_says_what_is_done_and_its_end_stops() -> None:
+    async with overlapping() as (pilot, gateway):
+        await press(pilot, "y")
+        await auntil(lambda: gateway.passed(Operations.merge_one_by_one, "decide"))
+        [decide] = gateway.passed(Operations.merge_one_by_one, "decide")
+        answers = list[str]()
+        for keys in (("enter",), ("right", "enter"), ("right", "right", "enter"), ("escape",)):
+            asked = asyncio.ensure_future(decide(MERGES.steps[1], ("a[b].txt",)))
+            await opened(pilot, ConflictDialog)
+            assert "kasmon/docs conflicts in 'a[b].txt'." in text_of(pilot.app)
+            await pilot.press(*keys)
+            answers.append(await asked)
+            await opened(pilot, FinishScreen)
+
+        assert ["stop", "skip", "send", "stop"] == answers
 
 
 async def test_a_commit_is_done_only_as_it_was_shown_and_agreed() -> None:
