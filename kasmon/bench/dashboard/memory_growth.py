@@ -1,4 +1,4 @@
-"""Measures whether the memory of a host and of the dashboard grows with the number of events."""
+"""Measures whether the memory of both kinds of hosts and of the dashboard grows with the number of events."""
 
 import asyncio
 import time
@@ -8,6 +8,7 @@ from kasmon.bench.support.figure import Figure
 from kasmon.bench.support.fleet import scratch
 from kasmon.bench.support.process_cost import held_mb, memory_mb
 from kasmon.bench.support.terminal import BenchTerminal, environment, open_dashboard
+from kasmon.bench.support.tmux_sessions import program
 from kasmon.config import Config
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Mode
@@ -22,28 +23,34 @@ WARM: Final = 100_000
 SCRIPT: Final = "say Here is a line of text.\nrun make test\nread src/app.py\nloop"
 """Turns without a pause; at one event a second of a real agent's turn, a million are the work of days."""
 STALL_S: Final = 60.0
+PROCESSES: Final = ("a host", "the tmux host", "the dashboard")
+TARGETS_MB: Final = (2.0, 2.0, 8.0)
 
 
 def measure_memory_growth(events: int = EVENTS, warm: int = WARM) -> list[Figure]:
-    """Measure both while a scripted agent writes *events* events, from event *warm* on; the dashboard shows it.
+    """Measure all while a scripted agent writes *events* events, from event *warm* on; the dashboard shows it.
+
+    A terminal prints fifty lines a second meanwhile.
 
     Raises:
         TimeoutError: if no event is written for `STALL_S`.
     """
     with scratch() as paths:
         new = NewSession(name="endless", agent="scripted", mode=Mode.SDK, workdir="/", prompt=SCRIPT, speed=0)
+        printing = NewSession(name="printing", mode=Mode.TMUX, argv=tuple(program("talk", "50")), workdir="/")
         session = asyncio.run(create(paths, Config(), new))
-        host = lock_holder(paths.host_lock(session))
-        assert host is not None
+        asyncio.run(create(paths, Config(), printing))
+        hosts = [lock_holder(path) for path in (paths.host_lock(session), paths.tmux_host_lock)]
+        pids = [pid for pid in hosts if pid]
         with open_dashboard(environment(paths.environment_variables())) as terminal:
             terminal.until(b"endless")
             log = _Counter(paths, session)
             log.wait_for(warm, terminal)
-            first = (held_mb(host), memory_mb(terminal.pid))
+            first = [*map(held_mb, pids), memory_mb(terminal.pid)]
             began = time.monotonic()
             log.wait_for(events, terminal)
             rate_hz = (events - warm) / (time.monotonic() - began)
-            last = (held_mb(host), memory_mb(terminal.pid))
+            last = [*map(held_mb, pids), memory_mb(terminal.pid)]
     return [
         Figure(
             name=f"{what}: growth of its memory from event {warm:,} to {events:,}",
@@ -53,7 +60,7 @@ def measure_memory_growth(events: int = EVENTS, warm: int = WARM) -> list[Figure
             samples=1,
             note=f"{before:.1f} MB, then {after:.1f} MB; {rate_hz:.0f} events/s",
         )
-        for what, before, after, target in zip(("a host", "the dashboard"), first, last, (2.0, 8.0), strict=True)
+        for what, before, after, target in zip(PROCESSES, first, last, TARGETS_MB, strict=True)
     ]
 
 
