@@ -308,3 +308,21 @@ async def test_a_hunk_is_reverted_or_staged_once_that_is_confirmed_and_undone_at
             await auntil(lambda: isinstance(app.screen, ReviewScreen))
         await pilot.press("u")
         await auntil(lambda: called(Operations.undo_hunk, SessionId("api")) in gateway.calls)
+
+
+async def test_the_review_of_a_removed_session_stays_and_says_so_in_a_window_of_12_rows() -> None:
+    """The list of files leaves rows for the diff."""
+    app = kasmon(fleet(working("api")))
+    gateway = cast(FakeGateway, app.gateway)
+    gateway.diffs = {"api": DIFF}
+    async with run_app(app, (100, 30), notifications=True) as pilot:
+        await pilot.press("D")
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
+        await pilot.resize_terminal(40, 12)
+        await pilot.pause()
+        assert 3 == len(cast(ReviewScreen, app.screen).list.drawn)
+        gateway.fleets.put_nowait(fleet(working("other")))
+        await auntil(lambda: app.main_view.table.session(SessionId("api")) is None)
+        await pilot.press("t")
+        await auntil(lambda: "api was removed." in text_of(app))
+        assert "-old line" in text_of(app)
