@@ -28,7 +28,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, open_regular
 from kasmon.sanitize import clean_block, clean_lines
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.worktrees.changes import top_of
+from kasmon.supervisor.worktrees.changes import find_shown_file, top_of
 
 LINE_BEGINS: Final = b'{"kind":"comment.'
 """How the log's lines with these events begin; the others are not decoded."""
@@ -38,8 +38,6 @@ MOST_LINES: Final = 500
 """A comment is on at most so many lines."""
 LARGEST_FILE: Final = 8 << 20
 """Lines are found in files of at most so many bytes."""
-REPLACED: Final = "\ufffd"
-"""In a shown name, in the place of what is no UTF-8."""
 UNDELIVERED: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST, ReceiptState.FAILED})
 """Receipts of prompts that the agent does not have."""
 
@@ -249,7 +247,7 @@ def _read_lines(session: Session, name: str) -> tuple[str, ...]:
     """Return the cleaned lines of the file *name* in the worktree; none if it is no regular text file there."""
     top = top_of(session)
     try:
-        path = _find_file(top, name)
+        path = find_shown_file(top, name)
         if ".." in Path(name).parts or not path.parent.resolve().is_relative_to(top.resolve()):
             return ()
         handle = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -260,15 +258,3 @@ def _read_lines(session: Session, name: str) -> tuple[str, ...]:
         content = file.read() if stat.S_ISREG(facts.st_mode) and facts.st_size <= LARGEST_FILE else b""
     lines = clean_lines(content.decode("utf-8", "replace")).split("\n")
     return tuple(lines[:-1] if lines[-1] == "" else lines)
-
-
-def _find_file(top: Path, name: str) -> Path:
-    """Return the path of the file that is shown as *name*: cleaned, so that it may not be the file's own name.
-
-    Raises:
-        OSError: if its folder cannot be read.
-    """
-    path = top / name
-    if path.is_symlink() or path.exists() or REPLACED not in name:
-        return path
-    return next((each for each in path.parent.iterdir() if clean_lines(each.name) == path.name), path)

@@ -20,6 +20,8 @@ NOT_SHOWN: Final = "Not shown: these changes are too long.\n"
 LIMITED: Final = {"core.bigFileThreshold": str(LARGEST)}
 """git's settings for a diff: it shows larger files as it shows binary ones."""
 FILE: Final = "diff --git "
+REPLACED: Final = "\ufffd"
+"""In a shown name, in the place of what is no UTF-8."""
 PLAIN_DIFF: Final = (*("diff", "--no-color", "--no-ext-diff", "--no-textconv"), *("--src-prefix=a/", "--dst-prefix=b/"))
 """A diff that runs nothing configured in the repository, and has the default format regardless of the config."""
 
@@ -108,6 +110,18 @@ def top_of(session: Session) -> Path:
     if not folder.is_dir() or repository(folder) is None:
         raise UnableError(f"{session.workdir!r} is not in a git repository, so its changes are unknown.")
     return Path(where(folder)[0])
+
+
+def find_shown_file(top: Path, name: str) -> Path:
+    """Return the path of the file that is shown as *name*: cleaned, so that it may not be the file's own name.
+
+    Raises:
+        OSError: if its folder cannot be read.
+    """
+    path = top / name
+    if path.is_symlink() or path.exists() or REPLACED not in name:
+        return path
+    return next((each for each in path.parent.iterdir() if clean_lines(each.name) == path.name), path)
 
 
 def diff_of(session: Session) -> str:

@@ -51,11 +51,11 @@ def find_editor(session: Session, name: str, line: int) -> tuple[str, ...]:
     Raises:
         UnableError: if it is no regular file in that worktree, or is behind a link.
     """
-    path = changes.top_of(session) / name
+    top = changes.top_of(session)
+    path = top / name
     try:
-        is_file = stat.S_ISREG(path.lstat().st_mode) and path.resolve().is_relative_to(
-            changes.top_of(session).resolve()
-        )
+        path = changes.find_shown_file(top, name)
+        is_file = stat.S_ISREG(path.lstat().st_mode) and path.resolve().is_relative_to(top.resolve())
     except (OSError, ValueError):
         is_file = False
     if not is_file:

@@ -38,6 +38,13 @@ def test_the_editor_opens_the_file_at_the_line(
     assert [word.format(file=file) for word in shown] == list(find_editor(session, "file0.txt", 3))
 
 
+def test_the_editor_opens_a_file_whose_name_is_no_utf8_by_its_own_name(session: Session) -> None:
+    file = Path(session.workdir) / "caf\udce9.txt"
+    file.write_text("x")
+
+    assert str(file) == find_editor(session, "caf\ufffd.txt", 3)[-1]
+
+
 def test_no_editor_opens_what_is_no_file_of_the_worktree(session: Session) -> None:
     top = Path(session.workdir)
     (top / "link").symlink_to("/etc/passwd")
