@@ -184,9 +184,9 @@ def test_what_a_running_process_got_is_known_by_its_id() -> None:
 
 DYING = """
 import asyncio, logging, sys, threading, warnings
-from kasmon.host.journal import process_log as own_log
+from kasmon.host.journal import known_secrets, process_log as own_log
 secret = sys.stdin.read()
-own_log.add_secrets([secret])
+known_secrets.add_secrets([secret])
 own_log.configure()
 def fail(*_):
     raise ValueError(f"bad {secret!r}")
