@@ -6,6 +6,7 @@ creating a worktree, runs no code of the repository; and no `GIT_` variable of o
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -185,24 +186,31 @@ def _run_git(
     limit_s: float = GIT_S,
 ) -> str:
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             ["git", *safe, *settings, *arguments],
             cwd=folder,
             env=variables,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=limit_s,
-            check=False,
-            start_new_session=arguments[0] in REMOTE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=(is_remote := arguments[0] in REMOTE),
         )
     except FileNotFoundError as error:
         raise GitError(f"look at {str(folder)!r}", _missing(folder, error)) from error
-    except subprocess.TimeoutExpired as error:
-        raise TimedOutError(f"git {arguments[0]} took longer than {limit_s:g} s in {str(folder)!r}.") from error
-    if done.returncode and not fails:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    with process:
+        try:
+            output, errors = process.communicate(timeout=limit_s)
+        except BaseException as error:
+            if is_remote:  # its ssh too
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise TimedOutError(f"git {arguments[0]} took longer than {limit_s:g} s in {str(folder)!r}.") from error
+    if process.returncode and not fails:
+        said = errors.decode("utf-8", "replace").strip().splitlines()
         raise GitError(f"do {arguments[0]!r} in {str(folder)!r}", said[-1].rstrip(".") if said else "it gave no reason")
-    return done.stdout.decode("utf-8", "surrogateescape")
+    return output.decode("utf-8", "surrogateescape")
 
 
 def _missing(folder: Path, error: FileNotFoundError) -> str:

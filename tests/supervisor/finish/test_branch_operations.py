@@ -3,11 +3,13 @@
 import os
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kasmon.errors import GitError, TimedOutError
 from kasmon.supervisor.finish.branch_operations import BaseRemote, fetch, find_base_remote
 from tests.support.git_repo import Repo
+from tests.support.wait import until
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
 SOURCE = BaseRemote("origin", "main", "refs/remotes/origin/main")
@@ -32,14 +34,18 @@ def test_what_asks_for_a_password_finds_no_terminal(repo: Repo, transport: Path,
     assert os.getsid(0) != int((tmp_path / "sid").read_text())
 
 
-def test_a_remote_that_does_not_answer_ends_the_fetch_and_changes_nothing(repo: Repo, transport: Path) -> None:
-    transport.write_text("#!/bin/sh\nread -r line\n")
+def test_a_remote_that_does_not_answer_ends_the_fetch_and_ssh_and_changes_nothing(
+    repo: Repo, transport: Path, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    transport.write_text(f"#!/bin/sh\necho $$ >{pid}\nexec sleep 600\n")
     transport.chmod(0o755)
     before = repo.git("for-each-ref")
 
     with pytest.raises(TimedOutError, match="git fetch took longer than"):
-        fetch(repo.folder, SOURCE, limit_s=0.3)
+        fetch(repo.folder, SOURCE, limit_s=1.0)
 
+    until(lambda: not psutil.pid_exists(int(pid.read_text())), what="ssh has ended")
     assert before == repo.git("for-each-ref")
 
 
