@@ -5,10 +5,11 @@ leaves the branch, the index and the files as they were, unless the person asked
 """
 
 import contextlib
+import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -30,6 +31,11 @@ HOOKS: Final = {
 FETCH_S: Final = 120.0
 """How long a fetch of the base may take, in seconds."""
 How = Literal["ff", "merge", "squash"]
+IN_USE: Final = ("rebase-merge/head-name", "rebase-merge/update-refs", "rebase-apply/head-name", "BISECT_START")
+"""Files in a worktree's own git folder with the branches that an unfinished operation moves or returns to."""
+MERGE: Final = ("merge", "--quiet", "--no-autostash")
+REBASE: Final = ("rebase", "--no-autostash", "--no-update-refs")
+"""Whatever the config has: changes that are not committed stay where they are, and no other branch moves."""
 
 
 def commit(path: Path, message: str) -> None:
@@ -60,9 +66,11 @@ def update(
     With conflicts, the branch and the files are as before, or if *keeps_conflicts*, the operation is unfinished.
 
     Raises:
+        RefusedError: if files that git ignores would be overwritten.
         GitError: if git or a hook fails; the branch and the files are as before then.
     """
-    words = ("rebase", base) if how == "rebase" else ("merge", "--quiet", "-m", message, base)
+    _check_update(path, base, how)
+    words = (*REBASE, base) if how == "rebase" else (*MERGE, "-m", message, base)
     try:
         git_as_user(path, *words)
     except KasmonError:
@@ -169,8 +177,23 @@ def find_remote(path: Path, base_ref: str) -> str:
 
 
 def find_checkout(path: Path, ref: str) -> Path | None:
-    """Return the worktree of the repository of *path* in which the branch *ref* is checked out."""
-    return next((folder for folder, branch in list_branches(path).items() if f"{HEADS}{branch}" == ref), None)
+    """Return the worktree of the repository of *path* in which the branch *ref* is checked out.
+
+    Raises:
+        RefusedError: if a rebase or a bisection of it is unfinished: git moves it to its own commit at the end.
+    """
+    if found := next((folder for folder, branch in list_branches(path).items() if f"{HEADS}{branch}" == ref), None):
+        return found
+    shared = git_folders(path)[1]
+    branch = ref.removeprefix(HEADS)
+    for own, name in itertools.product((shared, *shared.glob("worktrees/*")), IN_USE):
+        with contextlib.suppress(OSError):
+            if not {ref, branch}.isdisjoint((own / name).read_text("utf-8", "surrogateescape").split()):
+                raise RefusedError(
+                    f"{UNFINISHED[name.partition('/')[0]]} of the branch {branch!r} is unfinished in another worktree.",
+                    hint="Finish or abort it there. `git worktree list` shows the worktrees.",
+                )
+    return None
 
 
 def check_checkout(target: Path, commit: str) -> None:
@@ -187,19 +210,44 @@ def check_checkout(target: Path, commit: str) -> None:
     lines = [line for line in git(target, "status", "--porcelain", "-z", *EVERYTHING).split("\0") if line]
     if staged := [line[3:] for line in lines if line[0] not in " ?"]:
         raise RefusedError(f"{where}, {list_files(staged)} staged.", hint="Commit or unstage them there.")
-    touched = [
-        name
-        for name in git(target, "diff", "--name-only", "--no-renames", "-z", f"HEAD...{commit}").split("\0")
-        if name
-    ]
-    tracked = set(git(target, "ls-files", "-z").split("\0"))
     changed = {line[3:] for line in lines}
-    unsaved = [name for name in touched if name in changed or _hides(target, name, tracked)]
-    if unsaved:
+    if unsaved := _list_overwritten(target, _list_names(target, "diff", f"HEAD...{commit}"), changed):
         raise RefusedError(
             f"{where}, files with work that is not committed would be overwritten: {list_files(unsaved)}.",
             hint="Commit, stash or move them there, then try again.",
         )
+
+
+def _check_update(path: Path, base: str, how: Literal["rebase", "merge"]) -> None:
+    """Raise if an update to the commit *base* could overwrite a file of the worktree at *path* that git does not show.
+
+    A rebase also writes the files that one of its commits has and a later one removes.
+    """
+    names = _list_names(path, "diff", f"HEAD...{base}")
+    if how == "rebase":
+        names += _list_names(path, "log", "--format=", f"{base}..HEAD")
+    if unsaved := _list_overwritten(path, names):
+        raise RefusedError(
+            f"the {how} would overwrite files in {str(path)!r} that are not committed: {list_files(unsaved)}.",
+            hint="Move them, then try again.",
+        )
+
+
+def _list_names(path: Path, verb: str, *words: str) -> list[str]:
+    output = git(path, verb, "--name-only", "--no-renames", "-z", *words)
+    return sorted({name for name in output.split("\0") if name})
+
+
+def _list_overwritten(target: Path, names: Iterable[str], changed: Collection[str] = ()) -> list[str]:
+    """Return those of *names* where *target* has a file that is *changed*, or that git does not track or look at."""
+    entries = [entry for entry in git(target, "ls-files", "-v", "-z").split("\0") if entry]
+    tracked = {entry[2:] for entry in entries}
+    hidden = {entry[2:] for entry in entries if entry[0].islower() or entry[0] == "S"}
+    return [
+        name
+        for name in names
+        if name in changed or (name in hidden and os.path.lexists(target / name)) or _hides(target, name, tracked)
+    ]
 
 
 def _hides(target: Path, name: str, tracked: set[str]) -> bool:
@@ -217,39 +265,47 @@ def merge(target: Path, commit: str, how: How, message: str) -> None:
     """Merge *commit* into the branch that is checked out in *target*.
 
     Raises:
-        GitError: if git or a hook fails; the branch and the files are as before then.
+        GitError: if git or a hook fails; the branch and the files are as before then, or the hint says what is left.
     """
-    try:
-        match how:
-            case "ff":
-                git_as_user(target, "merge", "--quiet", "--ff-only", commit)
-            case "merge":
-                git_as_user(target, "merge", "--quiet", "--no-ff", "-m", message, commit)
-            case "squash":
-                git_as_user(target, "merge", "--quiet", "--squash", commit)
-                git_as_user(target, "commit", "--quiet", "-m", message)
-    except KasmonError:
-        with contextlib.suppress(KasmonError):
-            reset_merge(target)
-        raise
-
-
-def reset_merge(target: Path) -> None:
-    """Give the index and the merged files of *target* their contents of HEAD; changes that are not staged stay."""
-    git_as_user(target, "reset", "--quiet", "--merge")
+    if how == "ff":
+        git_as_user(target, *MERGE, "--ff-only", commit)
+        return
+    with _taken_back(target, commit):
+        if how == "merge":
+            git_as_user(target, *MERGE, "--no-ff", "-m", message, commit)
+        else:
+            git_as_user(target, *MERGE, "--squash", commit)
+            git_as_user(target, "commit", "--quiet", "-m", message)
 
 
 def apply_changes(target: Path, commit: str) -> None:
     """Stage the changes of *commit* in the checkout *target*, without a commit.
 
     Raises:
-        GitError: if git fails; the files are as before then.
+        GitError: if git fails; the files are as before then, or the hint says what is left.
     """
+    with _taken_back(target, commit):
+        git_as_user(target, *MERGE, "--squash", commit)
+
+
+@contextlib.contextmanager
+def _taken_back(target: Path, commit: str) -> Iterator[None]:
+    """If the context raises, take the merge of *commit* out of the index and the files of *target*.
+
+    What was staged or written there in the meantime stays: git's `reset --merge` would delete what is staged, and
+    changes that the index hides. If it concerns a file of the merge, all stays, and the hint says so.
+    """
+    merged = git(target, "merge-tree", "--write-tree", "HEAD", commit).partition("\n")[0]
     try:
-        git_as_user(target, "merge", "--quiet", "--squash", commit)
-    except KasmonError:
-        with contextlib.suppress(KasmonError):
-            reset_merge(target)
+        yield
+    except KasmonError as error:
+        try:
+            git_as_user(target, "read-tree", "-m", "-u", merged, "HEAD")
+            git_as_user(target, "merge", "--quit")
+            (git_folders(target)[0] / "SQUASH_MSG").unlink(missing_ok=True)
+        except (KasmonError, OSError):
+            left = f"The merge is unfinished in {str(target)!r}, where its files changed in the meantime."
+            error.hint = f"{left} `git reset --merge` there discards it, with all that is staged."
         raise
 
 

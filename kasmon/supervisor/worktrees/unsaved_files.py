@@ -23,6 +23,7 @@ UNFINISHED: Final = {
     "REVERT_HEAD": "a revert",
     "sequencer": "a row of cherry-picks or reverts",
     "BISECT_LOG": "a bisection",
+    "BISECT_START": "a bisection",
 }
 """Files in a worktree's own git folder -> the unfinished operation that each shows."""
 MOST_SHOWN: Final = 20

@@ -1,13 +1,23 @@
-"""Fetching the base as the user's own git does, with a transport that asks or never answers."""
+"""git as a person has it run: a fetch whose transport never answers, merges that fail, files that git does not show."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import psutil
 import pytest
 
-from kasmon.errors import GitError, TimedOutError
-from kasmon.supervisor.finish.branch_operations import BaseRemote, fetch, find_base_remote
+from kasmon.errors import GitError, RefusedError, TimedOutError
+from kasmon.supervisor.finish.branch_operations import (
+    BaseRemote,
+    How,
+    check_checkout,
+    fetch,
+    find_base_remote,
+    find_checkout,
+    merge,
+    update,
+)
 from tests.support.git_repo import Repo
 from tests.support.wait import until
 
@@ -58,3 +68,113 @@ def test_the_base_is_fetched_from_its_upstream_and_not_from_the_remote_of_pushes
     assert BaseRemote("theirs", "develop", "refs/remotes/theirs/develop") == find_base_remote(
         repo.folder, "refs/heads/main"
     )
+
+
+@pytest.fixture
+def branch(repo: Repo) -> str:
+    """The commit of a branch `fix` that changes `file0.txt` and adds `added.txt`."""
+    repo.git("config", "user.name", "Ann")
+    repo.git("config", "user.email", "ann@example.org")
+    repo.git("switch", "--quiet", "--create", "fix")
+    repo.commit("file0.txt", "fixed\n")
+    commit = repo.commit("added.txt")
+    repo.git("switch", "--quiet", "main")
+    return commit
+
+
+def failing_hooks(repo: Repo, text: str = "") -> None:
+    for name in ("pre-commit", "pre-merge-commit"):
+        hook = repo.folder / ".git" / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\nunset GIT_INDEX_FILE\n{text}\nexit 1\n")
+        hook.chmod(0o755)
+
+
+@pytest.mark.parametrize("how", ["merge", "squash"])
+def test_what_is_staged_while_a_merge_fails_stays(repo: Repo, branch: str, how: How) -> None:
+    failing_hooks(repo, "echo mine >mine.txt; git add mine.txt; echo later >mine.txt; echo note >note.txt")
+
+    with pytest.raises(GitError):
+        merge(repo.folder, branch, how, "Fix it")
+
+    assert "AM mine.txt\n?? note.txt" == repo.git("status", "--porcelain")
+    assert ("mine", "one\n") == (repo.git("show", ":mine.txt"), (repo.folder / "file0.txt").read_text())
+    left = [name for name in ("MERGE_HEAD", "MERGE_MSG", "SQUASH_MSG") if (repo.folder / ".git" / name).exists()]
+    assert [] == left
+
+
+def test_a_merged_file_that_changed_before_the_merge_failed_stays_and_is_named(repo: Repo, branch: str) -> None:
+    failing_hooks(repo, "echo mine >added.txt; git add added.txt")
+
+    with pytest.raises(GitError) as error:
+        merge(repo.folder, branch, "squash", "Fix it")
+
+    assert "`git reset --merge` there discards it" in error.value.hint
+    assert "mine\n" == (repo.folder / "added.txt").read_text()
+
+
+def test_changes_stay_in_the_checkout_though_the_config_stashes_them(repo: Repo, branch: str) -> None:
+    repo.commit("other.txt")
+    repo.git("config", "merge.autoStash", "true")
+    (repo.folder / "other.txt").write_text("mine\n")
+    failing_hooks(repo)
+
+    with pytest.raises(GitError):
+        merge(repo.folder, branch, "merge", "Fix it")
+
+    assert ("M other.txt", "") == (repo.git("status", "--porcelain"), repo.git("stash", "list"))
+
+
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_a_merge_into_changes_that_git_is_set_to_ignore_is_refused(repo: Repo, branch: str, flag: str) -> None:
+    repo.git("update-index", flag, "file0.txt")
+    (repo.folder / "file0.txt").write_text("mine\n")
+
+    with pytest.raises(RefusedError, match=r"1 file: 'file0\.txt'"):
+        check_checkout(repo.folder, branch)
+
+
+@pytest.mark.parametrize("how", ["merge", "rebase"])
+def test_an_update_that_would_overwrite_an_ignored_file_is_refused(repo: Repo, branch: str, how: str) -> None:
+    (repo.folder / ".git" / "info" / "exclude").write_text("added.txt\n")
+    (repo.folder / "added.txt").write_text("mine\n")
+
+    with pytest.raises(RefusedError, match=r"not committed: 1 file: 'added\.txt'"):
+        update(repo.folder, branch, how, "Update", keeps_conflicts=False)  # type: ignore[arg-type]  # one of both
+
+    assert "mine\n" == (repo.folder / "added.txt").read_text()
+
+
+def test_a_rebase_over_a_file_that_a_later_commit_untracks_is_refused(repo: Repo, branch: str) -> None:
+    repo.commit(".env", "tracked\n")
+    repo.git("rm", "--quiet", "--cached", ".env")
+    repo.commit(".gitignore", ".env\n")
+    (repo.folder / ".env").write_text("mine\n")
+
+    with pytest.raises(RefusedError, match=r"1 file: '\.env'"):
+        update(repo.folder, branch, "rebase", "", keeps_conflicts=False)
+
+    assert () == update(repo.folder, branch, "merge", "Update", keeps_conflicts=False)
+    assert "mine\n" == (repo.folder / ".env").read_text()
+
+
+def test_a_rebase_moves_no_other_branch_though_the_config_says_so(repo: Repo, branch: str) -> None:
+    first = repo.commit("first.txt")
+    repo.git("branch", "stacked")
+    repo.commit("second.txt")
+    repo.git("config", "rebase.updateRefs", "true")
+
+    update(repo.folder, branch, "rebase", "", keeps_conflicts=False)
+
+    assert (first, branch) == (repo.git("rev-parse", "stacked"), repo.git("merge-base", "HEAD", branch))
+
+
+def test_a_branch_whose_rebase_is_unfinished_is_not_free_to_move(repo: Repo, branch: str, tmp_path: Path) -> None:
+    repo.commit("added.txt", "mine\n")
+    repo.git("worktree", "add", "--quiet", str(tmp_path / "other"), "fix")
+    assert find_checkout(tmp_path / "other", "refs/heads/nowhere") is None
+    with pytest.raises(subprocess.CalledProcessError):
+        repo.git("rebase", branch)
+
+    with pytest.raises(RefusedError, match="a rebase of the branch 'main' is unfinished"):
+        find_checkout(tmp_path / "other", "refs/heads/main")
