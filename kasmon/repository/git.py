@@ -74,6 +74,15 @@ def git_folders(path: Path) -> tuple[Path, Path]:
     return own.resolve(strict=True), shared.resolve(strict=True)
 
 
+def shared_folder(folder: Path) -> Path:
+    """Return the git folder that all worktrees of the repository share which *folder* is in, also a bare one.
+
+    Raises:
+        GitError: if it is in none.
+    """
+    return (folder / git(folder, "rev-parse", "--git-common-dir").removesuffix("\n")).resolve()
+
+
 def where(folder: Path) -> tuple[str, str]:
     """Return the top of the worktree that *folder* is in, and the git folder that its repository's worktrees share.
 

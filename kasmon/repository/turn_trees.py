@@ -250,7 +250,7 @@ class TurnTrees:
         tracked = {name for name in git(top, "ls-files", "-z").split("\0") if name}
         changed |= tracked - stored
         folders: dict[str, bool] = {}
-        here = {name for name in changed if _is_file(top, name, folders, name in stored or name in tracked)}
+        here = {name for name in changed if is_file(top, name, folders, is_stored=name in stored or name in tracked)}
         return sorted(here), sorted(changed & stored - here)
 
     def _names(self, top: Path, *which: str) -> set[str]:
@@ -320,7 +320,7 @@ def _is_concerned(name: str, others: set[str]) -> bool:
     return not above.isdisjoint(others) or any(other.startswith(f"{name}/") for other in others)
 
 
-def _is_file(top: Path, name: str, folders: dict[str, bool], is_stored: bool) -> bool:
+def is_file(top: Path, name: str, folders: dict[str, bool], *, is_stored: bool) -> bool:
     """Whether *name* is a file or a link that is to be stored.
 
     Args:

@@ -19,13 +19,13 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder, write_private
 from kasmon.repository.git import git, git_folders, knows
 from kasmon.repository.own_git import run_git
-from kasmon.repository.turn_trees import RAW
+from kasmon.repository.turn_trees import RAW, is_file
 from kasmon.supervisor.sessions.folder_config import in_folder
 from kasmon.supervisor.worktrees.inventory import check_unused, copies
 from kasmon.supervisor.worktrees.session_worktree import slug
 from kasmon.supervisor.worktrees.setup import run_command
 from kasmon.supervisor.worktrees.unsaved_files import ignored, list_files, logged_commits, nested_work
-from kasmon.supervisor.worktrees.worktree import check_worktree, delete_branch
+from kasmon.supervisor.worktrees.worktree import check_worktree, delete_branch, repository_of
 
 OF: Final = "discarded work"
 
@@ -44,7 +44,7 @@ def check_discardable(tree: SessionWorktree, fleet: Fleet, patterns: Sequence[st
     """
     path = Path(tree.path)
     check_unused(path, fleet)
-    check_worktree(Path(tree.source), path)
+    check_worktree(repository_of(tree), path)
     allowed = {*copies(tree), *(ignored(path, patterns) if patterns else ())}
     if remaining := [name for name in ignored(path) if name not in allowed]:
         raise RefusedError(
@@ -69,7 +69,7 @@ def discard(
         LaunchError: if the teardown fails.
         GitError: if git fails.
     """
-    path, repo = Path(tree.path), Path(tree.source)
+    path, repo = Path(tree.path), repository_of(tree)
     config = in_folder(places, load(places), tree.source).config.worktree
     if config.teardown:
         run_command(config.teardown, path, config.setup_s, "teardown", lambda text: None)
@@ -109,7 +109,7 @@ def _store(places: Paths, session: Session, path: Path, branch: str, tip: str) -
         )
         refs |= {
             f"refs/kasmon/log/{commit}": commit
-            for commit in logged_commits(path)
+            for commit in logged_commits(path, branch)
             if knows(path, f"{commit}^{{commit}}")
         }
         _run(
@@ -140,8 +140,12 @@ def _store(places: Paths, session: Session, path: Path, branch: str, tip: str) -
 def _store_files(store: Path, path: Path, shared: Path, tip: str) -> str:
     """Return a commit with the files, whose second parent has the index; empty if both are as in *tip*."""
     listed = git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names = "".join(f"{name}\0" for name in dict.fromkeys(listed.split("\0")) if name)
-    _run(store, "update-index", "-z", "--add", "--remove", "--stdin", given=names, work_tree=path)
+    names, folders = dict.fromkeys(listed.split("\0")), dict[str, bool]()
+    files = (
+        name for name in names if name and is_file(path, name, folders, is_stored=True)
+    )  # none that is a folder now
+    given = "".join(f"{name}\0" for name in files)
+    _run(store, "update-index", "-z", "--add", "--remove", "--stdin", given=given, work_tree=path)
     tree = _run(store, "write-tree")
     index = git(path, "write-tree", fails=True, new_objects=(store / "objects", shared / "objects")).strip()
     of_tip = git(path, "rev-parse", f"{tip}^{{tree}}").strip()

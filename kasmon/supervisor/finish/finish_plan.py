@@ -3,6 +3,7 @@
 A plan has a digest of all commits and files that it was made for.
 """
 
+import contextlib
 import hashlib
 import shlex
 import time
@@ -20,7 +21,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.repository.branch import BranchState, PullRequest
-from kasmon.repository.git import git, hooks_of, repository
+from kasmon.repository.git import git, git_folders, hooks_of, repository
 from kasmon.repository.git import head as head_of
 from kasmon.supervisor.finish.branch_operations import (
     HOOKS,
@@ -148,6 +149,8 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
     if not request.is_empty and not request.during_turn:
         check_resting(session)
     state = read_state(tree)
+    if not (request.is_empty or state.head):
+        raise _branch_gone_error(tree, state)
     message = request.message or session.name
     plan = PlannedFinish(request=request, tree=tree, state=state, message=message, steps=(), digest="")
     path = Path(tree.path)
@@ -364,6 +367,20 @@ def local_base(state: BranchState) -> str:
     if not state.base_ref.startswith(HEADS):
         raise _no_base_branch(state)
     return state.base_ref
+
+
+def _branch_gone_error(tree: SessionWorktree, state: BranchState) -> RefusedError:
+    """Return the error that the branch of *tree* was deleted; it names the last commit of the worktree."""
+    last = ""
+    with contextlib.suppress(OSError, IndexError):
+        last = (
+            (git_folders(Path(tree.path))[0] / "logs" / "HEAD")
+            .read_text("utf-8", "replace")
+            .splitlines()[-1]
+            .split(" ")[1]
+        )
+    command = shlex.join(("git", "-C", tree.path, "update-ref", f"refs/heads/{state.name}", last or "COMMIT"))
+    return RefusedError(f"the branch {state.name!r} does not exist any more.", hint=f"`{command}` creates it again.")
 
 
 def _no_base_branch(state: BranchState) -> RefusedError:

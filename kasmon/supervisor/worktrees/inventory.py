@@ -23,7 +23,7 @@ from kasmon.repository.git import git, knows, repository
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.worktrees.setup import run_command
 from kasmon.supervisor.worktrees.unsaved_files import ignored, unsaved
-from kasmon.supervisor.worktrees.worktree import delete_branch, remove
+from kasmon.supervisor.worktrees.worktree import delete_branch, remove, repository_of
 
 PULL_REQUEST: Final = "pr:"
 
@@ -98,7 +98,7 @@ def remove_session_worktree(
     """
     check_removable(tree, fleet)
     path = Path(tree.path)
-    repo = Path(tree.source)
+    repo = repository_of(tree)
     if config.teardown:
         run_command(config.teardown, path, config.setup_s, "teardown", report)
         check_removable(tree, fleet)

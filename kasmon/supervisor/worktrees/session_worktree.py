@@ -19,7 +19,7 @@ from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import GitError, KasmonError, RefusedError, UnavailableError, UsageError
 from kasmon.model.commands import SessionWorktree, WorktreeChoices
 from kasmon.paths import expanded
-from kasmon.repository.git import git, git_as_user, hooks_of, knows, repository
+from kasmon.repository.git import git, git_as_user, hooks_of, knows, repository, shared_folder
 from kasmon.supervisor.worktrees.unsaved_files import unsaved
 from kasmon.supervisor.worktrees.worktree import (
     SUBMODULES,
@@ -71,7 +71,7 @@ def locate(folder: Path) -> RepositoryLocation | None:
         GitError: if git refuses to open it.
     """
     try:
-        shared = (folder / git(folder, "rev-parse", "--git-common-dir").removesuffix("\n")).resolve()
+        shared = shared_folder(folder)
     except GitError as error:
         if "not a git repository" in error.why or "not installed" in error.why:
             return None

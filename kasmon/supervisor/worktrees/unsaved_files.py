@@ -26,6 +26,8 @@ UNFINISHED: Final = {
     "BISECT_START": "a bisection",
 }
 """Files in a worktree's own git folder -> the unfinished operation that each shows."""
+STASHED: Final = ("rebase-merge/autostash", "rebase-apply/autostash", "MERGE_AUTOSTASH")
+"""Files in a worktree's own git folder that name the changes stashed by an unfinished operation."""
 MOST_SHOWN: Final = 20
 """At most this many ignored files and folders of a worktree are named."""
 SAVED: Final = ("--branches", "--remotes", "--tags")
@@ -150,13 +152,18 @@ def _lost_commits(path: Path) -> str:
     return f"{_are(alone)} only in its log: it left them behind" if alone else ""
 
 
-def logged_commits(path: Path) -> tuple[str, ...]:
+def logged_commits(path: Path, branch: str) -> tuple[str, ...]:
     """Return the commits that were once HEAD of the worktree at *path*, or that only its own refs name.
+
+    Those that were once *branch*, if it is given, and the changes that an unfinished operation stashed are among them.
 
     Raises:
         GitError: if git fails.
     """
-    return tuple(dict.fromkeys((*_own_refs(path), *(commit for commit, _ in _log(path)))))
+    logs = [*_log(path), *(_log(path, f"refs/heads/{branch}") if branch else ())]
+    own = own_folder(path)
+    stashed = [(own / name).read_text().strip() for name in STASHED if (own / name).is_file()]
+    return tuple(dict.fromkeys((*_own_refs(path), *stashed, *(commit for commit, _ in logs))))
 
 
 def _own_refs(path: Path) -> list[str]:
@@ -197,9 +204,9 @@ def _branch(path: Path) -> str:
     return git(path, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip()
 
 
-def _log(path: Path) -> list[tuple[str, str]]:
-    """Return the reflog of the worktree's HEAD, newest first: each commit with its subject."""
-    lines = git(path, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
+def _log(path: Path, ref: str = "HEAD") -> list[tuple[str, str]]:
+    """Return the reflog of *ref*, by default the worktree's HEAD, newest first: each commit with its subject."""
+    lines = git(path, "log", "--walk-reflogs", "--format=%H %gs", ref).splitlines()
     return [(commit, subject) for commit, _, subject in (line.partition(" ") for line in lines)]
 
 

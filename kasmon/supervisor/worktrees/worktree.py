@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import GitError, KasmonError, RefusedError, UsageError
-from kasmon.repository.git import git, git_as_user, knows, where
+from kasmon.model.commands import SessionWorktree
+from kasmon.repository.git import git, git_as_user, git_folders, knows, shared_folder, where
 from kasmon.supervisor.worktrees.changes import changed_files
 from kasmon.supervisor.worktrees.unsaved_files import not_committed, own_folder, unsaved
 
@@ -60,6 +61,15 @@ def create(repo: Path, path: Path, branch: str, base: str = "HEAD", *, as_user: 
     return TaskWorktree(path=str(path), branch=branch, base=base)
 
 
+def repository_of(tree: SessionWorktree) -> Path:
+    """Return the folder that *tree* was requested in; if that is gone, the git folder of its repository."""
+    source = Path(tree.source)
+    if not source.is_dir():
+        with contextlib.suppress(OSError):
+            return git_folders(Path(tree.path))[1]
+    return source
+
+
 def delete_branch(repo: Path, branch: str, tip: str) -> None:
     """Delete *branch* with its section of the config, as `git branch --delete` does, if it is at the commit *tip*.
 
@@ -83,7 +93,7 @@ def check_worktree(repo: Path, path: Path, branch: str = "", *, or_detached: boo
     if path.is_symlink() or not (path / ".git").is_file():
         raise RefusedError(f"{name!r} is not a worktree.")
     top, shared = where(path)
-    if Path(top) != path.resolve() or shared != where(repo)[1]:
+    if Path(top) != path.resolve() or shared != str(shared_folder(repo)):
         raise RefusedError(f"{name!r} is not a worktree of {str(repo)!r}: git finds {top!r} there, of {shared!r}.")
     own = own_folder(path).resolve()
     if own.parent != Path(shared) / "worktrees":
