@@ -8,9 +8,10 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from kasmon.errors import GitError, TimedOutError
 from kasmon.model.plan.plan import GIT_LOCAL
@@ -153,7 +154,9 @@ def git_as_user(folder: Path, *arguments: str, limit_s: float = REQUESTED_S) -> 
     """
     variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
     variables |= {"LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0"}
-    return _run_git(folder, arguments, variables, fails=False, safe=(), limit_s=limit_s)
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        files = (output, errors)  # no pipes: what a hook leaves running would keep them open
+        return _run_git(folder, arguments, variables, fails=False, safe=(), limit_s=limit_s, files=files)
 
 
 def hooks_of(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
@@ -193,15 +196,17 @@ def _run_git(
     *,
     safe: Sequence[str] = SAFE,
     limit_s: float = GIT_S,
+    files: tuple[IO[bytes], IO[bytes]] | tuple[()] = (),
 ) -> str:
+    stdout, stderr = files or (subprocess.PIPE, subprocess.PIPE)
     try:
         process = subprocess.Popen(
             ["git", *safe, *settings, *arguments],
             cwd=folder,
             env=variables,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
             start_new_session=(is_remote := arguments[0] in REMOTE),
         )
     except FileNotFoundError as error:
@@ -216,6 +221,8 @@ def _run_git(
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
             raise TimedOutError(f"git {arguments[0]} took longer than {limit_s:g} s in {str(folder)!r}.") from error
+    if files:
+        output, errors = (os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in files)
     if process.returncode and not fails:
         said = errors.decode("utf-8", "replace").strip().splitlines()
         raise GitError(f"do {arguments[0]!r} in {str(folder)!r}", said[-1].rstrip(".") if said else "it gave no reason")

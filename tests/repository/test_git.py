@@ -1,11 +1,13 @@
 """git, asked about real repositories."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from kasmon.errors import GitError
-from kasmon.repository.git import git, head, repository, where
+from kasmon.repository.git import git, git_as_user, head, repository, where
 from kasmon.supervisor.worktrees.changes import changed_files, diff, state_digest, touched_since_fork
 from kasmon.supervisor.worktrees.unsaved_files import unsaved
 from kasmon.supervisor.worktrees.worktree import create
@@ -168,3 +170,16 @@ def test_what_is_missing_in_a_repository_is_not_fetched_by_a_program_that_its_co
     with pytest.raises(GitError):
         diff(repo.folder, head(repo.folder))
     assert not mark.exists()
+
+
+def test_a_process_that_a_hook_leaves_behind_is_not_waited_for(repo: Repo, tmp_path: Path) -> None:
+    hook = repo.folder / ".git" / "hooks" / "post-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! >{tmp_path}/pid\n")
+    hook.chmod(0o755)
+    user = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org")
+
+    try:
+        git_as_user(repo.folder, *user, "commit", "--allow-empty", "-m", "one", limit_s=5)
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
