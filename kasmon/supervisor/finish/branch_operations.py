@@ -48,7 +48,7 @@ def commit(path: Path, message: str) -> None:
     with tempfile.TemporaryDirectory(prefix="kasmon-index-") as folder:
         before = shutil.copy2(index, folder) if index.exists() else None
         try:
-            git_as_user(path, "add", "--all", "--", ":/")
+            git_as_user(path, "add", "--all", "--sparse", "--", ":/")
             git_as_user(path, "commit", "--quiet", "-m", message)
         except KasmonError:
             if before is not None:

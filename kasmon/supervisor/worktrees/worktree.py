@@ -11,7 +11,7 @@ import msgspec
 
 from kasmon.errors import GitError, KasmonError, RefusedError, UsageError
 from kasmon.model.commands import SessionWorktree
-from kasmon.repository.git import git, git_as_user, git_folders, knows, shared_folder, where
+from kasmon.repository.git import git, git_as_user, git_folders, knows, repository, shared_folder, where
 from kasmon.supervisor.worktrees.changes import changed_files
 from kasmon.supervisor.worktrees.unsaved_files import not_committed, own_folder, unsaved
 
@@ -240,6 +240,8 @@ def list_branches(repo: Path) -> dict[Path, str]:
         key, _, value = line.partition(" ")
         if key == "worktree":
             path = Path(value)
+            if not (branches or os.path.lexists(path / ".git")) and path.is_dir():
+                path = repository(path) or path  # of a submodule, git lists the git folder
             branches[path] = ""
         elif key == "branch":
             branches[path] = value.removeprefix("refs/heads/")

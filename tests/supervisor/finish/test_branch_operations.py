@@ -12,6 +12,7 @@ from kasmon.supervisor.finish.branch_operations import (
     BaseRemote,
     How,
     check_checkout,
+    commit,
     fetch,
     find_base_remote,
     find_checkout,
@@ -178,3 +179,24 @@ def test_a_branch_whose_rebase_is_unfinished_is_not_free_to_move(repo: Repo, bra
 
     with pytest.raises(RefusedError, match="a rebase of the branch 'main' is unfinished"):
         find_checkout(tmp_path / "other", "refs/heads/main")
+
+
+def test_all_is_committed_also_outside_of_the_sparse_checkout(repo: Repo, branch: str) -> None:
+    repo.commit("in/a.txt")
+    repo.commit("out/b.txt")
+    repo.git("sparse-checkout", "set", "in")
+    (repo.folder / "out").mkdir()
+    (repo.folder / "out" / "new.txt").write_text("new\n")
+
+    commit(repo.folder, "All")
+
+    assert ("out/new.txt", "") == (repo.git("diff", "--name-only", "HEAD~1"), repo.git("status", "--porcelain"))
+
+
+def test_the_checkout_of_a_submodule_is_found(repo: Repo, tmp_path: Path) -> None:
+    outer = Repo(tmp_path / "outer")
+    outer.git("submodule", "--quiet", "add", str(repo.folder), "inner")
+    inner = outer.folder / "inner"
+    repo.git("worktree", "add", "--quiet", "-b", "fix", str(tmp_path / "fix"), at=inner)
+
+    assert inner == find_checkout(tmp_path / "fix", "refs/heads/main")
