@@ -4,6 +4,7 @@ Documented at https://cli.github.com/manual and https://docs.gitlab.com/cli/mr/.
 repository: it is asked again after a minute at the earliest, and later after each failure.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -146,8 +147,10 @@ def find_program(path: Path, remote: str) -> str:
         UnavailableError: if that is not installed, or neither knows the host.
     """
     address = git(path, "config", "--get", f"remote.{remote}.url", fails=True).strip()
-    split = urlsplit(address if "://" in address else f"ssh://{address.replace(':', '/', 1)}")
-    host = (split.hostname or "") if "://" in address or ":" in address else ""
+    host = ""
+    if ":" in address:
+        with contextlib.suppress(ValueError):  # it is no address
+            host = urlsplit(address if "://" in address else f"ssh://{address.replace(':', '/', 1)}").hostname or ""
     if not host:
         raise UnavailableError(f"the remote {remote!r} is {address!r}, which has no pull requests.")
     if "gitlab" in host:
@@ -187,7 +190,8 @@ def _list(path: Path, remote: str) -> tuple[PullRequest, ...]:
     said = run_client(path, program, *words)
     try:
         rows = msgspec.json.decode(said, type=list[dict[str, Any]])
-        return tuple(_of_github(row) if program == "gh" else _of_gitlab(row) for row in rows)
+        found = [_of_github(row) if program == "gh" else _of_gitlab(row) for row in rows]
+        return msgspec.json.decode(msgspec.json.encode(found), type=tuple[PullRequest, ...])  # each field has its type
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise UnavailableError(f"`{program} {words[0]} list` printed something else than expected: {error}.") from error
 

@@ -3,6 +3,7 @@
 `gh pr view --json` is documented at https://cli.github.com/manual/gh_pr_view. No ref of the repository changes.
 """
 
+import contextlib
 import itertools
 import os
 import re
@@ -107,7 +108,9 @@ def run_client(folder: Path, program: str, *words: str) -> str:
 
 def _find_remote(folder: Path, url: str) -> str:
     """Return the remote that is the repository of the pull request at *url*: `https://HOST/OWNER/NAME/pull/1`."""
-    wanted = "/".join(urlsplit(url).path.strip("/").split("/")[:2]).casefold()
+    wanted = ""
+    with contextlib.suppress(ValueError):  # it is no address
+        wanted = "/".join(urlsplit(url).path.strip("/").split("/")[:2]).casefold()
     lines = git(folder, "config", "--null", "--get-regexp", r"^remote\..*\.url$", fails=True).split("\0")
     for key, _, address in (line.partition("\n") for line in lines):
         path = address.casefold().rstrip("/").removesuffix(".git").replace(":", "/")

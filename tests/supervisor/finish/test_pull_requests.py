@@ -141,3 +141,23 @@ def test_without_the_program_it_is_said_what_is_missing(
     assert "gh auth login" in why
     with pytest.raises(UnavailableError, match="has no pull requests"):
         find_program(repo.folder, "disk")
+
+
+@pytest.mark.parametrize("address", ["https://[x", "git@[x:y", "ssh://[::1"])
+def test_an_address_that_is_none_has_no_pull_requests(repo: Repo, address: str) -> None:
+    repo.git("remote", "add", "origin", address)
+
+    with pytest.raises(UnavailableError, match="has no pull requests"):
+        find_program(repo.folder, "origin")
+
+
+def test_an_answer_with_other_types_is_an_error_and_is_not_asked_again_at_once(
+    repo: Repo, where: Paths, program: Program
+) -> None:
+    row = (GITHUB if program.name == "gh" else GITLAB)[0]
+    program.says([{**row, "headRefName": {}, "source_branch": []}])
+
+    whys = [find_pull_request(where, repo.folder, "origin", "kasmon/fix", 1000.0 + second)[1] for second in (0, 1)]
+
+    assert ["printed something else" in why for why in whys] == [True, True]
+    assert 1 == len(program.calls)

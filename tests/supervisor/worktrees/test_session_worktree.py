@@ -450,6 +450,13 @@ def test_a_pull_request_of_another_repository_is_refused(repo: Repo, gh: Callabl
         create(repo.folder, base="pr:7")
 
 
+def test_a_pull_request_without_an_address_is_of_no_repository(repo: Repo, gh: Callable[[str], Path]) -> None:
+    gh(json.dumps({"headRefOid": "a" * 40, "url": "https://[x"}))
+
+    with pytest.raises(NotFoundError, match="no remote of"):
+        create(repo.folder, base="pr:7")
+
+
 @pytest.mark.parametrize("number", ["", "x", "7/head", "--web"])
 def test_a_pull_request_is_named_by_its_number(repo: Repo, number: str) -> None:
     with pytest.raises(UsageError, match="names no pull request"):
