@@ -130,11 +130,11 @@ class _WorktreeStatus(NamedTuple):
 
     @property
     def base_refs(self) -> list[str]:
-        """The refs that the base may be, in git's order."""
+        """The refs that the base may be; a branch first: a session begins from the one that is checked out."""
         name = self.tree.base_name
         if name in ("", "HEAD", self.branch, self.tree.branch) or any(c in name for c in ":~^@*?["):
             return []
-        return [f"{prefix}{name}" for prefix in ("refs/tags/", HEADS, REMOTES)]
+        return [f"{prefix}{name}" for prefix in (HEADS, "refs/tags/", REMOTES)]
 
     @property
     def refs(self) -> list[str]:

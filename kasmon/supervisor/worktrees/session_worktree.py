@@ -205,7 +205,7 @@ def resolve_base(folder: Path, base: str) -> tuple[str, str]:
         return base, commit_of(folder, base)
     if not knows(folder, "HEAD"):
         raise no_commit(folder)
-    branch = git(folder, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip()
+    branch = git(folder, "symbolic-ref", "--quiet", "HEAD", fails=True).strip().removeprefix("refs/heads/")
     return branch or "HEAD", commit_of(folder, "HEAD")
 
 

@@ -207,3 +207,11 @@ def test_a_worktree_that_is_gone_has_no_state(repo: Repo) -> None:
     repo.git("worktree", "remove", tree.path)
 
     assert {} == BranchStates().read([tree])
+
+
+def test_a_tag_with_the_name_of_the_branch_that_is_checked_out_is_not_the_base(repo: Repo) -> None:
+    repo.git("tag", "main")
+
+    tree = create(repo)
+
+    assert ("main", "refs/heads/main") == (tree.base_name, read_state(tree).base_ref)
