@@ -31,6 +31,8 @@ HOOKS: Final = {
 FETCH_S: Final = 120.0
 """How long a fetch of the base may take, in seconds."""
 How = Literal["ff", "merge", "squash"]
+TEMPORARY: Final = "kasmon-merge-"
+"""How the name of the folder begins that a temporary worktree is in."""
 IN_USE: Final = ("rebase-merge/head-name", "rebase-merge/update-refs", "rebase-apply/head-name", "BISECT_START")
 """Files in a worktree's own git folder with the branches that an unfinished operation moves or returns to."""
 MERGE: Final = ("merge", "--quiet", "--no-autostash")
@@ -91,7 +93,17 @@ def push(path: Path, branch: str, remote: str, target: str, replaces: str = "") 
         GitError, TimedOutError: if git or a hook fails, or the remote has other commits.
     """
     lease = [f"--force-with-lease={target}:{replaces}"] if replaces else []
-    git_as_user(path, "push", "--quiet", "--set-upstream", *lease, "--", remote, f"{HEADS}{branch}:{HEADS}{target}")
+    git_as_user(
+        path,
+        "push",
+        "--quiet",
+        "--no-follow-tags",
+        "--set-upstream",
+        *lease,
+        "--",
+        remote,
+        f"{HEADS}{branch}:{HEADS}{target}",
+    )
 
 
 class BaseRemote(NamedTuple):
@@ -182,8 +194,9 @@ def find_checkout(path: Path, ref: str) -> Path | None:
     Raises:
         RefusedError: if a rebase or a bisection of it is unfinished: git moves it to its own commit at the end.
     """
-    if found := next((folder for folder, branch in list_branches(path).items() if f"{HEADS}{branch}" == ref), None):
-        return found
+    for folder, branch in list_branches(path).items():
+        if f"{HEADS}{branch}" == ref and not _is_temporary(folder):
+            return folder
     shared = git_folders(path)[1]
     branch = ref.removeprefix(HEADS)
     for own, name in itertools.product((shared, *shared.glob("worktrees/*")), IN_USE):
@@ -311,17 +324,26 @@ def _taken_back(target: Path, commit: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def checkout_of(path: Path, ref: str) -> Iterator[Path]:
-    """Yield the worktree where the branch *ref* is checked out; if it is nowhere, a temporary one."""
+    """Yield the worktree where the branch *ref* is checked out; if it is nowhere, a temporary one.
+
+    The caller keeps others from doing so: a temporary one that exists is of a process that was killed, and is removed.
+    """
     if (target := find_checkout(path, ref)) is not None:
         yield target
         return
-    with tempfile.TemporaryDirectory(prefix="kasmon-merge-") as folder:
+    for left in filter(_is_temporary, list_branches(path)):
+        git(path, "worktree", "remove", "--force", "--", str(left), fails=True)
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
         target = Path(folder).resolve() / "worktree"
         git_as_user(path, "worktree", "add", "--quiet", "--", str(target), ref.removeprefix(HEADS))
         try:
             yield target
         finally:
             git(path, "worktree", "remove", "--force", "--", str(target))
+
+
+def _is_temporary(folder: Path) -> bool:
+    return folder.parent.name.startswith(TEMPORARY) and folder.parent.parent == Path(tempfile.gettempdir()).resolve()
 
 
 def check_mergeable(path: Path, into: str, commit: str) -> None:

@@ -9,10 +9,11 @@ from kasmon.errors import KasmonError, RefusedError, StaleRequestError
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import Receipt
 from kasmon.model.session import Session
-from kasmon.paths import Paths
+from kasmon.paths import Paths, private_folder
 from kasmon.repository.branch import BranchState
 from kasmon.repository.git import git
 from kasmon.repository.git import head as head_of
+from kasmon.store.file_lock import lock
 from kasmon.supervisor.finish.branch_operations import (
     apply_changes,
     check_target,
@@ -26,7 +27,7 @@ from kasmon.supervisor.finish.branch_operations import (
 )
 from kasmon.supervisor.finish.discarded_work import discard
 from kasmon.supervisor.finish.finish_plan import PlannedFinish, local_base, plan_finish, short
-from kasmon.supervisor.finish.pull_requests import create_pull_request
+from kasmon.supervisor.finish.pull_requests import create_pull_request, stored_file
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.session_operations import send
 from kasmon.supervisor.worktrees.branch_state import HEADS
@@ -52,11 +53,21 @@ async def finish(places: Paths, session: Session, plan: PlannedFinish, report: C
         StaleRequestError: if a commit or a file changed since the plan was made; nothing is done then.
         KasmonError: if a step fails; it changed nothing, and the steps after it are not done.
     """
-    result = await in_thread(lambda: _carry_out(places, session, plan, report))
+    result = await in_thread(lambda: _carry_out_alone(places, session, plan, report))
     if result.conflicts and plan.request.conflicts == "send":
         receipt = await send(places, session, _conflict_prompt(plan, result.conflicts), "idle")
         return msgspec.structs.replace(result, receipt=receipt)
     return result
+
+
+def _carry_out_alone(
+    places: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]
+) -> FinishResult:
+    """Do what *plan* says once no other branch of the repository is being finished."""
+    file = stored_file(places, Path(plan.tree.path))
+    private_folder(file.parent)
+    with lock(file):
+        return _carry_out(places, session, plan, report)
 
 
 def _carry_out(places: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]) -> FinishResult:

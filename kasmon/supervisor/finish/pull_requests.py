@@ -53,7 +53,7 @@ class _KnownRequests(msgspec.Struct, frozen=True, kw_only=True):
 
 def known_pull_request(places: Paths, path: Path, branch: str) -> PullRequest | None:
     """Return the newest pull request of *branch* that was read before. It asks nothing."""
-    return _newest(_load(_file(places, path)), branch)
+    return _newest(_load(stored_file(places, path)), branch)
 
 
 def read_branches(places: Paths, trees: Iterable[SessionWorktree]) -> dict[str, BranchState]:
@@ -72,7 +72,7 @@ def find_pull_request(
 
     It is asked at most once a minute for each repository, and less after failures.
     """
-    file = _file(places, path)
+    file = stored_file(places, path)
     private_folder(file.parent)
     with lock(file.parent):
         stored = _load(file)
@@ -110,7 +110,7 @@ def create_pull_request(
             f"`{program}` printed no address of the request that it created: {clean_line(said)[:300]!r}."
         )
     made = msgspec.structs.replace(request, number=int(match[1]), url=match[0].strip())
-    file = _file(places, path)
+    file = stored_file(places, path)
     private_folder(file.parent)
     with lock(file.parent):
         stored = _load(file)
@@ -234,7 +234,8 @@ def _of_gitlab(row: dict[str, Any]) -> PullRequest:
     )
 
 
-def _file(places: Paths, path: Path) -> Path:
+def stored_file(places: Paths, path: Path) -> Path:
+    """Return the file of the repository of *path* with its pull requests; the file and its folder may be missing."""
     shared = str(git_folders(path)[1])
     return places.pull_requests / f"{hashlib.sha256(os.fsencode(shared)).hexdigest()[:16]}.json"
 

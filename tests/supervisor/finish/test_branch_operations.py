@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -12,11 +13,13 @@ from kasmon.supervisor.finish.branch_operations import (
     BaseRemote,
     How,
     check_checkout,
+    checkout_of,
     commit,
     fetch,
     find_base_remote,
     find_checkout,
     merge,
+    push,
     update,
 )
 from tests.support.git_repo import Repo
@@ -200,3 +203,29 @@ def test_the_checkout_of_a_submodule_is_found(repo: Repo, tmp_path: Path) -> Non
     repo.git("worktree", "add", "--quiet", "-b", "fix", str(tmp_path / "fix"), at=inner)
 
     assert inner == find_checkout(tmp_path / "fix", "refs/heads/main")
+
+
+def test_the_temporary_worktree_of_a_killed_merge_does_not_keep_its_branch(repo: Repo, branch: str) -> None:
+    repo.git("switch", "--quiet", "fix")
+    left = Path(tempfile.mkdtemp(prefix="kasmon-merge-")) / "worktree"
+    repo.git("worktree", "add", "--quiet", str(left), "main")
+    (left / "file0.txt").write_text("half merged\n")
+
+    assert find_checkout(repo.folder, "refs/heads/main") is None
+    with checkout_of(repo.folder, "refs/heads/main") as target:
+        merge(target, branch, "squash", "Fix it")
+    left.parent.rmdir()
+
+    assert "Fix it" == repo.git("log", "-1", "--format=%s", "main")
+    assert 1 == repo.git("worktree", "list").count("\n") + 1
+
+
+def test_a_push_sends_no_tag_though_the_config_says_so(repo: Repo, branch: str, tmp_path: Path) -> None:
+    repo.git("clone", "--quiet", "--bare", str(repo.folder), str(tmp_path / "remote.git"))
+    repo.git("remote", "add", "origin", str(tmp_path / "remote.git"))
+    repo.git("config", "push.followTags", "true")
+    repo.git("tag", "--annotate", "-m", "one", "v1")
+
+    push(repo.folder, "fix", "origin", "fix")
+
+    assert "" == repo.git("ls-remote", "--tags", "origin")
