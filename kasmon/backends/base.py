@@ -17,7 +17,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """The user can attach to its terminal."""
     streams: bool = False
     """It reports text while the text is being written."""
-    makes_requests: bool = False
+    asks: bool = False
     """Its requests can be answered by kasmon."""
     edits_input: bool = False
     """An answer can carry a changed input."""

@@ -107,7 +107,7 @@ class ScriptedBackend:
     name = "scripted"
     abilities = Abilities(
         streams=True,
-        makes_requests=True,
+        asks=True,
         edits_input=True,
         receives_reasons=True,
         steers=True,

@@ -80,7 +80,7 @@ FILES: Final = 20
 
 
 GONE: Final = frozenset(
-    {"anew", "asks", "clue", "course", "deed", "deeds", "desk"}
+    {"anew", "clue", "course", "deed", "deeds", "desk"}
     | {"diary", "door", "doubt", "doubts", "far", "gift"}
     | {"glance", "grounds", "hands", "hear", "heard", "hears"}
     | {"heir", "house", "housing", "keep", "learn", "lodger", "pen"}
@@ -90,6 +90,7 @@ GONE: Final = frozenset(
 )
 """Words that no function, method, parameter or field has in its name."""
 REPLACED: Final[Mapping[str, frozenset[str]]] = {
+    "asks": frozenset(["backends"]),  # an ability, named so in the logs
     "found": frozenset(["cli", "sandbox", "supervisor", "tui"]),
     "known": frozenset(["cli", "config", "errors.py", "sandbox", "sanitize.py", "supervisor", "tui"]),
     "look": frozenset(["detection", "host", "sandbox", "tui"]),

@@ -27,7 +27,7 @@ class AcpBackend:
     name = "acp"
     abilities = Abilities(
         streams=True,
-        makes_requests=True,
+        asks=True,
         cancels=True,
         sets_model=True,
         sets_permission_mode=True,

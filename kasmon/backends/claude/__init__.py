@@ -35,7 +35,7 @@ class ClaudeBackend:
     name = "claude"
     abilities = Abilities(
         streams=True,
-        makes_requests=True,
+        asks=True,
         edits_input=True,
         cancels=True,
         receives_reasons=True,

@@ -25,7 +25,7 @@ class CodexBackend:
     name = "codex"
     abilities = Abilities(
         streams=True,
-        makes_requests=True,
+        asks=True,
         cancels=True,
         receives_reasons=True,
         steers=True,

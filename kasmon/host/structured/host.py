@@ -308,7 +308,7 @@ class StructuredHost:
                     prompt = msgspec.structs.replace(prompt, when="idle")  # it waits for the next host
                 receipt = await self._agent.prompts.submit(prompt)
             case Answer() as answer:
-                if not self._backend.abilities.makes_requests and not self._agent.requests.is_own(answer.request):
+                if not self._backend.abilities.asks and not self._agent.requests.is_own(answer.request):
                     raise UnableError(f"the agent of session {self._id!r} accepts no answers.")
                 await self._agent.answer(answer, connection.peer_pid, is_agents=connection.as_agent)
             case Interrupt() as interrupt:

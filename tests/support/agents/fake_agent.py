@@ -10,7 +10,7 @@ from kasmon.model.commands import AgentCommand, Answer, Interrupt, Launch, Promp
 from kasmon.model.events import Event, RequestOpened, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
 
-ABLE = Abilities(streams=True, makes_requests=True, edits_input=True, steers=True, resumes=True, interrupts=True)
+ABLE = Abilities(streams=True, asks=True, edits_input=True, steers=True, resumes=True, interrupts=True)
 
 STANDARD = (Decision.ALLOW, Decision.ALWAYS, Decision.DENY, Decision.EDIT)
 
