@@ -44,6 +44,7 @@ from kasmon.supervisor.worktrees.changes import state_digest
 from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
 from kasmon.supervisor.worktrees.shared_checkout import describe_agents_in
 from kasmon.supervisor.worktrees.turn_changes import check_resting
+from kasmon.supervisor.worktrees.unsaved_files import list_files
 
 SHOWN: Final = 12
 """How many digits of a commit are shown."""
@@ -194,6 +195,11 @@ def _check_state(plan: PlannedFinish) -> None:
             "no branch is checked out in the worktree.",
             hint=f"`git -C {shlex.quote(plan.tree.path)} switch -c NAME` creates one.",
         )
+    if request.commits and state.untracked and (links := _list_setup_links(plan.tree)):
+        raise RefusedError(
+            f"the commit would contain links to your checkout, which git does not ignore: {list_files(links)}.",
+            hint="Add their names to .gitignore, without a `/` at the end: that matches folders only.",
+        )
     tracked = state.staged + state.unstaged + state.unmerged
     if request.update and tracked and not request.commits:
         raise RefusedError(
@@ -222,6 +228,16 @@ def _check_state(plan: PlannedFinish) -> None:
             )
     if request.merge:
         local_base(state)
+
+
+def _list_setup_links(tree: SessionWorktree) -> list[str]:
+    """Return the untracked links of *tree* to the same path in the checkout that it came from, as its setup makes."""
+    path, source = Path(tree.path), Path(tree.source)
+    top = repository(source) if source.is_dir() else None
+    if top is None:
+        return []
+    names = git(path, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
+    return [name for name in names if name and (path / name).is_symlink() and (path / name).readlink() == top / name]
 
 
 def _check_push(plan: PlannedFinish) -> None:

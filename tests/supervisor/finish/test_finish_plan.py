@@ -1,0 +1,31 @@
+"""What a plan refuses before anything is done."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from kasmon.config.schema import WorktreeConfig
+from kasmon.errors import RefusedError
+from kasmon.model.fleet import Fleet
+from kasmon.paths import Paths, private_folder
+from kasmon.supervisor.finish.finish_plan import FinishRequest, plan_finish
+from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree
+from kasmon.supervisor.worktrees.setup import prepare_worktree
+from tests.support.git_repo import Repo
+from tests.support.sample_fleet import session
+
+
+def test_a_link_to_the_checkout_that_git_does_not_ignore_is_not_committed(repo: Repo, tmp_path: Path) -> None:
+    places = Paths(state=private_folder(tmp_path / "state"), config=tmp_path / "config")
+    repo.commit(".gitignore", "modules/\n")
+    (repo.folder / "modules").mkdir()
+    with new_worktree(WorktreeConfig(), WorktreeRequest(), repo.folder, "fix") as (tree, _):
+        prepare_worktree(WorktreeConfig(link=("modules",)), repo.folder, Path(tree.path), print)
+    fix = session("fix", worktree=tree, workdir=tree.path)
+
+    with pytest.raises(RefusedError, match="links to your checkout, which git does not ignore: 1 file: 'modules'"):
+        plan_finish(places, fix, FinishRequest(commits=True), Fleet(at=time.time()))
+
+    repo.commit(".gitignore", "modules\n", at=Path(tree.path))
+    assert plan_finish(places, fix, FinishRequest(commits=True), Fleet(at=time.time())).digest
