@@ -131,7 +131,9 @@ def _store(places: Paths, session: Session, path: Path, branch: str, tip: str) -
         if not _run(store, "rev-list", "--max-count=1", "--all", "--stdin", given=exclude):
             return "", ""
         private_folder(places.discarded)
-        bundle = places.discarded / f"{slug(session.name)}-{time.strftime('%Y%m%d-%H%M%S')}-{tip[:12]}.bundle"
+        bundle = (
+            places.discarded / f"{slug(session.name)}-{session.id}-{time.strftime('%Y%m%d-%H%M%S')}-{tip[:12]}.bundle"
+        )
         _run(store, "bundle", "create", "--quiet", str(bundle), "--all", "--stdin", given=exclude)
         _run(store, "bundle", "verify", "--quiet", str(bundle))
     return str(bundle), files

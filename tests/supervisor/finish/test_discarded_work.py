@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import RefusedError
@@ -118,3 +119,17 @@ def test_a_worktree_whose_branch_was_deleted_names_its_last_commit(repo: Repo, p
         plan_finish(places, session("fix", worktree=tree), FinishRequest(commits=True), fleet())
 
     assert f"update-ref refs/heads/{tree.branch} {commit}" in error.value.hint
+
+
+def test_discards_of_sessions_with_similar_names_are_stored_apart(
+    repo: Repo, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "strftime", lambda form: "20261128-120000")  # in the same second
+    bundles = set()
+    for number, name in enumerate(("fix it", "fix-it")):
+        tree = create(repo.folder, name)
+        (Path(tree.path) / "new.txt").write_text(name)
+        owner = replace(session(f"id{number}", worktree=tree), name=name)
+        bundles.add(discard(places, owner, tree, fleet, ())[0])
+
+    assert 2 == len(bundles)
