@@ -75,10 +75,12 @@ def update(
     words = (*REBASE, base) if how == "rebase" else (*MERGE, "-m", message, base)
     try:
         git_as_user(path, *words)
-    except KasmonError:
+    except KasmonError as error:
         files = tuple(name for name in git(path, "diff", "--name-only", "--diff-filter=U", "-z").split("\0") if name)
         is_unfinished = any((git_folders(path)[0] / name).exists() for name in UNFINISHED)
-        if is_unfinished and not (files and keeps_conflicts):
+        if is_unfinished and how == "merge" and not files:  # a hook failed
+            error.hint = _undo_merge(path, base) or error.hint
+        elif is_unfinished and not (files and keeps_conflicts):
             git_as_user(path, how, "--abort")
         if not files:
             raise
@@ -283,7 +285,7 @@ def merge(target: Path, commit: str, how: How, message: str) -> None:
     if how == "ff":
         git_as_user(target, *MERGE, "--ff-only", commit)
         return
-    with _taken_back(target, commit):
+    with _undone_on_error(target, commit):
         if how == "merge":
             git_as_user(target, *MERGE, "--no-ff", "-m", message, commit)
         else:
@@ -297,29 +299,37 @@ def apply_changes(target: Path, commit: str) -> None:
     Raises:
         GitError: if git fails; the files are as before then, or the hint says what is left.
     """
-    with _taken_back(target, commit):
+    with _undone_on_error(target, commit):
         git_as_user(target, *MERGE, "--squash", commit)
 
 
 @contextlib.contextmanager
-def _taken_back(target: Path, commit: str) -> Iterator[None]:
-    """If the context raises, take the merge of *commit* out of the index and the files of *target*.
-
-    What was staged or written there in the meantime stays: git's `reset --merge` would delete what is staged, and
-    changes that the index hides. If it concerns a file of the merge, all stays, and the hint says so.
-    """
-    merged = git(target, "merge-tree", "--write-tree", "HEAD", commit).partition("\n")[0]
+def _undone_on_error(target: Path, commit: str) -> Iterator[None]:
+    """If the context raises, take the merge of *commit* out of the index and the files of *target*."""
     try:
         yield
     except KasmonError as error:
-        try:
-            git_as_user(target, "read-tree", "-m", "-u", merged, "HEAD")
-            git_as_user(target, "merge", "--quit")
-            (git_folders(target)[0] / "SQUASH_MSG").unlink(missing_ok=True)
-        except (KasmonError, OSError):
-            left = f"The merge is unfinished in {str(target)!r}, where its files changed in the meantime."
-            error.hint = f"{left} `git reset --merge` there discards it, with all that is staged."
+        error.hint = _undo_merge(target, commit) or error.hint
         raise
+
+
+def _undo_merge(target: Path, commit: str) -> str:
+    """Take the merge of *commit* out of the index and the files of *target*; if that fails, return what is left.
+
+    What was staged or written there in the meantime stays: git's `reset --merge` would delete what is staged, and
+    changes that the index hides. If it concerns a file of the merge, all stays.
+    """
+    try:
+        merged = git(target, "merge-tree", "--write-tree", "HEAD", commit).partition("\n")[0]
+        git_as_user(target, "read-tree", "-m", "-u", merged, "HEAD")
+        git_as_user(target, "merge", "--quit")
+        (git_folders(target)[0] / "SQUASH_MSG").unlink(missing_ok=True)
+    except (KasmonError, OSError):
+        return (
+            f"The merge is unfinished in {str(target)!r}, where its files changed in the meantime. "
+            "`git reset --merge` there discards it, with all that is staged."
+        )
+    return ""
 
 
 @contextlib.contextmanager

@@ -229,3 +229,14 @@ def test_a_push_sends_no_tag_though_the_config_says_so(repo: Repo, branch: str, 
     push(repo.folder, "fix", "origin", "fix")
 
     assert "" == repo.git("ls-remote", "--tags", "origin")
+
+
+def test_what_is_staged_while_an_update_fails_stays(repo: Repo, branch: str) -> None:
+    repo.commit("other.txt")
+    failing_hooks(repo, "echo mine >mine.txt; git add mine.txt")
+
+    with pytest.raises(GitError):
+        update(repo.folder, branch, "merge", "Update", keeps_conflicts=False)
+
+    assert "A  mine.txt" == repo.git("status", "--porcelain")
+    assert not (repo.folder / ".git" / "MERGE_HEAD").exists()
