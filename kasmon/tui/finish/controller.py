@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -62,6 +63,10 @@ class FinishController:
         """The screen, while it is open."""
         return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
 
+    def _screen_of(self, session: Session) -> "FinishScreen | None":
+        """The screen, while it is open and shows *session*."""
+        return screen if (screen := self.screen) is not None and screen.session.id == session.id else None
+
     def open(self) -> None:
         """Open the screen for the selected session."""
         session = self.app.main_view.table.selected_session
@@ -106,8 +111,8 @@ class FinishController:
         elif message.action == "finish_fix":
             self.app.run_operation(
                 lambda operations: operations.send_feedback(session.id),
-                done=self._note_receipt,
-                failed=self._note_error,
+                done=partial(self._note_receipt, session),
+                failed=partial(self._note_error, session),
             )
         else:
             self._begin(session, message.action)
@@ -199,7 +204,7 @@ class FinishController:
     async def _read(self, session: Session) -> None:
         from kasmon.supervisor.finish.finish_plan import FinishRequest
 
-        gateway, screen = self.app.gateway, self.screen
+        gateway, screen = self.app.gateway, self._screen_of(session)
         if gateway is None or screen is None:
             return
         try:
@@ -231,22 +236,24 @@ class FinishController:
         from kasmon.tui.finish.dialogs import DiscardDialog
         from kasmon.tui.finish.screen import plan_lines
 
-        gateway, screen = self.app.gateway, self.screen
-        if gateway is None or screen is None:
+        def is_wanted() -> bool:
+            return dialog.is_open if dialog is not None else self._screen_of(session) is not None
+
+        if (gateway := self.app.gateway) is None:
             return
         try:
             plan = await gateway.plan_finish(session.id, request)
         except PushedCommitsError as error:
-            if dialog is None or dialog.is_open:
+            if is_wanted():
                 self._confirm_rewrite(session, title, request, dialog, error)
             return
         except KasmonError as error:
             if dialog is None or not dialog.handle_failure(error):
-                screen.note(*_error_notes(error))
+                self._note_error(session, error)
+            return
+        if not is_wanted():
             return
         if dialog is not None:
-            if not dialog.is_open:
-                return
             dialog.dismiss()
         lines = (*([note] if note else []), *plan_lines(plan))
         if request.discards:
@@ -287,18 +294,18 @@ class FinishController:
     def _carry_out(self, session: Session, title: str, plan: "PlannedFinish") -> None:
         """Do what *plan* says; if something changed since it was made, show the new plan."""
         self._running.add(session.id)
-        if (screen := self.screen) is not None:
+        if (screen := self._screen_of(session)) is not None:
             screen.set_running("; ".join(step.text for step in plan.steps))
         done: list[str] = []
 
         def report(text: str) -> None:
             done.append(text)
-            if (screen := self.screen) is not None:
+            if (screen := self._screen_of(session)) is not None:
                 screen.note((f"{text[:1].upper()}{text[1:]}", Token.OK))
 
         def end() -> "FinishScreen | None":
             self._running.discard(session.id)
-            if (screen := self.screen) is not None:
+            if (screen := self._screen_of(session)) is not None:
                 screen.set_running("")
             return screen
 
@@ -337,7 +344,7 @@ class FinishController:
         from kasmon.supervisor.finish.merge_plan import plan_lines
         from kasmon.tui.dialogs.common import Confirmation
 
-        gateway, screen = self.app.gateway, self.screen
+        gateway, screen = self.app.gateway, self._screen_of(session)
         if gateway is None or screen is None:
             return
         collision = self.app.main_view.table.collisions.get(session.id)
@@ -348,7 +355,9 @@ class FinishController:
         try:
             plan = await gateway.plan_merges([session.id, *collision.others])
         except KasmonError as error:
-            screen.note(*_error_notes(error))
+            self._note_error(session, error)
+            return
+        if self._screen_of(session) is None:
             return
 
         def do(shown: "ConfirmDialog") -> None:
@@ -361,32 +370,32 @@ class FinishController:
     def _carry_out_merges(self, session: Session, plan: "MergePlan") -> None:
         """Merge as *plan* says; if something changed since it was made, show the new plan."""
         self._running.add(session.id)
-        if (screen := self.screen) is not None:
+        if (screen := self._screen_of(session)) is not None:
             screen.set_running(f"Merging into {plan.base_name}")
 
         def end() -> None:
             self._running.discard(session.id)
-            if (screen := self.screen) is not None:
+            if (screen := self._screen_of(session)) is not None:
                 screen.set_running("")
                 self._refresh(session)
 
         def succeed(text: str) -> bool:
             end()
-            if self.screen is None:
+            if (screen := self._screen_of(session)) is None:
                 self.app.say(text)
             else:
-                self.screen.note(*((clean_line(line), Token.OK) for line in text.split("\n")))
+                screen.note(*((clean_line(line), Token.OK) for line in text.split("\n")))
             return True
 
         def fail(error: KasmonError) -> bool:
             end()
-            if self.screen is not None and isinstance(error, StaleRequestError):
+            if self._screen_of(session) is not None and isinstance(error, StaleRequestError):
                 self.app.run_worker(self._confirm_merges(session, CHANGED), group="finish-plan", exclusive=True)
                 return True
-            return self._note_error(error)
+            return self._note_error(session, error)
 
         def report(text: str) -> None:
-            self._note_receipt(f"{text[:1].upper()}{text[1:]}")
+            self._note_receipt(session, f"{text[:1].upper()}{text[1:]}")
 
         self.app.run_operation(
             lambda operations: operations.merge_one_by_one(plan, report, self._decide_conflict),
@@ -418,22 +427,22 @@ class FinishController:
 
         def show(text: str) -> bool:
             self._asked.add(session.id)
-            return self._note_receipt(f"Asked for a commit message. {text}")
+            return self._note_receipt(session, f"Asked for a commit message. {text}")
 
         prompt = Prompt(text=PROMPT, when="idle")
-        self.app.session_pane.send_prompt(session.id, prompt, done=show, failed=self._note_error)
+        self.app.session_pane.send_prompt(session.id, prompt, done=show, failed=partial(self._note_error, session))
 
-    def _note_receipt(self, text: str) -> bool:
-        """Show *text* on the screen; return whether it is open."""
-        if (screen := self.screen) is not None:
+    def _note_receipt(self, session: Session, text: str) -> bool:
+        """Show *text* on the screen of *session*; return whether it is open."""
+        if (screen := self._screen_of(session)) is not None:
             screen.note((text, Token.OK))
-        return self.screen is not None
+        return screen is not None
 
-    def _note_error(self, error: KasmonError) -> bool:
-        """Show *error* on the screen; return whether it is open."""
-        if (screen := self.screen) is not None:
+    def _note_error(self, session: Session, error: KasmonError) -> bool:
+        """Show *error* on the screen of *session*; return whether it is open."""
+        if (screen := self._screen_of(session)) is not None:
             screen.note(*_error_notes(error))
-        return self.screen is not None
+        return screen is not None
 
 
 def _error_notes(error: KasmonError) -> Sequence[tuple[str, Token]]:

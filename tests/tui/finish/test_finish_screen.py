@@ -283,3 +283,35 @@ async def test_a_removed_session_closes_it() -> None:
 
         await auntil(lambda: cast(Kasmon, pilot.app).list_has_keys)
         assert cast(Kasmon, pilot.app).main_view.table.session(SessionId("fix")) is None
+
+
+async def test_a_dialog_of_a_removed_session_says_so_and_keeps_the_text() -> None:
+    async with shown() as (pilot, gateway):
+        await pilot.press("c")
+        await opened(pilot, OptionsDialog)
+        gateway.fleets.put_nowait(fleet(idle("other")))
+        await auntil(lambda: cast(Kasmon, pilot.app).main_view.table.session(SessionId("fix")) is None)
+        gateway.refusing = RefusedError("there is no session 'fix'.")
+        await pilot.press(*"msg", "enter")
+
+        await auntil(lambda: "There is no session 'fix'." in text_of(pilot.app))
+        assert "msg" in text_of(pilot.app)
+
+
+async def test_a_plan_that_comes_late_is_not_asked_about_on_the_screen_of_another_session() -> None:
+    app = kasmon(fleet(idle("fix", worktree=TREE), idle("other", worktree=TREE)))
+    gateway = cast(FakeGateway, app.gateway)
+    gateway.finishes = planned
+    async with run_app(app, (120, 30)) as pilot:
+        await pilot.press("F")
+        await auntil(lambda: "Left to do" in text_of(app))
+        gateway.knows.clear()
+        await pilot.press("p")
+        await auntil(lambda: any(each.pushes for each in gateway.asked_finishes))
+        await pilot.press("escape", "down", "F")
+        await auntil(lambda: " other " in text_of(app) and len(gateway.asked_finishes) == 3)
+        gateway.knows.set()
+        await auntil(lambda: "Left to do" in text_of(app))
+        await pilot.pause()
+
+        assert isinstance(app.screen, FinishScreen)
