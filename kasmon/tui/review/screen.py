@@ -21,7 +21,7 @@ from kasmon.tui.keymap import KeyMap
 from kasmon.tui.review.diff_rows import NARROW, ShownComment
 from kasmon.tui.review.diff_view import DiffView
 from kasmon.tui.textual_ext.modal import Overlay
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import Span, ThemeStyles, width_of
 from kasmon.tui.transcript.find_bar import FindBar, FindChanged
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, fitting_keys
 
@@ -430,17 +430,18 @@ class ReviewScreen(Overlay):
         waiting = sum(each.state == "open" for each in self.review.comments)
         if waiting:
             title = (*title, (f"  {waiting} open {'comment' if waiting == 1 else 'comments'}", "warn"))
-        self.head.say(DrawnLine(title, self._file_facts()))
+        self.head.say(DrawnLine(title, self._file_facts(self.size.width - width_of(title) - 2)))
         self.list.say(*self._file_lines())
         self.foot.say(self._keys())
 
-    def _file_facts(self) -> tuple[Span, ...]:
-        """What the list does not show of the selected file: a rename, a mode."""
+    def _file_facts(self, room: int) -> tuple[Span, ...]:
+        """What the list does not show of the selected file: a rename, a mode; cut to *room* cells."""
         if (change := self.change) is None:
             return ()
         facts = [f"renamed from {clean_line(change.old_name)}"] if change.old_name else []
         facts += [f"mode {' → '.join(change.modes)}"] if len(change.modes) == 2 else []
-        return ((" · ".join(facts) + " ", "soft"),) if facts else ()
+        text = self.look.cut_left(" · ".join(facts), room)
+        return ((f"{text} ", "soft"),) if text else ()
 
     def _file_lines(self) -> list[DrawnLine]:
         height = self.size.height
@@ -462,8 +463,8 @@ class ReviewScreen(Overlay):
         kind_word = change.kind or (
             "renamed" if change.old_name else "mode" if change.modes and not change.has_hunks else ""
         )
-        room = width - len(mark[0]) - 1 - sum(len(text) for text, _ in signs) - len(kind_word) - 1
         kind: tuple[Span, ...] = ((f" {kind_word}", "faint"),) if kind_word else ()
+        room = width - len(mark[0]) - width_of([*kind, *signs]) - 2
         left = (mark, (self.look.cut_left(label, room), "text.bold" if is_here else "text"), *kind)
         return DrawnLine(left, (*signs, (" ", "text")), f"{PICK}{row.file}", chosen=is_here)
 

@@ -196,6 +196,18 @@ async def test_renamed_and_mode_changed_files_say_so() -> None:
         assert "new renamed" in text_of(pilot.app)
 
 
+async def test_a_long_name_cuts_neither_the_kind_of_its_change_nor_what_is_reviewed() -> None:
+    name = "a-folder/" + "long" * 12 + ".py"
+    new = f"diff --git a/{name} b/{name}\nnew file mode 100644\n--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n+x\n"
+    renamed = f"diff --git a/{name} b/z\nrename from {name}\nrename to z\n"
+    async with shown(new + renamed) as pilot:
+        assert "long.py new   +1 " in text_of(pilot.app)
+    async with shown(renamed, (70, 20)) as pilot:
+        head = text_of(pilot.app).split("\n")[0]
+
+        assert ("api  1 file  branch" in head, head.rstrip().endswith(".py")) == (True, True)
+
+
 async def test_a_comment_is_written_on_the_selected_lines_and_shown_below_them() -> None:
     async with shown() as pilot:
         app = cast(Kasmon, pilot.app)
