@@ -280,11 +280,14 @@ def merge(target: Path, commit: str, how: How, message: str) -> None:
     """Merge *commit* into the branch that is checked out in *target*.
 
     Raises:
+        RefusedError: if a squash would be an empty commit.
         GitError: if git or a hook fails; the branch and the files are as before then, or the hint says what is left.
     """
     if how == "ff":
         git_as_user(target, *MERGE, "--ff-only", commit)
         return
+    if how == "squash" and _merged_tree(target, commit) == git(target, "rev-parse", "HEAD^{tree}").strip():
+        raise RefusedError("the branch changes nothing in its base, so a squash would have nothing to commit.")
     with _undone_on_error(target, commit):
         if how == "merge":
             git_as_user(target, *MERGE, "--no-ff", "-m", message, commit)
@@ -320,8 +323,7 @@ def _undo_merge(target: Path, commit: str) -> str:
     changes that the index hides. If it concerns a file of the merge, all stays.
     """
     try:
-        merged = git(target, "merge-tree", "--write-tree", "HEAD", commit).partition("\n")[0]
-        git_as_user(target, "read-tree", "-m", "-u", merged, "HEAD")
+        git_as_user(target, "read-tree", "-m", "-u", _merged_tree(target, commit), "HEAD")
         git_as_user(target, "merge", "--quit")
         (git_folders(target)[0] / "SQUASH_MSG").unlink(missing_ok=True)
     except (KasmonError, OSError):
@@ -330,6 +332,11 @@ def _undo_merge(target: Path, commit: str) -> str:
             "`git reset --merge` there discards it, with all that is staged."
         )
     return ""
+
+
+def _merged_tree(target: Path, commit: str) -> str:
+    """Return the tree of a merge of *commit* into the HEAD of *target*."""
+    return git(target, "merge-tree", "--write-tree", "HEAD", commit).partition("\n")[0]
 
 
 @contextlib.contextmanager

@@ -240,3 +240,16 @@ def test_what_is_staged_while_an_update_fails_stays(repo: Repo, branch: str) -> 
 
     assert "A  mine.txt" == repo.git("status", "--porcelain")
     assert not (repo.folder / ".git" / "MERGE_HEAD").exists()
+
+
+def test_a_squash_that_would_be_empty_is_refused_and_leaves_nothing_staged(repo: Repo) -> None:
+    repo.git("switch", "--quiet", "--create", "fix")
+    repo.commit("one.txt")
+    repo.git("revert", "--no-edit", "HEAD")
+    fix = repo.head
+    repo.git("switch", "--quiet", "main")
+
+    with pytest.raises(RefusedError, match="changes nothing in its base"):
+        merge(repo.folder, fix, "squash", "fix")
+
+    assert "" == repo.git("status", "--porcelain")
