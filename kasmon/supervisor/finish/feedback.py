@@ -196,7 +196,7 @@ def _of_github(path: Path, request: PullRequest) -> Feedback:
     except (KeyError, TypeError, AttributeError) as error:
         raise UnavailableError(f"`gh pr view` printed something else than expected: {error!r}.") from error
     logs = [
-        (f"Log of {name}", run_client(path, "gh", "run", "view", run, "--log-failed"))
+        (f"Log of {name}", run_client(path, "gh", "run", "view", run, "--log-failed", cuts=True))
         for run, name in list(names.items())[:MOST_RUNS]
     ]
     logs += [(f"Failed without a log: {name}", "") for name in others]
@@ -234,7 +234,8 @@ def _of_gitlab(path: Path, request: PullRequest) -> Feedback:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UnavailableError(f"`glab api` printed something else than expected: {error!r}.") from error
     logs = [
-        (f"Log of {name}", run_client(path, "glab", "api", f"projects/:id/jobs/{job}/trace")) for job, name in failed
+        (f"Log of {name}", run_client(path, "glab", "api", f"projects/:id/jobs/{job}/trace", cuts=True))
+        for job, name in failed
     ]
     return Feedback(logs, comments)
 

@@ -7,8 +7,10 @@ import contextlib
 import itertools
 import os
 import re
+import selectors
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -22,6 +24,8 @@ from kasmon.sanitize import clean_line
 
 LIMIT_S: Final = 60.0
 """How long `gh` or `glab` may take, in seconds."""
+MOST_BYTES: Final = 4 << 20
+"""How much of what they print is read."""
 REMOTE_URL: Final = re.compile(r"remote\.(.+)\.url")
 NOTHING_CHANGES: Final = ("--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--refmap=")
 """Options of `git fetch` with which it updates no ref and no FETCH_HEAD."""
@@ -74,36 +78,73 @@ def _read(folder: Path, number: str) -> _PullRequest:
         raise UnavailableError(f"`gh pr view {number}` printed something else than expected: {error}.") from error
 
 
-def run_client(folder: Path, program: str, *words: str) -> str:
-    """Return what `gh` or `glab` prints in *folder*. It asks for nothing.
+def run_client(folder: Path, program: str, *words: str, cuts: bool = False) -> str:
+    """Return what `gh` or `glab` prints in *folder*; with *cuts*, the last `MOST_BYTES` of that. It asks for nothing.
 
     Raises:
-        UnavailableError: if it cannot be run, or fails.
+        UnavailableError: if it cannot be run, fails, or without *cuts* prints more than `MOST_BYTES`.
         TimedOutError: if it takes longer than `LIMIT_S`.
     """
     variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
     variables |= {"GH_PROMPT_DISABLED": "1", "NO_PROMPT": "1", "NO_COLOR": "1"}
     name = f"`{' '.join((program, *itertools.takewhile(lambda each: not each.startswith('-'), words)))}`"
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(
-            [program, *words],
-            cwd=folder,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=LIMIT_S,
-            check=False,
+        process = subprocess.Popen(
+            [program, *words], cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )
-    except subprocess.TimeoutExpired as error:
-        raise TimedOutError(f"{name} took longer than {LIMIT_S:g} s.") from error
     except OSError as error:
         raise UnavailableError(f"cannot run {program!r}: {error.strerror or error}.") from error
-    if done.returncode:
-        said = clean_line(done.stderr.decode("utf-8", "replace").strip())[:300]
+    with process:
+        try:
+            printed, errors = _read_both(process, cuts=cuts)
+        except BaseException as error:
+            process.kill()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise TimedOutError(f"{name} took longer than {LIMIT_S:g} s.") from error
+            if isinstance(error, OverflowError):
+                limit = f"more than {MOST_BYTES >> 20} MB, which is all that kasmon reads"
+                hint = "Run it by hand in the worktree to see why it prints so much."
+                raise UnavailableError(f"{name} printed {limit}.", hint=hint) from error
+            raise
+    if process.returncode:
+        said = clean_line(errors.decode("utf-8", "replace").strip())[:300]
         raise UnavailableError(
             f"{name} failed: {said or 'it gave no reason'}.", hint=f"`{program} auth status` shows your login."
         )
-    return done.stdout.decode("utf-8", "replace")
+    if len(printed) == MOST_BYTES:  # the first line may lack its beginning
+        del printed[: printed.find(b"\n") + 1]
+    return printed.decode("utf-8", "replace")
+
+
+def _read_both(process: subprocess.Popen[bytes], *, cuts: bool) -> tuple[bytearray, bytearray]:
+    """Return the output and the errors of *process* once it has ended, of each at most the last `MOST_BYTES`.
+
+    Raises:
+        OverflowError: if the output is longer, without *cuts*.
+        TimeoutExpired: if it takes longer than `LIMIT_S`.
+    """
+    ends_at = time.monotonic() + LIMIT_S
+    assert process.stdout is not None
+    assert process.stderr is not None
+    printed, errors = bytearray(), bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ, printed)
+        selector.register(process.stderr, selectors.EVENT_READ, errors)
+        while selector.get_map():
+            ready = selector.select(max(0.0, ends_at - time.monotonic()))
+            if time.monotonic() >= ends_at:
+                raise subprocess.TimeoutExpired(process.args, LIMIT_S)
+            for key, _ in ready:
+                block = os.read(key.fd, 1 << 16)
+                if not block:
+                    selector.unregister(key.fileobj)
+                key.data.extend(block)
+                if key.data is printed and not cuts and len(printed) > MOST_BYTES:
+                    raise OverflowError
+                del key.data[:-MOST_BYTES]
+    process.wait(max(0.0, ends_at - time.monotonic()))
+    return printed, errors
 
 
 def _find_remote(folder: Path, url: str) -> str:

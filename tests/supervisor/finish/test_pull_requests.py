@@ -15,6 +15,7 @@ from kasmon.supervisor.finish.pull_requests import (
     find_pull_request,
     known_pull_request,
 )
+from kasmon.supervisor.worktrees.pull_request import MOST_BYTES, run_client
 from tests.support.forge_client import ADDRESSES, GITHUB, GITLAB
 from tests.support.git_repo import Repo
 
@@ -161,3 +162,18 @@ def test_an_answer_with_other_types_is_an_error_and_is_not_asked_again_at_once(
 
     assert ["printed something else" in why for why in whys] == [True, True]
     assert 1 == len(program.calls)
+
+
+def test_of_a_program_that_prints_without_end_at_most_some_megabytes_are_read(
+    repo: Repo, program: Program, tmp_path: Path
+) -> None:
+    (tmp_path / "bin" / program.name).write_text("#!/bin/sh\nexec yes line\n")
+    with pytest.raises(UnavailableError, match=f"`{program.name} mr list` printed more than 4 MB"):
+        run_client(repo.folder, program.name, "mr", "list")
+
+    program.says("first\n" + "line\n" * (MOST_BYTES // 4) + "last\n")
+    (tmp_path / "bin" / program.name).write_text(f"#!/bin/sh\ncat '{program.answer}'\n")
+    end = run_client(repo.folder, program.name, "run", "view", cuts=True)
+
+    assert ("line\n", "line\nlast\n") == (end[:5], end[-10:])
+    assert MOST_BYTES - 5 <= len(end) <= MOST_BYTES
