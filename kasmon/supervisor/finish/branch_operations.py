@@ -28,6 +28,8 @@ HOOKS: Final = {
     "push": ("pre-push",),
 }
 """The hooks that git may run for what a person asks for."""
+EVERY: Final = ("reference-transaction", "post-index-change")
+"""The hooks that git runs besides, whenever a ref or an index changes."""
 FETCH_S: Final = 120.0
 """How long a fetch of the base may take, in seconds."""
 How = Literal["ff", "merge", "squash"]

@@ -90,6 +90,8 @@ def _carry_out(places: Paths, session: Session, plan: PlannedFinish, report: Cal
     if request.commits and state.uncommitted:
         commit(path, plan.message)
         note(f"committed {short(head_of(path))} {plan.message!r}")
+    elif request.commits:
+        note("nothing to commit")
     if request.update and behind:
         keeps = request.conflicts != "abort"
         message = f"Merge branch {base_name!r} into {state.name}"

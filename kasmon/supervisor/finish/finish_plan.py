@@ -24,6 +24,7 @@ from kasmon.repository.branch import BranchState, PullRequest
 from kasmon.repository.git import git, git_folders, hooks_of, repository
 from kasmon.repository.git import head as head_of
 from kasmon.supervisor.finish.branch_operations import (
+    EVERY,
     HOOKS,
     BaseRemote,
     How,
@@ -115,7 +116,7 @@ class PlannedFinish(msgspec.Struct, frozen=True, kw_only=True):
     checkout: str = ""
     """The checkout whose files a merge changes; empty for none."""
     warnings: tuple[str, ...] = ()
-    """A clause for each agent that works in that checkout."""
+    """A clause for each agent that works in that checkout, and for what a commit leaves out."""
     source: BaseRemote | None = None
     """What is fetched before an update."""
 
@@ -177,6 +178,11 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
     if plan.checkout:
         warnings = describe_agents_in(plan.checkout, fleet.sessions, programs(load(places)))
         plan = msgspec.structs.replace(plan, warnings=warnings)
+    if request.commits and (nested := _list_nested(path)):
+        text = (
+            f"the commit would contain only a link to each repository in the worktree: {', '.join(map(repr, nested))}"
+        )
+        plan = msgspec.structs.replace(plan, warnings=(*plan.warnings, text))
     if request.discards:
         check_discardable(tree, fleet, request.ignored)
     return msgspec.structs.replace(plan, steps=tuple(_steps(plan)), digest=_digest(plan))
@@ -238,6 +244,12 @@ def _list_setup_links(tree: SessionWorktree) -> list[str]:
         return []
     names = git(path, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
     return [name for name in names if name and (path / name).is_symlink() and (path / name).readlink() == top / name]
+
+
+def _list_nested(path: Path) -> list[str]:
+    """Return the untracked folders of the worktree at *path* that are repositories, which git lists with a `/`."""
+    names = git(path, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
+    return [name for name in names if name.endswith("/")]
 
 
 def _check_push(plan: PlannedFinish) -> None:
@@ -359,7 +371,9 @@ def _left(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
 
 
 def _step(path: Path, action: str, text: str, hooks: tuple[str, ...]) -> FinishStep:
-    return FinishStep(action=action, text=text, hooks=tuple(dict.fromkeys(hooks_of(path, hooks))) if hooks else ())
+    return FinishStep(
+        action=action, text=text, hooks=tuple(dict.fromkeys(hooks_of(path, (*hooks, *EVERY)))) if hooks else ()
+    )
 
 
 def _digest(plan: PlannedFinish) -> str:

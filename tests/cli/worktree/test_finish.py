@@ -92,6 +92,12 @@ def test_a_hook_that_refuses_a_commit_leaves_the_index_as_it_was(kasmon: Cli, re
     assert (before, repo.head) == (repo.git("status", "--porcelain", at=tree), repo.git("rev-parse", "HEAD", at=tree))
 
 
+def test_a_commit_of_nothing_says_so(kasmon: Cli, tree: Path) -> None:
+    done = finish(kasmon, "--commit")
+
+    assert (0, "nothing to commit\n") == (done.code, done.out)
+
+
 @pytest.mark.parametrize("how", ["rebase", "merge"])
 def test_an_update_brings_in_the_base(kasmon: Cli, repo: Repo, tree: Path, how: str) -> None:
     repo.commit("mine.txt", at=tree)

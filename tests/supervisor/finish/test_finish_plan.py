@@ -16,6 +16,22 @@ from tests.support.git_repo import Repo
 from tests.support.sample_fleet import session
 
 
+def test_a_plan_warns_of_a_nested_repository_and_names_the_hooks_of_every_change(repo: Repo, tmp_path: Path) -> None:
+    places = Paths(state=private_folder(tmp_path / "state"), config=tmp_path / "config")
+    with new_worktree(WorktreeConfig(), WorktreeRequest(), repo.folder, "fix") as (tree, _):
+        Repo(Path(tree.path) / "vendor" / "lib")
+    for name in ("reference-transaction", "post-index-change", "pre-push"):
+        hook = repo.folder / ".git" / "hooks" / name
+        hook.write_text("#!/bin/sh\n")
+        hook.chmod(0o755)
+    fix = session("fix", worktree=tree, workdir=tree.path)
+
+    plan = plan_finish(places, fix, FinishRequest(commits=True), Fleet(at=time.time()))
+
+    assert ("reference-transaction", "post-index-change") == plan.steps[0].hooks
+    assert ("the commit would contain only a link to each repository in the worktree: 'vendor/lib/'",) == plan.warnings
+
+
 def test_a_link_to_the_checkout_that_git_does_not_ignore_is_not_committed(repo: Repo, tmp_path: Path) -> None:
     places = Paths(state=private_folder(tmp_path / "state"), config=tmp_path / "config")
     repo.commit(".gitignore", "modules/\n")
