@@ -7,7 +7,6 @@ import random
 import select
 import shlex
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -70,9 +69,12 @@ THEN = {
     "rebase": ("ff",),
     "tag": ("finish push",),
     "merge": ("rebase",),
+    "commit": ("finish merge",),
 }
 """Steps that put something at risk -> those that often follow in the same worktree."""
 HOOKS = ("pre-commit", "commit-msg", "pre-rebase", "pre-merge-commit", "post-merge", "post-checkout", "pre-push")
+HOOKS_OF = {"finish merge": "pre-merge-commit", "squash": "commit-msg", "update": "pre-merge-commit"}
+"""Steps -> the hook that fails behind the merge."""
 CONFIG = """[user]
 name = Ann
 email = ann@example.org
@@ -202,7 +204,7 @@ class Walk:
         expected, steps = self.next
         if steps and expected in self.trees:
             tree, act = expected, steps.pop(0)
-        elif act in THEN and self.random.random() < 0.7:
+        elif self.finishes and act in THEN and self.random.random() < 0.7:
             self.next = (tree, [*THEN[act]])
         self.trail.append(f"{self.count} {act} {Path(tree.path).name if tree else ''}")
         if tree and Path(tree.path) in self.hidden and act in ("stash", "detach", "tree rebase"):
@@ -280,7 +282,7 @@ class Walk:
             self.track_ignored(Path(tree.path))
         hook, fails = None, self.random.random() < 0.6
         if change > 0.5:
-            hook = self.add_hook(self.random.choice(HOOKS), fails=fails)
+            hook = self.add_hook(HOOKS_OF.get(act) or self.random.choice(HOOKS), fails=fails)
         try:
             self.carry_out(tree, act)
         except KasmonError as error:
@@ -362,24 +364,17 @@ class Walk:
     def move_back(self, tree: SessionWorktree) -> None:
         """Move the branch of *tree* to a new commit and back, from outside: only the log of the branch has it then."""
         self.count += 1
-        content = f"content {self.count} of a commit"
-        source = self.places.state / "moved.txt"
-        source.write_text(content)
-        blob = self.repo.git("hash-object", "-w", str(source))
+        branch, other = f"refs/heads/{tree.branch}", self.repo.folder.parent / f"moved-{self.count}"
         with contextlib.suppress(CalledProcessError):
-            tip = self.repo.git("rev-parse", f"refs/heads/{tree.branch}")
-            commit = self.repo.git("commit-tree", "-p", tip, "-m", f"moved {blob}", f"{self.make_tree(blob)}")
-            for to in (commit, tip):
-                self.repo.git("update-ref", "--create-reflog", "-m", "moved", f"refs/heads/{tree.branch}", to)
-            self.written[content] = f"the log of {tree.branch}"
-
-    def make_tree(self, blob: str) -> str:
-        index = self.places.state / "index"
-        index.unlink(missing_ok=True)
-        environment = os.environ | {"GIT_INDEX_FILE": str(index), "GIT_DIR": str(self.git_folder)}
-        for words in (["update-index", "--add", "--cacheinfo", f"100644,{blob},moved.txt"], ["write-tree"]):
-            made = subprocess.run(["git", *words], env=environment, capture_output=True, text=True, check=True)
-        return made.stdout.strip()
+            self.repo.git("worktree", "add", "--quiet", "--detach", str(other), branch)
+            content = self.write(other, "moved.txt")
+            self.repo.git("add", "moved.txt", at=other)
+            self.repo.git("commit", "--quiet", "-m", "moved", at=other)
+            moved, tip = self.repo.git("rev-parse", "HEAD", "HEAD~1", at=other).split()
+            for to in (moved, tip):
+                self.repo.git("update-ref", "--create-reflog", "-m", "moved", branch, to)
+            self.written[content] = f"the log of {branch}"
+            self.repo.git("worktree", "remove", str(other))
 
     def carry_out(self, tree: SessionWorktree, act: str) -> None:
         walker = session_of(tree)
