@@ -80,10 +80,16 @@ class ChoiceField(Widget, can_focus=True):
         return self.look.strip(spans, self.size.width, "background")
 
     def on_key(self, event: events.Key) -> None:
-        step = {"left": -1, "h": -1, "right": 1, "l": 1, "space": 1}.get(event.key)
-        if step is not None and self.options:
+        if self.takes(event):
             event.stop()
-            self.choose((self.chosen + step) % len(self.options))
+
+    def takes(self, key: events.Key) -> bool:
+        """Choose the next option by *key*, or the one before; return whether it is such a key."""
+        step = {"left": -1, "h": -1, "right": 1, "l": 1, "space": 1}.get(key.key)
+        if step is None or not self.options:
+            return False
+        self.choose((self.chosen + step) % len(self.options))
+        return True
 
     def on_click(self, event: events.Click) -> None:
         for number, (row, x, size) in enumerate(self._placed(self.size.width)):

@@ -119,6 +119,8 @@ class NewSessionDialog(Dialog):
     def takes(self, key: events.Key) -> bool:
         if self.focused is self.folder.box and not self.is_opening and self.folder.takes(key):
             return True
+        if self.focused is self.work_in.choice and not self.is_opening and self.work_in.takes(key):
+            return True
         return super().takes(key)
 
     def _put_sandboxes(self, may_be: SandboxChoices) -> None:

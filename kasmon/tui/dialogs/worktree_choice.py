@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from textual import events
 from textual.containers import Vertical
 
 from kasmon.model.commands import WorktreeChoices
@@ -75,6 +76,14 @@ class WorkInField(DialogField):
             self.note.say((clean_line(begins), Token.ERROR if self._choices.error else Token.FAINT))
         else:
             self.note.say()
+
+    def takes(self, key: events.Key) -> bool:
+        """Choose by *key* at once: a Tab typed behind it is meant for the field of this choice."""
+        if not self.choice.takes(key):
+            return False
+        self.is_chosen = True
+        self.explain()
+        return True
 
     def location(self, workdir: str) -> SessionLocation | None:
         """Return where a session in *workdir* works; None if the user must name an existing worktree first."""

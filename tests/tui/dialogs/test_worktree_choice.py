@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from textual import events
 
 from kasmon.config.profile import ProfileOffer
 from kasmon.model.commands import Mode, WorktreeChoices
@@ -68,6 +69,21 @@ async def test_a_new_worktree_begins_where_the_user_says_and_the_commit_is_shown
             Operations.create_session, "fix", "claude", mode=Mode.TMUX, workdir="/home/you", worktree=True, base="v1"
         )
         assert [expected] == world_of(app).calls
+
+
+async def test_a_base_that_is_typed_at_once_is_not_lost() -> None:
+    app = dashboard()
+    async with run_app(app, size=(120, 40)) as pilot:
+        await pilot.press("n")
+        await auntil(lambda: "new worktree" in text_of(app), what="the choice")
+        await pilot.press(*["tab"] * 5)
+        for key, character in (("right", None), ("tab", "\t"), ("v", "v"), ("1", "1")):
+            app.post_message(events.Key(key, character))
+        await pilot.pause()
+        await pilot.press("enter")
+        await auntil(lambda: world_of(app).calls != [], what="the session")
+
+        assert "v1" == world_of(app).calls[0][1]["base"]
 
 
 async def test_an_existing_worktree_is_named_by_its_branch_and_becomes_the_folder() -> None:
