@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_what_has_a_conversation_goes_on_in_it_and_of_the_rest_is_said_what_is_l
     kasmon("wait", "talk", "--for", "idle")
     tmux = kasmon.json("show", "shell")["session"]
     for lock in (kasmon.places.host_lock(SessionId(talk)), kasmon.places.tmux_host_lock):
-        os.kill(lock_holder(lock) or 0, signal.SIGKILL)
+        os.kill(until(partial(lock_holder, lock)), signal.SIGKILL)
         until(lambda lock=lock: lock_holder(lock) is None)  # type: ignore[misc]  # one lock after the other
     os.kill(tmux["pid"], signal.SIGKILL)
     TmuxServer(kasmon.places.tmux_socket).kill_server()
@@ -74,7 +75,7 @@ def test_an_agent_that_lives_on_without_its_host_is_named_with_the_command_that_
 def test_sessions_whose_tmux_host_was_killed_are_unsure_and_get_it_back(kasmon: Cli) -> None:
     one = kasmon("new", "one", "--", "sleep", "600").out.strip()
     other = kasmon("new", "other", "--", "sh", "-c", "until test -e go; do sleep 0.05; done; exit 7").out.strip()
-    os.kill(lock_holder(kasmon.places.tmux_host_lock) or 0, signal.SIGKILL)
+    os.kill(until(lambda: lock_holder(kasmon.places.tmux_host_lock)), signal.SIGKILL)
     until(lambda: lock_holder(kasmon.places.tmux_host_lock) is None)
 
     would = kasmon.json("recover", "--dry-run")
@@ -109,7 +110,7 @@ def test_among_several_conversations_of_a_folder_a_person_chooses_and_nothing_is
         line = {"type": "user", "cwd": str(kasmon.home), "message": {"role": "user", "content": f"hello {id_[:4]}"}}
         (transcripts / f"{id_}.jsonl").write_text(json.dumps(line, separators=(",", ":")))
     until(lambda: (kasmon.home / "started").exists())
-    os.kill(lock_holder(kasmon.places.tmux_host_lock) or 0, signal.SIGKILL)
+    os.kill(until(lambda: lock_holder(kasmon.places.tmux_host_lock)), signal.SIGKILL)
     TmuxServer(kasmon.places.tmux_socket).kill_server()
     until(lambda: lock_holder(kasmon.places.tmux_host_lock) is None)
 

@@ -202,7 +202,8 @@ class ForkServer:
         self._import_for(arguments[0])
         if any(_version_of(file) != version for file, version in self._imported.items()):
             self._stop_listening()  # first: the client will have another server listen there
-            client.send(b"stale\n")
+            with contextlib.suppress(OSError):  # it has left
+                client.send(b"stale\n")
             client.close()
         elif pid := os.fork():
             self._hosts[os.pidfd_open(pid)] = pid, client

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -174,7 +175,7 @@ def test_a_plan_asks_survives_its_runner_hands_on_results_and_is_given_up(line: 
     request = line.request()
     until(lambda: ["claimed"] == states(line, "asking", "2"), LIMIT_S)
 
-    os.kill(runner(line, "asking") or 0, signal.SIGKILL)
+    os.kill(until(lambda: runner(line, "asking")), signal.SIGKILL)
     until(lambda: runner(line, "asking") is None)
     assert "no runner" in line("plan", "ls").out
     (line.home / ".kasmon" / "task-1" / "result.md").write_text("The knob is under the lid.")
@@ -286,7 +287,8 @@ def test_whenever_its_runner_is_killed_no_task_is_done_twice(line: Cli) -> None:
     log = line.places.plan("kills") / "events.jsonl"
     for facts in range(2, 10, 2):
         until(lambda size=facts: len(log.read_bytes().splitlines()) >= size or not runner(line, "kills"), LIMIT_S)  # type: ignore[misc]
-        if (pid := runner(line, "kills")) is not None:
+        until(lambda: runner(line, "kills") != 0)  # it holds the lock before its pid is in it
+        if pid := runner(line, "kills"):
             os.kill(pid, signal.SIGKILL)
             until(lambda: runner(line, "kills") is None)
         if 0 != line("plan", "resume", "kills").code:
@@ -356,7 +358,7 @@ def test_after_kill_9_of_everything_recover_goes_on_where_it_was(line: Cli) -> N
     line.request()
     session = SessionId(run_of(line, "crash").of("1").session)
     for lock in (line.places.plan("crash") / "host.lock", line.places.host_lock(session)):
-        os.kill(lock_holder(lock) or 0, signal.SIGKILL)
+        os.kill(until(partial(lock_holder, lock)), signal.SIGKILL)
         until(lambda lock=lock: lock_holder(lock) is None)  # type: ignore[misc]
     before = line.json("recover", "--dry-run")["recovered"]
     assert [("crash", "1"), ("crash", None)] == [(one["plan"], one["task"]) for one in before]

@@ -286,12 +286,16 @@ def serve(path: str) -> NoReturn:
             continue
         line, _address = listener.accept()
         head, files, _flags, _sender = socket.recv_fds(line, 8, 8)
+        if not head:  # who asked was killed
+            line.close()
+            continue
         kind, arguments, environment, folder, numbers = marshal.loads(_exactly(line, int(head)))
         _import_for(kind, arguments)
         if pid := os.fork():
             for number in files:
                 os.close(number)
-            line.sendall(b"%d\n" % pid)
+            with contextlib.suppress(OSError):  # who asked was killed
+                line.sendall(b"%d\n" % pid)
             lines[pid] = line
             continue
         # from here on it is the command
