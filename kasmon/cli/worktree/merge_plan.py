@@ -14,6 +14,7 @@ from kasmon.host.rpc import event_loop
 from kasmon.model.permission import SessionId
 from kasmon.paths import places
 from kasmon.supervisor.finish import merge_plan as operation
+from kasmon.supervisor.finish.merge_execution import merge_one_by_one
 from kasmon.supervisor.finish.merge_plan import HowToMerge, MergePlan, MergeStep, OnConflict, outcome_lines, plan_lines
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -75,7 +76,7 @@ def merge_plan(
     async def decide(step: MergeStep, files: tuple[str, ...]) -> OnConflict:
         return _ask(planned, step, files) if asks else on_conflict or "stop"
 
-    outcome = event_loop.run(operation.merge_one_by_one(where, sessions, planned, report, decide))
+    outcome = event_loop.run(merge_one_by_one(where, sessions, planned, report, decide))
     if wants_json:
         print_json(answer(**_object(planned), outcome=msgspec.to_builtins(outcome)))
     elif outcome.stopped_at or outcome.left_out:

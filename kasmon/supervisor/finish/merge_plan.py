@@ -1,14 +1,13 @@
-"""Plan how the branches of several sessions are merged into their base, and merge them one by one.
+"""Plan how the branches of several sessions are merged into their base; `merge_execution` merges them.
 
-What conflicts is found by `git merge-tree`, which writes to a temporary folder and touches no worktree. A check runs in
-a temporary worktree before the base moves, so the base only gets what passes.
+What conflicts is found by `git merge-tree`, which writes to a temporary folder and touches no worktree.
 """
 
 import contextlib
 import hashlib
 import itertools
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -16,8 +15,7 @@ import msgspec
 
 from kasmon.config import load
 from kasmon.config.profile import programs
-from kasmon.errors import KasmonError, LaunchError, RefusedError, StaleRequestError, UnableError
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.errors import KasmonError, RefusedError, StaleRequestError, UnableError
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -26,22 +24,16 @@ from kasmon.model.plan.progress import PlanRun
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.repository.branch import BranchState
-from kasmon.repository.git import git, git_folders, repository, where
+from kasmon.repository.git import git, git_folders, where
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.finish.branch_operations import find_checkout
-from kasmon.supervisor.finish.finish import finish
-from kasmon.supervisor.finish.finish_plan import FinishRequest, count_text, local_base, plan_finish
-from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions.folder_config import in_folder
+from kasmon.supervisor.finish.finish_plan import count_text, local_base
 from kasmon.supervisor.worktrees.branch_state import MOST_FILES, read_state
 from kasmon.supervisor.worktrees.changes import state_digest
 from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
-from kasmon.supervisor.worktrees.setup import prepare_worktree, run_command
 from kasmon.supervisor.worktrees.shared_checkout import describe_agents_in
 from kasmon.supervisor.worktrees.turn_changes import check_resting
 
-CHECK_S: Final = 1800.0
-"""How long a check may take, in seconds."""
 TRIAL: Final = {"user.name": "kasmon", "user.email": "kasmon@localhost", "commit.gpgSign": "false"}
 """The settings for merge commits that are only tried."""
 
@@ -49,8 +41,6 @@ HowToMerge = Literal["merge", "squash"]
 OnConflict = Literal["stop", "skip", "send"]
 """What is done with a branch that conflicts: stop before it, leave it out, or leave it out and send the conflict to its
 agent, as an update of its branch does."""
-DecideConflict = Callable[["MergeStep", tuple[str, ...]], Awaitable[OnConflict]]
-"""Returns what is done with a branch, and gets the files with conflicts."""
 
 
 class BranchConflict(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,116 +247,6 @@ def _trials(path: Path) -> Iterator[Callable[[str, str], tuple[str, tuple[str, .
         yield merge
 
 
-async def stop_at_conflict(step: MergeStep, files: tuple[str, ...]) -> OnConflict:
-    """Have the merges end before *step*."""
-    return "stop"
-
-
-async def merge_one_by_one(
-    places: Paths,
-    sessions: Sequence[Session],
-    plan: MergePlan,
-    report: Callable[[str], None],
-    decide: DecideConflict = stop_at_conflict,
-) -> MergeOutcome:
-    """Merge the branches as *plan* says, and stop at the first that breaks a check.
-
-    Args:
-        places: where kasmon's files are.
-        sessions: those of the plan.
-        plan: what was shown.
-        report: gets a sentence after each step.
-        decide: says what is done with a branch that conflicts.
-
-    Raises:
-        StaleRequestError: if a branch, the base or a file changed since the plan was made; nothing is done then.
-        RefusedError: if the check fails on the base itself.
-    """
-    checks = {step.session: step.check for step in plan.steps}
-    fleet = await in_thread(read_fleet, places)
-    now = await in_thread(lambda: plan_merges(places, sessions, plan.how, plan.check, checks, fleet=fleet))
-    if now.digest != plan.digest:
-        raise changed_since()
-    known = {session.id: session for session in sessions}
-    merged, left_out, sent = list[MergeStep](), list[str](), list[str]()
-    stop, stopped_at = MergeOutcome(), ""
-    with _check_folder(places, known, plan) as checker:
-        for step in plan.steps:
-            session = known[step.session]
-            outcome = await _merge(places, session, plan, merged, step, checker, report)
-            choice: OnConflict = "stop"
-            if outcome is not None and outcome.conflicts:
-                choice = await decide(step, outcome.conflicts)
-            if outcome is not None and choice == "send":
-                outcome = await _send_conflict(places, session, report) or outcome
-                choice = "send" if outcome.conflicts else "stop"
-            if outcome is None:
-                merged.append(step)
-            elif choice == "stop":
-                stop, stopped_at = outcome, step.session
-                break
-            else:
-                left_out.append(step.name)
-                sent += [step.name] if choice == "send" else []
-    return msgspec.structs.replace(
-        stop,
-        merged=tuple(each.name for each in merged),
-        left_out=tuple(left_out),
-        sent=tuple(sent),
-        stopped_at=stopped_at,
-    )
-
-
-async def _send_conflict(places: Paths, session: Session, report: Callable[[str], None]) -> MergeOutcome | None:
-    """Merge the base into the branch of *session* and have its agent resolve the conflicts; return why not, or None."""
-    try:
-        request = FinishRequest(update="merge", conflicts="send")
-        planned = await in_thread(lambda: plan_finish(places, session, request, read_fleet(places)))
-        result = await finish(places, session, planned, report)
-        report(f"sent the conflicts to {session.name}" if result.receipt else f"updated {session.name}: no conflicts")
-    except KasmonError as error:
-        return MergeOutcome(why=error.message, hint=error.hint)
-    return None
-
-
-async def _merge(
-    places: Paths,
-    session: Session,
-    plan: MergePlan,
-    merged: Sequence[MergeStep],
-    step: MergeStep,
-    checker: "_CheckFolder | None",
-    report: Callable[[str], None],
-) -> MergeOutcome | None:
-    """Merge the branch of *step*; return why that was not done, or None."""
-    try:
-        request = FinishRequest(merge=plan.how)
-        tree = await in_thread(worktree_of, session)
-        if tree is None:
-            raise RefusedError(f"the worktree of {session.name!r} is gone.")
-        state = await in_thread(read_state, tree)
-        if state.head != step.head:
-            raise RefusedError(f"the branch {step.branch!r} has other commits than shown.", hint="Plan it again.")
-        if state.conflicts:
-            hint = f"`kasmon finish {session.id} --update merge --conflicts send` has the agent resolve that."
-            return MergeOutcome(
-                why=f"{step.branch!r} conflicts with {plan.base_name}", hint=hint, conflicts=state.conflicts
-            )
-        if checker is not None:
-            report(f"checking {step.name}")
-            if (broken := await in_thread(checker.find_broken, state.base, merged, step)) is not None:
-                return broken
-        steps = await in_thread(lambda: plan_finish(places, session, request, read_fleet(places)))
-        if (steps.state.head, steps.state.base) != (state.head, state.base):
-            raise RefusedError(
-                f"{step.branch!r} or {plan.base_name!r} changed during the check.", hint="Plan it again."
-            )
-        await finish(places, session, steps, report)
-    except KasmonError as error:
-        return MergeOutcome(why=error.message, hint=error.hint)
-    return None
-
-
 def plan_lines(plan: MergePlan) -> list[str]:
     """Return the order, what conflicts, and the digest, a line each."""
     branches = "1 branch" if len(plan.steps) == 1 else f"{len(plan.steps)} branches"
@@ -409,102 +289,6 @@ def changed_since() -> StaleRequestError:
         hint="Review it again: `kasmon merge-plan --dry-run` with the same sessions.",
     )
     return error
-
-
-@contextlib.contextmanager
-def _check_folder(
-    places: Paths, sessions: Mapping[SessionId, Session], plan: MergePlan
-) -> Iterator["_CheckFolder | None"]:
-    """Yield a temporary worktree for checks, set up as a new one; None without checks.
-
-    Raises:
-        RefusedError: if the check fails on the base.
-        LaunchError: if the worktree cannot be set up.
-    """
-    if not plan.steps or not (plan.check or any(step.check for step in plan.steps)):
-        yield None
-        return
-    tree = worktree_of(sessions[plan.steps[0].session])
-    assert tree is not None
-    path = Path(tree.path)
-    with tempfile.TemporaryDirectory(prefix="kasmon-check-") as folder:
-        top = Path(folder).resolve() / "worktree"
-        git(path, "worktree", "add", "--quiet", "--detach", "--", str(top), plan.base)
-        try:
-            config = in_folder(places, load(places), tree.source).config.worktree
-            try:
-                prepare_worktree(config, repository(Path(tree.source)), top, lambda text: None)
-            except LaunchError as error:
-                error.hint = "The check runs in a temporary worktree with the setup of a new one. Nothing was merged."
-                raise
-            checker = _CheckFolder(top, plan)
-            if plan.check and (why := checker.run(plan.base, [], [plan.check])):
-                raise RefusedError(
-                    f"the check fails on {plan.base_name!r} already: {why}",
-                    hint="Nothing was merged.",
-                )
-            yield checker
-        finally:
-            git(path, "worktree", "remove", "--force", "--", str(top))
-
-
-class _CheckFolder:
-    """A temporary worktree in which merges are tried and checked; no ref keeps the commits of these merges."""
-
-    def __init__(self, top: Path, plan: MergePlan) -> None:
-        self._top, self._plan = top, plan
-
-    def run(self, base: str, heads: Sequence[str], checks: Sequence[str]) -> str:
-        """Return why one of *checks* fails on *base* with *heads* merged; empty if all pass."""
-        git(self._top, "checkout", "--quiet", "--force", "--detach", base)
-        git(self._top, "clean", "-fdq")
-        try:
-            for head in heads:
-                words = ("merge", "--quiet", "--no-ff", "-m", "trial", head)
-                git(self._top, *words, settings=TRIAL)
-            for check in checks:
-                run_command(check, self._top, CHECK_S, "check", lambda text: None)
-        except KasmonError as error:
-            if not isinstance(error, LaunchError):
-                git(self._top, "merge", "--abort", fails=True)
-            return error.message
-        return ""
-
-    def find_broken(self, base: str, merged: Sequence[MergeStep], step: MergeStep) -> MergeOutcome | None:
-        """Return which branches break a check once that of *step* is merged into *base*; None if all checks pass.
-
-        *merged* are those before it, whose checks passed.
-        """
-        for check in self._checks([*merged, step]):
-            if why := self.run(base, [step.head], [check]):
-                partner = self._find_partner(merged, step, check)
-                text = f"{step.branch!r} breaks the check {check!r}" + (
-                    f" together with {partner!r}" if partner else ""
-                )
-                broken_by = (*([partner] if partner else []), step.name)
-                return MergeOutcome(why=f"{text}: {why}", hint="It was not merged.", broken_by=broken_by)
-        return None
-
-    def _find_partner(self, merged: Sequence[MergeStep], step: MergeStep, check: str) -> str:
-        """Return the name of the branch with which *step* breaks *check*, by bisection; empty if it does so alone.
-
-        The branches that *check* belongs to are always part of what is tried.
-        """
-        owners = [each for each in merged if each.check == check and step.check != check]
-        others = [each for each in merged if each not in owners]
-        low, high = 0, len(others)
-        while low < high:
-            middle = (low + high) // 2
-            chosen = [each.head for each in merged if each in owners or each in others[:middle]]
-            if self.run(self._plan.base, [*chosen, step.head], [check]):
-                high = middle
-            else:
-                low = middle + 1
-        return others[low - 1].name if low else next((each.name for each in owners), "")
-
-    def _checks(self, steps: Sequence[MergeStep]) -> list[str]:
-        found = [self._plan.check] if self._plan.check else [step.check for step in steps]
-        return [check for check in dict.fromkeys(found) if check]
 
 
 def find_plan_branches(run: PlanRun, plan: Plan, fleet: Fleet) -> tuple[list[Session], dict[SessionId, str]]:

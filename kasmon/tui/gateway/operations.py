@@ -35,7 +35,8 @@ from kasmon.tui.theme.look import RECEIPT_WORDS
 
 if TYPE_CHECKING:
     from kasmon.supervisor.finish.finish_plan import PlannedFinish
-    from kasmon.supervisor.finish.merge_plan import DecideConflict, MergePlan
+    from kasmon.supervisor.finish.merge_execution import DecideConflict
+    from kasmon.supervisor.finish.merge_plan import MergePlan
 
 COPY_S: Final = 2.0
 """How long tmux may take to accept a text, in seconds."""
@@ -321,7 +322,8 @@ class Operations:
         Raises:
             StaleRequestError: if a commit or a file changed since the plan was made; nothing is done then.
         """
-        from kasmon.supervisor.finish.merge_plan import merge_one_by_one, outcome_lines  # rarely needed
+        from kasmon.supervisor.finish.merge_execution import merge_one_by_one  # rarely needed
+        from kasmon.supervisor.finish.merge_plan import outcome_lines
 
         loop = asyncio.get_running_loop()
         sessions = [self._session(step.session) for step in plan.steps]
