@@ -6,7 +6,10 @@ PYTHON = $(VENV)/bin/python -P
 READY = $(VENV)/.ready
 AGENTS = .cache/agents
 AGENTS_READY = $(AGENTS)/.ready
+MORE_AGENTS = .cache/more-agents
 SANDBOX_TESTS = $(shell grep -rlE 'mark\.(sandboxes|core)' tests --include '*.py' | sort)
+WEB_TESTS = $(shell grep -rl 'mark\.web' tests --include '*.py' | sort)
+FAULT_TESTS = $(shell grep -rl 'mark\.faults' tests --include '*.py' | sort)
 GIT = .cache/git
 GIT_TESTS = tests/repository tests/supervisor/finish tests/supervisor/review tests/supervisor/worktrees tests/cli/worktree
 LIVE_STATES = tests/agents/terminal/test_evidence.py
@@ -57,8 +60,10 @@ TESTS = tests() { \
 	echo "Failed in parallel with other tests, and passed alone in each of the rounds $$rounds:"; grep :: "$$cache/failed"; \
 	}
 
-.PHONY: run test chaos agents test-agents test-agents-in-machines test-states test-sandboxes test-interpreters test-web \
-	test-git check bench confusion record-screens screenshots pages lock tmux sshd shells jail browser machine git clean
+.PHONY: run test nightly test-nightly test-install test-install-short chaos agents test-agents test-agents-short test-agents-in-machines test-states \
+	more-agents test-more-agents \
+	test-sandboxes test-sandboxes-short test-interpreters test-web test-faults test-git check bench confusion record-screens \
+	screenshots pages lock tmux sshd old-nats-server shells jail browser machine git clean
 .NOTPARALLEL:
 
 run: $(READY) tmux
@@ -69,11 +74,32 @@ test: $(READY) tmux shells
 	@$(PYTHON) -m compileall -q kasmon
 	@$(TESTS); export PYTHONDONTWRITEBYTECODE=; tests pytest '1 2 3' --workers 5
 
+# All that `.ci/run` leaves out, because it takes hours. The workflow `nightly` runs the same.
+NIGHTLY = test-nightly test-install test-faults test-agents test-more-agents test-agents-in-machines test-sandboxes test-interpreters test-git chaos bench
+nightly: $(NIGHTLY)
+
+# The wheel and the sdist in clean environments: with each Python of this machine, every extra, uv and pipx; for `.ci/run` the
+# wheel alone with one Python. KASMON_PYTHONS names others.
+KASMON_PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+test-install: $(READY)
+	@tests/support/install_wheel $(KASMON_PYTHONS)
+test-install-short: $(READY)
+	@EXTRAS=0 TOOLS=0 tests/support/install_wheel $(CURDIR)/$(VENV)/bin/python
+
+# What `make test` leaves out, because a shorter test shows it too; and the tests of properties with many examples.
+test-nightly: $(READY) tmux
+	@$(TESTS); tests nightly-pytest '1 2' --workers 5 --hypothesis-profile nightly -m 'nightly or hypothesis'
+
+# `.ci/run` runs one story of each agent, and the core of the sandboxes.
+test-agents-short test-sandboxes-short: ONLY = $() and short
+test-agents-short: test-agents
+test-sandboxes-short: test-sandboxes
+
 # Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names the required ones. Three run at a time: they
 # often wait.
 test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@$(TESTS); export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
-	tests agents-pytest 1 -n 3 --dist worksteal -m agents -o timeout=180 --ignore=$(LIVE_STATES) tests/agents
+	tests agents-pytest '1 2' -n 3 --dist worksteal -m 'agents$(ONLY)' -o timeout=180 --ignore=$(LIVE_STATES) tests/agents
 
 # The same agents in tmux, state by state. Then a table compares the detected states with the real ones; it fails on a wrong
 # state without doubt.
@@ -84,15 +110,23 @@ test-states: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	$(PYTHON) -m tests.support.detection.confusion_matrix golden live || status=$$?; \
 	exit $$status
 
+# More real agents, which no change waits for: a turn over the Agent Client Protocol, and their states in tmux. Then the table.
+test-more-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,more-agents)
+	@rm -rf .cache/more-evidence
+	@$(TESTS); tests more-agents-pytest 1 -n 2 --dist worksteal -m more_agents -o timeout=300 tests/agents/more
+	@$(PYTHON) -m tests.support.agents.live_run
+
 # Real agents in virtual machines. Without KVM the machine emulates a processor, which takes minutes.
 test-agents-in-machines: $(READY) tmux machine $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@$(PYTHON) -m pytest -m emulated tests/agents
 
 agents: $(AGENTS_READY)
+more-agents: $(MORE_AGENTS)/.ready
 
 # Drives the pinned agents through their states against the model server, and stores their screens next to the old ones.
+# `make record-screens DIFF=--diff` also prints which of the new screens are read otherwise than before.
 record-screens: $(READY) tmux agents
-	$(PYTHON) -m tests.support.detection.record
+	$(PYTHON) -m tests.support.detection.record $(DIFF)
 
 # Compares the detected state of each recorded screen, and of the last live runs, with the real one, as `test-states`.
 confusion: $(READY)
@@ -101,7 +135,7 @@ confusion: $(READY)
 # Real sandboxes. Tests of a tier that this machine does not support are skipped with the reason, unless
 # KASMON_REQUIRE_SANDBOXES names that tier.
 test-sandboxes: $(READY) tmux jail machine
-	@$(TESTS); tests sandboxes-pytest '1 2 3' -n 3 -m sandboxes $(SANDBOX_TESTS)
+	@$(TESTS); tests sandboxes-pytest '1 2 3' -n 3 -m 'sandboxes$(ONLY)' $(SANDBOX_TESTS)
 
 # All tests of interpreters, in every tier; `test-sandboxes` runs the core of them.
 test-interpreters: $(READY) jail machine
@@ -112,9 +146,13 @@ CHAOS_S = 300
 chaos: $(READY) tmux
 	@PYTHONPATH=. $(PYTHON) -m tests.chaos --seconds $(CHAOS_S) $(if $(SEED),--seed $(SEED))
 
+# Servers, machines and runners that are killed again and again under load.
+test-faults: $(READY) tmux
+	@$(TESTS); tests faults-pytest '1 2' -n 1 -m faults $(FAULT_TESTS)
+
 # The dashboard in a real browser without a window; skipped without a browser, unless KASMON_REQUIRE_WEB is set.
 test-web: $(READY) tmux browser
-	@$(PYTHON) -m pytest -m web tests/web
+	@$(PYTHON) -m pytest -m web $(WEB_TESTS)
 
 # The tests of worktrees, finishing and review with a newer git than an old system has.
 test-git: $(READY) tmux git
@@ -170,6 +208,10 @@ $(AGENTS_READY): tests/agents/package.json tests/agents/package-lock.json tests/
 	@echo "Installing the agents into $(AGENTS); this takes a minute, once."
 	@tests/agents/install $(AGENTS)
 
+$(MORE_AGENTS)/.ready: $(addprefix tests/agents/more/, package.json package-lock.json requirements.txt install)
+	@echo "Installing more agents into $(MORE_AGENTS); this takes some minutes, once."
+	@tests/agents/more/install $(MORE_AGENTS)
+
 tmux:
 	@command -v "$${KASMON_TMUX:-tmux}" >/dev/null || { $(GET); get tmux; } || \
 	echo "tmux is missing: live terminals need it ($$line); structured sessions work without."
@@ -180,6 +222,15 @@ sshd:
 	@PATH="$$PATH:$${SBIN-/usr/local/sbin:/usr/sbin:/sbin}"; \
 	command -v sshd >/dev/null || { $(GET); get openssh-server; } || { \
 		echo "sshd is missing: the tests of other machines need it ($$line)." >&2; exit 1; }
+
+# A nats-server that is too old for a cluster, for the test that it is refused: Debian's, only extracted, because its
+# package starts a service that admits everyone. The test is skipped without it.
+OLD_NATS = .cache/nats-server
+old-nats-server:
+	@[ -x $(OLD_NATS)/usr/sbin/nats-server ] || ! command -v apt-get >/dev/null || { \
+		mkdir -p $(OLD_NATS) && cd $(OLD_NATS) && apt-get download -qq nats-server >/dev/null && \
+		for each in nats-server_*.deb; do dpkg -x "$$each" .; done; } || \
+	echo "An older nats-server is not available: its test is skipped (apt-get download nats-server)."
 
 # The shells whose completion and exit codes are tested; tests of a missing shell are skipped.
 shells:

@@ -66,7 +66,7 @@ def open_standard_streams() -> None:
 
 
 def host(arguments: Sequence[str]) -> int:
-    """Run a host process: for one structured session, for all tmux sessions, or for a plan."""
+    """Run a host process, or one of the others that no person starts; the first argument says which."""
     if arguments[:1] == ["--plan"]:
         from kasmon.supervisor.plans import process as runner
 
@@ -79,6 +79,30 @@ def host(arguments: Sequence[str]) -> int:
         from kasmon.host.rpc import fork_server
 
         return fork_server.main(list(arguments[1:]))
+    if arguments[:1] == ["--commands"]:
+        from kasmon.cli.task import command_server
+
+        return command_server.main(list(arguments[1:]))
+    if arguments[:1] == ["--task-check"]:
+        from kasmon.supervisor.plans.machines import check_process
+
+        return check_process.main(list(arguments[1:]))
+    if arguments[:1] == ["--limits"]:
+        from kasmon.supervisor.limits import process as limits
+
+        return limits.main(list(arguments[1:]))
+    if arguments[:1] == ["--watch"]:
+        from kasmon.supervisor.watchers import process as watchers
+
+        return watchers.main(list(arguments[1:]))
+    if arguments[:1] == ["--machine"]:
+        from kasmon.bus import link
+
+        return link.main(list(arguments[1:]))
+    if arguments[:1] == ["--notify"]:
+        from kasmon.supervisor.notifications import notifier
+
+        return notifier.main(list(arguments[1:]))
     from kasmon.host.structured import host as process
 
     return process.main(list(arguments)) or 0

@@ -18,6 +18,7 @@ FIELD = 300
 CALL_BYTES = 1 << 17
 """The note omits a tool call's input that would make it longer; the host then reads the call from the screen only."""
 INPUT_S = 0.5
+PROC = "/proc"
 ANCESTORS = 12
 KEPT = {
     "hook_event_name": "event",
@@ -99,9 +100,24 @@ def _ancestors() -> list[int]:
     found = [os.getppid()]
     with contextlib.suppress(OSError, ValueError, IndexError):
         while found[-1] > 1 and len(found) < ANCESTORS:
-            with open(f"/proc/{found[-1]}/stat", "rb") as file:
+            with open(f"{PROC}/{found[-1]}/stat", "rb") as file:
                 found.append(int(file.read().rpartition(b")")[2].split()[1]))
+    if len(found) == 1 and not os.path.exists(f"{PROC}/self/stat"):
+        parents = _read_parents()
+        while (above := parents.get(found[-1], 0)) > 0 and len(found) < ANCESTORS:
+            found.append(above)
     return found
+
+
+def _read_parents() -> dict[int, int]:
+    """Return the parent of each process where there is no /proc (macOS)."""
+    import subprocess
+
+    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+        argv = ["ps", "-ax", "-o", "pid=", "-o", "ppid="]
+        lines = subprocess.run(argv, capture_output=True, check=True, timeout=2).stdout.splitlines()
+        return {int(pid): int(parent) for pid, parent in map(bytes.split, lines)}
+    return {}
 
 
 def _append(path: str, line: bytes) -> None:

@@ -5,12 +5,13 @@ KasmonError
         ConfigError  PlanFaultyError
     NotFoundError               nothing has that name                                    exit 3
         SessionNotFoundError  AmbiguousSessionError  RequestNotFoundError  LogMissingError
-        PlanNotFoundError
+        PlanNotFoundError  NotInstalledError
     RefusedError                understood, but not done                                 exit 4
         NameTakenError  StaleRequestError  RequestClosedError  SessionBusyError  SessionEndedError
             PromptChangedError
         InteractiveOnlyError  PaneDeadError  PasteRefusedError  ScreenChangedError  PromptBoxError  UnableError
         UntrustedFolderError  PushedCommitsError  MergeConflictError  ProtocolVersionError  PermissionModeError
+        OtherMachineError  NotHibernatedError
     TimedOutError               not done in time; nothing else is known                  exit 5
     UnavailableError            something that kasmon requires is missing                exit 69
         HostUnreachableError  GitError  RemoteUnreachableError  NoSandboxError
@@ -117,7 +118,7 @@ class SessionNotFoundError(NotFoundError):
 
 
 class AmbiguousSessionError(NotFoundError):
-    """More than one session has this id prefix."""
+    """More than one session has this id prefix, or sessions of several machines this name."""
 
     def __init__(self, wanted: str, candidates: Sequence[str]) -> None:
         self.wanted, self.candidates = wanted, tuple(candidates)
@@ -154,6 +155,10 @@ class LogMissingError(NotFoundError):
         super().__init__(f"there is no log at {path!r}.")
 
 
+class NotInstalledError(NotFoundError):
+    """There is no kasmon on another machine."""
+
+
 class RefusedError(KasmonError):
     """The request was understood and refused; nothing changed."""
 
@@ -179,6 +184,14 @@ class StaleRequestError(RefusedError):
             f"request {request!r} has changed since it was shown: its digest differs.",
             hint="Review it again: `kasmon inbox`.",
         )
+
+    @classmethod
+    def of_plan(cls, session: str, what: str, review: str) -> "StaleRequestError":
+        """Return the error that *what* changed since a plan was shown; *review* says how to see the plan again."""
+        error = cls(session)
+        message = f"{what} changed since this was planned. Nothing was done."
+        KasmonError.__init__(error, message, hint=f"Review it again: {review}.")
+        return error
 
 
 class PromptChangedError(StaleRequestError):
@@ -219,9 +232,20 @@ class SessionEndedError(RefusedError):
 
     code = "ended"
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, *, is_hibernated: bool = False) -> None:
         self.session = session
-        super().__init__(f"session {session!r} has ended.", hint=f"`kasmon restart {session}` starts it again.")
+        how, what = ("is hibernated", "resumes it") if is_hibernated else ("has ended", "starts it again")
+        super().__init__(f"session {session!r} {how}.", hint=f"`kasmon restart {session}` {what}.")
+
+
+class NotHibernatedError(RefusedError):
+    """The agent cannot be ended until its next use: something waits for it, or it could not be resumed."""
+
+    code = "not-hibernated"
+
+    def __init__(self, session: str, why: str) -> None:
+        self.session, self.why = session, why
+        super().__init__(f"cannot hibernate session {session!r}: {why}.", hint="`kasmon show` shows its state.")
 
 
 class ProtocolVersionError(RefusedError):
@@ -332,6 +356,19 @@ class PermissionModeError(RefusedError):
         super().__init__(
             f"cannot move {session!r} with its permission mode: {why}.",
             hint="Pass --change-permissions to move it with the permission mode of its profile and its own settings.",
+        )
+
+
+class OtherMachineError(RefusedError):
+    """It needs the files or processes of a session, or all of those of a machine, which is a registered one."""
+
+    def __init__(self, session: str, name: str, machine: str) -> None:
+        """*session*, *name*: empty for all that is on *machine*."""
+        self.session, self.name, self.machine = session, name, machine
+        what = f"session {name!r} is on {machine!r}, and so are its" if session else f"{machine!r} has its own"
+        super().__init__(
+            f"{what} files and processes.",
+            hint="The command line runs this command there.",
         )
 
 
@@ -446,12 +483,12 @@ class RemoteUnreachableError(UnavailableError):
 
     code = "remote-unreachable"
 
-    def __init__(self, machine: str, why: str) -> None:
+    def __init__(self, machine: str, why: str, *, hint: str = "", is_registered: bool = False) -> None:
+        """*hint*: what to do next, if neither ssh nor the state of the link says it; else *is_registered* decides."""
         self.machine, self.why = machine, why
-        super().__init__(
-            f"cannot reach {machine!r}: {why}.",
-            hint=f"Run `ssh {machine}` to see the cause: kasmon enters no password and accepts no new host key.",
-        )
+        ssh = f"Run `ssh {machine}` to see the cause: kasmon enters no password and accepts no new host key."
+        usual = f"`kasmon machines show {machine}` shows what its link reports." if is_registered else ssh
+        super().__init__(f"cannot reach {machine!r}: {why}.", hint=hint or usual)
 
 
 class TmuxError(UnavailableError):
@@ -505,12 +542,12 @@ class LaunchError(KasmonError):
 class AgentNotFoundError(LaunchError):
     """The program that runs this agent is not installed or not on PATH."""
 
-    def __init__(self, agent: str, program: str, known: Sequence[str] = ()) -> None:
+    def __init__(self, agent: str, program: str, startable: Sequence[str] = ()) -> None:
         self.agent, self.program = agent, program
         super().__init__(
             f"cannot start {agent!r}: {program!r} is not on PATH.",
             hint=f"Install it, or set [agents.{agent}] program in the config. "
-            f"Agents that can start: {', '.join(known) or 'none'}.",
+            f"Agents that can start: {', '.join(startable) or 'none'}.",
         )
 
 
@@ -536,7 +573,7 @@ class ExtraMissingError(LaunchError):
     def __init__(self, backend: str, extra: str) -> None:
         self.backend, self.extra = backend, extra
         super().__init__(
-            f"the backend {backend!r} is not installed.", hint=f"Install kasmon with it: pip install 'kasmon[{extra}]'."
+            f"the backend {backend!r} is not installed.", hint=f"Install kasmon with it: pip install 'WHEEL[{extra}]'."
         )
 
 

@@ -117,11 +117,7 @@ def find(program: str, variables: dict[str, str]) -> str:
 
 
 def enter(workdir: str) -> None:
-    """Change to *workdir*.
-
-    Raises:
-        CannotLaunchError: if it does not exist or is not accessible.
-    """
+    """Change to *workdir*. Raises `CannotLaunchError` if it does not exist or is not accessible."""
     try:
         os.chdir(workdir)
     except OSError as error:

@@ -6,6 +6,7 @@ Only this module reads the environment for paths. Two sets of XDG variables are 
 import errno
 import os
 import stat
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -88,6 +89,11 @@ class Paths(msgspec.Struct, frozen=True):
         return self.state / "split.json"
 
     @property
+    def list_layout(self) -> Path:
+        """How the list of the dashboard is arranged; may be deleted."""
+        return self.state / "list.json"
+
+    @property
     def own_log(self) -> Path:
         return self.state / "kasmon.log"
 
@@ -104,6 +110,16 @@ class Paths(msgspec.Struct, frozen=True):
     def rules(self) -> Path:
         """The standing rules; kasmon writes this file, users may read it."""
         return self.config / "rules.toml"
+
+    @property
+    def agents(self) -> Path:
+        """The folders of agents that the user added."""
+        return self.config / "agents"
+
+    @property
+    def acp_registry(self) -> Path:
+        """The registry of ACP agents that the user got last; may be deleted."""
+        return self.state / "acp-registry.json"
 
     @property
     def themes(self) -> Path:
@@ -159,6 +175,10 @@ class Paths(msgspec.Struct, frozen=True):
         """Return the folder of texts that an event only has the beginning of, each file named by its SHA-256."""
         return self.sessions / session / "blobs"
 
+    def images(self, session: str) -> Path:
+        """Return the folder of the pictures of prompts, each file named by its SHA-256 and its kind's suffix."""
+        return self.sessions / session / "images"
+
     def turns(self, session: str) -> Path:
         """Return the git repository of kasmon's own with the files before and after each turn of the session."""
         return self.sessions / session / "turns.git"
@@ -199,9 +219,107 @@ class Paths(msgspec.Struct, frozen=True):
         return self.sessions / session / "origin.json"
 
     @property
+    def machines(self) -> Path:
+        """The folder with a folder for each registered machine: how it is reached, and what its link reported last."""
+        return self.state / "remotes"
+
+    def machine(self, name: str) -> Path:
+        return self.machines / name
+
+    def machine_lock(self, name: str) -> Path:
+        """Return the lock that the link to a registered machine holds while it runs."""
+        return self.machines / name / "link.lock"
+
+    def machine_socket(self, name: str) -> Path:
+        """Return the socket of the link to a registered machine; its name is short, as socket paths are limited."""
+        return self.runtime / f"m{zlib.crc32(name.encode()):08x}.sock"
+
+    @property
+    def identities(self) -> Path:
+        """The folder with a file for each role that this machine has in a cluster."""
+        return self.state / "identities"
+
+    @property
+    def drained(self) -> Path:
+        """The file that exists while no more tasks of plans are placed on this machine."""
+        return self.state / "drained"
+
+    def via(self, session: str) -> Path:
+        """Return the file that names the registered machine whose session it is, and the log that is copied.
+
+        It exists only for such sessions.
+        """
+        return self.sessions / session / "via"
+
+    @property
+    def notifications(self) -> Path:
+        """The folder with what was pushed, its log, and when the user last pressed a key in a dashboard."""
+        return self.state / "notifications"
+
+    @property
+    def notifier_lock(self) -> Path:
+        """The lock of the process that pushes notifications."""
+        return self.notifications / "notifier.lock"
+
+    @property
     def mcp(self) -> Path:
         """The folder of locks that show which `kasmon mcp` servers are running."""
         return self.state / "mcp"
+
+    @property
+    def request_links(self) -> Path:
+        """The records of links to requests: what each opens, until when, and what became of it."""
+        return self.state / "request-links.json"
+
+    @property
+    def request_links_key(self) -> Path:
+        """The key that signs links to requests, and logins, 0600."""
+        return self.state / "request-links.key"
+
+    @property
+    def web_logins(self) -> Path:
+        """The records of browsers that are logged in to the list of sessions, and of links that log one in."""
+        return self.state / "web-logins.json"
+
+    @property
+    def web_passkeys(self) -> Path:
+        """The public keys of passkeys that log in to the list of sessions."""
+        return self.state / "web-passkeys.json"
+
+    @property
+    def web_push(self) -> Path:
+        """The browsers that are subscribed to Web Push; their addresses are secrets."""
+        return self.state / "web-push.json"
+
+    @property
+    def web_push_key(self) -> Path:
+        """The private key that signs what is pushed to browsers, 0600."""
+        return self.state / "web-push.key"
+
+    @property
+    def web_lock(self) -> Path:
+        """The lock that a `kasmon web` holds while it runs; the file contains the address of its server."""
+        return self.state / "web.lock"
+
+    @property
+    def limits(self) -> Path:
+        """The folder with the log of resumptions after usage limits."""
+        return self.state / "limits"
+
+    @property
+    def watch(self) -> Path:
+        """The folder with the log of what watcher sessions were told."""
+        return self.state / "watch"
+
+    @property
+    def feeder_lock(self) -> Path:
+        """The lock of the process that feeds watcher sessions."""
+        return self.watch / "feeder.lock"
+
+    @property
+    def resumer_lock(self) -> Path:
+        """The lock of the process that resumes sessions after usage limits."""
+        return self.limits / "resume.lock"
 
     @property
     def commands(self) -> Path:
@@ -211,6 +329,16 @@ class Paths(msgspec.Struct, frozen=True):
     @property
     def plans(self) -> Path:
         return self.state / "plans"
+
+    @property
+    def plan_tasks(self) -> Path:
+        """The folder with the claims and worktrees of tasks whose plans run on other machines."""
+        return self.state / "plan-tasks"
+
+    @property
+    def repositories(self) -> Path:
+        """The folder of bare git repositories for the worktrees of such tasks, each named by its first commit."""
+        return self.state / "repositories"
 
     def plan(self, plan: str) -> Path:
         """Return the folder of one plan's run: its agreed text, its log, its notes, its worktrees."""
@@ -247,12 +375,18 @@ def places(environment: Mapping[str, str] | None = None) -> Paths:
     variables = os.environ if environment is None else environment
     home = Path(variables.get("HOME") or Path.home())
     state = _xdg(variables, "XDG_STATE_HOME", home / ".local" / "state") / "kasmon"
-    config = _xdg(variables, "XDG_CONFIG_HOME", home / ".config") / "kasmon"
+    config = config_folder(variables)
     given = None if no_runtime_dir(variables) else Path(variables["XDG_RUNTIME_DIR"]) / "kasmon"
     here = Paths(state=state, config=config, given_runtime=given)
     if given is None:
         _recorded(here.runtime_record)
     return here
+
+
+def config_folder(variables: Mapping[str, str]) -> Path:
+    """Return the folder with the user's settings, as *variables* name it. Nothing is created."""
+    home = Path(variables.get("HOME") or Path.home())
+    return _xdg(variables, "XDG_CONFIG_HOME", home / ".config") / "kasmon"
 
 
 def no_runtime_dir(variables: Mapping[str, str]) -> str:
@@ -333,11 +467,7 @@ def open_regular(path: str | Path, flags: int) -> int:
 
 
 def check_regular(path: str | Path, status: os.stat_result) -> None:
-    """Check that *status*, that of *path*, is of a regular file.
-
-    Raises:
-        OSError: if it is not.
-    """
+    """Check that *status*, that of *path*, is of a regular file. Raises `OSError` if it is not."""
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, NOT_REGULAR, str(path))
 

@@ -167,16 +167,16 @@ def has_hidden(text: str) -> bool:
     return re.search(_HIDDEN, text) is not None
 
 
-def redact(text: str, known: Iterable[str] = ()) -> tuple[Clean, int]:
+def redact(text: str, secret_values: Iterable[str] = ()) -> tuple[Clean, int]:
     """Return *text* as `visible` shows it, each secret as `⟨hidden: 40 characters⟩`, and the number of secrets.
 
     Secrets that were already hidden when the text was logged count too.
 
     Args:
         text: the original text; text from `visible` would be escaped twice.
-        known: secret values; those shorter than `KNOWN_LENGTH` are ignored. Tokens are recognised by their shape.
+        secret_values: those shorter than `KNOWN_LENGTH` are ignored. Tokens are recognised by their shape.
     """
-    secrets = _secrets(text, known)
+    secrets = _secrets(text, secret_values)
     return Clean(_shown(text, secrets)), len(secrets) + len(_marks(text, secrets))
 
 
@@ -286,10 +286,10 @@ def _shows_itself(character: str, before: str) -> bool:
     return True
 
 
-def _secrets(text: str, known: Iterable[str]) -> list[tuple[int, int]]:
+def _secrets(text: str, secret_values: Iterable[str]) -> list[tuple[int, int]]:
     """Return the spans of secrets in *text*, in order; overlapping ones are merged."""
     spans = list(tokens(text))
-    for value in {value for value in known if len(value) >= KNOWN_LENGTH}:
+    for value in {value for value in secret_values if len(value) >= KNOWN_LENGTH}:
         at = text.find(value)
         while at >= 0:
             spans.append((at, at + len(value)))
@@ -301,3 +301,19 @@ def _secrets(text: str, known: Iterable[str]) -> list[tuple[int, int]]:
         else:
             merged.append((start, end))
     return merged
+
+
+REPLACED: Final = re.compile(
+    rb"\\u00(?:0[0-8bcefBCEF]|1[0-9a-fA-F]|7[fF]|[89][0-9a-fA-F])"  # the escapes of control characters
+    rb"|\\u(?:200[bBeEfF]|202[a-eA-E]|206[0-9a-fA-F]|[fF][eE][fF]{2})"  # of what is invisible or changes the direction
+    rb"|\xc2[\x80-\x9f]|\xe2\x80[\x8b\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"  # the same in UTF-8
+    rb"|[\x00-\x09\x0b-\x1f\x7f]"
+)
+"""What no log of kasmon holds, as hosts clean foreign text: a machine that sends it is hostile or damaged."""
+SUBSTITUTES: Final = {1: b"?", 2: b"\xc2\xbf", 3: b"\xef\xbf\xbd", 6: rb"\ufffd"}
+"""By length in bytes, what replaces it."""
+
+
+def replace_controls(content: bytes) -> bytes:
+    """Return *content*, JSON lines of another machine, with as many bytes, without what no file of kasmon's holds."""
+    return REPLACED.sub(lambda match: SUBSTITUTES[len(match[0])], content)

@@ -25,11 +25,22 @@ EXCUSED = (
     ("os.stat", "importlib/_bootstrap_external.py", "path_stat"),  # an import on first use
     ("io.BufferedReader.read", "importlib/_bootstrap_external.py", "get_data"),
     ("os.listdir", "importlib/_bootstrap_external.py", "_fill_cache"),
+    ("os.stat", "kasmon/agents/catalog.py", "_stamp"),  # whether the small file of an agent changed
+    *(
+        (call, "kasmon/agents/catalog.py", function)  # that file on first use, like an import
+        for call in ("os.stat", "os.listdir", "os.scandir", "io.BufferedReader.read")
+        for function in ("_names", "_load", "_packages")
+    ),
 )
 """Blocking calls that the loop may make, each by the function that it is made in."""
+FOLDERS = {"XDG_STATE_HOME": "s", "XDG_RUNTIME_DIR": "r", "XDG_CONFIG_HOME": "c", "HOME": "h"}
+"""The folders of a test's kasmon, by their variables."""
+START_FILES = ("ENV", "BASH_ENV", "ZDOTDIR")
+"""Variables that lead a shell to the user's start files."""
 CONTEXT = ("SESSION", "TASK", "WAVE", "PEERS", "PLAN", "DEV", "LIFELINE")
 """What a kasmon that runs these tests may have put into the environment."""
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("nightly", settings.get_profile("patient"), max_examples=1000)
 settings.load_profile("patient")  # on a busy machine everything takes long: that is no fault of a test
 if sys.platform == "linux":  # elsewhere a fork without exec is unsafe
     start_hosts_by(lambda: OURS.path, lambda: PLAIN)
@@ -65,19 +76,53 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_start_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No shell of a test or of a fixture reads the user's start files, which may take a minute, or writes a history."""
+    with pytest.MonkeyPatch.context() as variables:
+        variables.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        variables.setenv("SHELL", "/bin/sh")
+        for variable in START_FILES:
+            variables.delenv(variable, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def _untouched_homes() -> Iterator[list[Path]]:
+    """Homes that a test left as they were, for the next one: to make one and to remove it is half of a small test."""
+    homes: list[Path] = []
+    yield homes
+    for home in homes:
+        shutil.rmtree(home, ignore_errors=True)
+
+
 @pytest.fixture(autouse=True)
-def _own_kasmon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """XDG folders of this test alone, under a path short enough for a socket; nothing of the user's is seen."""
-    home = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
-    for variable, name in (("XDG_STATE_HOME", "s"), ("XDG_RUNTIME_DIR", "r"), ("XDG_CONFIG_HOME", "c")):
+def _own_kasmon(monkeypatch: pytest.MonkeyPatch, _untouched_homes: list[Path]) -> Iterator[None]:
+    """Folders of this test alone, under a path short enough for a socket; nothing of the user's is seen."""
+    home = _untouched_homes.pop() if _untouched_homes else Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
+    for variable, name in FOLDERS.items():
         folder = home / name
-        folder.mkdir(mode=0o700)
+        folder.mkdir(mode=0o700, exist_ok=True)
         monkeypatch.setenv(variable, str(folder))
+    before = _look_at(home)
     for variable in CONTEXT:
         monkeypatch.delenv(f"KASMON_{variable}", raising=False)
         monkeypatch.delenv(f"KASMOS_{variable}", raising=False)
     yield
-    shutil.rmtree(home, ignore_errors=True)
+    if before == _look_at(home):
+        _untouched_homes.append(home)
+    else:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _look_at(home: Path) -> list[object]:
+    """What a test that uses *home* changes: the mode, the time of change and the entries of its folders."""
+    state: list[object] = []
+    with contextlib.suppress(OSError):
+        for folder in (home, *(home / name for name in FOLDERS.values())):
+            found = folder.lstat()
+            state += (found.st_ino, found.st_mode, found.st_ctime_ns, [entry.name for entry in folder.iterdir()])
+    return state
 
 
 @pytest.fixture(autouse=True)

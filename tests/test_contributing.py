@@ -133,7 +133,7 @@ def test_every_command_that_the_page_names_is_there() -> None:
     ("screen", "state"), [("May I speak?\n[y/n]", "asking"), ("hello\n\n> ", "idle"), ("something else", "unclear")]
 )
 def test_a_terminal_agents_screen_is_read_by_its_file(screen: str, state: str) -> None:
-    rules = screens.parse(example("detection/parrot.toml"), "parrot")
+    rules = screens.parse(example("agents/parrot/screen.toml"), "parrot")
     rows = screen.split("\n")
 
     assert state == read(captured(screen, cursor=(2, len(rows) - 1)), rules).state

@@ -16,8 +16,35 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("exam
 FENCED = re.compile(r"^```[\s\S]*?^```$|^ {4}.*$|`[^`\n]*`", re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 TOPICS = (
-    *("getting-started", "cli", "keys", "agents", "plans", "sandboxes", "worktrees", "remote", "web", "mcp"),
-    *("python-api", "configuration", "trust", "performance", "promises", "comparison", "troubleshooting", "review"),
+    *(
+        "acp",
+        "getting-started",
+        "cli",
+        "cluster",
+        "keys",
+        "agents",
+        "plans",
+        "sandboxes",
+        "worktrees",
+        "fleet",
+        "idle",
+        "remote",
+        "web",
+        "phone",
+        "mcp",
+        "notifications",
+    ),
+    *(
+        "python-api",
+        "configuration",
+        "trust",
+        "performance",
+        "promises",
+        "comparison",
+        "troubleshooting",
+        "review",
+        "limits",
+    ),
 )
 
 

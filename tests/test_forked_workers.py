@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 TESTS = """
 import os
+import time
 import pytest
 
 FIRST = os.getppid()
@@ -23,8 +23,17 @@ def test_elsewhere(number, tmp_path):
     assert os.getppid() != FIRST
     assert number != 7
 
+@pytest.mark.parametrize("number", range(4))
+def test_much_output(number):
+    print("much " * 50_000)
+
+def test_after_much_output():
+    open("after", "x").close()
+
 def test_here(snapshot):
     assert os.getppid() == FIRST
+    while not os.path.exists("after"):
+        time.sleep(0.01)
     assert False, "a snapshot differs"
 
 def test_skipped():
@@ -35,9 +44,10 @@ def test_that_ends_its_process():
 """
 
 
-@pytest.fixture
-def lines(tmp_path: Path) -> list[str]:
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What pytest prints about these tests."""
+    tmp_path = tmp_path_factory.mktemp("run")
     (tmp_path / "pytest.ini").write_text("[pytest]")
     (tmp_path / "test_them.py").write_text(TESTS)
     python = 'import os, sys; os.environ["STARTED_BY"] = str(os.getppid()); import pytest; sys.exit(pytest.main())'
@@ -50,6 +60,7 @@ def lines(tmp_path: Path) -> list[str]:
 def test_each_test_runs_once_and_a_worker_that_dies_fails_the_test_that_it_ran(lines: list[str]) -> None:
     name = "test_them.py::test_"
     passed = {f"PASSED {name}elsewhere[{number}]" for number in range(20) if number != 7}
+    passed |= {*(f"PASSED {name}much_output[{number}]" for number in range(4)), f"PASSED {name}after_much_output"}
 
     assert passed == {line for line in lines if line.startswith("PASSED")}
     assert {
@@ -58,7 +69,7 @@ def test_each_test_runs_once_and_a_worker_that_dies_fails_the_test_that_it_ran(l
         f"FAILED {name}that_ends_its_process",
     } == {line for line in lines if line.startswith("FAILED")}
     assert "its process ended with exit code 3" in lines
-    assert "3 failed, 19 passed, 1 skipped" in lines[-1]
+    assert "3 failed, 24 passed, 1 skipped" in lines[-1]
 
 
 def test_a_report_has_the_output_of_its_test_alone(lines: list[str]) -> None:

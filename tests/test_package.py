@@ -3,10 +3,12 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import Distribution, distributions, packages_distributions
 from pathlib import Path
@@ -19,9 +21,15 @@ from tests.support.syntax_trees import modules, nodes
 
 ROOT = Path(__file__).parent.parent
 OF_EXTRAS = (
+    "kasmon/acp/",
     "kasmon/backends/",
+    "kasmon/bench/phone/",
+    "kasmon/bus/nats/",
     "kasmon/mcp/",
     "kasmon/sandbox/e2b/",
+    "kasmon/supervisor/notifications/push_sender.py",
+    "kasmon/supervisor/notifications/web_push.py",
+    "kasmon/tui/dialogs/picture.py",
     "kasmon/tui/gateway/desktop_notification.py",
     "kasmon/web/",
 )
@@ -37,8 +45,8 @@ print(json.dumps({"from": kasmon.__file__, "themes": themes}))
 """
 
 
-def run(argv: Sequence[str], home: Path) -> str:
-    """What *argv* prints, run in the tree with a home of its own.
+def run(argv: Sequence[str], home: Path, place: Path = ROOT) -> str:
+    """What *argv* prints, run in *place* with a home of its own.
 
     Raises:
         subprocess.CalledProcessError: if it fails; what it said to stderr has gone to ours.
@@ -48,7 +56,7 @@ def run(argv: Sequence[str], home: Path) -> str:
     }
     environ = {**kept, "HOME": str(home), "XDG_CACHE_HOME": str(home), "XDG_CONFIG_HOME": str(home)}
     done = subprocess.run(
-        argv, cwd=ROOT, env=environ, check=True, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        argv, cwd=place, env=environ, check=True, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     )
     return done.stdout
 
@@ -129,12 +137,13 @@ def declared(requirements: Sequence[str]) -> set[str]:
 
 
 def test_whatever_is_imported_is_a_declared_dependency_and_the_other_way_round() -> None:
-    """What an extra brings is imported by backends, the process that shows notes on a desktop, `kasmon mcp`,
-    `kasmon web` and the tier e2b alone; what another package brings along may go with it."""
+    """What an extra brings is imported by backends, the processes that notify, `kasmon mcp`,
+    `kasmon web` and its benchmark, the bus over NATS and the tier e2b alone; what another package brings along may go
+    with it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     always = declared(project["dependencies"])
     extras = set().union(
-        *(declared(lines) for name, lines in project["optional-dependencies"].items() if name != "dev")
+        *(declared(lines) for name, lines in project["optional-dependencies"].items() if name not in ("all", "dev"))
     )
     bring, needed, missing = packages_distributions(), set[str](), list[str]()
     for module, files in imported().items():
@@ -153,3 +162,52 @@ def test_the_sdist_holds_the_package_and_its_papers_alone(sdist: Path) -> None:
         tops = {Path(name).parts[1] for name in packed.getnames()}
 
     assert {"kasmon", "pyproject.toml", "README.md", "LICENSE", "PKG-INFO", ".gitignore"} == tops
+
+
+def test_the_wheel_of_the_sdist_is_the_wheel_of_the_tree(sdist: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as packed:
+        packed.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    wheels = []
+    for place in (ROOT, unpacked):
+        argv = [sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / place.name)]
+        run(argv, tmp_path, place)
+        (wheel,) = (tmp_path / place.name).glob("*.whl")
+        with zipfile.ZipFile(wheel) as packed:
+            wheels.append({name: packed.read(name) for name in packed.namelist()})
+
+    assert "kasmon-0.1.0-py3-none-any.whl" == wheel.name
+    assert wheels[0].keys() == wheels[1].keys()
+    assert [] == [name for name in wheels[0] if wheels[0][name] != wheels[1][name]]
+    assert {"kasmon", "kasmon-0.1.0.dist-info"} == {name.partition("/")[0] for name in wheels[0]}
+
+
+DATA = {
+    "themes": "kasmon/themes/nord.toml",
+    "profiles of agents": "kasmon/agents/claude/profile.toml",
+    "screens of agents": "kasmon/agents/claude/screen.toml",
+    "pages": "kasmon/web/page/enter.html",
+    "help": "kasmon/cli/help.txt",
+    "types": "kasmon/py.typed",
+    "guest": "kasmon/sandbox/guest/bashrc",
+}
+
+
+def test_what_is_no_python_is_in_the_wheel_too(installed: Path) -> None:
+    assert [] == [what for what, path in DATA.items() if not (installed / path).is_file()]
+
+
+def test_the_extra_all_has_every_extra_of_a_user() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+
+    (everything,) = (Requirement(line) for line in extras["all"])
+    assert everything.extras == extras.keys() - {"all", "dev"}
+
+
+def test_no_text_installs_a_kasmon_that_is_somebody_elses() -> None:
+    """The name is not ours in any index: texts name a wheel or a clone."""
+    wanted = re.compile(r"\b(pip|pipx|uv|uvx|tool) (install|run) (-\S+ )*[\"']?kasmon\b(?!-)|\buvx kasmon\b")
+    places = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "kasmon").rglob("*.py")]
+
+    assert wanted.search("pip install 'kasmon[web]'")
+    assert [] == [str(path) for path in places if wanted.search(path.read_text("utf-8"))]

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from kasmon import process_identity
+from kasmon import system
 from kasmon.launch import RUN
-from kasmon.process_identity import HAS_PROC, read_environ, variables_of
+from kasmon.process_identity import find_processes_with
+from kasmon.system import linux
+from kasmon.system.linux import read_environ
 
-needs_proc = pytest.mark.skipif(not HAS_PROC, reason="this system has no /proc")
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="this system has no /proc")
 
 SLEEPER = ["sh", "-c", "echo up; read line"]
 EXECUTES = """set -- "$1"; exec sh -c "$1" sh "$1" """
@@ -31,7 +33,7 @@ def test_the_environment_is_the_one_that_it_was_started_with() -> None:
     with running(SLEEPER, {"PATH": "/usr/bin:/bin", "A": "1=2", "EMPTY": "", "LINES": "a\nb"}) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        found = variables_of(process.pid)
+        found = system.HERE.read_variables(process.pid)
 
     assert {"PATH": "/usr/bin:/bin", "A": "1=2", "EMPTY": "", "LINES": "a\nb"}.items() <= found.items()
 
@@ -40,14 +42,14 @@ def test_it_is_empty_for_a_process_that_is_gone() -> None:
     with running(SLEEPER, {}) as process:
         pass
 
-    assert {} == variables_of(process.pid)
+    assert {} == system.HERE.read_variables(process.pid)
 
 
 @needs_proc
 def test_a_process_that_executes_programs_for_ever_has_its_environment_each_time() -> None:
     """Linux reports an empty one in one of twenty reads of such a process."""
     with running(["sh", "-c", EXECUTES, "sh", EXECUTES], {"PATH": "/usr/bin:/bin", RUN: "the mark"}) as process:
-        found = [variables_of(process.pid).get(RUN) for _ in range(3_000)]
+        found = [system.HERE.read_variables(process.pid).get(RUN) for _ in range(3_000)]
 
     assert {"the mark"} == set(found)
 
@@ -55,10 +57,19 @@ def test_a_process_that_executes_programs_for_ever_has_its_environment_each_time
 @needs_proc
 def test_nobody_waits_for_an_environment_that_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waited would wait for longer than a test may take."""
-    monkeypatch.setattr(process_identity, "EXEC_S", 600.0)
+    monkeypatch.setattr(linux, "EXEC_S", 600.0)
 
     with running([sys.executable, "-c", "print('up', flush=True); input()"], {}) as process:
         assert process.stdout is not None
         process.stdout.readline()
 
         assert b"" == read_environ(process.pid)
+
+
+def test_processes_are_found_by_a_variable_with_its_value_and_no_others() -> None:
+    with running(SLEEPER, {"A_MARK": "1=2"}) as one, running(SLEEPER, {"NO_A_MARK": "3", "TOLD": "A_MARK=4"}) as other:
+        for process in (one, other):
+            assert process.stdout is not None
+            process.stdout.readline()
+
+        assert [(one.pid, "1=2")] == list(find_processes_with("A_MARK"))

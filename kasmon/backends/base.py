@@ -25,6 +25,8 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """An answer can deny a request and end the turn at once."""
     receives_reasons: bool = False
     """The agent receives the reason that the user gives for a denial."""
+    receives_images: bool = False
+    """A prompt can have pictures."""
     steers: bool = False
     """A prompt can be added to the running turn."""
     sets_model: bool = False

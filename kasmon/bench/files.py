@@ -37,14 +37,14 @@ def measure_checkpoints(rounds: int, files: int = FILES, size_bytes: int = BYTES
         workspace = root / "workspace"
         _fill(workspace, files, size_bytes)
         points = CheckpointStore(root / "checkpoints")
-        points.take(str(workspace), 0, "before", SavedInterpreters())
+        points.create(str(workspace), 0, "before", SavedInterpreters())
         same: list[float] = []
         other: list[float] = []
         for turn in range(rounds):
             time.sleep(SETTLED_S)
-            same.append(took_ms(partial(points.take, str(workspace), turn, "after", SavedInterpreters())))
+            same.append(took_ms(partial(points.create, str(workspace), turn, "after", SavedInterpreters())))
             write_private(workspace / f"new-{turn}", b"x" * 1000)
-            other.append(took_ms(partial(points.take, str(workspace), turn, "after", SavedInterpreters())))
+            other.append(took_ms(partial(points.create, str(workspace), turn, "after", SavedInterpreters())))
     finally:
         shutil.rmtree(root, ignore_errors=True)
     note = f"p95 {percentile(same, 0.95):.0f} ms; where one file is new, p50 {percentile(other, 0.5):.0f} ms"

@@ -22,7 +22,7 @@ from kasmon.bench.support.figure import Figure, ratio
 from kasmon.bench.support.process_cost import held_mb
 from kasmon.bench.support.terminal import ESCAPES, KASMON, BenchTerminal, environment, read_for, reading
 from kasmon.errors import LaunchError
-from kasmon.process_identity import variables_of
+from kasmon.process_identity import find_processes_with
 
 LIMIT_S: Final = 30.0
 SETTLE_S: Final = 5.0
@@ -151,7 +151,7 @@ def _variables(home: Path) -> dict[str, str]:
 
 
 def _processes(home: Path) -> list[int]:
-    return [pid for pid in psutil.pids() if variables_of(pid).get("HOME") == str(home)]
+    return [pid for pid, of in find_processes_with("HOME") if of == str(home)]
 
 
 def _end(home: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import psutil
 
-from kasmon.bench import commands, files, peers, plans
-from kasmon.bench.agents import detection_cost, host_cost, many_sessions
+from kasmon.bench import commands, files, machines, peers, plans
+from kasmon.bench.agents import detection_cost, hibernation, host_cost, many_sessions
 from kasmon.bench.dashboard import (
     busy_fleet,
     event_latency,
@@ -23,10 +23,12 @@ from kasmon.bench.dashboard import (
     memory_growth,
     permission_latency,
     prompt_delivery,
+    prompt_input,
     review,
     search,
     startup,
 )
+from kasmon.bench.phone import flood, page, push
 from kasmon.bench.sandboxes import jails, runs, snapshots
 from kasmon.bench.support.figure import Figure, table
 from kasmon.bench.support.process_cost import family
@@ -63,6 +65,11 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "growth": memory_growth.measure_memory_growth,
         "talk": partial(event_latency.measure_event_to_screen, seconds),
         "last-page": partial(long_transcript.measure_last_page, rounds),
+        "slash": partial(prompt_input.measure_completion, 5 * rounds),
+        "picture": partial(prompt_input.measure_picture, rounds),
+        "machines": partial(machines.measure_machines, rounds, seconds),
+        "machines-ssh": partial(machines.measure_delays, rounds, "ssh"),
+        "machines-nats": partial(machines.measure_delays, rounds, "nats"),
         "review": partial(review.measure_review, rounds),
         "state": partial(event_latency.measure_state_to_row, 3),
         "dialog": partial(permission_latency.measure_event_to_dialog, 4 * rounds),
@@ -76,6 +83,11 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "jails": partial(jails.measure_many, seconds),
         "run": partial(runs.measure_runs, 30 * rounds),
         "standby": partial(runs.measure_standby, 4 * rounds),
+        "hibernated": partial(hibernation.measure_resume, rounds),
+        "usage": partial(hibernation.measure_usage, rounds),
+        "push": partial(push.measure_push, rounds),
+        "request-page": partial(page.measure_page, rounds),
+        "web-flood": partial(flood.measure_flood, 10 * rounds),
         "run-host": partial(runs.measure_host_runs, 20 * rounds),
         "checkpoint": partial(files.measure_checkpoints, rounds),
         "microvm-boot": partial(snapshots.measure_boot, 3),
@@ -139,23 +151,25 @@ def main(
     wanted = {name: known[name] for name in names or known} | (peer_scenes(rounds, seconds) if with_peers else {})
     figures: list[Figure] = []
     left_out: dict[str, str] = {}
-    for name, measure in wanted.items():
-        print(f"measuring {name} ...", end="", file=sys.stderr, flush=True)
-        began = time.monotonic()
-        try:
-            found = measure()
-        except (KasmonError, TimeoutError, OSError) as error:
-            left_out[name] = error.message if isinstance(error, KasmonError) else str(error)
-            continue
-        finally:
-            print(f" {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-        figures += found if isinstance(found, list) else [found]
-    if json:
-        rows = [msgspec.to_builtins(figure) | {"judged": figure.judged} for figure in figures]
-        report = {"schema": 1, "machine": machine(), "figures": rows, "left_out": left_out}
-        print(msgspec.json.encode(report).decode())
-    else:
-        print("\n".join([machine(), "", table(figures, earlier), *_left_out(left_out)]))
+    try:
+        for name, measure in wanted.items():
+            print(f"measuring {name} ...", end="", file=sys.stderr, flush=True)
+            began = time.monotonic()
+            try:
+                found = measure()
+            except (KasmonError, TimeoutError, OSError) as error:
+                left_out[name] = error.message if isinstance(error, KasmonError) else str(error)
+                continue
+            finally:
+                print(f" {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+            figures += found if isinstance(found, list) else [found]
+    finally:  # what was measured before a fault or Ctrl+C is not lost
+        if json:
+            rows = [msgspec.to_builtins(figure) | {"judged": figure.judged} for figure in figures]
+            report = {"schema": 1, "machine": machine(), "figures": rows, "left_out": left_out}
+            print(msgspec.json.encode(report).decode())
+        else:
+            print("\n".join([machine(), "", table(figures, earlier), *_left_out(left_out)]), flush=True)
     return 0
 
 

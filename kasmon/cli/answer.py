@@ -12,7 +12,14 @@ from kasmon.cli.output.console import print_json, say, say_block, typed
 from kasmon.cli.output.json_objects import answer as answered
 from kasmon.cli.output.json_objects import request_object
 from kasmon.cli.show import option_lines
-from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError, UnableError, UsageError
+from kasmon.errors import (
+    RefusedError,
+    RemoteUnreachableError,
+    RequestClosedError,
+    RequestNotFoundError,
+    UnableError,
+    UsageError,
+)
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.rpc import event_loop
 from kasmon.host.session.rules import project_of
@@ -112,6 +119,7 @@ def meant(fleet: Fleet, wanted: str) -> tuple[Session, Request]:
 
     Raises:
         RequestClosedError: if it was answered or withdrawn.
+        RemoteUnreachableError: if its machine is unreachable, so that it is unknown.
         RequestNotFoundError: if it is unknown.
     """
     for session in fleet.sessions:
@@ -122,6 +130,9 @@ def meant(fleet: Fleet, wanted: str) -> tuple[Session, Request]:
                 who = f" at {closed.who}" if closed.who else ""
                 how = f"{closed.decision} by {closed.by}{who}" if closed.decision else f"withdrawn, {closed.by}"
                 raise RequestClosedError(wanted, how)
+        if session.is_unreachable and wanted.startswith(f"{session.id}-"):
+            why = f"whether the request {wanted!r} of {session.label!r} is open is unknown, and nothing was sent"
+            raise RemoteUnreachableError(session.via, why, is_registered=True)
     raise RequestNotFoundError(wanted)
 
 
@@ -187,7 +198,7 @@ def shown(
     return lines
 
 
-def _further(request: Request, known: Collection[str]) -> list[str]:
+def _further(request: Request, secrets: Collection[str]) -> list[str]:
     """Return the parts of the tool's input that its displayed text does not contain."""
     if not request.shown or request.kind is RequestKind.QUESTION:  # a question's input repeats the question
         return []
@@ -197,16 +208,15 @@ def _further(request: Request, known: Collection[str]) -> list[str]:
         if all(isinstance(part, str) and part in request.shown for part in parts):
             continue
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-        lines.append(f"{visible(key)}: {redact(text, known)[0]}")
+        lines.append(f"{visible(key)}: {redact(text, secrets)[0]}")
     return lines
 
 
-def _holds_secrets(request: Request, known: Collection[str]) -> bool:
-    return any(redact(text, known)[1] for text in (request.shown, "\n".join(strings(request.input))))
+def _holds_secrets(request: Request, secrets: Collection[str]) -> bool:
+    return any(redact(text, secrets)[1] for text in (request.shown, "\n".join(strings(request.input))))
 
 
 def _reach(session: Session, scope: Scope) -> str:
-    """Return the description of a rule's *scope*."""
     match scope:
         case "session":
             return "this session"
@@ -217,11 +227,7 @@ def _reach(session: Session, scope: Scope) -> str:
 
 
 def decision_of(said: str) -> Decision:
-    """Return the decision named *said*.
-
-    Raises:
-        UsageError: if there is none.
-    """
+    """Return the decision named *said*. Raises `UsageError` if there is none."""
     try:
         return Decision(said)
     except ValueError as error:

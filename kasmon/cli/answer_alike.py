@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from kasmon.cli.answer import decision_of, meant, shown
-from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import note, print_json, say, say_block, typed
+from kasmon.cli.arguments import Arg, Json, OnMachine
+from kasmon.cli.output.console import check_machine, note, note_other_machines, print_json, say, say_block, typed
 from kasmon.cli.output.json_objects import answer, error_object, request_object, rule_object
 from kasmon.cli.output.json_objects import answer as answered
 from kasmon.cli.show import on_one_row
@@ -37,9 +37,11 @@ def rules(
     act: Annotated[Literal["ls", "rm"], Arg("List rules, or revoke them.")] = "ls",
     /,
     *wanted: Annotated[str, Arg("With `rm`: rule ids.")],
+    machine: OnMachine = "",
     wants_json: Json = False,
 ) -> None:
     """List or revoke the standing rules that answer requests for you."""
+    check_machine(machine)
     rule_book = RuleBook(places().rules)
     if act == "ls":
         if wanted:
@@ -48,6 +50,9 @@ def rules(
     else:
         if not wanted:
             raise UsageError("`kasmon rules rm` requires the id of a rule.", hint="`kasmon rules ls` lists the ids.")
+        from kasmon.supervisor.limits.agents import check_is_person  # only where something is changed
+
+        check_is_person(places(), "revoke rules")
         found = tuple(rule_book.remove(rule) for rule in wanted)
     if wants_json:
         print_json(answer(rules=[rule_object(rule) for rule in found]))
@@ -56,6 +61,8 @@ def rules(
         say(line(rule) if act == "ls" else f"{rule.id}: revoked")
     if act == "ls" and not found:
         say("No standing rules.")
+    if act == "ls":
+        note_other_machines(places(), machine, "rules")
 
 
 def line(rule: Rule) -> str:
@@ -149,7 +156,6 @@ def _confirm(where: Paths, fleet: Fleet, listed: Sequence[Request], decision: De
 async def _answer(
     where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decision, reason: str
 ) -> list[KasmonError | None]:
-    """Answer each request and return its error, or None."""
     outcomes: list[KasmonError | None] = []
     for request in listed:
         given = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)

@@ -61,12 +61,15 @@ def build(verb: str = "") -> App:
     for name, text in GROUPS.items():
         if not verb or name.partition(" ")[0] == verb:
             above, _, last = name.rpartition(" ")
-            groups[name] = App(name=last, help=text)
+            groups[name] = App(name=last, help=text or None)
             groups[above].command(groups[name])
     for name, function in COMMANDS.items():
         if not verb or name.partition(" ")[0] == verb:
             above, _, last = name.rpartition(" ")
-            groups[above].command(_for_cyclopts(load(function)), name=last)
+            if name in groups:
+                groups[name].default(_for_cyclopts(load(function)))
+            else:
+                groups[above].command(_for_cyclopts(load(function)), name=last)
     return app
 
 
@@ -94,11 +97,7 @@ def _hint(hint: Any) -> Any:
 
 
 def run(arguments: Sequence[str], verb: str) -> int | None:
-    """Execute *arguments*, whose command begins with *verb*.
-
-    Raises:
-        UsageError: if they are invalid.
-    """
+    """Execute *arguments*, whose command begins with *verb*. Raises `UsageError` if they are invalid."""
     try:
         code: int | None = build(verb)(list(arguments))
     except CycloptsError as error:

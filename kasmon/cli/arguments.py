@@ -45,6 +45,10 @@ SessionArgument = Annotated[str, Arg(NAMED, ("SESSION",), completer="sessions")]
 SandboxArgument = Annotated[str, Arg(NAMED, ("SESSION",), completer="sandboxes")]
 Text = Annotated[str | None, Arg("Prompt text (`-`: from stdin).", hyphen=True)]
 Timeout = Annotated[float | None, Arg("Give up after this many seconds.", at_least=0)]
+OnMachine = Annotated[
+    str,
+    Arg("Run it on this registered machine instead; all: here and on each.", ("--machine",), completer="machines"),
+]
 States = Annotated[str | None, Arg("States, separated by commas: starting, idle, working, asking, limited, ...")]
 
 
@@ -124,11 +128,7 @@ def parse(command: FunctionType, words: Sequence[str]) -> tuple[list[Any], dict[
 
 
 def assign(signature: Signature, words: Sequence[str]) -> Assignments:
-    """Return each of *words* that is a value with its parameter.
-
-    Raises:
-        NotPlainError: if cyclopts has to decide.
-    """
+    """Return each of *words* that is a value with its parameter. Raises `NotPlainError` if cyclopts has to decide."""
     found: Assignments = []
     positions = iter(signature.words)
     left = iter(words)

@@ -13,7 +13,7 @@ from typing import Final
 
 from kasmon.cli.arguments import parse
 from kasmon.cli.output.console import guarded
-from kasmon.errors import UsageError
+from kasmon.errors import OtherMachineError, UsageError
 
 COMMANDS: Final = {
     "new": "sessions:new",
@@ -21,14 +21,17 @@ COMMANDS: Final = {
     "restart": "sessions:restart",
     "move": "sessions:move",
     "rename": "sessions:rename",
+    "tag": "sessions:tag",
     "mark": "sessions:mark",
     "stop": "sessions:stop",
+    "hibernate": "sessions:hibernate",
     "rm": "sessions:rm",
     "ls": "ls:ls",
+    "top": "top:top",
     "show": "show:show",
     "read": "show:read",
     "wait": "ls:wait",
-    "explain": "explain:explain",
+    "explain": "agents.explain:explain",
     "grep": "grep:grep",
     "export": "show:export",
     "send": "send:send",
@@ -49,12 +52,28 @@ COMMANDS: Final = {
     "attach": "sessions:attach",
     "demo": "dashboard:demo",
     "worktrees": "worktree.worktrees:worktrees",
+    "agents ls": "agents.commands:list_all",
+    "agents show": "agents.commands:show",
+    "agents test": "agents.commands:compare_screens",
+    "agents update": "agents.registry:update",
+    "agents add": "agents.commands:add",
+    "agents record": "agents.record:record",
+    "limits ls": "limits.commands:list_all",
+    "limits resume": "limits.resume:resume",
+    "limits cancel": "limits.resume:cancel",
+    "limits check": "limits.commands:check",
     "config": "config:config",
     "trust": "trust:trust",
+    "notify test": "notify.commands:send_test",
     "doctor": "doctor.command:doctor",
     "bench": "dashboard:bench",
     "mcp": "mcp:mcp",
-    "web": "web:web",
+    "acp": "editor.acp:acp",
+    "web": "web.command:web",
+    "web links": "web.links:list_all",
+    "web links create": "web.links:create",
+    "web links login": "web.links:login",
+    "web links revoke": "web.links:revoke",
     "recover": "plan.recover:recover_all",
     "plan init": "plan.commands:init",
     "plan check": "plan.commands:check",
@@ -88,16 +107,53 @@ COMMANDS: Final = {
     "sandbox allow": "sandbox.commands:allow",
     "sandbox forward": "sandbox.commands:forward",
     "sandbox rm": "sandbox.commands:rm",
+    "machines ls": "machines.commands:list_all",
+    "machines add": "machines.commands:add",
+    "machines show": "machines.commands:show",
+    "machines run": "machines.commands:run",
+    "machines drain": "machines.commands:drain",
+    "machines rm": "machines.commands:rm",
+    "machines join": "cluster.commands:join",
+    "machines orders": "cluster.commands:orders",
+    "cluster init": "cluster.commands:init",
+    "cluster up": "cluster.commands:start",
+    "cluster leaf": "cluster.commands:leaf",
+    "cluster serve": "cluster.commands:serve",
+    "cluster down": "cluster.commands:stop",
+    "cluster status": "cluster.commands:status",
+    "cluster token": "cluster.commands:token",
+    "cluster revoke": "cluster.commands:revoke",
+    "cluster limit": "cluster.commands:limit",
+    "bus": "machines.bus:bus",
+    "task offer": "task.commands:offer",
+    "task prepare": "task.work:prepare",
+    "task add": "task.work:add",
+    "task start": "task.work:start",
+    "task check": "task.work:check",
+    "task result": "task.work:result",
+    "task fetch": "task.work:fetch",
+    "task context": "task.work:context",
+    "task end": "task.work:end",
     "completion": "app:completion",
 }
 """The words of a command, and the function in `kasmon.cli` that it calls. The function's docstring is its help."""
 HELP: Final = "A live dashboard and runtime for many coding agents. Without a command, opens the dashboard."
 GROUPS: Final = {
+    "agents": "The agents that kasmon knows: list, show, test, add and record them.",
     "plan": "Check, show and run plans of several tasks, and decide what a plan needs.",
+    "cluster": "Run a NATS server that connects the machines of a team.",
+    "limits": "Show the usage limits of accounts, and resume the sessions that wait for one.",
+    "machines": "Show the sessions of other machines here, over ssh.",
+    "task": "Run tasks of another machine's plan here. Its kasmon uses these commands.",
+    "notify": "Push notifications to services.",
     "sandbox": "Run code in persistent sandboxes that pause when idle.",
+    "web": "",
+    "web links": "",
     "sandbox image": "The image for virtual machines.",
 }
-"""The words of commands that have commands of their own, with their help."""
+"""The words of commands that have commands of their own, with their help; empty for a command's own."""
+LISTED: Final = ("agents", "limits", "machines")
+"""The groups that list what they have when they are called without a command."""
 DEFAULT: Final = "dashboard:dashboard"
 """What `kasmon` alone calls."""
 DEPTH: Final = max(name.count(" ") for name in COMMANDS) + 1
@@ -125,21 +181,37 @@ def run(arguments: Sequence[str]) -> int:
 
         return complete(arguments[1:])
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return guarded(partial(_run, list(arguments)), wants_json="--json" in options)
+    return guarded(partial(_run_anywhere, list(arguments)), wants_json="--json" in options)
 
 
-def _run(arguments: list[str]) -> int | None:
+def _run_anywhere(arguments: list[str]) -> int | None:
+    try:
+        return call(arguments)
+    except OtherMachineError as error:  # raised before anything was done
+        from kasmon.cli.machines.delegation import run_there
+
+        return run_there(arguments, error)
+
+
+def call(arguments: list[str]) -> int | None:
+    """Execute *arguments*, and return the exit code. Raises what the command raises."""
     if arguments == ["--version"]:
         from kasmon import __version__
 
         print(f"kasmon {__version__}")
         return 0
+    if arguments in (["--version", "--json"], ["--json", "--version"]):
+        from kasmon.cli.doctor.version import print_report
+
+        return print_report()
     if arguments in (["--help"], ["-h"]):
         return _print_help()
     if arguments[:1] == ["ctx"]:
         from kasmon.cli.ctx import with_subcommand
 
         arguments = with_subcommand(arguments)
+    if arguments and arguments[0] in LISTED and arguments[1:] in ([], ["--json"]):
+        arguments.insert(1, "ls")
     name, words = find(arguments)
     if name or not arguments:
         command = load(COMMANDS[name] if name else DEFAULT)

@@ -96,6 +96,12 @@ def _candidates(words: Sequence[str]) -> Completions:
             return sessions(typed, sandboxed=True)
         case "agents":
             return agents()
+        case "machines":
+            return machines()
+        case "templates":
+            return templates()
+        case "tags":
+            return tags()
         case "requests":
             return requests()
         case "settings":
@@ -132,6 +138,22 @@ def agents() -> Completions:
     return {name: profile.program for name, profile in enabled.items()}
 
 
+def templates() -> Completions:
+    """Return the templates of the config, and of the trusted config of this folder."""
+    from kasmon.config import load
+    from kasmon.supervisor.sessions.folder_config import in_folder
+
+    where = places()
+    return {name: each.agent for name, each in in_folder(where, load(where), "").config.templates.items()}
+
+
+def tags() -> Completions:
+    """Return the tags of all sessions."""
+    from kasmon.supervisor.fleet.snapshot import read_fleet
+
+    return {tag: "" for session in read_fleet(places()).sessions for tag in session.tags}
+
+
 def requests() -> Completions:
     """Return the open requests, oldest first."""
     from kasmon.model.fleet import requests
@@ -149,13 +171,21 @@ def settings() -> Completions:
 
 def values(key: str) -> Completions:
     """Return the values of the setting *key*, if they can be listed."""
-    from kasmon.config.parser import allowed_values, field_type
+    from kasmon.config import Config
+    from kasmon.toml_struct import allowed_values, field_type
 
     if key == "ui.theme":
         return themes(places())
     if key == "default_agent":
         return agents()
-    return {value.strip('"'): "" for value in allowed_values(field_type(key.split(".")))}
+    return {value.strip('"'): "" for value in allowed_values(field_type(key.split("."), Config))}
+
+
+def machines() -> Completions:
+    """Return the registered machines."""
+    from kasmon.store.machines import machine_names
+
+    return dict.fromkeys(machine_names(places()), "a registered machine")
 
 
 def plans(typed: str) -> Completions:

@@ -29,6 +29,9 @@ def config(
     if explain is not None and key is not None:
         raise UsageError("--explain requires the key as its own value.", hint=f"Run `kasmon config --explain {key}`.")
     if key is not None and value is not None:
+        from kasmon.supervisor.limits.agents import check_is_person  # only where something is changed
+
+        check_is_person(where, "change settings")
         put(where, key, value, check=lambda config: _check(where, key, config))
     if explain is not None:
         _print_explained(explained(where, explain), _folder_value(where, explain), wants_json=wants_json)

@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+import msgspec
+
 from kasmon.cli.arguments import Arg, Json, Text
 from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.console import print_json, say
@@ -17,17 +19,18 @@ from kasmon.cli.output.json_objects import answer, receipt_object, session_objec
 from kasmon.cli.output.table import state_words, wave_words
 from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
-from kasmon.errors import KasmonError, UsageError
+from kasmon.errors import KasmonError, NotFoundError, UsageError
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet, peers_of
 from kasmon.model.formatting import clock
 from kasmon.model.permission import SessionId
-from kasmon.paths import places
+from kasmon.model.session import Session
+from kasmon.paths import Paths, places
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.fleet.lookup import find, own_id
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.plans import peer_messages
-from kasmon.supervisor.plans.peer_context import TaskContext, context_of, now_of
+from kasmon.supervisor.plans.peers import messages
+from kasmon.supervisor.plans.peers.context import TaskContext, TaskPeer, context_of, now_of
 from kasmon.supervisor.sessions import session_operations
 
 NOTES = "notes"
@@ -47,28 +50,50 @@ def send_to_peer(
     said = sys.stdin.read() if text == "-" else text or ""
     if not said.strip():
         raise UsageError("missing message.", hint="Usage: `kasmon tell PEER TEXT`, or `-` to read it from stdin.")
+    context = context_of(where, teller.id)
+    if wanted == NOTES and context is not None and context.machine:
+        asyncio.run(messages.hand_over(where, teller, NOTES, NOTES, said))
+        say(f"noted; {context.notes} shows it once the plan's runner has added it")
+        return
     if wanted == NOTES:
         if teller.plan is None:
             raise UsageError(f"{teller.name!r} does not belong to a plan, so it has no notes.")
         path = PlanLog(where, teller.plan).notes
-        peer_messages.write_note(path, teller, said, clock(time.time()))
+        messages.write_note(path, teller, said, clock(time.time()))
         say(f"noted in {path}")
         return
-    peers, receipts = peer_messages.find_peers(fleet, teller, wanted, programs(load_or_default(where))), []
-    for peer in peers:
+    if context is not None and context.machine:  # a plan of this machine may have the same id
+        known = {teller.id, *(peer.id for peer in context.peer_sessions)}
+        fleet = msgspec.structs.replace(fleet, sessions=tuple(each for each in fleet.sessions if each.id in known))
+    distant = messages.find_distant_peers(context, fleet, wanted)
+    peers: tuple[Session, ...] = ()
+    if not distant or wanted == "wave":
         try:
-            receipts.append(asyncio.run(peer_messages.send(where, teller, peer, said)))
-        except KasmonError as error:
-            if len(peers) == 1 or isinstance(error, UsageError):
+            peers = messages.find_peers(fleet, teller, wanted, programs(load_or_default(where)))
+        except NotFoundError:
+            if not distant:
                 raise
-            receipts.append(
-                Receipt(id=ReceiptId(""), session=peer.id, state=ReceiptState.REFUSED, reason=error.message)
-            )
+    recipients: list[Session | TaskPeer] = [*peers, *distant]
+    receipts = []
+    for peer in recipients:
+        try:
+            receipts.append(asyncio.run(_send(where, teller, peer, said)))
+        except KasmonError as error:
+            if len(recipients) == 1 or isinstance(error, UsageError):
+                raise
+            session, why = SessionId(peer.id or ""), error.message
+            receipts.append(Receipt(id=ReceiptId(""), session=session, state=ReceiptState.REFUSED, reason=why))
     if wants_json:
         print_json(answer(receipts=[receipt_object(receipt) for receipt in receipts]))
         return
-    for peer, receipt in zip(peers, receipts, strict=True):
+    for peer, receipt in zip(recipients, receipts, strict=True):
         say(f"{peer.name}: {receipt.state}{f', {receipt.reason}' if receipt.reason else ''}")
+
+
+async def _send(where: Paths, teller: Session, peer: Session | TaskPeer, text: str) -> Receipt:
+    if isinstance(peer, Session):
+        return await messages.send(where, teller, peer, text)
+    return await messages.hand_over(where, teller, peer.id or "", peer.name or f"task {peer.task}", text)
 
 
 def ctx(
@@ -112,11 +137,7 @@ def ctx(
 
 
 def own_session(variables: Mapping[str, str]) -> str:
-    """Return the session whose agent has this environment.
-
-    Raises:
-        UsageError: if there is none.
-    """
+    """Return the session whose agent has this environment. Raises `UsageError` if there is none."""
     if session := own_id(variables):
         return session
     raise UsageError(
@@ -140,8 +161,16 @@ def _of_plan(context: TaskContext, fleet: Fleet) -> list[dict[str, Any]]:
     result = []
     for peer in context.peer_sessions:
         session = fleet.get(SessionId(peer.id or ""))
-        now = {"id": peer.id, "name": peer.name, "task": peer.task, "state": None, "waits": None, "done": None}
+        now = {
+            "id": peer.id,
+            "name": peer.name,
+            "task": peer.task,
+            "state": peer.state,
+            "waits": peer.waits,
+            "done": peer.done,
+        }
         beside = {"title": peer.title, "task_state": peer.task_state, "branch": peer.branch, "files": [*peer.files]}
+        beside["machine"] = peer.machine or None
         result.append((now if session is None else now_of(session)) | beside)
     return result
 
@@ -149,9 +178,11 @@ def _of_plan(context: TaskContext, fleet: Fleet) -> list[dict[str, Any]]:
 def _words(peer: Mapping[str, Any], fleet: Fleet) -> str:
     """Return one peer as a line of text: its name, its state, its branch and files."""
     session = fleet.get(SessionId(peer["id"] or ""))
-    state = peer["task_state"] if session is None else state_words(session, utf8=is_utf8())
+    state = (peer["state"] or peer["task_state"]) if session is None else state_words(session, utf8=is_utf8())
     task = f"task {peer['task']}"
     words = f"{peer['name'] or peer.get('title')} ({peer['id'] or task}): {state}"
+    if peer.get("machine"):
+        words += f" on {peer['machine']}"
     if peer.get("branch"):
         words += f" on {peer['branch']}"
     files = peer.get("files") or []

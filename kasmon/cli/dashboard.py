@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from kasmon.cli.arguments import Arg, Json
+from kasmon import system
+from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.errors import UsageError
 from kasmon.paths import Paths, places
 
@@ -34,6 +35,7 @@ def demo(
     seed: int = 1,
     headless: Annotated[float | None, Arg("Open no screen; run for this many seconds, then print `ls --json`.")] = None,
     svg: Annotated[str | None, Arg("Save an SVG picture of the dashboard to this file.")] = None,
+    fleet: Annotated[bool, Arg("Run the agents on three machines, which are folders of this one.")] = False,
 ) -> int:
     """Run a live demo with simulated agents; cleans up on exit."""
     from kasmon.cli.ls import ls_object
@@ -45,7 +47,7 @@ def demo(
         raise UsageError(f"{headless:g} is not a valid number of seconds.", hint="--headless must be from 0 to 86400.")
     if headless is None and (why := no_screen(os.environ)):
         raise UsageError(f"the demo cannot open here: {why}.", hint="`kasmon demo --headless 5` runs without a screen.")
-    return main(agents, seed, headless, Path(svg) if svg else None, show, ls_object)
+    return main(agents, seed, headless, Path(svg) if svg else None, show, ls_object, fleet=fleet)
 
 
 def bench(
@@ -54,9 +56,13 @@ def bench(
     seconds: Annotated[float, Arg("Seconds to measure each load.")] = 10.0,
     compare: Annotated[str | None, Arg("Output of an earlier --json; the table shows the changes since.")] = None,
     peers: Annotated[bool, Arg("Measure other dashboards on PATH too, by the same clock.")] = False,
+    machine: OnMachine = "",
     wants_json: Json = False,
 ) -> int:
     """Measure kasmon on this machine, as ratios."""
+    from kasmon.cli.output.console import check_machine
+
+    check_machine(machine)
     from kasmon.bench.run import main
 
     if rounds < 1 or seconds <= 0:
@@ -81,4 +87,10 @@ def show(where: Paths, *, last: bool = False) -> int:
 
         return run(where, agents_go_on=last)
 
-    return run_guarded(child, again=("-P", "-m", "kasmon"), variables=where.environment_variables(), asleep=last)
+    return run_guarded(
+        child,
+        starts_python=not system.HERE.can_continue_after_fork,
+        again=("-P", "-m", "kasmon"),
+        variables=where.environment_variables(),
+        asleep=last,
+    )

@@ -68,14 +68,14 @@ def _sessions(where: Paths, only: Collection[str]) -> tuple[Session, ...]:
     return tuple(session for session in everyone if session.id in ids)
 
 
-def _print_hits(found: Iterator[SessionHits], context: int) -> int:
+def _print_hits(results: Iterator[SessionHits], context: int) -> int:
     count = 0
-    for each in found:
+    for each in results:
         if each.problem:
-            note(f"{each.session.name} could not be searched: {each.problem}")
+            note(f"{each.session.label} could not be searched: {each.problem}")
             continue
         many = f"{len(each.hits)} {'hit' if len(each.hits) == 1 else 'hits'}{', and older ones' if each.more else ''}"
-        say(f"{each.session.name} ({each.session.id}): {many}")
+        say(f"{each.session.label} ({each.session.id}): {many}")
         for hit in each.hits:
             say(*_lines(hit, context))
         count += len(each.hits)
@@ -100,8 +100,8 @@ def _cut(hit: SearchHit) -> str:
     return f"{'…' if first else ''}{hit.line[first : first + SHOWN]}{behind}"
 
 
-def _print_json(found: Iterator[SessionHits]) -> int:
-    everything = [*found]
+def _print_json(results: Iterator[SessionHits]) -> int:
+    everything = [*results]
     hits = [_object(each.session, hit) for each in everything for hit in each.hits]
     problems = [{"session": each.session.id, "message": each.problem} for each in everything if each.problem]
     print_json(answer(hits=hits, more=[each.session.id for each in everything if each.more], problems=problems))
@@ -112,6 +112,7 @@ def _object(session: Session, hit: SearchHit) -> dict[str, Any]:
     return {
         "session": session.id,
         "name": session.name,
+        "machine": session.machine,
         "at": hit.at,
         "where": hit.source,
         "place": hit.position,

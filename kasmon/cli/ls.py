@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from kasmon.charset import needs_ascii
 from kasmon.cli.arguments import NAMED, Arg, Json, States, Timeout
-from kasmon.cli.output.console import as_json, note, print_json, say
+from kasmon.cli.output.console import LOCAL, as_json, note, print_json, say
 from kasmon.cli.output.json_objects import answer, session_object
 from kasmon.cli.output.table import cut, fallbacks, summary, table
 from kasmon.errors import UsageError
@@ -15,9 +15,11 @@ from kasmon.model.fleet import Fleet, by_attention
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState, states_of
 from kasmon.paths import Paths, places
+from kasmon.store.machines import read_machine
 from kasmon.supervisor.fleet.goal import find_matching
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sessions.names import check_tags
 
 if TYPE_CHECKING:
     from kasmon.model.permission import SessionId
@@ -31,6 +33,11 @@ def ls(
     watch: Annotated[bool, Arg("Keep running and print changes.")] = False,
     state: States = None,
     wave: int | None = None,
+    tag: Annotated[
+        str | None, Arg("Only sessions with one of these tags, separated by commas.", completer="tags")
+    ] = None,
+    machine: Annotated[str, Arg("Only sessions of this registered machine; local: of this one.")] = "",
+    marks: Annotated[bool, Arg("With --json: also pull requests, and files that other sessions change too.")] = False,
     tmux: Annotated[bool, Arg("List the panes of your own tmux that `kasmon adopt` can use.")] = False,
     socket: Annotated[str, Arg("With --tmux: socket of your tmux server.")] = "",
     wants_json: Json = False,
@@ -43,14 +50,25 @@ def ls(
     if watch:
         from kasmon.cli.watch import watch as follow
 
-        return follow(state, wave, wants_json=wants_json)
+        return follow(state, wave, machine, tag, wants_json=wants_json)
     wanted = states_in(state)
     fleet = read_fleet(places())
-    sessions = chosen(fleet, wanted, wave)
+    sessions = chosen(fleet, wanted, wave, machine, tags=tag)
     if wants_json:
         branches = branches_of(sessions)
-        print(as_json(answer(sessions=[session_object(each, branches.get(each.id)) for each in sessions])))
+        objects = [session_object(each, branches.get(each.id)) for each in sessions]
+        if marks:
+            from msgspec import to_builtins
+
+            from kasmon.config import load  # it reads every worktree
+            from kasmon.supervisor.machines.marks import SessionMarks, read_own_marks
+
+            found = read_own_marks(places(), load(places()), fleet.sessions, branches)
+            objects = [each | to_builtins(found.get(each["id"], SessionMarks(id=each["id"]))) for each in objects]
+        print(as_json(answer(sessions=objects)))
         return None
+    if marks:
+        raise UsageError("--marks requires --json.", hint="The dashboard shows the marks in its list.")
     for line in drawn(fleet, sessions):
         say(line)
     if fleet.read_only:
@@ -81,7 +99,7 @@ def wait(
     if wants_json:
         print_json(answer(sessions=[session_object(session) for session in there]))
     else:
-        say(*(f"{session.name} is {session.state}" for session in there))
+        say(*(f"{session.label} is {session.state}" for session in there))
 
 
 def branches_of(sessions: Sequence[Session]) -> "dict[SessionId, BranchState]":
@@ -112,10 +130,30 @@ def states_in(said: str | None) -> frozenset[SessionState]:
     return states_of(tuple(SessionState) if said is None else [word.strip() for word in said.split(",")])
 
 
-def chosen(fleet: Fleet, states: frozenset[SessionState], wave: int | None) -> tuple[Session, ...]:
-    """Return the sessions of *fleet* in *states* and in *wave* (None: any), those that need a person first."""
+def chosen(
+    fleet: Fleet, states: frozenset[SessionState], wave: int | None, machine: str = "", *, tags: str | None = None
+) -> tuple[Session, ...]:
+    """Return the sessions of *fleet* in *states*, in *wave* (None: any) and on *machine* (empty: any).
+
+    Those that need a person come first.
+
+    Args:
+        tags: they have one of these tags, separated by commas; None: any.
+
+    Raises:
+        UsageError: if one of *tags* is no tag.
+        NotFoundError: if no such machine is registered.
+    """
+    if machine not in ("", LOCAL):
+        read_machine(places(), machine)
+    wanted = None if tags is None else check_tags(tags.split(","))
     return by_attention(
-        session for session in fleet.sessions if session.state in states and wave in (None, session.wave)
+        session
+        for session in fleet.sessions
+        if session.state in states
+        and wave in (None, session.wave)
+        and machine in ("", session.via or LOCAL)
+        and (wanted is None or not set(wanted).isdisjoint(session.tags))
     )
 
 

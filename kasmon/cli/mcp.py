@@ -9,16 +9,20 @@ from kasmon.cli.arguments import Arg
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.cli.output.console import note
 from kasmon.config import load
-from kasmon.errors import UnavailableError
+from kasmon.errors import UnavailableError, UsageError
 from kasmon.paths import places
 from kasmon.supervisor.sandboxes.create import NewSandbox
 
-GET = "pip install 'kasmon[mcp]'"
+GET = "pip install 'WHEEL[mcp]'"
 ADD = "claude mcp add kasmon -- kasmon mcp"
 
 
 def mcp(
     *,
+    tools: Annotated[
+        Literal["code", "fleet"],
+        Arg("`code` runs code in sandboxes; `fleet` drives other agents, for a session that may use it."),
+    ] = "code",
     client: Annotated[str, Arg("Client name; its sessions are kept for the next start with this name.")] = "",
     size: Annotated[
         Literal["default", "build", "max"] | None, Arg("Limits of each sandbox: time, CPU and memory.")
@@ -29,13 +33,13 @@ def mcp(
         Arg("Host that the sandboxes may reach, or npm, pypi, github (default: none). May be repeated."),
     ] = None,
 ) -> int:
-    """Serve MCP tools that run code in sandboxes. An agent's program starts this command.
+    """Serve MCP tools that run code in sandboxes, or drive other agents. An agent's program starts this command.
 
     For example: claude mcp add kasmon -- kasmon mcp
     """
     gc.disable()  # the package makes many classes: garbage collection would take a quarter of the start
     try:
-        from kasmon.mcp.server import serve
+        from kasmon.mcp.server import serve, serve_fleet
     except ImportError as error:
         why = "another version is installed" if is_installed() else "it is not installed"
         raise UnavailableError(f"the package `mcp`, which speaks the protocol: {why}.", hint=f"`{GET}`") from error
@@ -44,6 +48,10 @@ def mcp(
     if sys.stdin is not None and sys.stdin.isatty():
         note("an agent's program starts this command and uses it over stdin. Ctrl+C stops it.")
     where = places()
+    if tools == "fleet":
+        if client or size or project or allow:
+            raise UsageError("--client, --size, --project and --allow are for --tools code.", hint="Leave them out.")
+        return serve_fleet(where, load(where))
     return serve(where, load(where), client, NewSandbox(name="mcp", size=size, project=project, hosts=allow))
 
 

@@ -11,19 +11,23 @@ from kasmon.cli.ls import chosen, states_in
 from kasmon.cli.output.console import confirm, note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object, receipt_object, session_object
 from kasmon.cli.output.table import aligned
-from kasmon.cli.session_selection import Everything, InStates, OfPlan, find_all, run_side_by_side
+from kasmon.cli.session_selection import Everything, InStates, OfPlan, WithTags, find_all, run_side_by_side
 from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, SessionNotFoundError, TimedOutError, UsageError
 from kasmon.model.agent_program import is_agent
-from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, When
+from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, Sender, When
 from kasmon.model.fleet import Fleet
+from kasmon.model.formatting import duration
+from kasmon.model.prompts.image import PromptImage
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.model.transcript.text import cells
 from kasmon.paths import Paths, places
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.limits.budgets import find_warnings
+from kasmon.supervisor.prompts.images import read_images
 from kasmon.supervisor.sessions import session_operations
 
 CODES: Final = {ReceiptState.REFUSED: 4, ReceiptState.LOST: 1, ReceiptState.FAILED: 1, ReceiptState.UNSURE: 1}
@@ -42,6 +46,10 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
     when: When = "now"
     anyway: bool = False
     """Type it even if the prompt box cannot be recognised."""
+    over_budget: bool = False
+    key: str = ""
+    by: Sender = "user"
+    images: tuple[PromptImage, ...] = ()
     states: frozenset[SessionState] | None = None
     """Wait until the session is in one of these after it took the prompt; None does not wait."""
 
@@ -58,6 +66,7 @@ def send(
     ],
     to: Annotated[str | None, Arg("Send to all matching agents, for example state=idle,wave=2,agent=claude.")] = None,
     state: InStates = None,
+    with_tags: WithTags = None,
     plan: OfPlan = None,
     everything: Everything = False,
     include: Annotated[
@@ -68,12 +77,19 @@ def send(
     yes: Annotated[bool, Arg("With a filter: send to several without confirmation.")] = False,
     when: Annotated[When, Arg("What to do if busy: queue (idle), send anyway (now), interrupt, or refuse.")] = "now",
     anyway: Annotated[bool, Arg("Send even if the input box is not visible, unless a request is pending.")] = False,
+    over_budget: Annotated[bool, Arg("Send even if a budget of the config is used up.")] = False,
+    image: Annotated[
+        list[str] | None, Arg("Send the picture in this file (PNG, JPEG, GIF, WebP) with the prompt; repeatable.")
+    ] = None,
     wait: Annotated[str | None, Arg("After sending, wait until the session is in one of these states.")] = None,
     timeout: Timeout = None,
+    key: Annotated[str, Arg("A prompt with the same key is sent once.", is_shown=False)] = "",
+    by: Annotated[Sender, Arg("What another machine's kasmon sends it for.", is_shown=False)] = "user",
     wants_json: Json = False,
 ) -> int:
     """Send a prompt, and print its receipt."""
     filters = [*([to] if to is not None else []), *(f"state={each}" for each in (state or "").split(",") if each)]
+    filters += [f"tag={each}" for each in (with_tags or "").split(",") if each]
     filters += [f"plan={plan}"] if plan is not None else []
     is_filter = bool(filters) or everything
     if not words or (len(words) == 1 and not is_filter):
@@ -95,7 +111,18 @@ def send(
             "--anyway cannot be combined with --when idle: a queued prompt is typed once the input box is visible.",
             hint="Leave out --when idle or --anyway.",
         )
-    sending = SendOptions(prompt=prompt, when=when, anyway=anyway, states=None if wait is None else states_in(wait))
+    sending = SendOptions(
+        prompt=prompt,
+        when=when,
+        anyway=anyway,
+        over_budget=over_budget,
+        key=key,
+        by=by,
+        images=tuple(read_images(image or ())),
+        states=None if wait is None else states_in(wait),
+    )
+    if over_budget:
+        _must_be_a_person()
     where = places()
     fleet = read_fleet(where)
     errors: list[KasmonError] = []
@@ -150,7 +177,7 @@ def _report(
 
 def table(sessions: Sequence[Session], receipts: Sequence[Receipt]) -> list[str]:
     """Return the results of one prompt to several *sessions*, a line each."""
-    names = [clean_line(session.name) for session in sessions]
+    names = [clean_line(session.label) for session in sessions]
     room = max(map(cells, names))
     return [
         f"{name}{' ' * (room - cells(name))}  {receipt.id or '-':<12}  {receipt.state}{_reason(receipt)}"
@@ -173,20 +200,20 @@ def recipients(
         UsageError: if the filter is invalid.
         RefusedError: if no session is left.
     """
-    said: dict[str, list[str]] = {"state": [], "wave": [], "agent": [], "plan": []}
+    said: dict[str, list[str]] = {"state": [], "wave": [], "agent": [], "tag": [], "plan": []}
     for part in to.split(",") if to else ():
         name, _, value = part.strip().partition("=")
         if name not in said or not value:
             raise UsageError(
                 f"{part!r} is not a valid selector.",
-                hint="--to accepts state=STATE, wave=N, agent=NAME and plan=ID, separated by commas.",
+                hint="--to accepts state=STATE, wave=N, agent=NAME, tag=TAG and plan=ID, separated by commas.",
             )
         said[name].append(value)
     states = states_in(",".join(said["state"]) or None)
     found = [
         session
-        for session in chosen(fleet, states, None)
-        if session.exists
+        for session in chosen(fleet, states, None, tags=",".join(said["tag"]) or None)
+        if (session.exists or (session.state is SessionState.HIBERNATED and said["state"]))
         and (not said["wave"] or str(session.wave) in said["wave"])
         and (not said["agent"] or session.agent in said["agent"])
         and (not said["plan"] or session.plan in said["plan"])
@@ -196,7 +223,7 @@ def recipients(
     agents = found if include_shells else [session for session in found if is_agent(session, profiles)]
     if not agents:
         raise RefusedError(
-            f"{to or '--all'!r} matches no agent, only {', '.join(session.name for session in found)}.",
+            f"{to or '--all'!r} matches no agent, only {', '.join(session.label for session in found)}.",
             hint="--include shells also sends to shells, interpreters and commands, which execute the prompt.",
         )
     return agents, [session for session in found if session not in agents]
@@ -204,9 +231,9 @@ def recipients(
 
 def _listed(sessions: Sequence[Session], left_out: Sequence[Session]) -> list[str]:
     """Return a line for each recipient, and one for the sessions that are left out."""
-    rows = [(session.name, session.agent, session.state.value, session.workdir) for session in sessions]
+    rows = [(session.label, session.agent, session.state.value, session.workdir) for session in sessions]
     lines = aligned([("NAME", "AGENT", "STATE", "FOLDER"), *(tuple(map(clean_line, row)) for row in rows)])
-    names = ", ".join(clean_line(session.name) for session in left_out)
+    names = ", ".join(clean_line(session.label) for session in left_out)
     return [*lines, *([f"skipped, not agents (--include shells sends to them too): {names}"] if names else [])]
 
 
@@ -232,6 +259,36 @@ def _is_enough(receipt: Receipt, sending: SendOptions) -> bool:
     return sending.states is None and (receipt.state not in ON_ITS_WAY or sending.when == "idle")
 
 
+def _must_be_a_person() -> None:
+    import asyncio  # only for that
+    import os
+
+    from kasmon.host.rpc.peer import must_be_a_person
+
+    asyncio.run(must_be_a_person(os.getpid(), None, action="send prompts over a budget"))
+
+
+async def _send(where: Paths, session: Session, sending: SendOptions) -> Receipt:
+    def say_resumed(took_s: float) -> None:
+        note(f"{clean_line(session.label)} was hibernated; resumed in {duration(took_s)}.")
+
+    receipt = await session_operations.send(
+        where,
+        session,
+        sending.prompt,
+        sending.when,
+        sending.by,
+        anyway=sending.anyway,
+        key=sending.key,
+        over_budget=sending.over_budget,
+        images=sending.images,
+        on_resumed=say_resumed,
+    )
+    for warning in find_warnings(where, session):
+        note(f"{warning}.")
+    return receipt
+
+
 def _to_all(
     where: Paths, sessions: Sequence[Session], sending: SendOptions, timeout_s: float | None
 ) -> list[Receipt | KasmonError]:
@@ -240,7 +297,7 @@ def _to_all(
     async def to(session: Session) -> Receipt | None:
         if timeout_s is not None or session.state is SessionState.PAUSED:
             return None  # it may take longer than that
-        return await session_operations.send(where, session, sending.prompt, sending.when, anyway=sending.anyway)
+        return await _send(where, session, sending)
 
     sent = run_side_by_side(sessions, to)
     if all(isinstance(each, KasmonError) or (each and _is_enough(each, sending)) for each in sent):
@@ -288,9 +345,7 @@ async def _in_time(
     try:
         async with asyncio.timeout(limit_s):
             if receipt is None:
-                receipt = await session_operations.send(
-                    where, session, sending.prompt, sending.when, anyway=sending.anyway
-                )
+                receipt = await _send(where, session, sending)
             return receipt if _is_enough(receipt, sending) else await _followed(where, session, receipt, sending)
     except TimeoutError as error:
         goal = "accept the prompt" if sending.states is None else f"be {' or '.join(sorted(sending.states))}"

@@ -40,6 +40,9 @@ Sandboxes = Annotated[
         f"{NAMED} Several may be named; `-` reads names from stdin, one a line.", ("SESSION",), "sandboxes", hyphen=True
     ),
 ]
+WithTags = Annotated[
+    str | None, Arg("All sessions with one of these tags, separated by commas.", ("--tag",), completer="tags")
+]
 OfPlan = Annotated[str | None, Arg("All sessions of this plan.", ("--plan",), completer="plans")]
 Everything = Annotated[bool, Arg("All sessions that the command can act on.", ("--all",))]
 Yes = Annotated[bool, Arg("Act on several without confirmation.", ("--yes",))]
@@ -64,6 +67,7 @@ class SessionSelection(msgspec.Struct, frozen=True, kw_only=True):
 
     names: tuple[str, ...] = ()
     states: str | None = None
+    tags: str | None = None
     plan: str | None = None
     everything: bool = False
     yes: bool = False
@@ -72,7 +76,7 @@ class SessionSelection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_filter(self) -> bool:
-        return self.everything or self.states is not None or self.plan is not None
+        return self.everything or any(each is not None for each in (self.states, self.tags, self.plan))
 
     def find(self, fleet: Fleet, fitting: Collection[SessionState]) -> tuple[list[Session], list[KasmonError]]:
         """Return the sessions, and an error for each name that no session has.
@@ -86,12 +90,12 @@ class SessionSelection(msgspec.Struct, frozen=True, kw_only=True):
         if bool(self.names) == self.is_filter:
             raise UsageError(
                 "no session is named." if not self.names else "both names and a filter are given.",
-                hint="Name sessions, or select them by --state, --plan or --all.",
+                hint="Name sessions, or select them by --state, --tag, --plan or --all.",
             )
         if self.names:
             return find_all(fleet, names_from_stdin() if self.names == ("-",) else self.names)
         states = states_in(self.states) & frozenset(fitting)
-        matching = [each for each in chosen(fleet, states, None) if self.plan in (None, each.plan)]
+        matching = [each for each in chosen(fleet, states, None, tags=self.tags) if self.plan in (None, each.plan)]
         matching = [each for each in matching if each.sandbox or not self.only_sandboxed]
         if not matching:
             raise RefusedError("no session that this command can act on matches the filter.", hint="See `kasmon ls`.")
@@ -99,11 +103,7 @@ class SessionSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names_from_stdin() -> list[str]:
-    """Return the lines on stdin.
-
-    Raises:
-        UsageError: if there are none.
-    """
+    """Return the lines on stdin. Raises `UsageError` if there are none."""
     if names := [line.strip() for line in sys.stdin if line.strip()]:
         return names
     raise UsageError("stdin has no session's name.", hint="Write one name a line.")
@@ -164,7 +164,7 @@ def run_on_each(
         note(f"{error.message} {error.hint}".strip())
     for session, outcome in zip(sessions, outcomes, strict=True):
         current = now.get(session.id) or session
-        name = f"{current.name} ({current.id})"
+        name = f"{current.label} ({current.id})"
         if isinstance(outcome, KasmonError):
             outcome = Outcome(
                 fields={"error": _error(outcome)},
@@ -233,7 +233,7 @@ def _confirm(sessions: Sequence[Session], verb: str, *, wants_json: bool) -> Non
         RefusedError: if there is no terminal to ask on, or something else was typed.
     """
     confirm(
-        (f"{clean_line(each.name)} ({each.id}): {each.state}" for each in sessions),
+        (f"{clean_line(each.label)} ({each.id}): {each.state}" for each in sessions),
         f"Type yes; then these {len(sessions)} are {verb}",
         wants_json=wants_json,
         unasked=RefusedError(

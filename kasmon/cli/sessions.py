@@ -1,17 +1,17 @@
-"""Commands for sessions: `new`, `adopt`, `attach`, `move`, `interrupt`, `stop`, `restart`, `rename`, `rm`."""
+"""Commands for sessions: `new`, `adopt`, `attach`, `move`, `interrupt`, `stop`, `hibernate`, `restart`, `rm`, ..."""
 
 import contextlib
 import os
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
 
-from kasmon import launch
+from kasmon import launch, system
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.dashboard import no_screen
 from kasmon.cli.output.console import accepts, note, print_json, say
@@ -25,19 +25,20 @@ from kasmon.cli.session_selection import (
     Outcome,
     Sessions,
     SessionSelection,
+    WithTags,
     Yes,
     names_from_stdin,
     run_on_each,
     run_side_by_side,
 )
-from kasmon.config import load, resolve
-from kasmon.config.profile import ResolvedProfile, programs
+from kasmon.config import Config, load, resolve
+from kasmon.config.profile import ResolvedProfile, parse_mode, programs
 from kasmon.errors import (
     InteractiveOnlyError,
     KasmonError,
     LaunchError,
     PermissionModeError,
-    SessionNotFoundError,
+    RefusedError,
     UnavailableError,
     UsageError,
 )
@@ -46,18 +47,21 @@ from kasmon.host.rpc import event_loop
 from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.model.commands import Mode
 from kasmon.model.evidence import AT_ONCE
+from kasmon.model.fleet import Fleet, find_children
+from kasmon.model.formatting import duration
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, expanded, places
-from kasmon.process_identity import HAS_PROC, fields
 from kasmon.sanitize import clean_line
-from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.lookup import find, find_here
+from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
+from kasmon.supervisor.limits.account import find_account
 from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
+from kasmon.supervisor.sessions.folder_config import in_folder as in_folder_config
 from kasmon.supervisor.worktrees.shared_checkout import describe_sharers, list_sharers
 
 NOTICED: Final = (
@@ -67,24 +71,19 @@ NOTICED: Final = (
 """The note to the user on an adoption."""
 BUSY: Final = ALIVE - {SessionState.IDLE, SessionState.PAUSED, SessionState.STANDBY}
 NOT_ALIVE: Final = frozenset(SessionState) - ALIVE
+IDLE: Final = frozenset({SessionState.IDLE})
 HEADS: Final = ("PANE", "TARGET", "AGENT", "RUNS", "SIZE", "WATCHED AS", "TITLE")
 
 LIMIT_S: Final = 1.0
 """A program that is busy for this long counts as running, in seconds."""
-REST_S: Final = 0.1
+REST_S: Final = 0.05
 """A program that waits for this long counts as running, in seconds."""
-LOOK_S: Final = 0.02
+LOOK_S: Final = 0.01
 UP: Final = frozenset({SessionState.IDLE, SessionState.ASKING, SessionState.LIMITED})
-_LAUNCHER: Final = os.fsencode(launch.__file__)
-RESTING: Final = frozenset({"sleeping", "stopped", "idle"})
 
 
 def ls_tmux(socket: str, *, wants_json: bool) -> None:
-    """Print the panes of the user's own tmux.
-
-    Raises:
-        NotFoundError, TmuxError: if there is none.
-    """
+    """Print the panes of the user's own tmux. Raises `NotFoundError` or `TmuxError` if there is none."""
     import asyncio
 
     from kasmon.supervisor.sessions.adopt import foreign_panes
@@ -111,9 +110,7 @@ def adopt(
 
     where = places()
     launch = asyncio.run(adopted(where, target, name, socket))
-    session = read_fleet(where).get(launch.session)
-    if session is None:
-        raise SessionNotFoundError(launch.session)
+    session = read_session(where, launch.session)
     if wants_json:
         print_json(answer(session=session_object(session), noticed=NOTICED))
         return
@@ -130,31 +127,37 @@ def move(
     wanted: SessionArgument,
     /,
     *,
-    to: Annotated[Literal["tmux", "sdk"], Arg("Mode to move to.")],
+    to: Annotated[Literal["tmux", "sdk"] | None, Arg("Mode to move to (default: its own).")] = None,
+    account: Annotated[str | None, Arg("Account of the config to move to; '' is the agent's own log-in.")] = None,
     change_permissions: Annotated[bool, Arg("Move even if the permission mode cannot be carried over.")] = False,
     wants_json: Json = False,
 ) -> None:
-    """Move a conversation between terminal and structured mode."""
+    """Move a conversation between terminal and structured mode, or to another account."""
     import asyncio
+
+    if to is None and account is None:
+        raise UsageError("it is missing where to move the session.", hint="Pass --to or --account.")
 
     from kasmon.supervisor.sessions.move import move as moved  # it inspects processes
 
     where = places()
-    session = find(read_fleet(where), wanted)
+    session = find_here(read_fleet(where), wanted)
     here = for_session(where, load(where), session.config_folder, session.agent)
     if here.notice:
         note(here.notice)
+    mode = session.mode if to is None else Mode(to)
     try:
-        asyncio.run(moved(where, here.config, session, Mode(to), changes_permissions=change_permissions))
+        asyncio.run(moved(where, here.config, session, mode, account, changes_permissions=change_permissions))
     except PermissionModeError as error:
         if wants_json or not _is_agreed(error):
             raise
-        asyncio.run(moved(where, here.config, session, Mode(to), changes_permissions=True))
+        asyncio.run(moved(where, here.config, session, mode, account, changes_permissions=True))
     now = find(read_fleet(where), session.id)
     if wants_json:
         print_json(answer(session=session_object(now)))
     else:
-        say(f"{now.id}: moved to {now.mode}")
+        place = f"account {now.account!r}" if now.account else "its agent's own log-in"
+        say(f"{now.id}: moved to {place if account is not None else now.mode}")
 
 
 def _is_agreed(error: PermissionModeError) -> bool:
@@ -177,12 +180,16 @@ def new(
         ),
     ] = "",
     mode: Annotated[str | None, Arg("tmux or sdk (default: the profile's, else tmux).")] = None,
+    account: Annotated[str, Arg("Account of the config that it uses (default: the agent's own log-in).")] = "",
     sandbox: Annotated[
         str | None,
         Arg(
             "Sandbox tier: `jail`, `microvm` or `e2b` (`kasmon doctor` lists which are available,"
             " and how to get the others); '' means none (default: the profile's)."
         ),
+    ] = None,
+    tools: Annotated[
+        list[Literal["fleet"]] | None, Arg("What its agent may use of `kasmon mcp --tools`; may be repeated.")
     ] = None,
     yes: Annotated[bool, Arg("Agree that the sandbox gets the profile's files and credentials.")] = False,
     folder: Annotated[str, Arg("Working directory (default: the current folder).", ("--dir",))] = "",
@@ -206,52 +213,102 @@ def new(
         ),
     ] = None,
     env_public: Annotated[list[str] | None, Arg("Environment variable whose value is not secret.")] = None,
+    template: Annotated[
+        str, Arg("Template of the config: what is omitted here is taken from it.", completer="templates")
+    ] = "",
+    field: Annotated[list[str] | None, Arg("NAME=TEXT: a field in the template's prompt; may be repeated.")] = None,
+    tag: Annotated[list[str] | None, Arg("Tag of the session; may be repeated.", completer="tags")] = None,
     count: Annotated[
         int | None,
         Arg("Start this many sessions; `{n}` in NAME is the number of each (default: `-{n}` at its end).", at_least=1),
     ] = None,
+    on: Annotated[
+        str,
+        Arg("Start it on this registered machine, by the config and the folders there.", completer="machines"),
+    ] = "",
     wants_json: Json = False,
 ) -> int:
     """Start a session and print its id; exit code 1 if its program exits immediately with an error."""
     is_one = count is None and name != "-"
     if name == "-" and (prompt == "-" or count is not None):
         raise UsageError("names from stdin cannot be combined with --count or --prompt -.", hint="Give one of them.")
+    if template and argv:
+        raise UsageError("--template cannot be combined with a program after --.", hint="Give one of them.")
+    if field and not template:
+        raise UsageError("--field requires --template.", hint="The template's prompt has the fields.")
     names = names_from_stdin() if name == "-" else [name] if count is None else numbered(name, count)
     where = places()
-    here = for_session(where, load(where), folder, agent)
-    if here.notice:
-        note(here.notice)
-    resolved = resolve(here.config, agent, mode, argv, sandbox=sandbox)
+    config, chosen = load(where), None
+    if template:
+        from kasmon.supervisor.sessions.template import find_template, parse_fields, with_prompt, with_template
+
+        chosen = find_template(in_folder_config(where, config, folder), template)
+        on = on or chosen.machine
+    parent = None if beside is None else _find_parent(where, beside, on)
     wanted = NewSession(
         name=name,
         agent=agent,
-        mode=mode_of(mode),
+        mode=parse_mode(mode),
         argv=argv,
         workdir=folder,
         worktree=False if in_folder else worktree or None,
         base=base,
         branch=branch,
         reuses_branch=reuse_branch,
-        agrees=_confirm_sandbox(where, resolved, folder, agrees=yes),
-        parent=None if beside is None else find(read_fleet(where), beside).id,
+        tools=tuple(tools or ()),
+        agrees=yes,
+        parent=None if parent is None else parent.id,
         prompt=sys.stdin.read() if prompt == "-" else prompt,
         environment=tuple(env or ()),
         public_environment=tuple(env_public or ()),
         task=task,
         wave=wave,
         peers=peers,
+        tags=tuple(tag or ()),
+        account=account,
         sandbox=sandbox,
     )
+    if chosen is not None:
+        wanted = with_template(wanted, chosen)
+    here = for_session(where, config, "" if on else folder, wanted.agent)
+    if here.notice and not on:
+        note(here.notice)
+    if chosen is not None:
+        text = "" if wanted.prompt else chosen.prompt
+        filled = with_prompt(here.config, wanted, text, parse_fields(field or ()))
+        wanted = filled if text else wanted
+    if not on:
+        if wanted.account and not (wanted.agent or argv):
+            wanted = msgspec.structs.replace(wanted, agent=find_account(here.config, wanted.account).agent)
+        resolved = resolve(here.config, wanted.agent, wanted.mode, argv, sandbox=wanted.sandbox)
+        wanted = msgspec.structs.replace(wanted, agrees=_confirm_sandbox(where, resolved, folder, agrees=yes))
 
     async def start(name: str) -> tuple[SessionId, Session | None]:
-        wanted_here = msgspec.structs.replace(wanted, name=name)
-        session = await session_operations.create(where, here.config, wanted_here)
+        named = msgspec.structs.replace(wanted, name=name)
+        if on:
+            from kasmon.supervisor.machines.delegation import start_there  # only for other machines
+
+            return await start_there(where, on, named), None
+        session = await session_operations.create(where, here.config, named)
         return session, await find_early_exit(where, session)
 
     outcomes = run_side_by_side(names, start)
     if is_one and isinstance(outcomes[0], KasmonError):
         raise outcomes[0]
-    fleet = read_fleet(where)
+    results, code = _report_started(read_fleet(where), outcomes, here.config, wants_json=wants_json)
+    if wants_json:
+        print_json(answer(**results[0]) if is_one else answer(results=results))
+    return code
+
+
+def _report_started(
+    fleet: Fleet,
+    outcomes: Sequence[tuple[SessionId, Session | None] | KasmonError],
+    config: Config,
+    *,
+    wants_json: bool,
+) -> tuple[list[dict[str, Any]], int]:
+    """Print what came of each new session; return the JSON object of each, and the exit code."""
     results: list[dict[str, Any]] = []
     code = 0
     for outcome in outcomes:
@@ -272,12 +329,18 @@ def new(
                 for remark in tree.remarks:
                     note(f"{remark}.")
             say(session)
-        if sharers := list_sharers(started, fleet.sessions, programs(here.config)):
+        if sharers := list_sharers(started, fleet.sessions, programs(config)):
             note(f"{started.name!r}: {describe_sharers(sharers)}; give it its own by --worktree.")
         code = max(code, _report_exit(early))
-    if wants_json:
-        print_json(answer(**results[0]) if is_one else answer(results=results))
-    return code
+    return results, code
+
+
+def _find_parent(where: Paths, beside: str, machine: str) -> Session:
+    session = find(read_fleet(where), beside)
+    if session.via == machine:
+        return session
+    hint = f"Start it there: --on {session.via}." if session.via else "Leave out --on."
+    raise UsageError(f"--in {beside!r} is a session of {session.via or 'this machine'}.", hint=hint)
 
 
 def numbered(name: str, count: int) -> list[str]:
@@ -308,20 +371,9 @@ async def find_early_exit(places: Paths, session: SessionId) -> Session | None:
 
 def _is_resting(pid: int | None) -> bool:
     """Whether a pane's program is waiting, and is no longer kasmon's launcher."""
-    if HAS_PROC:
-        found = fields(pid) if pid else None
-        with contextlib.suppress(OSError):
-            return (
-                found is not None and found[0] in b"STI" and _LAUNCHER not in Path(f"/proc/{pid}/cmdline").read_bytes()
-            )
+    if pid is None or not system.HERE.is_waiting(pid):
         return False
-    import psutil  # only where there is no /proc
-
-    try:
-        process = psutil.Process(pid) if pid else None
-        return process is not None and process.status() in RESTING and launch.__file__ not in process.cmdline()
-    except psutil.Error:
-        return False
+    return launch.__file__ not in system.HERE.read_arguments(pid)
 
 
 def _exit_error_object(early: Session | None) -> dict[str, Any]:
@@ -363,21 +415,11 @@ def _confirm_sandbox(where: Paths, resolved: ResolvedProfile, folder: str, *, ag
     return accepts("Give the sandbox these files and credentials? This is asked once per profile.", sys.stderr)
 
 
-def mode_of(said: str | None) -> Mode | None:
-    """Return the mode that --mode names.
-
-    Raises:
-        UsageError: if there is none of that name.
-    """
-    if said in (None, Mode.TMUX, Mode.SDK):
-        return Mode(said) if said else None
-    raise UsageError(f"unknown mode {said!r}.", hint="Use tmux or sdk.")
-
-
 def interrupt(
     *wanted: Sessions,
     run: Annotated[str, Arg("In a sandbox: interrupt only the run with this id.")] = "",
     state: InStates = None,
+    with_tags: WithTags = None,
     plan: OfPlan = None,
     everything: Everything = False,
     yes: Yes = False,
@@ -389,7 +431,7 @@ def interrupt(
         from kasmon.supervisor.sandboxes import use  # only where there is a sandbox
 
         act = partial(use.interrupt, run=run)
-    selection = SessionSelection(names=wanted, states=state, plan=plan, everything=everything, yes=yes)
+    selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
     return run_on_each(places(), selection, BUSY, act, "interrupted", wants_json=wants_json)
 
 
@@ -400,31 +442,103 @@ def fg(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
 
 def stop(
     *wanted: Sessions,
+    children: Annotated[
+        Literal["stop", "keep"] | None,
+        Arg("What happens to sessions that their agents started (default: ask, if some run)."),
+    ] = None,
     state: InStates = None,
+    with_tags: WithTags = None,
     plan: OfPlan = None,
     everything: Everything = False,
     yes: Yes = False,
     wants_json: Json = False,
 ) -> int:
     """Stop sessions' agents; the logs are kept, and the sessions can be restarted."""
-    selection = SessionSelection(names=wanted, states=state, plan=plan, everything=everything, yes=yes)
-    return run_on_each(places(), selection, ALIVE, session_operations.stop, "stopped", wants_json=wants_json)
+    selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
+    where, choice = places(), children
+    if choice is None and wanted != ("-",):
+        fleet = read_fleet(where)
+        selected = [each.id for each in selection.find(fleet, ALIVE)[0]]
+        choice = _choose_children(fleet, selected)
+
+    async def act(where: Paths, session: Session) -> Outcome:
+        if choice is None and _running_children(await in_thread(read_fleet, where), [session.id]):
+            raise UNCHOSEN
+        await session_operations.stop(where, session)
+        stopped = await session_operations.stop_children(where, session) if choice == "stop" else ()
+        names = ", ".join(clean_line(each.name) for each in stopped)
+        text = f"stopped, with its children {names}" if stopped else ""
+        return Outcome(fields={"children": [each.id for each in stopped]}, text=text)
+
+    return run_on_each(where, selection, ALIVE, act, "stopped", wants_json=wants_json)
+
+
+UNCHOSEN: Final = RefusedError(
+    "nothing was stopped: sessions that its agent started still run.",
+    hint="Pass --children stop or --children keep. `kasmon ls` shows them below it.",
+)
+
+
+def _running_children(fleet: Fleet, selected: Sequence[SessionId]) -> list[Session]:
+    """Return the running children of the *selected* sessions, without these."""
+    found = {each.id: each for one in selected for each in find_children(fleet, one)}
+    return [each for each in found.values() if each.state in ALIVE and each.id not in selected]
+
+
+def _choose_children(fleet: Fleet, selected: Sequence[SessionId]) -> Literal["stop", "keep"]:
+    """Return what happens to the running children of the *selected* sessions: the user at this terminal says it.
+
+    Raises:
+        RefusedError: if there are some, and no terminal to ask on.
+    """
+    running = _running_children(fleet, selected)
+    if not running:
+        return "keep"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UNCHOSEN
+    note(f"their agents started {', '.join(clean_line(each.name) for each in running)}.")
+    return "stop" if accepts("Stop these too?", sys.stderr) else "keep"
+
+
+def hibernate(
+    *wanted: Sessions,
+    state: InStates = None,
+    with_tags: WithTags = None,
+    plan: OfPlan = None,
+    everything: Everything = False,
+    yes: Yes = False,
+    wants_json: Json = False,
+) -> int:
+    """End idle agents to free their memory; the next prompt or restart resumes their conversations.
+
+    Refuses where a turn runs, a prompt, draft or request waits, something that the agent started still runs, or the
+    conversation is not proven to be stored. Sandboxes are paused.
+    """
+    from kasmon.supervisor.hibernation import hibernate as hibernation  # it loads psutil
+
+    selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
+    return run_on_each(places(), selection, IDLE, hibernation.hibernate, "hibernated", wants_json=wants_json)
 
 
 def restart(
     *wanted: Sessions,
     state: InStates = None,
+    with_tags: WithTags = None,
     plan: OfPlan = None,
     everything: Everything = False,
     skip_setup: Annotated[bool, Arg("Do not run the setup of the worktree that failed.")] = False,
     yes: Yes = False,
     wants_json: Json = False,
 ) -> int:
-    """Restart ended sessions."""
+    """Restart ended sessions, and resume hibernated ones."""
 
     async def act(where: Paths, session: Session) -> Outcome:
+        began = time.monotonic()
         await session_operations.restart(where, session, skips_setup=skip_setup)
+        took_s = time.monotonic() - began
         early = await find_early_exit(where, session.id)
+        if early is None and session.state is SessionState.HIBERNATED:
+            return Outcome(fields={"resumed_s": round(took_s, 3)}, text=f"resumed in {duration(took_s)}")
         if early is None:
             return Outcome()
         end = _exit_error(early)
@@ -432,13 +546,35 @@ def restart(
             fields=_exit_error_object(early), notice=str(end), code=0 if early.exit_code == 0 else end.exit_code
         )
 
-    selection = SessionSelection(names=wanted, states=state, plan=plan, everything=everything, yes=yes)
+    selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
     return run_on_each(places(), selection, NOT_ALIVE, act, "restarted", wants_json=wants_json)
 
 
 def rename(wanted: SessionArgument, name: str, /, *, wants_json: Json = False) -> None:
     """Rename a session."""
     _execute(wanted, lambda where, session: list_entry.rename(where, session, name), "renamed", wants_json=wants_json)
+
+
+def tag(
+    *wanted: Sessions,
+    add: Annotated[list[str] | None, Arg("Tag to add; may be repeated.", completer="tags")] = None,
+    remove: Annotated[list[str] | None, Arg("Tag to remove; may be repeated.", completer="tags")] = None,
+    state: InStates = None,
+    with_tags: WithTags = None,
+    plan: OfPlan = None,
+    everything: Everything = False,
+    yes: Yes = False,
+    wants_json: Json = False,
+) -> int:
+    """Tag sessions, or remove tags."""
+    if not add and not remove:
+        raise UsageError("it is missing which tags to change.", hint="Pass --add TAG or --remove TAG.")
+
+    async def act(where: Paths, session: Session) -> str:
+        return await list_entry.tag(where, session, add or (), remove or ())
+
+    selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
+    return run_on_each(places(), selection, frozenset(SessionState), act, "tagged", wants_json=wants_json)
 
 
 def mark(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
@@ -449,6 +585,7 @@ def mark(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
 def rm(
     *wanted: Sessions,
     state: InStates = None,
+    with_tags: WithTags = None,
     plan: OfPlan = None,
     everything: Everything = False,
     yes: Yes = False,
@@ -460,8 +597,9 @@ def rm(
         kept = await list_entry.forget(where, session)
         return Outcome(fields={"kept": kept or None}, notice=list_entry.copy_stays(kept) if kept else "")
 
-    selection = SessionSelection(names=wanted, states=state, plan=plan, everything=everything, yes=yes)
-    return run_on_each(places(), selection, NOT_ALIVE, act, "removed", wants_json=wants_json)
+    selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
+    removable = NOT_ALIVE - {SessionState.HIBERNATED} if everything else NOT_ALIVE
+    return run_on_each(places(), selection, removable, act, "removed", wants_json=wants_json)
 
 
 def _execute(wanted: str, act: Act, done: str, *, wants_json: bool) -> None:
@@ -474,19 +612,11 @@ def _execute(wanted: str, act: Act, done: str, *, wants_json: bool) -> None:
     where = places()
     session = find(read_fleet(where), wanted)
     outcome = event_loop.run(act(where, session))
-    now = _current(where, session.id, session)
+    now = read_fleet(where).get(session.id) or session
     if wants_json:
         print_json(answer(session=session_object(now)))
     else:
-        say(f"{now.name} ({now.id}): {outcome if isinstance(outcome, str) else done}")
-
-
-def _current(where: Paths, session: SessionId, otherwise: Session | None = None) -> Session:
-    """Return the current state of the session; *otherwise* if it no longer exists."""
-    now = read_fleet(where).get(session) or otherwise
-    if now is None:
-        raise SessionNotFoundError(session)
-    return now
+        say(f"{now.label} ({now.id}): {outcome if isinstance(outcome, str) else done}")
 
 
 def attach(wanted: SessionArgument, /) -> NoReturn:

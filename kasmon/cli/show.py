@@ -5,6 +5,7 @@ import re
 import shlex
 from collections import deque
 from collections.abc import Collection
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -25,12 +26,12 @@ from kasmon.model.fleet import peers_of, requests
 from kasmon.model.formatting import clock
 from kasmon.model.permission import MAY_BE_CUT, Request, SessionId
 from kasmon.model.session import Session, Tokens
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER, SessionState
 from kasmon.model.transcript.request_blocks import TOLD
 from kasmon.paths import Paths, expanded, places
 from kasmon.sanitize import clean_block, clean_line, redact, visible
 from kasmon.store.event_log import Cursor, EventLog
-from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.lookup import check_here, find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.permission_mode import FLAGS as PERMISSION_FLAGS
 from kasmon.supervisor.sessions.read import read_lines
@@ -96,27 +97,33 @@ def export(
     /,
     *,
     format_: Annotated[
-        Literal["markdown", "json"],
-        Arg("markdown: for people. json: for programs, with every event as logged.", ("--format",)),
+        Literal["markdown", "json", "html"],
+        Arg(
+            "markdown: for people. html: one page to share. json: for programs, with every event as logged.",
+            ("--format",),
+        ),
     ] = "markdown",
+    turn: Annotated[int, Arg("With markdown and html: only this turn. 1 is the first, -1 the last.")] = 0,
     out: Annotated[str | None, Arg("Output file (must not exist; default: stdout).", hyphen=True)] = None,
     wants_json: Json = False,
 ) -> None:
     """Export a session's transcript and terminal output."""
-    from kasmon.supervisor.sessions.export import as_markdown, as_objects, write
+    from kasmon.supervisor.sessions.export import as_html, as_markdown, as_objects, write
 
     wants_json = wants_json or format_ == "json"
+    if wants_json and turn:
+        raise UsageError("--turn requires the format markdown or html.", hint="Filter the JSON by its events.")
     where = places()
     session = find(read_fleet(where), wanted)
     if wants_json:
         text = as_json(answer(session=session_object(session), **as_objects(where, session)))
     else:
-        text = as_markdown(where, session)
+        text = (as_html if format_ == "html" else as_markdown)(where, session, turn)
     if out is None or out == "-":
         print(text, flush=True) if wants_json else say_block(text)
         return
     write(expanded(out), text if text.endswith("\n") else f"{text}\n")
-    note(f"exported {session.name} to {out!r}.")
+    note(f"exported {session.label} to {out!r}.")
 
 
 EVENTS: Final = 20
@@ -128,11 +135,20 @@ LAST_WORDS: Final = 5
 TAIL_BYTES: Final = 256 * 1024
 
 
-def show(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
+def show(
+    wanted: SessionArgument,
+    /,
+    *,
+    files: Annotated[bool, Arg("Only the files and folders in its folder, as many as are listed quickly.")] = False,
+    wants_json: Json = False,
+) -> None:
     """Show the details of a session."""
     where = places()
     fleet = read_fleet(where)
     session = find(fleet, wanted)
+    if files:
+        _list_files(session, wants_json=wants_json)
+        return
     events, pane, peers = last_events(where, session.id), seen_pane(where, session), peers_of(fleet, session)
     branch = branches_of([session]).get(session.id)
     if wants_json:
@@ -144,7 +160,9 @@ def show(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
     say(*(f"  peer      {peer.name} ({peer.state})" for peer in peers))
     if pane:
         say(f"  terminal  {pane['width']}x{pane['height']}, {pane['clients']} attached, title {pane['title']!r}")
-        say(f"  folder    {pane['cwd']}", f"  attach    {shlex.join(pane['attach'])}")
+        folder = f"{session.via}:{pane['cwd']}" if session.via else pane["cwd"]
+        attach = ["kasmon", "attach", session.label] if session.via else pane["attach"]
+        say(f"  folder    {folder}", f"  attach    {shlex.join(attach)}")
     for receipt in session.receipts[-5:]:
         code = "" if receipt.exit_code is None else f"exit code {receipt.exit_code}"
         why = ", ".join(part for part in (code, receipt.reason) if part)
@@ -160,19 +178,34 @@ def show(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
         say(f"  {clock(event.at)}  {type(event).__struct_config__.tag}")
 
 
+def _list_files(session: Session, *, wants_json: bool) -> None:
+    from kasmon.supervisor.worktrees.file_listing import MOST_SENT, listed  # rarely needed
+
+    check_here(session)
+    names = listed(Path(session.workdir or "."), MOST_SENT)
+    if wants_json:
+        print_json(answer(session=session.id, files=names))
+    elif names:
+        say(*names)
+
+
 def _turn_failure(session: Session) -> str:
     is_failed = session.state is SessionState.IDLE and session.turn_ended == "error"
     return f"the last turn failed: {session.turn_error}" if is_failed else ""
+
+
+def _end_why(session: Session) -> str:
+    return "" if session.state is SessionState.HIBERNATED else session.end_why
 
 
 def described(session: Session, now: float) -> list[str]:
     """Return the details of a session as lines."""
     state, since = state_words(session, utf8=is_utf8()), age(now - session.since)
     tokens = session.tokens
-    pid = None if session.state is SessionState.ENDED else session.pid
+    pid = None if session.state in OVER else session.pid
     lines = {
         "state": f"{state}, for {since} (source: {session.source or 'none'})",
-        "why": session.unsure_why or session.end_why or session.stuck_why or _turn_failure(session),
+        "why": session.unsure_why or _end_why(session) or session.stuck_why or _turn_failure(session),
         "to end": f"`kasmon stop {session.id}`" if session.is_orphaned else "",
         "waits": session.waits,
         "done": "" if session.done is None else session.done or "yes",
@@ -182,8 +215,9 @@ def described(session: Session, now: float) -> list[str]:
         "fallback": session.fallback or "",
         "model": session.model,
         "permits": session.permission_mode or ("not reported by the agent" if _has_modes(session) else ""),
-        "place": f"{session.workdir} on {session.machine or 'this machine'}",
+        "place": session.workdir if session.via else f"{session.workdir} on {session.machine or 'this machine'}",
         "worktree": worktree_words(session),
+        "tags": ", ".join(session.tags),
         "wave": "" if session.wave is None else wave_words(session),
         "process": f"{pid or 'none'}, started {session.generation} times",
         "proof": session.proof,
@@ -192,7 +226,7 @@ def described(session: Session, now: float) -> list[str]:
         "last": session.last_line,
     }
     shown = [*lines.items(), *(("stderr", line) for line in session.last_words.splitlines()[-LAST_WORDS:])]
-    return [f"{session.name} ({session.id})", *(f"  {name:<9} {text}" for name, text in shown if text)]
+    return [f"{session.label} ({session.id})", *(f"  {name:<9} {text}" for name, text in shown if text)]
 
 
 def worktree_words(session: Session) -> str:
@@ -231,7 +265,7 @@ def inbox(
     if wants_json:
         print_json(answer(requests=[request_object(request) for request in waiting]))
         return None
-    names = {session.id: session.name for session in fleet.sessions}
+    names = {session.id: session.label for session in fleet.sessions}
     for request in waiting:
         known = secrets_of(where, request.session)
         text = redact(request.shown or request.title, known)[0].replace("\n", " ")
@@ -248,24 +282,26 @@ def inbox(
     return None
 
 
-def option_lines(request: Request, known: Collection[str]) -> list[str]:
+def option_lines(request: Request, secrets: Collection[str]) -> list[str]:
     """Return the options of a question, each with its number and description; secrets hidden."""
     lines: list[str] = []
     for number, option in enumerate(request.options):
         note = request.option_notes[number] if number < len(request.option_notes) else ""
-        lines.append(f"{number + 1}. {on_one_row(option, known)}" + (f": {on_one_row(note, known)}" if note else ""))
+        lines.append(
+            f"{number + 1}. {on_one_row(option, secrets)}" + (f": {on_one_row(note, secrets)}" if note else "")
+        )
     return [*lines, "or a custom answer (--text)"] if request.free_text else lines
 
 
-def reason_lines(request: Request, known: Collection[str]) -> list[str]:
+def reason_lines(request: Request, secrets: Collection[str]) -> list[str]:
     """Return the agent's own reason, and what "always" and "never" would cover."""
-    reason = [f"reason: {on_one_row(request.why, known)}"] if request.why else []
-    return [*reason, f"rule: {on_one_row(request.rule, known)}"] if request.rule else reason
+    reason = [f"reason: {on_one_row(request.why, secrets)}"] if request.why else []
+    return [*reason, f"rule: {on_one_row(request.rule, secrets)}"] if request.rule else reason
 
 
-def on_one_row(text: str, known: Collection[str]) -> str:
-    """Return *text* without the *known* secrets, its line breaks shown as `␤`."""
-    return redact(text, known)[0].replace("\n", "␤")
+def on_one_row(text: str, secrets: Collection[str]) -> str:
+    """Return *text* without the *secrets* secrets, its line breaks shown as `␤`."""
+    return redact(text, secrets)[0].replace("\n", "␤")
 
 
 def answer_hint(request: Request) -> str:
@@ -289,7 +325,7 @@ def seen_pane(where: Paths, session: Session) -> dict[str, Any] | None:
     if session.mode is not Mode.TMUX or session.host is None or not session.host.alive:
         return None
     try:
-        pane = event_loop.run(_describe_pane(where, session.id))
+        pane = event_loop.run(_describe_pane(where, session))
     except KasmonError:
         return None
     seen: dict[str, Any] = msgspec.to_builtins(pane)
@@ -297,7 +333,8 @@ def seen_pane(where: Paths, session: Session) -> dict[str, Any] | None:
     return {name: seen[name] for name in names}
 
 
-async def _describe_pane(where: Paths, session: SessionId) -> FromHost:
+async def _describe_pane(where: Paths, session: Session) -> FromHost:
     """Ask the running tmux host, which is neither started nor replaced for this."""
-    async with contextlib.aclosing(await BlockingLink.open(where.tmux_host_socket)) as host:
-        return await host.ask(DescribePane(n=0, session=session))
+    socket = where.socket(session.id) if session.via else where.tmux_host_socket
+    async with contextlib.aclosing(await BlockingLink.open(socket)) as host:
+        return await host.ask(DescribePane(n=0, session=session.id))

@@ -105,11 +105,7 @@ def _brought(folder: str) -> FolderConfig:
 
 
 def _check_person(local: FolderConfig) -> None:
-    """Check that a person calls this.
-
-    Raises:
-        RefusedError: if an agent calls, as far as detectable.
-    """
+    """Check that a person calls this. Raises `RefusedError` if an agent calls, as far as detectable."""
     if evidence(os.getpid()):
         raise RefusedError(
             f"{local.file!r} was not trusted: an agent cannot grant trust.",

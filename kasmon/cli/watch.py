@@ -3,17 +3,18 @@
 import asyncio
 import select
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from kasmon.cli.ls import chosen, drawn, is_utf8, states_in
 from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, session_object
 from kasmon.cli.output.table import last_words, state_words
+from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import clock
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.session_state import SessionState
 from kasmon.paths import places
 from kasmon.supervisor.fleet.wait import fleets
 
@@ -21,25 +22,28 @@ LOOK_S: Final = 0.5
 """How often the reader of stdout is checked, in seconds."""
 
 
-def watch(states: str | None, wave: int | None, *, wants_json: bool) -> None:
+def watch(
+    states: str | None, wave: int | None, machine: str = "", tags: str | None = None, *, wants_json: bool
+) -> None:
     """Print the sessions, then their changes, until interrupted.
 
     For people, the table once, then a line for each session whose state or last line changed. With *wants_json*, the
     whole answer again, one object a line.
 
     Raises:
-        UsageError: if there is no such state.
+        UsageError: if there is no such state, or one of *tags* is no tag.
+        NotFoundError: if no such machine is registered.
     """
-    asyncio.run(_watch(states_in(states), wave, wants_json=wants_json))
+    asyncio.run(_watch(partial(chosen, states=states_in(states), wave=wave, machine=machine, tags=tags), wants_json))
 
 
-async def _watch(states: frozenset[SessionState], wave: int | None, *, wants_json: bool) -> None:
-    """Follow the sessions in *states* and *wave*.
+async def _watch(choose: Callable[[Fleet], Sequence[Session]], wants_json: bool) -> None:
+    """Follow the sessions that *choose* returns.
 
     Raises:
         BrokenPipeError: when the reader of stdout is gone; the next change may be far away.
     """
-    printing = asyncio.create_task(_print(states, wave, wants_json=wants_json))
+    printing = asyncio.create_task(_print(choose, wants_json))
     left = asyncio.create_task(_wait_for_reader_exit())
     try:
         await asyncio.wait((printing, left), return_when=asyncio.FIRST_COMPLETED)
@@ -60,11 +64,11 @@ async def _wait_for_reader_exit() -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def _print(states: frozenset[SessionState], wave: int | None, *, wants_json: bool) -> None:
+async def _print(choose: Callable[[Fleet], Sequence[Session]], wants_json: bool) -> None:
     before: dict[SessionId, Session] | None = None
     async with fleets(places()) as changes:
         async for fleet in changes:
-            sessions = chosen(fleet, states, wave)
+            sessions = choose(fleet)
             now = {session.id: session for session in sessions}
             if wants_json:
                 print_json(answer(sessions=[session_object(session) for session in sessions]))
@@ -80,11 +84,11 @@ def changed_lines(before: Mapping[SessionId, Session], now: Mapping[SessionId, S
     time = clock(at)
     utf8 = is_utf8()
     lines = [
-        f"{time}  {state_words(session, utf8=utf8)}  {session.name}  {last_words(session)}".rstrip()
+        f"{time}  {state_words(session, utf8=utf8)}  {session.label}  {last_words(session)}".rstrip()
         for session in now.values()
         if _read(session) != _read(before.get(session.id))
     ]
-    return lines + [f"{time}  gone  {session.name}" for session in before.values() if session.id not in now]
+    return lines + [f"{time}  gone  {session.label}" for session in before.values() if session.id not in now]
 
 
 def _read(session: Session | None) -> object:

@@ -3,17 +3,18 @@
 import os
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import msgspec
 
-from kasmon.config.parser import field_type, parse, read
+from kasmon.config.parser import parse, read
 from kasmon.config.schema import Config
 from kasmon.errors import ConfigError, KasmonError, NotFoundError, UsageError
 from kasmon.paths import Paths, private_folder
+from kasmon.toml_struct import field_type
 
 
 def put(places: Paths, key: str, text: str, check: Callable[[Config], object] = lambda config: None) -> Config:
@@ -30,7 +31,7 @@ def put(places: Paths, key: str, text: str, check: Callable[[Config], object] = 
         KasmonError: if the file cannot be written; it is left unchanged.
     """
     path = tuple(key.split("."))
-    kind = field_type(path)
+    kind = field_type(path, Config)
     if kind is None:
         raise NotFoundError(f"there is no setting {key!r}.", hint="`kasmon config` lists all settings.")
     if _is_table(kind):
@@ -56,7 +57,7 @@ def put(places: Paths, key: str, text: str, check: Callable[[Config], object] = 
 
 
 def _is_table(kind: Any) -> bool:
-    return get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, msgspec.Struct))
+    return get_origin(kind) in (dict, Mapping) or (isinstance(kind, type) and issubclass(kind, msgspec.Struct))
 
 
 def _value(text: str, kind: Any) -> Any:

@@ -1,6 +1,7 @@
 """Explain a setting: its meaning (the docstring below its field in the schema), its value and the value's origin."""
 
 import ast
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,11 @@ from typing import Any
 import msgspec
 
 from kasmon.config import schema
-from kasmon.config.parser import allowed_values, field_type, line_of, parse, read
-from kasmon.config.schema import SHIPPED, Config, Profile
+from kasmon.config.parser import line_of, parse, read, without_secrets
+from kasmon.config.schema import SHIPPED, AccountConfig, Config, NotifyTarget, Profile
 from kasmon.errors import NotFoundError
 from kasmon.paths import Paths
+from kasmon.toml_struct import allowed_values, field_type
 
 
 class ExplainedSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +37,9 @@ def explain(places: Paths, key: str) -> ExplainedSetting:
         ConfigError: if the config file cannot be used.
     """
     text = read(places.config_file)
-    config = parse(text, str(places.config_file))
+    config = without_secrets(parse(text, str(places.config_file)))
     path = tuple(key.split("."))
-    kind = field_type(path)
+    kind = field_type(path, Config)
     if kind is None:
         raise NotFoundError(f"there is no setting {key!r}.", hint=f"Settings: {', '.join(settings(config))}.")
     line = line_of(text, path) if (value := value_at(config, path)) != value_at(Config(), path) else None
@@ -52,15 +54,22 @@ def explain(places: Paths, key: str) -> ExplainedSetting:
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """Return every setting's key and value, in schema order; for a profile only what differs from the defaults."""
+    """Return every setting's key and value, in schema order; for a profile only what differs from the defaults.
+
+    Addresses of targets are hidden.
+    """
     result: dict[str, Any] = {}
-    for name, value in msgspec.structs.asdict(config).items():
+    for name, value in msgspec.structs.asdict(without_secrets(config)).items():
         if isinstance(value, msgspec.Struct):
             result |= {f"{name}.{inner}": item for inner, item in msgspec.structs.asdict(value).items()}
-        elif isinstance(value, dict):
+        elif isinstance(value, Mapping):
             for inner, item in value.items():
                 if isinstance(item, Profile):
                     result |= {f"{name}.{inner}.{field}": set_to for field, set_to in _diff(item, Profile()).items()}
+                elif isinstance(item, AccountConfig):
+                    result |= {
+                        f"{name}.{inner}.{field}": set_to for field, set_to in _diff(item, AccountConfig()).items()
+                    }
                 else:
                     result[f"{name}.{inner}"] = item
         else:
@@ -72,24 +81,28 @@ def value_at(config: Config, path: tuple[str, ...]) -> Any:
     """Return the value of *config* at *path*; None if there is none."""
     value: Any = config
     for name in path:
-        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
-    return msgspec.to_builtins(value)
+        value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    return msgspec.to_builtins(value, enc_hook=dict)  # the profiles are a mapping of their own
 
 
 def _default(path: tuple[str, ...]) -> Any:
     if path[0] == "agents" and len(path) == 3 and path[1] not in SHIPPED:
         return msgspec.to_builtins(getattr(Profile(), path[2]))
+    if path[0] == "accounts" and len(path) == 3:
+        return msgspec.to_builtins(getattr(AccountConfig(), path[2]))
+    if path[:2] == ("notify", "targets") and len(path) == 4:
+        return msgspec.to_builtins(getattr(NotifyTarget(), path[3]))
     return value_at(Config(), path)
 
 
-def _diff(profile: Profile, base: Profile) -> dict[str, Any]:
+def _diff(table: msgspec.Struct, base: msgspec.Struct) -> dict[str, Any]:
     before = msgspec.structs.asdict(base)
-    return {name: value for name, value in msgspec.structs.asdict(profile).items() if value != before[name]}
+    return {name: value for name, value in msgspec.structs.asdict(table).items() if value != before[name]}
 
 
 def _sentence(path: tuple[str, ...]) -> str:
     """Return the sentence below the field at *path*."""
-    owner: Any = field_type(path[:-1]) if len(path) > 1 else Config
+    owner: Any = field_type(path[:-1], Config) if len(path) > 1 else Config
     if not (isinstance(owner, type) and issubclass(owner, msgspec.Struct)):
         return _sentence(path[:-1])  # an entry of a table: a key, a variable, a profile
     tree = ast.parse(Path(schema.__file__).read_text("utf-8"))

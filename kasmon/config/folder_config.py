@@ -85,7 +85,7 @@ def root_of(folder: Path) -> Path:
 
 
 def overlay(config: Config, local: FolderConfig) -> Config:
-    """Return *config* with the settings that *local* may make: `default_agent`, `agents`, and `OF_WORKTREE`.
+    """Return *config* with what *local* may set: `default_agent`, `agents`, `templates`, and `OF_WORKTREE`.
 
     Raises:
         ConfigError: if it is not valid TOML, or has settings that the schema does not know.
@@ -93,15 +93,17 @@ def overlay(config: Config, local: FolderConfig) -> Config:
     parsed = parse(_text(local), local.file, config)
     own = {field: getattr(parsed.worktree, field) for field in OF_WORKTREE}
     worktree = msgspec.structs.replace(config.worktree, **own)
-    return msgspec.structs.replace(config, default_agent=parsed.default_agent, agents=parsed.agents, worktree=worktree)
+    return msgspec.structs.replace(
+        config,
+        default_agent=parsed.default_agent,
+        agents=parsed.agents,
+        templates=parsed.templates,
+        worktree=worktree,
+    )
 
 
 def tables(local: FolderConfig) -> dict[str, object]:
-    """Return the file's parsed TOML, without applying the schema.
-
-    Raises:
-        ConfigError: if it is not valid TOML.
-    """
+    """Return the file's parsed TOML, without applying the schema. Raises `ConfigError` if it is not valid TOML."""
     import tomllib
 
     try:

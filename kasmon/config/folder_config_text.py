@@ -9,10 +9,10 @@ import msgspec
 
 from kasmon.config.folder_config import OF_WORKTREE, FolderConfig, overlay, tables
 from kasmon.config.permission_bypass import is_bypassing
-from kasmon.config.schema import Config, Profile, SandboxConfig, WorktreeConfig
+from kasmon.config.schema import Config, Profile, SandboxConfig, TemplateConfig, WorktreeConfig
 from kasmon.errors import KasmonError
 
-COUNTED: Final = frozenset({"default_agent", "agents", "worktree"})
+COUNTED: Final = frozenset({"default_agent", "agents", "templates", "worktree"})
 ENDPOINT: Final = re.compile(r"URL|URI|HOST|ENDPOINT|PROXY|ADDR|SERVER|BASE", re.IGNORECASE)
 """A variable whose name matches may change which server the agent uses, and with whose key."""
 COMMAND: Final = frozenset({"program", "flags", "acp"})
@@ -30,6 +30,9 @@ def describe_changes(config: Config, local: FolderConfig) -> tuple[str, ...]:
         lines.append(f"Sessions without an agent start {after.default_agent!r}.")
     for name, profile in after.agents.items():
         lines += _of_profile(name, config.agents.get(name), profile)
+    for name, template in after.templates.items():
+        if template != config.templates.get(name):
+            lines += _of_template(name, template, is_new=name not in config.templates)
     lines += _of_worktree(config.worktree, after.worktree)
     table = tables(local)
     said = table.get("worktree")
@@ -50,22 +53,30 @@ def _of_worktree(before: WorktreeConfig, after: WorktreeConfig) -> Iterator[str]
             yield f"From your checkout {what} into a new worktree: {', '.join(names) or 'nothing'}"
 
 
-def defines(local: FolderConfig, agent: str) -> bool:
-    """Return whether the file defines a profile of this name; False if it cannot be parsed."""
+def defines(local: FolderConfig, name: str, table: str = "agents") -> bool:
+    """Return whether the file has *name* in *table*, by default a profile; False if it cannot be parsed."""
     try:
-        known = tables(local).get("agents")
+        known = tables(local).get(table)
     except KasmonError:
         return False
-    return isinstance(known, dict) and agent in known
+    return isinstance(known, dict) and name in known
 
 
-def _of_profile(name: str, known: Profile | None, after: Profile) -> Iterator[str]:
-    before = known or Profile()
+def _of_template(name: str, template: TemplateConfig, *, is_new: bool) -> Iterator[str]:
+    yield f"{'A new template' if is_new else 'The template'} {name!r} starts {template.agent or 'the usual agent'!r}."
+    usual = TemplateConfig()
+    for field in template.__struct_fields__:
+        if field != "agent" and (value := getattr(template, field)) != getattr(usual, field):
+            yield f"The template {name!r}: {field} = {_as_json(value)}"
+
+
+def _of_profile(name: str, existing: Profile | None, after: Profile) -> Iterator[str]:
+    before = existing or Profile()
     if before == after:
         return
     changed = {field for field in after.__struct_fields__ if getattr(before, field) != getattr(after, field)}
-    if changed & COMMAND or known is None:
-        what = f"The agent {name!r}" if known is not None else f"A new agent {name!r}"
+    if changed & COMMAND or existing is None:
+        what = f"The agent {name!r}" if existing is not None else f"A new agent {name!r}"
         yield f"{what} runs this command: {_command(after) or 'your login shell'}"
         if after.acp:
             yield f"{name!r} as a structured session gets extra arguments: {' '.join(after.acp)}"

@@ -2,21 +2,23 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from enum import EnumType
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
 from kasmon.config.schema import Config, Profile
 from kasmon.errors import ConfigError
 from kasmon.paths import Paths, open_regular
+from kasmon.toml_struct import allowed_values, no_toml
 
 Node = TypeVar("Node", bound=msgspec.Struct)
 PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 SHIPPED_CONFIG: Final = Config()
+HIDDEN: Final = "⟨hidden⟩"
 
 
 def load(places: Paths) -> Config:
@@ -77,15 +79,6 @@ def parse(text: str, file: str = "config", base: Config = SHIPPED_CONFIG) -> Con
     return config
 
 
-def no_toml(text: str, file: str, error: Exception) -> ConfigError:
-    """Convert *error*, which `tomllib` raised for *text*."""
-    why, _, place = str(error).partition(" (at ")
-    line = re.match(r"line (\d+)", place)
-    at_end = text.count("\n") + 1 if place.startswith("end") else None
-    why = f"it is not valid TOML: {why[:1].lower()}{why[1:]}"
-    return ConfigError(file, why, line=int(line[1]) if line else at_end, hint="Fix it there, or move the file away.")
-
-
 def line_of(text: str, path: Sequence[str]) -> int | None:
     """Return the line of the TOML *text* that sets the key at *path*, else of the nearest table that contains it."""
     table: tuple[str, ...] = ()
@@ -102,36 +95,25 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
     return best[1]
 
 
-def field_type(path: Sequence[str | int], root: Any = Config) -> Any:
-    """Return the type of the setting at *path* in the schema *root*, or None if that has no such setting."""
-    kind: Any = root
-    for name in path:
-        kind = without_none(kind)
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            kind = next((field.type for field in msgspec.structs.fields(kind) if field.encode_name == name), None)
-        elif get_origin(kind) is tuple:
-            kind = get_args(kind)[0]
-        elif get_origin(kind) is dict:
-            kind = get_args(kind)[1]
-        else:
-            return None
-    return kind
+def is_secret(path: Sequence[str]) -> bool:
+    """Return whether the setting at *path* is, or contains, the address of a target with its secrets."""
+    return tuple(path[:2]) == ("notify", "targets") and (len(path) < 4 or path[3] == "url")
 
 
-def without_none(kind: Any) -> Any:
-    """Return the first type in `KIND | None`; any other *kind* as it is."""
-    return next(part for part in get_args(kind) if part is not NoneType) if NoneType in get_args(kind) else kind
-
-
-def allowed_values(kind: Any) -> tuple[str, ...]:
-    """Return the values that a setting of type *kind* accepts, if they can be listed."""
-    if kind is bool:
-        return ("true", "false")
-    if isinstance(kind, EnumType):
-        return tuple(kind)
-    if get_origin(kind) in (Union, UnionType):
-        return tuple(value for part in get_args(kind) for value in allowed_values(part))
-    return tuple(f'"{value}"' for value in get_args(kind)) if get_origin(kind) is Literal else ()
+def without_secrets(config: Config) -> Config:
+    """Return *config* as it may be shown: `HIDDEN` stands for each address of a target and each value of an account."""
+    targets = {
+        name: msgspec.structs.replace(target, url=HIDDEN) if target.url else target
+        for name, target in config.notify.targets.items()
+    }
+    accounts = {
+        name: msgspec.structs.replace(
+            account, env={key: value if value.startswith("$") else HIDDEN for key, value in account.env.items()}
+        )
+        for name, account in config.accounts.items()
+    }
+    notify = msgspec.structs.replace(config.notify, targets=targets)
+    return msgspec.structs.replace(config, notify=notify, accounts=accounts)
 
 
 class _Reader:
@@ -160,21 +142,24 @@ class _Reader:
                 changes[name] = self.value(value, fields[name].type, here)
         return msgspec.structs.replace(base, **changes)
 
-    def profiles(self, known: dict[str, Profile], table: object, path: tuple[str, ...]) -> dict[str, Profile]:
-        """Return the *known* profiles, overridden by *table*, and the profiles that it adds."""
+    def profiles(self, base: Mapping[str, Profile], table: object, path: tuple[str, ...]) -> Mapping[str, Profile]:
+        """Return the *base* profiles, overridden by *table*, and the profiles that it adds."""
         if not isinstance(table, dict):
             raise self.error("it must be a table", path)
-        profiles = dict(known)
+        own: dict[str, Profile] = {}
         for name, entry in table.items():
             here = (*path, name)
             if not PROFILE_NAME.fullmatch(name):
                 raise self.error("a profile name may have up to 40 letters, digits, _, . and -", here)
-            profiles[name] = profile = self.struct(known.get(name, Profile()), entry, here)
+            own[name] = profile = self.struct(base.get(name, Profile()), entry, here)
             if not profile.program and name != "shell":
                 raise self.error("the profile has no program", here, ["program = ..."])
-        return profiles
+        lower = base if isinstance(base, ChainMap) else ChainMap(cast("dict[str, Profile]", base))
+        return lower.new_child(own)  # so that kasmon's own profiles are read when they are used
 
     def value(self, value: object, kind: Any, path: tuple[str, ...]) -> object:
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
+            return self.struct(kind(), value, path)
         if get_origin(kind) is dict and isinstance(value, dict):
             return self.table(value, kind, path)
         if (table := _table_of(kind)) is not None and isinstance(value, list):
@@ -182,7 +167,8 @@ class _Reader:
         try:
             return msgspec.convert(value, kind)
         except (msgspec.ValidationError, OverflowError) as error:
-            raise self.error(f"{value!r} must be {_describe_type(kind)}", path, allowed_values(kind)) from error
+            shown = "it" if is_secret(path) else repr(value)
+            raise self.error(f"{shown} must be {_describe_type(kind)}", path, allowed_values(kind)) from error
 
     def table(self, value: dict[str, object], kind: Any, path: tuple[str, ...]) -> dict[str, object]:
         return {name: self.value(item, get_args(kind)[1], (*path, name)) for name, item in value.items()}
@@ -207,10 +193,11 @@ def _table_of(kind: Any) -> type[msgspec.Struct] | None:
 
 
 def _describe_type(kind: Any) -> str:
-    """Describe what a setting of type *kind* accepts."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         meta = arguments[1]
+        if meta.description:
+            return str(meta.description)
         low, high = meta.ge if meta.ge is not None else meta.gt, meta.le
         return f"{_describe_type(arguments[0])} {'from' if meta.ge is not None else 'above'} {low} up to {high}"
     if origin in (Union, UnionType):
@@ -219,6 +206,8 @@ def _describe_type(kind: Any) -> str:
         return "one of the allowed values"
     if origin is dict:
         return "a table"
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return f"a table of {', '.join(kind.__struct_fields__)}"
     if (table := _table_of(kind)) is not None:
         return f"a list of tables of {', '.join(table.__struct_fields__)}"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}.get(

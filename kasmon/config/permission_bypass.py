@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from kasmon.agents.catalog import find
+
 BYPASSING: Final = (
     ("--dangerously-skip-permissions",),
     ("--dangerously-bypass-approvals-and-sandbox",),
@@ -15,14 +17,12 @@ BYPASSING: Final = (
     ("-a", "never"),
 )
 """Arguments that make some agent skip permissions; a pair may also be written with `=`."""
-PROGRAM_BYPASSING: Final = {"gemini": (("-y",),)}
-"""Likewise, but only for this program: the argument is too short to mean that everywhere."""
 
 
 def is_bypassing(argv: Sequence[str]) -> bool:
     """Whether *argv*, a program and its arguments, makes an agent skip permissions."""
     program, arguments = Path(argv[0]).name if argv else "", tuple(argv[1:])
-    for flag in (*BYPASSING, *PROGRAM_BYPASSING.get(program, ())):
+    for flag in (*BYPASSING, *((word,) for word in find(program).start.bypass)):
         if "=".join(flag) in arguments or any(arguments[at : at + len(flag)] == flag for at in range(len(arguments))):
             return True
     return False

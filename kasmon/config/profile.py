@@ -3,15 +3,17 @@
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Final, cast, get_args
 
 import msgspec
 
+from kasmon.agents.catalog import catalog, find
 from kasmon.config import agent_address
 from kasmon.config.permission_bypass import is_bypassing
-from kasmon.config.schema import SHIPPED, Config, Profile, SandboxConfig
+from kasmon.config.schema import Config, Profile, SandboxConfig, shipped_sandbox
 from kasmon.errors import (
     AgentNotFoundError,
     ConfigError,
@@ -32,10 +34,6 @@ AWAY: Final = "e2b"
 """The remote sandbox tier: programs are looked up there, not on this machine."""
 NATIVE: Final = frozenset({"claude", "codex"})
 """Programs with a protocol of their own, each with a backend of the same name."""
-MODEL_FLAG: Final = dict.fromkeys(("claude", "codex", "opencode", "gemini"), "--model")
-ALONE: Final = {"codex": ("-c", "features.daemon_auto_start=false")}
-"""Arguments that keep a program in its terminal from starting a daemon. The daemon would outlive it and serve every
-session with the first session's variables (codex 0.169)."""
 
 
 class ResolvedProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +54,8 @@ class ResolvedProfile(msgspec.Struct, frozen=True, kw_only=True):
     """The agent is started with permissions skipped."""
     is_command: bool = False
     """A program that is neither an agent nor an interactive shell: it works until it exits."""
+    tools: tuple[str, ...] = ()
+    """What its agent may use of `kasmon mcp --tools`."""
     sandbox: Tier | None = None
     """The tier of its sandbox; None for no sandbox."""
     confined: SandboxConfig = SandboxConfig()
@@ -79,6 +79,8 @@ class ProfileOffer(msgspec.Struct, frozen=True, kw_only=True):
     """The sandbox tier of its profile; empty for none."""
     worktree: bool = False
     """Whether its sessions get a worktree of their own unless the user chooses, where they can."""
+    accounts: tuple[str, ...] = ()
+    """The accounts of the config that it can use beside its own log-in."""
 
 
 def has_worktree_by_default(config: Config, agent: str) -> bool:
@@ -115,7 +117,7 @@ def resolve(
         ConfigError: if its flags cannot be split, or it sets a model for a program without a known model flag.
     """
     variables = os.environ if environment is None else environment
-    requested_mode = _mode(mode)
+    requested_mode = parse_mode(mode)
     name, machine = agent_address.split(agent)
     if machine:
         return _resolve_remote(config, name or config.default_agent, machine, requested_mode, argv, sandbox)
@@ -133,7 +135,7 @@ def resolve(
     if backend == "acp":
         command += _split(profile.acp, f"agents.{agent}.acp")
     elif backend == "tmux":
-        command += _model(profile, program, agent) + ALONE.get(program, ())
+        command += _model(profile, program, agent) + find(program).start.terminal
     return ResolvedProfile(
         agent=agent,
         mode=Mode.TMUX if backend == "tmux" else Mode.SDK,
@@ -143,14 +145,36 @@ def resolve(
         model=profile.model,
         environment=profile.env,
         bypassing=is_bypassing((program, *flags)),
+        tools=profile.tools,
         sandbox=_sandbox(agent, tier, backend),
         confined=_confined(profile, program),
     )
 
 
-def programs(config: Config) -> dict[str, str]:
+class ProfilePrograms(Mapping[str, str]):
+    """Name -> program of each profile, which is read when it is used."""
+
+    def __init__(self, config: Config) -> None:
+        self._profiles = config.agents
+
+    def __getitem__(self, name: str) -> str:
+        return self._profiles[name].program
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._profiles)
+
+    def __len__(self) -> int:
+        return len(self._profiles)
+
+
+def configured(config: Config) -> Mapping[str, Profile]:
+    """Return the profiles that a config sets, wholly or in part; those that only kasmon knows are not read."""
+    return ChainMap(*config.agents.maps[:-1]) if isinstance(config.agents, ChainMap) else {}
+
+
+def programs(config: Config) -> Mapping[str, str]:
     """Return name -> program of each profile, for `model.agent_program.is_agent`."""
-    return {name: profile.program for name, profile in config.agents.items()}
+    return ProfilePrograms(config)
 
 
 def offers(config: Config, environment: Mapping[str, str] | None = None) -> tuple[ProfileOffer, ...]:
@@ -179,12 +203,23 @@ def offers(config: Config, environment: Mapping[str, str] | None = None) -> tupl
                 confines=tuple(confines),
                 sandbox=profile.sandbox,
                 worktree=has_worktree_by_default(config, name),
+                accounts=_find_accounts(config, name),
             )
         )
     return tuple(sorted(found, key=lambda offer: bool(offer.problem)))
 
 
-def _mode(mode: Mode | str | None) -> Mode | None:
+def _find_accounts(config: Config, agent: str) -> tuple[str, ...]:
+    """Return the accounts that are for the program of *agent*."""
+
+    def program(name: str) -> str:
+        return PurePath(config.agents[name].program or name).name if name in config.agents else ""
+
+    return tuple(name for name, each in config.accounts.items() if program(each.agent) == program(agent))
+
+
+def parse_mode(mode: Mode | str | None) -> Mode | None:
+    """Return the mode of sessions that *mode* names; None without one. Raises `UsageError` if there is none."""
     if mode in (None, "", Mode.TMUX, Mode.SDK):
         return Mode(mode) if mode else None
     raise UsageError(f"unknown mode {str(mode)!r}.", hint="Use tmux or sdk.")
@@ -245,7 +280,7 @@ def _resolve_remote(
     command = tuple(argv)
     if not command:
         program, flags = Path(profile.program).name, _split(profile.flags, f"agents.{agent}.flags")
-        own = (program, *_model(profile, program, agent), *ALONE.get(program, ())) if program else ()
+        own = (program, *_model(profile, program, agent), *find(program).start.terminal) if program else ()
         if flags and not program:
             raise ConfigError(
                 "config", ("a login shell on another machine accepts no flags"), key=f"agents.{agent}.flags"
@@ -266,21 +301,23 @@ def _resolve_remote(
 
 def _profile(config: Config, agent: str) -> Profile:
     profile = config.agents.get(agent)
-    enabled = ", ".join(name for name, known in config.agents.items() if known.enabled)
+    if profile is not None and profile.enabled:
+        return profile
+    if profile is None and agent in config.agents:
+        catalog().load(agent)  # it says what is wrong in the agent's folder
+    enabled = ", ".join(name for name, each in config.agents.items() if each.enabled)
     if profile is None:
         raise NotFoundError(
             f"there is no profile {agent!r}.", hint=f"Available: {enabled}, or `-- PROGRAM` for any program."
         )
-    if not profile.enabled:
-        raise RefusedError(
-            f"the profile {agent!r} is disabled.", hint=f"Set agents.{agent}.enabled to true, or use {enabled}."
-        )
-    return profile
+    raise RefusedError(
+        f"the profile {agent!r} is disabled.", hint=f"Set agents.{agent}.enabled to true, or use {enabled}."
+    )
 
 
 def _confined(profile: Profile, program: str) -> SandboxConfig:
     """Return the sandbox settings of *profile*; if it has none, those of the shipped profile for *program*."""
-    return SHIPPED.get(program, profile).confined if profile.confined == SandboxConfig() else profile.confined
+    return shipped_sandbox(find(program)) if profile.confined == SandboxConfig() else profile.confined
 
 
 def _sandbox(agent: str, tier: str, backend: str) -> Tier | None:
@@ -323,10 +360,11 @@ def _split(flags: Sequence[str], key: str) -> tuple[str, ...]:
 def _model(profile: Profile, program: str, agent: str) -> tuple[str, ...]:
     if not profile.model:
         return ()
-    if program not in MODEL_FLAG:
+    flag = find(program).start.model
+    if not flag:
         why = f"kasmon does not know how to set the model of {program or agent}; set it in the profile's flags"
         raise ConfigError("config", why, key=f"agents.{agent}.model")
-    return (MODEL_FLAG[program], profile.model)
+    return (flag, profile.model)
 
 
 def _command(config: Config, agent: str, profile: Profile, variables: Mapping[str, str], tier: str) -> tuple[str, ...]:

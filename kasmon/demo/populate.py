@@ -25,8 +25,17 @@ FULL: Final = 12
 """With at least this many agents, the demo also has a plan and sandboxes."""
 
 
-async def start_demo(places: Paths, agents: int, seed: int, *, with_sandboxes: bool = False) -> list[str]:
-    """Start *agents* agents, the plan and the sandboxes; return an error message for each failed start."""
+async def start_demo(
+    places: Paths, agents: int, seed: int, *, with_sandboxes: bool = False, fleet: bool = False
+) -> list[str]:
+    """Start *agents* agents, the plan and the sandboxes; return an error message for each failed start.
+
+    With *fleet*, the agents are on three machines, and there are no plan and no sandboxes.
+    """
+    if fleet:
+        from kasmon.demo.fleet import start_fleet  # it populates each machine
+
+        return await start_fleet(places, agents, seed)
     failures = await populate(places, cast(agents), seed)
     if agents >= FULL:
         try:
@@ -45,6 +54,11 @@ async def populate(places: Paths, parts: Sequence[DemoAgent], seed: int) -> list
 
     async def start(number: int, part: DemoAgent) -> SessionId:
         parent = await starting[part.parent] if part.parent else None
+        others = [task for name, task in starting.items() if name != part.name]
+        if (
+            part.fate == "never ready" and others
+        ):  # its host must be up within the limit: the first of all takes longest
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
         async with turn, asyncio.timeout(NEVER_READY_S if part.fate == "never ready" else None):
             session = await create(places, Config(), build_session_request(part, seed + number, places, parent))
         if part.fate == "host killed":

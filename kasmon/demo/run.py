@@ -25,18 +25,28 @@ Dashboard = Callable[[Paths], int]
 
 
 def main(
-    agents: int, seed: int, headless_s: float | None, svg: Path | None, dashboard: Dashboard, ls: Callable[[Paths], str]
+    agents: int,
+    seed: int,
+    headless_s: float | None,
+    svg: Path | None,
+    dashboard: Dashboard,
+    ls: Callable[[Paths], str],
+    *,
+    fleet: bool = False,
 ) -> int:
-    """Run the demo. With *headless_s*, run that many seconds without a screen and print *ls*'s object as last line."""
+    """Run the demo. With *headless_s*, run that many seconds without a screen and print *ls*'s object as last line.
+
+    With *fleet*, its agents are on three machines, which are folders here.
+    """
     with exit_on_signals():
         scratch = Scratch(places())
         try:
             os.environ.update(scratch.places.environment_variables())
             print_location(scratch)
             if headless_s is None:
-                code = run_with_dashboard(scratch.places, agents, seed, dashboard)
+                code = run_with_dashboard(scratch.places, agents, seed, dashboard, fleet=fleet)
             else:
-                code = run_headless(scratch.places, agents, seed, headless_s)
+                code = run_headless(scratch.places, agents, seed, headless_s, fleet=fleet)
             if svg is not None:
                 save(scratch.places, svg)
             if headless_s is not None:
@@ -46,11 +56,11 @@ def main(
             scratch.close()
 
 
-def run_with_dashboard(scratch: Paths, agents: int, seed: int, dashboard: Dashboard) -> int:
+def run_with_dashboard(scratch: Paths, agents: int, seed: int, dashboard: Dashboard, *, fleet: bool = False) -> int:
     """Start the agents and the dashboard; if the dashboard is killed, offer to reopen it."""
     builder = os.fork()
     if builder == 0:
-        start_agents(scratch, agents, seed)
+        start_agents(scratch, agents, seed, fleet=fleet)
     try:
         while True:
             code = dashboard(scratch)
@@ -62,10 +72,10 @@ def run_with_dashboard(scratch: Paths, agents: int, seed: int, dashboard: Dashbo
             os.waitpid(builder, 0)
 
 
-def run_headless(scratch: Paths, agents: int, seed: int, headless_s: float) -> int:
+def run_headless(scratch: Paths, agents: int, seed: int, headless_s: float, *, fleet: bool = False) -> int:
     """Run the agents for *headless_s* seconds; failures are printed to stderr and make the exit code 1."""
     until = time.monotonic() + headless_s
-    failures = asyncio.run(start_demo(scratch, agents, seed))
+    failures = asyncio.run(start_demo(scratch, agents, seed, fleet=fleet))
     for failure in failures:
         print(f"kasmon demo: {failure}", file=sys.stderr)
     time.sleep(max(0.0, until - time.monotonic()))
@@ -79,14 +89,14 @@ def save(scratch: Paths, svg: Path) -> None:
     svg.write_text(picture(scratch), "utf-8")
 
 
-def start_agents(scratch: Paths, agents: int, seed: int) -> None:
+def start_agents(scratch: Paths, agents: int, seed: int, *, fleet: bool = False) -> None:
     """Start the agents and exit; runs in a child process. Failures are in the sessions' own logs."""
     code = 1
     with contextlib.suppress(BaseException):
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(null, stream)
-        code = bool(asyncio.run(start_demo(scratch, agents, seed, with_sandboxes=True)))
+        code = bool(asyncio.run(start_demo(scratch, agents, seed, with_sandboxes=True, fleet=fleet)))
     os._exit(code)
 
 

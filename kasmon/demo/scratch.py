@@ -23,13 +23,17 @@ from kasmon.demo import sandboxes
 from kasmon.errors import KasmonError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.paths import Paths, places, private_folder, write_private
-from kasmon.process_identity import is_running, started_at, variables_of
+from kasmon.process_identity import find_processes_with, is_running, started_at
 from kasmon.tmux.server import TmuxServer
 
 GRACE_S = 3.0
 """How long a host may take to exit by itself, in seconds."""
 CLEAR_S = 10.0
 """How long the cleanup is retried, in seconds."""
+SERVING: Final = (["host"], ["bus"], ["cluster"])
+"""The commands whose processes a demo leaves, if it is killed."""
+FAR: Final = "far"
+"""The folder of a demo with the folders of its machines."""
 MACHINES: Final = ("image", "machines")
 """Folders of a state folder that hold the parts of machines; creating a machine does not change them."""
 
@@ -85,6 +89,19 @@ def scratch_paths(folder: Path) -> Paths:
     )
 
 
+def machine_paths(places: Paths, name: str) -> Paths:
+    """Return the `Paths` of the machine *name* of the demo with *places*; its folder exists then."""
+    folder = places.state.parent.parent / FAR / name
+    for each in ("s", "r", "c"):
+        (folder / each).mkdir(mode=0o700, parents=True, exist_ok=True)
+    return scratch_paths(folder)
+
+
+def _kasmons(folder: Path) -> list[Paths]:
+    """Return the `Paths` of the demo in *folder*, and of its machines."""
+    return [scratch_paths(folder), *map(scratch_paths, sorted((folder / FAR).glob("*")))]
+
+
 def sweep(real: Paths) -> list[Path]:
     """Remove every demo whose process is gone; return their folders."""
     swept: list[Path] = []
@@ -106,36 +123,38 @@ def sweep(real: Paths) -> list[Path]:
 
 
 def clear(folder: Path) -> None:
-    """End all processes of the kasmon in *folder*, and remove the folder.
+    """End all processes of the kasmon in *folder* and of its machines, and remove the folder.
 
     A host that was just started holds no lock yet, so the search repeats until it finds none.
     """
-    inside = scratch_paths(folder)
+    kasmons = _kasmons(folder)
     deadline = time.monotonic() + CLEAR_S
     while True:
-        _end(_hosts(inside))
-        sandboxes.end(inside)
-        if inside.tmux_socket.exists():
-            with contextlib.suppress(KasmonError):
-                TmuxServer(inside.tmux_socket).kill_server()
+        _end(set().union(*map(_hosts, kasmons)))
+        for inside in kasmons:
+            sandboxes.end(inside)
+            if inside.tmux_socket.exists():
+                with contextlib.suppress(KasmonError):
+                    TmuxServer(inside.tmux_socket).kill_server()
         shutil.rmtree(folder, ignore_errors=True)
-        if (not folder.exists() and not _hosts(inside)) or time.monotonic() > deadline:
+        if (not folder.exists() and not any(map(_hosts, kasmons))) or time.monotonic() > deadline:
             return
 
 
 def _hosts(inside: Paths) -> set[int]:
-    """Return the host processes of *inside*, including those that hold no lock yet."""
-    locks = [inside.tmux_host_lock, *inside.sessions.glob("*/host.lock")]
+    """Return the host processes of *inside*, including those that hold no lock yet, and those of its cluster."""
+    cluster = f"{inside.state}/cluster/"
+    links = inside.machines.glob("*/link.lock")
+    locks = [inside.tmux_host_lock, inside.notifier_lock, *inside.sessions.glob("*/host.lock"), *links]
     pids = {pid for path in locks if (pid := lock_holder(path))}
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.cmdline()[2:5] == ["-m", "kasmon", "host"] and _is_inside(variables_of(process.pid), inside):
-                pids.add(process.pid)
+    for pid, state in find_processes_with("XDG_STATE_HOME"):
+        if state == str(inside.state.parent):
+            with contextlib.suppress(psutil.Error):
+                words = psutil.Process(pid).cmdline()
+                is_kasmon = words[2:4] == ["-m", "kasmon"] and words[4:5] in SERVING
+                if is_kasmon or any(word.startswith(cluster) for word in words):
+                    pids.add(pid)
     return pids
-
-
-def _is_inside(environment: dict[str, str], inside: Paths) -> bool:
-    return environment.get("XDG_STATE_HOME") == str(inside.state.parent)
 
 
 def _end(pids: Iterable[int]) -> None:

@@ -123,11 +123,7 @@ def _answer_choice(menu: ScreenMenu, labels: tuple[str, ...]) -> MenuAnswer:
 
 
 def _clean_text(words: str) -> str:
-    """Return *words* in a form that can be typed into one row.
-
-    Raises:
-        UnableError: if there is none.
-    """
+    """Return *words* in a form that can be typed into one row. Raises `UnableError` if there is none."""
     typed = outgoing(words).strip()
     if not typed or "\n" in typed or "\t" in typed or len(typed.encode()) > LONGEST_WORDS:
         raise UnableError(

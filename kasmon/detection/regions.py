@@ -15,8 +15,6 @@ LONGEST_JOINED: Final = 1000
 
 
 class PatternMatch(NamedTuple):
-    """The place where a pattern matched."""
-
     row: int
     """The row index; -1 for the title."""
     match: re.Match[str]

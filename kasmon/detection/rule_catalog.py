@@ -1,15 +1,16 @@
-"""All screen rule files, the user's own before the shipped ones; reloaded when they change."""
+"""All screen rule files, the user's own before those of the agents' folders; reloaded when they change."""
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kasmon.detection.rule_file import ScreenRules, load
+from kasmon.agents.catalog import AgentCatalog
+from kasmon.detection.rule_file import LARGEST, ScreenRules, load
 from kasmon.detection.version_range import version_of
 from kasmon.errors import ConfigError
+from kasmon.toml_struct import read_text
 
-SHIPPED: Final = Path(__file__).parent
 MOST_FILES: Final = 500
 """The most files that are read from one folder."""
 
@@ -29,13 +30,16 @@ class RuleCatalog:
     An unusable file is reported in `problems`; its last valid content stays in use.
     """
 
-    def __init__(self, folders: Iterable[Path] = (), program: str = "") -> None:
+    def __init__(self, folders: Iterable[Path] = (), program: str = "", agents: AgentCatalog | None = None) -> None:
         """*folders* hold the user's own files (`$XDG_CONFIG_HOME/kasmon/screens`); they may be missing.
 
-        With *program*, only the shipped files that name it are read: their patterns take most of the time of a command.
+        The folders of *agents* follow, by default only kasmon's. With *program*, only those of their files are read
+        that name it: their patterns take most of the time of a command.
         """
         self._program = program
-        self._folders = (*folders, SHIPPED)
+        self._own = tuple(folders)
+        self._agents = agents or AgentCatalog()
+        self._folders: tuple[Path, ...] = ()
         self._read: dict[Path, tuple[Stamp, ScreenRules | None]] = {}
         self._broken: dict[Path, ConfigError] = {}
         self._chosen: dict[tuple[str, str], AgentRules | None] = {}
@@ -58,8 +62,12 @@ class RuleCatalog:
     def reload(self) -> bool:
         """Reload new, changed and deleted files; return whether there were any. Without changes it only calls stat."""
         found_stamps: dict[Path, Stamp] = {}
-        for folder in self._folders:
-            found_stamps |= _stamps(folder, f'"{self._program}"' if self._program and folder == SHIPPED else "")
+        agents = tuple(folder.path for folder in self._agents.all_folders())
+        self._folders = (*self._own, *agents)
+        for folder in self._own:
+            found_stamps |= _stamps(folder, "*.toml", "")
+        for folder in agents:
+            found_stamps |= _stamps(folder, "screen*.toml", f'"{self._program}"' if self._program else "")
         changed = False
         for path in [path for path in self._read if path not in found_stamps]:
             del self._read[path]
@@ -71,7 +79,7 @@ class RuleCatalog:
                 continue
             changed = True
             try:
-                self._read[path] = (stamp, load(path))
+                self._read[path] = (stamp, _load(path, stamp))
                 self._broken.pop(path, None)
             except ConfigError as error:
                 self._read[path] = (stamp, before[1] if before else None)
@@ -119,13 +127,35 @@ def shipped() -> RuleCatalog:
     return RuleCatalog()
 
 
-def _stamps(folder: Path, text: str) -> dict[Path, Stamp]:
-    """Return the files in *folder* that contain *text*, with their stamps; empty if it cannot be read."""
+@lru_cache(maxsize=64)
+def _load(path: Path, stamp: Stamp) -> ScreenRules:
+    """Load the rules of a file once in a process: their patterns take a tenth of a second."""
+    return load(path)
+
+
+def short_name(file: str) -> str:
+    """Return the name of the rule file *file* in texts: `claude/screen.toml` in the folder of an agent."""
+    path = Path(file)
+    return f"{path.parent.name}/{path.name}" if path.name.startswith("screen") else path.name
+
+
+def _stamps(folder: Path, pattern: str, text: str) -> dict[Path, Stamp]:
+    """Return the files in *folder* that match *pattern* and contain *text*, with their stamps.
+
+    A file that cannot be read counts as one that contains it: loading it tells why. Empty if *folder* cannot be read.
+    """
     try:
-        paths = sorted(folder.glob("*.toml"))[:MOST_FILES]
+        paths = sorted(folder.glob(pattern))[:MOST_FILES]
     except OSError:
         return {}
-    return {path: _stamp(path) for path in paths if not text or text in path.read_text("utf-8")}
+    return {path: _stamp(path) for path in paths if not text or _contains(path, text)}
+
+
+def _contains(path: Path, text: str) -> bool:
+    try:
+        return text in read_text(path, LARGEST)
+    except ConfigError:
+        return True
 
 
 def _stamp(path: Path) -> Stamp:

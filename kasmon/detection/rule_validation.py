@@ -8,11 +8,10 @@ from kasmon.detection.regions import AREA
 from kasmon.detection.rule_schema import AREAS, UNCLEAR, WORDS, PatternCondition, ScreenFile, ScreenRule
 from kasmon.detection.safe_regex import PatternError, compiled
 from kasmon.detection.version_range import range_of
+from kasmon.toml_struct import KeyPath
 
 PROGRAM: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 
-KeyPath = tuple[str | int, ...]
-"""The path of a value: `("rule", 2, "state")`, counted from 0."""
 Fault = tuple[KeyPath, str, Sequence[str]]
 """The path of an invalid value, the reason, and the allowed values."""
 

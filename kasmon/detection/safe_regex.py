@@ -44,11 +44,7 @@ class PatternError(ValueError):
 
 
 def compiled(source: str) -> re.Pattern[str]:
-    """Compile *source*.
-
-    Raises:
-        PatternError: if it is no valid regular expression, or not fast on every row.
-    """
+    """Compile *source*. Raises `PatternError` if it is no valid regular expression, or not fast on every row."""
     if len(source) > LONGEST:
         raise PatternError(f"it is longer than {LONGEST} characters")
     try:

@@ -41,11 +41,7 @@ def version_of(text: str) -> Version | None:
 
 
 def range_of(text: str) -> VersionRange:
-    """Parse the range in *text*.
-
-    Raises:
-        ValueError: if *text* is no range.
-    """
+    """Parse the range in *text*. Raises `ValueError` if *text* is no range."""
     bounds: list[VersionBound] = []
     for part in text.split(",") if text.strip() else ():
         match = _BOUND.fullmatch(part.strip())

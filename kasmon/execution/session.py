@@ -8,7 +8,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from kasmon.config import Config, load_or_default, resolve
+from kasmon.config.profile import parse_mode
 from kasmon.detection.menu_choices import ScreenMenu
 from kasmon.errors import (
     InteractiveOnlyError,
@@ -33,6 +36,7 @@ from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets, wait_for
+from kasmon.supervisor.machines.delegation import start_there
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession, prepare
 from kasmon.supervisor.sessions.embedded_terminal import EmbeddedTerminal
@@ -64,7 +68,7 @@ class ExecutionSession:
 
     @classmethod
     async def of(cls, wanted: str, *, where: Paths | None = None) -> "ExecutionSession":
-        """Return the session *wanted*: an id, an exact name, or an id prefix.
+        """Return the session *wanted*: an id, an exact name, `MACHINE:NAME`, or an id prefix.
 
         Raises:
             NotFoundError: if there is none, or more than one.
@@ -79,7 +83,8 @@ class ExecutionSession:
     async def start(self, workdir: Path | str = "") -> None:
         """Start its agent in *workdir* (default: the caller's own); it runs when this returns.
 
-        If this fails or is cancelled after the session was created, `close` ends it and `restore` tries again.
+        If this fails or is cancelled after the session was created, `close` ends it and `restore` tries again. On
+        another machine, *workdir* is a folder there (default: the home folder), and a cancelled start may take effect.
 
         Raises:
             UsageError: if it was started before, or its spec is invalid.
@@ -89,14 +94,9 @@ class ExecutionSession:
             raise UsageError("a session can be started only once.", hint="Use `restore` to get it back.")
         spec = self._spec
         check(spec)
-        config = self._config if self._config is not None else await asyncio.to_thread(load_or_default, self._places)
-        here = await asyncio.to_thread(for_session, self._places, config, str(workdir), spec.agent)
-        config = here.config
-        mode = (await asyncio.to_thread(resolve, config, spec.agent, spec.mode, spec.argv)).mode
         wanted = NewSession(
             name=spec.name,
             agent=spec.agent,
-            mode=mode if spec.mode else None,
             argv=spec.argv,
             workdir=str(workdir),
             prompt=spec.prompt,
@@ -105,9 +105,19 @@ class ExecutionSession:
             wave=spec.wave,
             peers=spec.peers,
             plan=spec.plan,
-            window=window(spec) if mode is Mode.TMUX else "",
             seed=spec.seed,
             speed=spec.speed,
+        )
+        if spec.machine:
+            wanted = msgspec.structs.replace(wanted, mode=parse_mode(spec.mode))
+            self.id = await start_there(self._places, spec.machine, wanted)
+            return
+        config = self._config if self._config is not None else await asyncio.to_thread(load_or_default, self._places)
+        here = await asyncio.to_thread(for_session, self._places, config, str(workdir), spec.agent)
+        config = here.config
+        mode = (await asyncio.to_thread(resolve, config, spec.agent, spec.mode, spec.argv)).mode
+        wanted = msgspec.structs.replace(
+            wanted, mode=mode if spec.mode else None, window=window(spec) if mode is Mode.TMUX else ""
         )
         launch = await asyncio.to_thread(prepare, self._places, config, wanted, time.time())
         self.id = launch.session  # from here on it can be closed, whatever fails after it
@@ -149,7 +159,7 @@ class ExecutionSession:
         return session is not None and session.exists
 
     async def pid(self) -> int | None:
-        """Return the process id of its agent; None before the start and after the end."""
+        """Return the process id of its agent; None before the start, after the end, and on another machine."""
         session = await self._load()
         return session.pid if session is not None and session.exists else None
 
@@ -354,6 +364,7 @@ class ExecutionSession:
         Raises:
             InteractiveOnlyError: if it is a structured session.
             UnavailableError: if tmux is missing.
+            RefusedError: if its machine is reached over a cluster, which carries no terminal.
         """
         await self._terminal.attach(await self._interactive("attach to"))
 

@@ -17,6 +17,8 @@ WHOLE: Final = ("", "-")
 NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 LARGEST: Final = 1000
 """The maximum of columns, and of rows."""
+HERE_ONLY: Final = {"plan": None, "title": "", "seed": 0, "speed": 1.0}
+"""The fields that no other machine is told, each with its default."""
 
 
 def lines(start: str | int, end: str | int) -> tuple[int, int | None]:
@@ -87,7 +89,9 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The values of kasmos's setters, before a session starts."""
 
     name: str
-    """Unique among the listed sessions."""
+    """Unique among the listed sessions of its machine."""
+    machine: str = ""
+    """The registered machine that it starts on, by the config and the folders there; empty for this one."""
     agent: str = ""
     """The profile's name; the agent type of kasmos."""
     mode: Mode | str | None = None
@@ -124,7 +128,7 @@ def check(spec: LaunchSpec) -> None:
     """Refuse an invalid *spec*.
 
     Raises:
-        UsageError: if a variable's name or a number is invalid.
+        UsageError: if a variable's name or a number is invalid, or another machine is not told a field.
     """
     for name in spec.environment:
         if "=" in name:
@@ -133,6 +137,12 @@ def check(spec: LaunchSpec) -> None:
         number = getattr(spec, field)
         if number is not None and number < 0:
             raise UsageError(f"{field} cannot be {number}: it counts from 0.")
+    for field, default in HERE_ONLY.items():
+        if spec.machine and getattr(spec, field) != default:
+            raise UsageError(
+                f"cannot start {spec.name!r} on {spec.machine!r}: {field!r} is for sessions of this machine only.",
+                hint=f"Leave {field!r} out.",
+            )
 
 
 def window(spec: LaunchSpec) -> str:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
+from kasmon.agents.catalog import catalog
 from kasmon.detection.menu_choices import ScreenMenu, squeezed
 from kasmon.detection.prompt_box import Composer, composer, contains_text, visible_characters
 from kasmon.detection.reader import menu
@@ -205,7 +206,9 @@ class SessionTerminal:
         """Return the screen file of its program, the user's own before a built-in one."""
 
         def read() -> ScreenRules | None:
-            self._screens = self._screens or RuleCatalog([self._places.config / "screens"])
+            self._screens = self._screens or RuleCatalog(
+                [self._places.config / "screens"], agents=catalog(self._places)
+            )
             self._screens.reload()
             chosen = self._screens.rules(program_in(self._places, session))
             return None if chosen is None else chosen.rules

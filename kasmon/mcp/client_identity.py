@@ -62,7 +62,8 @@ class ClientIdentity:
     def sessions(self, fleet: Fleet) -> list[tuple[str, Session]]:
         """Return the client's sessions by the names that it gave them; not those of runs without one."""
         start = f"{self.prefix}/"
-        own = (each for each in fleet.sessions if each.mode is Mode.INTERPRETER and each.name.startswith(start))
+        sandboxes = (each for each in fleet.sessions if each.mode is Mode.INTERPRETER and not each.via)
+        own = (each for each in sandboxes if each.name.startswith(start))
         named = [(each.name.removeprefix(start), each) for each in own if not TEMPORARY.fullmatch(each.name)]
         return sorted(named, key=lambda each: each[0])
 
@@ -90,4 +91,5 @@ def find_abandoned(places: Paths, fleet: Fleet) -> list[Session]:
 
 
 def _server_of(session: Session) -> str:
-    return server_of(session.name) if session.mode is Mode.INTERPRETER else ""
+    """Return the server of this machine whose session it is; empty if it is none's."""
+    return server_of(session.name) if session.mode is Mode.INTERPRETER and not session.via else ""

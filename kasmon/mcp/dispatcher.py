@@ -32,8 +32,6 @@ class _UnknownInterpreterError(Exception):
 
 
 class ToolDispatcher:
-    """The tools of one client."""
-
     def __init__(self, places: Paths, sandbox_tools: SandboxTools, session_tools: SessionTools | None) -> None:
         """*session_tools*: the tools of the client as a kasmon session; None if it is none."""
         self._places = places

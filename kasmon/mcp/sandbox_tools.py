@@ -24,6 +24,7 @@ from kasmon.model.sandbox.policy import Interpreter, RunResult
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
+from kasmon.store.machines import machine_names
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import sandbox_operations, use
 from kasmon.supervisor.sandboxes.create import NewSandbox
@@ -66,11 +67,7 @@ class SandboxPool:
         self._next: asyncio.Task[Session] | None = None
 
     async def acquire(self) -> Session:
-        """Return the spare sandbox, or a new one.
-
-        Raises:
-            KasmonError: if none can be created.
-        """
+        """Return the spare sandbox, or a new one. Raises `KasmonError` if none can be created."""
         return await self.ready() or await self._make()
 
     async def ready(self) -> Session | None:
@@ -151,14 +148,11 @@ class SandboxTools:
         return self._owner.sessions(await self._fleet())
 
     async def find(self, session: str) -> Session:
-        """Return the client's *session*.
-
-        Raises:
-            NotFoundError: if the client has no session of this name.
-        """
+        """Return the client's *session*. Raises `NotFoundError` if the client has no session of this name."""
         for name, found in await self.sessions():
             if name == session:
                 return found
+        await self._check_machine(session)
         raise NotFoundError(f"there is no session {session!r} of yours.", hint="list_sessions returns your sessions.")
 
     async def end(self, session: str) -> None:
@@ -246,9 +240,11 @@ class SandboxTools:
         return self._open_sessions[name], lost
 
     async def _find_or_create(self, name: str) -> tuple[Session, str]:
-        known = next((each for each in (await self._fleet()).sessions if each.name == name), None)
+        known = next((each for each in (await self._fleet()).sessions if each.name == name and not each.via), None)
         if known is not None and known.state is not SessionState.ENDED:
             return known, ""
+        if known is None:
+            await self._check_machine(name.removeprefix(f"{self._owner.prefix}/"))
         if known is None and (spare := await self._pool.ready()) is not None:
             try:
                 await list_entry.rename(self._places, spare, name)
@@ -263,6 +259,15 @@ class SandboxTools:
         except NameTakenError as error:  # by another server of this client, just now
             created, lost = SessionId(error.holder), ""
         return await self._get_current(created, name), lost
+
+    async def _check_machine(self, session: str) -> None:
+        """Raise `RefusedError` if *session*, which is none of the client's, names one of a registered machine."""
+        machine = session.partition(":")[0] if ":" in session else ""
+        if machine in await asyncio.to_thread(machine_names, self._places):
+            raise RefusedError(
+                f"{session!r} would be on the machine {machine!r}: agents reach no sessions of other machines.",
+                hint="Without the machine's name, the session is on this machine.",
+            )
 
     async def _create_temporary(self) -> Session:
         new_sandbox = msgspec.structs.replace(self._template, name=temporary_name(self._owner))

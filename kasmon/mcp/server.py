@@ -18,9 +18,10 @@ from kasmon.errors import UsageError
 from kasmon.host.rpc.frames import RunOutputChunk
 from kasmon.mcp.client_identity import ClientIdentity
 from kasmon.mcp.dispatcher import ToolDispatcher, ToolResult
+from kasmon.mcp.fleet_tools import FleetTools
 from kasmon.mcp.sandbox_tools import SandboxTools
 from kasmon.mcp.session_tools import SessionTools
-from kasmon.mcp.tool_schemas import INSTRUCTIONS
+from kasmon.mcp.tool_schemas import FLEET_INSTRUCTIONS, INSTRUCTIONS
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.lookup import own_id
 from kasmon.supervisor.sandboxes.create import NewSandbox
@@ -44,18 +45,35 @@ def serve(places: Paths, config: Config, client: str, template: NewSandbox) -> i
     owner = ClientIdentity(places, client or session)
     sandbox_tools = SandboxTools(places, config, owner, template)
     dispatcher = ToolDispatcher(places, sandbox_tools, SessionTools(places, session) if session else None)
-    signal_number = asyncio.run(_serve_until_over(dispatcher, sandbox_tools))
+    return _exit_code(asyncio.run(_serve_until_over(dispatcher, sandbox_tools)))
+
+
+def _exit_code(signal_number: int | None) -> int:
     if signal_number is not None:
         sys.stderr.flush()
         os._exit(128 + signal_number)  # a thread still reads stdin, and Python would wait for it
     return 0
 
 
-def server_of(dispatcher: ToolDispatcher) -> Server[Any]:
+def serve_fleet(places: Paths, config: Config) -> int:
+    """Serve the tools for other sessions to the agent that this process belongs to, as `serve` does.
+
+    Raises:
+        RefusedError: if it belongs to none, or the person did not allow that agent these tools.
+        UsageError: if stdin or stdout is closed.
+    """
+    if sys.stdin is None or sys.stdout is None:
+        raise UsageError("cannot serve: stdin or stdout is closed.")
+    return _exit_code(asyncio.run(_serve_until_over(FleetTools(places, config), None)))
+
+
+def server_of(dispatcher: ToolDispatcher | FleetTools) -> Server[Any]:
     tools = [
         types.Tool(name=tool.name, description=tool.description, input_schema=tool.schema)
         for tool in dispatcher.tools.values()
     ]
+
+    instructions = FLEET_INSTRUCTIONS if isinstance(dispatcher, FleetTools) else INSTRUCTIONS
 
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
@@ -73,11 +91,11 @@ def server_of(dispatcher: ToolDispatcher) -> Server[Any]:
         )
 
     return Server(
-        "kasmon", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
+        "kasmon", version=__version__, instructions=instructions, on_list_tools=list_tools, on_call_tool=call_tool
     )
 
 
-async def _serve_until_over(dispatcher: ToolDispatcher, sandbox_tools: SandboxTools) -> int | None:
+async def _serve_until_over(dispatcher: ToolDispatcher | FleetTools, sandbox_tools: SandboxTools | None) -> int | None:
     """Serve; return the signal that ended it, None if the client did."""
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     signals: list[int] = []
@@ -88,21 +106,23 @@ async def _serve_until_over(dispatcher: ToolDispatcher, sandbox_tools: SandboxTo
 
     for number in SIGNALS:
         loop.add_signal_handler(number, handle_signal, number)
-    await sandbox_tools.open()
+    if sandbox_tools is not None:
+        await sandbox_tools.open()
     serving = loop.create_task(_serve_stdio(dispatcher))
     waiting = loop.create_task(stopped.wait())
     try:
         await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
-        await sandbox_tools.close()
+        if sandbox_tools is not None:
+            await sandbox_tools.close()
     if signals:
         return signals[0]
     await serving
     return None
 
 
-async def _serve_stdio(dispatcher: ToolDispatcher) -> None:
+async def _serve_stdio(dispatcher: ToolDispatcher | FleetTools) -> None:
     server = server_of(dispatcher)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
@@ -117,7 +137,7 @@ class _Progress:
         self._unsent = ""
         self._printed_characters = 0
 
-    async def of(self, dispatcher: ToolDispatcher, params: types.CallToolRequestParams) -> ToolResult:
+    async def of(self, dispatcher: ToolDispatcher | FleetTools, params: types.CallToolRequestParams) -> ToolResult:
         call = dispatcher.call(params.name, params.arguments or {}, self._append)
         if not self._is_requested:
             return await call

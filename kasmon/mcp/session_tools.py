@@ -11,13 +11,11 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.plans.peer_context import context_of, now_of
+from kasmon.supervisor.plans.peers.context import context_of, now_of
 from kasmon.supervisor.sessions import session_operations
 
 
 class SessionTools:
-    """The tools of one session in the fleet."""
-
     def __init__(self, places: Paths, session: str) -> None:
         self._places = places
         self._id = session
@@ -33,11 +31,7 @@ class SessionTools:
         return {"noted": True, "done": summary}
 
     def task(self) -> dict[str, Any]:
-        """Return its task. Blocks.
-
-        Raises:
-            NotFoundError: if it is not in the fleet.
-        """
+        """Return its task. Blocks. Raises `NotFoundError` if it is not in the fleet."""
         session = self._session()
         result: dict[str, Any] = {
             "session": session.id,

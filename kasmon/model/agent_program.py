@@ -22,8 +22,6 @@ INTERPRETERS: Final = frozenset(
 )
 RUNNERS: Final = frozenset({"bun", "bunx", "deno", "env", "node", "nodejs", "npx"})
 """Programs that run the program named after them; alone they are interpreters."""
-KNOWN: Final = frozenset({"amp", "claude", "codex", "gemini", "opencode", "scripted"})
-"""Agents with a built-in profile."""
 SCRIPTED: Final = "kasmon.scripted"
 
 
@@ -50,15 +48,16 @@ def is_interactive(program: str) -> bool:
 def is_agent(session: "Session", profiles: Mapping[str, str]) -> bool:
     """Whether a prompt for *session* reaches an agent.
 
-    A structured session is one. In a terminal, its program must be a known agent, or that of its own profile.
+    A structured session is one. In a terminal, its program must be that of its own profile, or of one of its name.
 
     Args:
         session: any session.
-        profiles: profile name -> its program.
+        profiles: profile name -> its program, of kasmon's own profiles too.
     """
     if session.mode is not Mode.TMUX:
         return session.mode is Mode.SDK
     program = session.program
     if not program or is_interactive(program):
         return False
-    return program in KNOWN or program == program_name([profiles.get(session.agent.partition("@")[0], "")])
+    names = (session.agent.partition("@")[0], program)
+    return program in [program_name([profiles.get(name, "")]) for name in names]

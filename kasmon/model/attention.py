@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import RESTING, SessionState
 
 
 class AttentionReason(StrEnum):
@@ -36,7 +36,7 @@ class AttentionReason(StrEnum):
 
 
 RANKS: Final = {need: rank for rank, need in enumerate(AttentionReason)}
-WAITING: Final = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED, SessionState.ENDED})
+WAITING: Final = RESTING | {SessionState.ENDED}
 """States in which a session of a wave has done its part and waits for the others."""
 LEAST_S: Final = 1.0
 """The minimum waiting time that is counted, in seconds, so that peers count at once."""

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NewType, TypeAlias
 import msgspec
 
 from kasmon.model.permission import Decision, RequestId, SessionId
+from kasmon.model.prompts.image import PromptImage
 from kasmon.model.sandbox.policy import Interpreter, LoggedTier
 
 ReceiptId = NewType("ReceiptId", str)
@@ -14,6 +15,25 @@ When = Literal["idle", "now", "interrupt", "refuse"]
 """How a prompt is delivered to a busy agent: queue, send anyway, interrupt first, or refuse."""
 Sender = Literal["user", "wave", "peer"]
 """The origin of a prompt: the user, a plan, or another agent."""
+
+
+class ActingAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent that did something: the session that it belongs to, as the system's processes show it."""
+
+    session: SessionId
+    """Empty if the process belongs to an agent, and it cannot be shown to which."""
+    depth: int = 0
+    """How many agents are above that session: 0 if a person or a plan started it, 1 if such a session's agent did."""
+
+    @property
+    def is_identified(self) -> bool:
+        return bool(self.session)
+
+
+Ability = Literal["see", "prompt", "answer", "type", "start", "sandbox"]
+"""What the owner of a machine may allow others: to see its sessions, to prompt and to answer agents, to type into
+terminals, to start and end sessions and run commands, and to use sandboxes."""
+ABILITIES: Final[tuple[Ability, ...]] = ("see", "prompt", "answer", "type", "start", "sandbox")
 
 
 class Mode(StrEnum):
@@ -37,6 +57,20 @@ class Prompt(Command, frozen=True, kw_only=True, tag="prompt"):
     anyway: bool = False
     """In a terminal: type it even if the prompt box cannot be recognised; its receipt then says so.
     A queued prompt loses this."""
+    login: str = ""
+    """The id of the login of `kasmon web` by which the user sent it; empty for a terminal."""
+    over_budget: bool = False
+    """Deliver it also if a budget is used up, while it is queued."""
+    images: tuple[PromptImage, ...] = ()
+    """The pictures that go with it, in their order."""
+    key: str = ""
+    """The session accepts one prompt with this key, and answers a repetition with the receipt of that one."""
+    actor: ActingAgent | None = None
+    """The agent that sent it; None for a person or a plan. The host sets it, whatever the sender says."""
+
+
+LINK_ID_LENGTH: Final = 12
+"""The length of the id of a link, or of a login, in characters."""
 
 
 class Answer(Command, frozen=True, kw_only=True, tag="answer"):
@@ -53,6 +87,10 @@ class Answer(Command, frozen=True, kw_only=True, tag="answer"):
     """The user's custom text, with CHOOSE, beside or instead of an option."""
     scope: Literal["session", "plan", "project"] = "session"
     """The scope of ALWAYS and NEVER."""
+    link: str = ""
+    """The id of the link, or of the login, by which the user answered; empty for a terminal."""
+    editor: str = ""
+    """The name of the editor in which the user answered, as it gave it to `kasmon acp`; empty for none."""
 
 
 class Interrupt(Command, frozen=True, kw_only=True, tag="interrupt"):
@@ -73,6 +111,16 @@ class Stop(Command, frozen=True, kw_only=True, tag="stop"):
 
     grace_s: float = 5.0
     """How long to wait before ending it, in seconds; 0 ends it at once."""
+
+
+class Hibernate(Command, frozen=True, kw_only=True, tag="hibernate"):
+    """End the agent if it is idle and nothing waits for it; its conversation is resumed on the next use.
+
+    The sender has verified that it can be resumed, and that nothing which it started runs.
+    """
+
+    freed_bytes: int = 0
+    """The memory of its processes before that; the log has it."""
 
 
 class Configure(Command, frozen=True, kw_only=True, tag="configure"):
@@ -173,6 +221,8 @@ class ReceiptState(StrEnum):
     LOST = "lost"
 
 
+HELD: Final = "held"
+"""The first word of the reason of a queued prompt that a budget holds."""
 NO_TURN: Final = "no turn started from it"
 """Why a receipt is unsure if no turn is known to have carried its prompt."""
 
@@ -200,6 +250,10 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     `alone`: a turn began when this was the only prompt it could have been. Empty: no turn is known to have."""
     by: Sender | Literal[""] = ""
     """The origin of the prompt; empty in logs of earlier versions."""
+    key: str = ""
+    """The key of the prompt, if it has one."""
+    actor: ActingAgent | None = None
+    """The agent that sent the prompt; None for a person or a plan."""
 
 
 def prompt_digest(text: str) -> str:
@@ -219,6 +273,13 @@ class ConversationUsage(msgspec.Struct, frozen=True, kw_only=True):
     input: int = 0
     output: int = 0
     cost_usd: float | None = None
+
+
+class ContextPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What a part of the context window holds, by the agent's own words."""
+
+    name: str
+    tokens: int
 
 
 class AdoptedPane(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,6 +327,17 @@ class WorktreeChoices(msgspec.Struct, frozen=True, kw_only=True):
     """Branch -> folder of each other worktree that exists, the one that corresponds to the folder asked for."""
 
 
+class ConversationFork(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of another session's conversation that a new one begins with: all before a prompt."""
+
+    conversation: str
+    """The agent's own id of it."""
+    prompt: str
+    """The text of the prompt."""
+    later: int = 0
+    """How many later prompts of the conversation have the same text."""
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """How a session is started and restarted; stored as `launch.json`, without the values of variables."""
 
@@ -280,14 +352,24 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     workdir: str = "/"
     prompt: str = ""
     """The first prompt, sent once the agent is ready; only in generation 1."""
+    fork: ConversationFork | None = None
+    """The conversation that its agent begins with a copy of; only in generation 1."""
     model: str = ""
+    account: str = ""
+    """The account that it uses: its name in the config, or the agent's config directory; empty for the agent's own."""
     parent: SessionId | None = None
     """tmux: open a further window beside this session's."""
+    actor: ActingAgent | None = None
+    """The agent that started it; None for a person or a plan."""
+    tools: tuple[str, ...] = ()
+    """What its agent may use of `kasmon mcp --tools`, besides the tools of each client."""
     task: int | None = None
     wave: int | None = None
     peers: int | None = None
     """The size of the wave, including this session."""
     plan: str | None = None
+    tags: tuple[str, ...] = ()
+    """Its tags when it is created."""
     fallback: str | None = None
     """Why it does not run in the requested mode."""
     bypassing: bool = False

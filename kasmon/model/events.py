@@ -10,8 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, Sender
+from kasmon.model.commands import ActingAgent, ContextPart, Launch, Mode, Receipt, ReceiptId, Sender
+from kasmon.model.limits.window import LimitWindow
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId
+from kasmon.model.prompts.image import PromptImage
 from kasmon.model.sandbox.policy import LoggedTier, SandboxPhase, SandboxRuntime
 
 SCHEMA = 1
@@ -39,6 +41,8 @@ class SessionCreated(BaseEvent, frozen=True, kw_only=True, tag="session.created"
 
     launch: Launch
     machine: str = ""
+    via: str = ""
+    """The registered machine whose session it is: its log here is a copy. Empty for a session of this kasmon."""
 
 
 class SessionRenamed(BaseEvent, frozen=True, kw_only=True, tag="session.renamed"):
@@ -46,6 +50,14 @@ class SessionRenamed(BaseEvent, frozen=True, kw_only=True, tag="session.renamed"
 
     session: SessionId
     name: str
+
+
+class SessionTagged(BaseEvent, frozen=True, kw_only=True, tag="session.tagged"):
+    """In the fleet's log: the user tagged it, or removed tags."""
+
+    session: SessionId
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 class SessionViewed(BaseEvent, frozen=True, kw_only=True, tag="session.viewed"):
@@ -81,6 +93,8 @@ class SessionStarted(BaseEvent, frozen=True, kw_only=True, tag="session.started"
     """In a later generation: evidence that this is the same conversation; empty for a new one."""
     abilities: tuple[str, ...] = ()
     """What it supports, by the names of `backends.base.Abilities`; set by the host."""
+    account: str | None = None
+    """As `Launch.account`, set by the host; None in logs of earlier versions."""
 
 
 class TurnStarted(BaseEvent, frozen=True, kw_only=True, tag="turn.started"):
@@ -147,6 +161,29 @@ class ToolFinished(BaseEvent, frozen=True, kw_only=True, tag="tool.finished"):
     """The exit code of the program or code, if it has one."""
 
 
+class SubtaskChanged(BaseEvent, frozen=True, kw_only=True, tag="subtask.changed"):
+    """A sub-agent or a background command of the agent changed: all of it as known now."""
+
+    id: str
+    """The agent's own id of it."""
+    call: str = ""
+    """The call that began it; empty if unknown."""
+    title: str = ""
+    job: Literal["agent", "command"] = "command"
+    state: Literal["running", "done", "failed", "stopped"] = "running"
+    in_background: bool = False
+    """The agent does not wait for it."""
+    text: str = ""
+    """What it does now; at the end, its result in a sentence."""
+    output: str = ""
+    """At the end: the last part of its output, where that is known."""
+    tokens: int = 0
+    """Used so far, if known."""
+    tools: int = 0
+    """How many tools it has used, if known."""
+    duration_s: float = 0.0
+
+
 class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
     """A line of an agent's own to-do list."""
 
@@ -207,6 +244,8 @@ class UsageReported(BaseEvent, frozen=True, kw_only=True, tag="usage.reported"):
     limit: int = 0
     """The context window's size; 0 where unknown."""
     cost_usd: float | None = None
+    filled_by: tuple[ContextPart, ...] = ()
+    """What fills the context window, the largest part first; empty where unknown, or unchanged."""
 
 
 class NoticeRaised(BaseEvent, frozen=True, kw_only=True, tag="notice.raised"):
@@ -229,6 +268,23 @@ class SettingsChanged(BaseEvent, frozen=True, kw_only=True, tag="settings.change
     """The agent's own id of the conversation, if that changed."""
 
 
+class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A command of the agent, which a prompt that begins with `/` and its name runs."""
+
+    command: str
+    """Without the slash; sent as it is, so it has no white space."""
+    text: str = ""
+    """What it does, in one line."""
+    hint: str = ""
+    """Its arguments, as the agent describes them."""
+
+
+class CommandsAnnounced(BaseEvent, frozen=True, kw_only=True, tag="commands.announced"):
+    """The agent's slash commands from now on, all of them."""
+
+    slash_commands: tuple[SlashCommand, ...] = ()
+
+
 class UnknownMessageSeen(BaseEvent, frozen=True, kw_only=True, tag="foreign.seen"):
     """A message of the agent that its backend does not know; it is logged and otherwise ignored."""
 
@@ -247,6 +303,12 @@ class LimitReached(BaseEvent, frozen=True, kw_only=True, tag="limit.reached"):
 
 class LimitLifted(BaseEvent, frozen=True, kw_only=True, tag="limit.lifted"):
     """The limit ended."""
+
+
+class LimitsReported(BaseEvent, frozen=True, kw_only=True, tag="limits.reported"):
+    """How far the limits of the agent's account are used; one that is not named is unchanged."""
+
+    windows: tuple[LimitWindow, ...] = ()
 
 
 class TurnEnded(BaseEvent, frozen=True, kw_only=True, tag="turn.ended"):
@@ -269,6 +331,13 @@ class SessionEnded(BaseEvent, frozen=True, kw_only=True, tag="session.ended"):
     """The last lines that the agent's process wrote to its stderr."""
     never_began: bool = False
     """The start was requested and failed; its queued prompts stay queued."""
+
+
+class HibernationBegun(BaseEvent, frozen=True, kw_only=True, tag="session.hibernating"):
+    """The agent is being ended to hibernate the session: its next end, however that comes, is no other end."""
+
+    freed_bytes: int = 0
+    """The memory of its processes before that."""
 
 
 class SignalSeen(BaseEvent, frozen=True, kw_only=True, tag="signal.seen"):
@@ -329,6 +398,24 @@ class ContextReported(BaseEvent, frozen=True, kw_only=True, tag="context.said"):
     """Its task is done, with a remark; empty if it gave none."""
 
 
+class FinishProposed(BaseEvent, frozen=True, kw_only=True, tag="finish.proposed"):
+    """An agent proposed to the person to finish this session: nothing happened to its branch."""
+
+    text: str
+    """What the session did, for people."""
+    actor: ActingAgent
+
+
+class PeerMessageWritten(BaseEvent, frozen=True, kw_only=True, tag="peer.wrote"):
+    """The agent wrote to a peer on another machine, or from there to the notes; the plan's runner delivers it."""
+
+    to: str
+    """The session of the peer; `notes`: the notes of the plan."""
+    name: str
+    """The peer's, for people."""
+    text: str
+
+
 class ReceiptChanged(BaseEvent, frozen=True, kw_only=True, tag="receipt.moved"):
     """The delivery status of a prompt changed."""
 
@@ -337,6 +424,12 @@ class ReceiptChanged(BaseEvent, frozen=True, kw_only=True, tag="receipt.moved"):
     """The whole prompt, in the first event of a receipt and after a user's edit, so that a queue survives its host."""
     by: Sender = "user"
     """The origin of the prompt; set together with `prompt`."""
+    login: str = ""
+    """As `Prompt.login`; set together with `prompt`."""
+    over_budget: bool = False
+    """Likewise."""
+    images: tuple[PromptImage, ...] = ()
+    """Likewise; their content is in the session's folder."""
 
 
 class QueueOrdered(BaseEvent, frozen=True, kw_only=True, tag="queue.ordered"):
@@ -501,6 +594,7 @@ Event: TypeAlias = (
     LogOpened
     | SessionCreated
     | SessionRenamed
+    | SessionTagged
     | SessionForgotten
     | SessionViewed
     | SessionStarted
@@ -510,6 +604,7 @@ Event: TypeAlias = (
     | PartialTextWritten
     | ToolStarted
     | ToolFinished
+    | SubtaskChanged
     | PlanUpdated
     | RequestOpened
     | RequestAnswered
@@ -518,16 +613,21 @@ Event: TypeAlias = (
     | UsageReported
     | NoticeRaised
     | SettingsChanged
+    | CommandsAnnounced
     | UnknownMessageSeen
     | LimitReached
     | LimitLifted
+    | LimitsReported
     | TurnEnded
     | SessionEnded
     | SignalSeen
     | ConnectionLost
     | ConnectionRestored
     | StuckSeen
+    | HibernationBegun
     | ContextReported
+    | FinishProposed
+    | PeerMessageWritten
     | ReceiptChanged
     | QueueOrdered
     | CommentWritten
@@ -556,7 +656,7 @@ def encode(event: BaseEvent) -> bytes:
     try:
         return _encoder.encode(event)
     except UnicodeEncodeError:
-        return _encoder.encode(_whole(msgspec.to_builtins(event)))
+        return _encoder.encode(replace_surrogates(msgspec.to_builtins(event)))
 
 
 def decode(line: bytes) -> Event:
@@ -567,14 +667,14 @@ def decode(line: bytes) -> Event:
         return UnknownEvent(at=_time_of(line), raw=line.decode("utf-8", "surrogateescape"))
 
 
-def _whole(value: object) -> object:
+def replace_surrogates(value: Any) -> Any:
     """Return *value* with U+FFFD in the place of each lone surrogate, which no file can hold."""
     if isinstance(value, str):
         return _LONE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {_whole(key): _whole(member) for key, member in value.items()}
+        return {replace_surrogates(key): replace_surrogates(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_whole(member) for member in value]
+        return [replace_surrogates(member) for member in value]
     return value
 
 

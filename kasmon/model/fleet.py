@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from kasmon.errors import SessionNotFoundError
 from kasmon.model.permission import Request, SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -45,20 +46,59 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """Why events cannot be logged at the moment (a full disk, say); empty if they can."""
 
     def get(self, session: SessionId) -> Session | None:
-        """Return the session with this id, or None."""
         return next((s for s in self.sessions if s.id == session), None)
+
+    def require(self, session: SessionId) -> Session:
+        """Return the session with this id. Raises `SessionNotFoundError` if there is none."""
+        if (there := self.get(session)) is None:
+            raise SessionNotFoundError(session)
+        return there
+
+
+class FleetDifference(msgspec.Struct, frozen=True):
+    """The difference between two fleets."""
+
+    changed: tuple[Session, ...]
+    """New or changed sessions."""
+    gone: tuple[SessionId, ...]
+
+
+def difference(before: Fleet, after: Fleet) -> FleetDifference:
+    """Return the difference from *before* to *after*; fast if most sessions are the same objects."""
+    old, new = before.sessions, after.sessions
+    if old is new:
+        return FleetDifference((), ())
+    if len(old) == len(new):
+        pairs = [(a, b) for a, b in zip(old, new, strict=True) if a is not b]
+        if all(a.id == b.id for a, b in pairs):
+            return FleetDifference(tuple(b for a, b in pairs if a != b), ())
+    known = {session.id: session for session in old}
+    left = {session.id for session in new}
+    changed = tuple(s for s in new if (was := known.get(s.id)) is not s and was != s)
+    return FleetDifference(changed, tuple(id_ for id_ in known if id_ not in left))
 
 
 def peers_of(fleet: Fleet, session: Session) -> tuple[Session, ...]:
-    """Return the other sessions of *session*'s wave, by task; none if it has no wave."""
+    """Return the other sessions of *session*'s wave on its machine, by task; none if it has no wave."""
     if session.wave is None:
         return ()
     beside = (
         other
         for other in fleet.sessions
-        if (other.wave, other.plan) == (session.wave, session.plan) and other.id != session.id
+        if (other.wave, other.plan, other.via) == (session.wave, session.plan, session.via) and other.id != session.id
     )
     return tuple(sorted(beside, key=lambda peer: (peer.task or 0, peer.name)))
+
+
+def find_children(fleet: Fleet, session: SessionId) -> tuple[Session, ...]:
+    """Return the sessions that the agent of *session* started, those that theirs did, and so on; oldest first."""
+    below: set[SessionId] = set()
+    found = []
+    for each in sorted(fleet.sessions, key=lambda each: (each.created_at, each.id)):
+        if each.actor is not None and (each.actor.session == session or each.actor.session in below):
+            below.add(each.id)
+            found.append(each)
+    return tuple(found)
 
 
 def by_attention(sessions: Iterable[Session]) -> tuple[Session, ...]:

@@ -103,7 +103,7 @@ class ClosedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`user`, `policy`, or why it was withdrawn."""
     at: float
     who: str = ""
-    """The terminal at which the person answered; empty if unknown."""
+    """The terminal at which the person answered, after the link if they used one; empty if unknown."""
     rule: str = ""
     """The id of the rule that answered, or that the answer created."""
     diff: str = ""

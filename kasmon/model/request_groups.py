@@ -3,7 +3,6 @@
 A group consists of permission requests of one tool with the same content, or under the same rule.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
@@ -26,6 +25,8 @@ def find_group(request: Request, waiting: Sequence[Request]) -> tuple[Request, .
 
 def group_sizes(waiting: Sequence[Request]) -> dict[RequestId, int]:
     """Return the group size of each of *waiting*; requests without a group are left out."""
+    import json  # not before the first frame
+
     groups: defaultdict[Hashable, set[RequestId]] = defaultdict(set)
     keys: dict[RequestId, list[Hashable]] = {}
     for ask in filter(_can_be_listed, waiting):

@@ -5,8 +5,19 @@ from typing import Final, Literal
 import msgspec
 
 from kasmon.model.agent_program import launched_program
-from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState, SessionWorktree
+from kasmon.model.commands import (
+    ActingAgent,
+    ContextPart,
+    ConversationUsage,
+    Launch,
+    Mode,
+    Receipt,
+    ReceiptId,
+    ReceiptState,
+    SessionWorktree,
+)
 from kasmon.model.evidence import STOPPED_BY, Signal
+from kasmon.model.limits.window import LimitWindow
 from kasmon.model.permission import ClosedRequest, Request, RequestId, RequestKind, SessionId
 from kasmon.model.sandbox.state import SandboxState
 from kasmon.model.session_state import ALIVE, ATTENTION, CRASHED, FINISHED, RESTING, SessionState
@@ -16,6 +27,9 @@ AWAITED: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED, ReceiptStat
 """States of a prompt whose turn has not ended."""
 
 
+DAY_S: Final = 86400
+
+
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     """Token totals of a session; `context` is what fills its window now, `limit` that window's size (0: unknown)."""
 
@@ -23,6 +37,8 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     output: int = 0
     context: int = 0
     limit: int = 0
+    filled_by: tuple[ContextPart, ...] = ()
+    """The parts of the context, as they were last reported."""
 
     @property
     def used(self) -> int | None:
@@ -48,10 +64,18 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     program: str = ""
     """The name of the program that it was started with; empty for a login shell."""
     parent: SessionId | None = None
+    """The session whose agent started it, or beside whose window its own was opened."""
+    actor: ActingAgent | None = None
+    """The agent that started it; None for a person or a plan."""
+    tools: tuple[str, ...] = ()
+    """What its agent may use of `kasmon mcp --tools`."""
     workdir: str = ""
     worktree: SessionWorktree | None = None
     """The worktree that kasmon created for it; None if it created none."""
     machine: str = ""
+    via: str = ""
+    """The registered machine whose session it is: its log here is a copy, and its host runs there. Empty for a session
+    of this kasmon."""
     fallback: str | None = None
     bypassing: bool = False
     adopted: str = ""
@@ -60,6 +84,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     wave: int | None = None
     peers: int | None = None
     plan: str | None = None
+    tags: tuple[str, ...] = ()
+    """Its tags, sorted."""
+    account: str = ""
+    """Its account's name in the config, or its config directory; empty for its program's own log-in."""
     sandbox: str | None = None
     sandbox_state: SandboxState | None = msgspec.field(default=None, name="housing")
     """Its sandbox; None if it has none, or none is known yet."""
@@ -69,10 +97,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     since: float = 0.0
     """Since when it is in this state, in seconds since the epoch."""
     source: str = ""
-    """The source of the state: `protocol`, `program`, `output`, `launch`, `exit`, `host`, `fleet`."""
+    """The source of the state: `protocol`, `program`, `output`, `launch`, `exit`, `host`, `fleet`, `link`."""
     unsure_why: str | None = None
     asking: RequestKind | None = None
     limited_until: float | None = None
+    limit_windows: tuple[LimitWindow, ...] = ()
+    """The latest report of each limit of its account."""
     recheck_at: float | None = None
     """In a terminal: when the state may change without a new event, in seconds since the epoch."""
     stuck: bool = False
@@ -83,6 +113,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent reported that it deliberately waits for, until its next turn."""
     done: str | None = None
     """The agent's remark on its finished task; empty without one. None: it did not report the task as done."""
+    finish_proposed: str = ""
+    """What another agent wrote when it proposed to the person to finish this session, until its next turn."""
     in_turn: bool = False
     """Whether a turn is running; agents with a protocol only."""
     turn_ended: Literal["", "done", "interrupted", "limit", "error"] = ""
@@ -108,6 +140,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """A person stopped it, so its end is no crash."""
     handed_over: bool = False
     """It ended because its host handed it over to one of another kasmon version, which resumes it."""
+    freed_bytes: int | None = None
+    """It is hibernated, or is being ended for that: the memory of its processes before. None: neither."""
     timed_out: bool = False
     """It ended because its sandbox expired; this is no crash either."""
 
@@ -121,6 +155,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     last_line: str = ""
     tokens: Tokens | None = None
     cost_usd: float | None = None
+    usage_day: int = 0
+    """The day of its latest usage report, in days since the epoch (UTC)."""
+    used_before_day: ConversationUsage = ConversationUsage()
+    """What it had used before that day."""
     model: str = ""
     """Its model, as the agent names it; empty if it did not report one."""
     models: tuple[str, ...] = ()
@@ -135,9 +173,21 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 0
     requests_counted: int = 0
     receipts_counted: int = 0
+    peer_messages: int = 0
+    """How many messages its agent wrote to peers on other machines."""
     forgotten: bool = False
     host: HostProbe | None = None
     """Set by a caller that probed it; None otherwise."""
+
+    @property
+    def label(self) -> str:
+        """Its name for people, not cleaned: with its machine if that is another, and its id if it has no name."""
+        return f"{self.via}:{self.name or self.id}" if self.via else self.name or str(self.id)
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether its machine is unreachable, since `since`; nothing else is known of it then."""
+        return self.state is SessionState.UNSURE and self.source == "link"
 
     @property
     def config_folder(self) -> str:
@@ -163,7 +213,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     def is_orphaned(self) -> bool:
         """Whether its agent runs without its host, which alone could reach it: it can be ended and restarted."""
         has_host = self.host is None or self.host.alive
-        return self.mode is Mode.SDK and self.state is SessionState.UNSURE and not has_host
+        return self.mode is Mode.SDK and self.state is SessionState.UNSURE and not has_host and not self.via
 
     @property
     def is_stopped(self) -> bool:
@@ -234,8 +284,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return next((ask for ask in self.requests if ask.id == request), None)
 
 
-def created(launch: Launch, at: float, machine: str = "") -> Session:
-    """Return the session that *launch* describes, before its first event."""
+def created(launch: Launch, at: float, machine: str = "", via: str = "") -> Session:
+    """Return the session that *launch* describes, before its first event; *via* as `Session.via`."""
     return Session(
         id=launch.session,
         name=launch.name,
@@ -243,10 +293,13 @@ def created(launch: Launch, at: float, machine: str = "") -> Session:
         mode=launch.mode,
         backend=launch.backend,
         program=launched_program(launch),
-        parent=launch.parent,
+        parent=launch.parent or (launch.actor.session or None if launch.actor else None),
+        actor=launch.actor,
+        tools=launch.tools,
         workdir=launch.workdir,
         worktree=launch.worktree,
         machine=machine,
+        via=via,
         fallback=launch.fallback,
         bypassing=launch.bypassing,
         adopted="" if launch.adopted is None else launch.adopted.target or launch.adopted.pane,
@@ -254,6 +307,8 @@ def created(launch: Launch, at: float, machine: str = "") -> Session:
         wave=launch.wave,
         peers=launch.peers,
         plan=launch.plan,
+        tags=launch.tags,
+        account=launch.account,
         sandbox=launch.sandbox,
         created_at=at,
         since=at,

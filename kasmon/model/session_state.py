@@ -16,17 +16,14 @@ class SessionState(StrEnum):
     LIMITED = "limited"
     PAUSED = "paused"
     STANDBY = "standby"
+    HIBERNATED = "hibernated"
     UNSURE = "unsure"
     LOST = "lost"
     ENDED = "ended"
 
 
 def states_of(names: Collection[SessionState | str]) -> frozenset[SessionState]:
-    """Return the states with these *names*.
-
-    Raises:
-        UsageError: if one of them is no state, or there is none.
-    """
+    """Return the states with these *names*. Raises `UsageError` if one of them is no state, or there is none."""
     known = {state.value for state in SessionState}
     for name in names:
         if name not in known:
@@ -36,7 +33,9 @@ def states_of(names: Collection[SessionState | str]) -> frozenset[SessionState]:
     return frozenset(map(SessionState, names))
 
 
-ALIVE = frozenset(set(SessionState) - {SessionState.LOST, SessionState.ENDED})
+OVER = frozenset({SessionState.ENDED, SessionState.HIBERNATED})
+"""States in which the agent does not run, and that is known."""
+ALIVE = frozenset(set(SessionState) - {SessionState.LOST} - OVER)
 """States in which the agent is believed to run."""
 
 ATTENTION = {
@@ -49,6 +48,7 @@ ATTENTION = {
     SessionState.WORKING: 8,
     SessionState.PAUSED: 9,
     SessionState.STANDBY: 9,
+    SessionState.HIBERNATED: 9,
     SessionState.ENDED: 10,
 }
 """The order of the list: sessions that need a person come first."""
@@ -56,5 +56,5 @@ FINISHED = 1
 """The rank of a session whose last turn ended and that no person has viewed since."""
 CRASHED = 3
 """The rank of a session that ended without a request to stop."""
-RESTING = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED})
+RESTING = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED, SessionState.HIBERNATED})
 """States of a session whose turn is over."""

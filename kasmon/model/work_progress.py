@@ -35,6 +35,7 @@ def update_progress(progress: WorkProgress, event: events.Event) -> WorkProgress
             | events.PartialTextWritten()
             | events.ToolFinished()
             | events.PlanUpdated()
+            | events.SubtaskChanged()
             | events.RequestAnswered()
         ):
             return put(progress, at=event.at)

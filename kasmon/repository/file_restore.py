@@ -17,8 +17,6 @@ SHA1_LENGTH: Final = 40
 
 
 class ContentChange(NamedTuple):
-    """One file that is to have another content."""
-
     name: str
     """Relative to the worktree's top."""
     was: str

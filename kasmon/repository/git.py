@@ -103,6 +103,14 @@ def head(repo: Path) -> str:
     return git(repo, "rev-parse", "HEAD").strip() if knows(repo, "HEAD") else ""
 
 
+def first_commit(repo: Path) -> str:
+    """Return the first commit in the history of HEAD, by first parents; empty before there is one.
+
+    It identifies the repository: its clones have the same one.
+    """
+    return git(repo, "rev-list", "--first-parent", "--max-parents=0", "HEAD").strip() if knows(repo, "HEAD") else ""
+
+
 def knows(repo: Path, name: str) -> bool:
     """Whether *name* resolves in *repo*: a commit, a branch."""
     return bool(git(repo, "rev-parse", "--verify", "--quiet", name, fails=True).strip())

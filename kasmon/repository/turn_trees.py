@@ -33,6 +33,8 @@ MOST_DIFF_BYTES: Final = 16 << 20
 """A diff is cut after so much."""
 RAW: Final = b"* -text !eol -ident !filter !working-tree-encoding\n"
 """The attributes of all files, which override those in the worktree: none converts a content."""
+GITLINK: Final = b"160000"
+"""The mode of a repository within another."""
 OF: Final = "the files of turns"
 
 
@@ -116,11 +118,7 @@ class TurnTrees:
         )
 
     def turn(self, number: int | None = None) -> Turn:
-        """Return turn *number*; the last one for None.
-
-        Raises:
-            NotFoundError: if it is not stored.
-        """
+        """Return turn *number*; the last one for None. Raises `NotFoundError` if it is not stored."""
         turns = self.turns()
         if number is None and turns:
             return turns[-1]
@@ -244,19 +242,24 @@ class TurnTrees:
         return self._ask("commit-tree", "-m", "files", self._ask("write-tree"))
 
     def _changed(self, top: Path) -> tuple[list[str], list[str]]:
-        """Return the names of the files to store, new or again, and of those that are stored and gone."""
-        words = ("--modified", "--deleted", "--others", "--exclude-standard")
-        changed, stored = self._names(top, *words), self._names(top)
-        tracked = {name for name in git(top, "ls-files", "-z").split("\0") if name}
-        changed |= tracked - stored
-        folders: dict[str, bool] = {}
-        here = {name for name in changed if is_file(top, name, folders, is_stored=name in stored or name in tracked)}
-        return sorted(here), sorted(changed & stored - here)
+        """Return the names of the files to store, new or again, and of those that are stored and gone.
 
-    def _names(self, top: Path, *which: str) -> set[str]:
-        """Return the names of the stored files, or of others by the options of `git ls-files`."""
+        A repository can have many files, and each host would keep the memory: no name outlives its comparison here.
+        """
+        words = ("--modified", "--deleted", "--others", "--exclude-standard")
+        changed = set(_split(self._names(top, *words)))
+        stored, tracked = self._names(top), os.fsencode(git(top, "ls-files", "-z"))
+        changed.update(_missing(_split(tracked), _split(stored)))
+        known = {name for name in _split(stored) if name in changed}
+        no_new = known.union(name for name in _split(tracked) if name in changed)
+        folders: dict[str, bool] = {}
+        here = {name for name in changed if is_file(top, os.fsdecode(name), folders, is_stored=name in no_new)}
+        return sorted(map(os.fsdecode, here)), sorted(map(os.fsdecode, known - here))
+
+    def _names(self, top: Path, *which: str) -> bytes:
+        """Return the names of the stored files, or others by options of `git ls-files`; each ends with a zero byte."""
         with run_git(self.store, "ls-files", "-z", *which, work_tree=top, of=OF) as (_, stdout):
-            return {os.fsdecode(name) for name in stdout.read().split(b"\0") if name}
+            return stdout.read()
 
     def _create(self, top: Path) -> None:
         """Create the repository where it is missing, and let it read the objects and ignore rules of the one of *top*.
@@ -275,6 +278,23 @@ class TurnTrees:
         _write(self.store / "info" / "attributes", RAW)
         _write(self.store / "info" / "exclude", b"\n".join(_ignore_rules(top)))
         _write(self.store / "objects" / "info" / "alternates", os.fsencode(objects) + b"\n")
+        if not (self.store / "index").exists():
+            with contextlib.suppress(
+                GitError
+            ):  # a partial clone may lack objects: the files are stored one by one then
+                self._read_head(top)
+
+    def _read_head(self, top: Path) -> None:
+        """Take what HEAD of *top* has for the stored files, as most of them are unchanged."""
+        tree = git(top, "rev-parse", "--verify", "--quiet", "HEAD^{tree}", fails=True).strip()
+        if not tree:
+            return
+        self._ask("read-tree", tree)
+        nested = [entry.partition(b"\t")[2] for entry in _split(self._names(top, "--stage")) if entry[:6] == GITLINK]
+        with run_git(self.store, "update-index", "-z", "--force-remove", "--stdin", work_tree=top, of=OF) as (stdin, _):
+            stdin.write(b"".join(name + b"\0" for name in nested))
+        with run_git(self.store, "update-index", "-q", "--refresh", work_tree=top, of=OF):
+            pass
 
     def _tidy(self, last: int) -> None:
         """Drop the turns that are too old, and the objects that only they have."""
@@ -339,6 +359,24 @@ def is_file(top: Path, name: str, folders: dict[str, bool], *, is_stored: bool) 
     if stat.S_ISLNK(facts.st_mode):
         return True
     return stat.S_ISREG(facts.st_mode) and (is_stored or facts.st_size <= MOST_NEW_BYTES)
+
+
+def _split(names: bytes) -> Iterator[bytes]:
+    """Yield each of *names*, which end with a zero byte."""
+    start = 0
+    while (end := names.find(b"\0", start)) >= 0:
+        yield names[start:end]
+        start = end + 1
+
+
+def _missing(names: Iterator[bytes], others: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield those of *names* that *others* lack; both are sorted."""
+    other = next(others, None)
+    for name in names:
+        while other is not None and other < name:
+            other = next(others, None)
+        if other != name:
+            yield name
 
 
 def _is_within(top: Path, folder: str) -> bool:

@@ -164,7 +164,7 @@ class HostedTier(Protocol):
     @property
     def is_elsewhere(self) -> Literal[True]: ...
 
-    def take_access(self, variables: Mapping[str, str], /) -> None:
+    def add_access(self, variables: Mapping[str, str], /) -> None:
         """Take from *variables*, a caller's environment, what this process needs to reach the service, if present."""
 
     def fetch(self, policy: SandboxPolicy, /) -> None:

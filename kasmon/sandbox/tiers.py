@@ -23,11 +23,7 @@ TIERS: Final[dict[Tier, str]] = {
 
 
 def tier_of(policy: SandboxPolicy) -> SandboxTier:
-    """Return the tier of *policy*.
-
-    Raises:
-        UnableError: if this version has no such tier.
-    """
+    """Return the tier of *policy*. Raises `UnableError` if this version has no such tier."""
     return load(policy.tier)
 
 

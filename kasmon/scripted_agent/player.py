@@ -14,6 +14,7 @@ import msgspec
 from kasmon.errors import RequestClosedError
 from kasmon.model import events
 from kasmon.model.commands import Answer, Launch
+from kasmon.model.limits.window import LimitWindow
 from kasmon.model.permission import Decision, Request, RequestId
 from kasmon.scripted_agent import steps
 from kasmon.scripted_agent.scripted_requests import (
@@ -75,6 +76,8 @@ class Player:
         self._usage, self._usage_reported = steps.UsageStep(input=0, output=0, limit=WINDOW, cost_usd=0.0), False
         self._unfinished: steps.SayStep | events.ToolStarted | events.LimitReached | None = None
         self._said = ""
+        self._resets_at: float | None = None
+        """When the last reported window resets."""
 
     def play(self, step: steps.AnyStep) -> Moves:
         """Play *step*; return how it ended the turn, None if the turn continues."""
@@ -97,10 +100,14 @@ class Player:
             case steps.TimedStep(verb="slow"):
                 yield ScriptPause(seconds=step.seconds or 0.0)
             case steps.TimedStep(verb="limit", seconds=None):
-                yield events.LimitReached(at=self.now, text="usage limit reached")
+                yield events.LimitReached(at=self.now, until=self._resets_at, text="usage limit reached")
                 return TurnResult(reason="limit")
             case steps.TimedStep(verb="limit", seconds=seconds):
                 yield from self._play_limit(seconds or 0.0)
+            case steps.WindowStep(name=name, used=used, seconds=seconds):
+                self._resets_at = self.now + seconds
+                window = LimitWindow(name=name, used=used, resets_at=self._resets_at, is_reached=used >= 1, at=self.now)
+                yield events.LimitsReported(at=self.now, windows=(window,))
             case steps.TextStep(verb="fail"):
                 return TurnResult(reason="error", error=step.text)
             case steps.CrashStep():

@@ -13,6 +13,7 @@
 | `plan` | shows its to-do list |
 | `notice TEXT` / `usage IN OUT [CONTEXT [LIMIT [COST]]]` | raises a notice; reports these totals |
 | `slow S` / `limit [S]` | does nothing for S seconds; is limited for S seconds (without S: until the next prompt) |
+| `window NAME PERCENT S` | reports that PERCENT of the limit NAME is used, which resets in S seconds |
 | `fail TEXT` / `wait` | ends its turn, with or without an error; the next prompt continues with the rest |
 | `hang` | never finishes the turn |
 | `crash N` | ends with exit code N; by signal -N; or by a signal's name |
@@ -218,6 +219,13 @@ def _usage(argument: str, body: Sequence[Row]) -> steps.UsageStep:
     )
 
 
+def _window(argument: str, body: Sequence[Row]) -> steps.WindowStep:
+    words = argument.split()
+    if len(words) != 3:
+        raise _UnreadableError("it requires NAME PERCENT SECONDS")
+    return steps.WindowStep(name=words[0], used=_number(words[1], 100) / 100, seconds=_number(words[2], LONGEST_S))
+
+
 def _number(text: str, most: float) -> float:
     try:
         number = float(text)
@@ -287,6 +295,7 @@ VERBS: Final[dict[str, Reader]] = {
     "usage": _usage,
     "slow": _build_time_reader("slow"),
     "limit": _build_time_reader("limit"),
+    "window": _window,
     "fail": _build_text_reader("fail"),
     "crash": _crash,
     "hang": _build_verb_reader("hang"),

@@ -25,7 +25,7 @@ class TextStep(ScriptStep, frozen=True, kw_only=True):
 class TimedStep(ScriptStep, frozen=True, kw_only=True):
     """The agent takes so long to start with this script, does nothing, or is rate-limited.
 
-    Without *seconds* it is limited until the next prompt, and its turn ends.
+    Without *seconds* it is limited until the next prompt, and its turn ends: until the last reported window resets.
     """
 
     verb: Literal["boot", "slow", "limit"]
@@ -92,6 +92,14 @@ class UsageStep(ScriptStep, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
 
+class WindowStep(ScriptStep, frozen=True, kw_only=True):
+    """The agent reports the used share of a limit of its account, and in how many seconds that resets."""
+
+    name: str
+    used: float
+    seconds: float
+
+
 class CrashStep(ScriptStep, frozen=True, kw_only=True):
     """The agent's process ends at once, with an exit code or by a signal."""
 
@@ -118,5 +126,6 @@ AnyStep: TypeAlias = (
     | ToolStep
     | UsageStep
     | VerbStep
+    | WindowStep
 )
 Script: TypeAlias = tuple[AnyStep, ...]

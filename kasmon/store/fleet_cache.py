@@ -41,6 +41,8 @@ FOLDED_BY: Final = (
     "model/session_state.py",
     "model/work_progress.py",
     "model/commands.py",
+    "model/prompts/image.py",
+    "model/limits/window.py",
     "model/permission.py",
     "model/sandbox/state.py",
     "model/sandbox/policy.py",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kasmon.errors import LogMissingError
-from kasmon.model.events import Event, SessionCreated, SessionForgotten, SessionRenamed, SessionViewed
+from kasmon.model.events import Event, SessionCreated, SessionForgotten, SessionRenamed, SessionTagged, SessionViewed
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
@@ -115,19 +115,21 @@ class FleetIndex:
 
 
 def session_names(events: Iterable[Event]) -> dict[SessionId, str]:
-    """Return the names of all sessions that are not forgotten, from the events of `fleet_index.jsonl`."""
+    """Return the names of this kasmon's sessions that are not forgotten, from the events of `fleet_index.jsonl`."""
     sessions: dict[SessionId, FoldedSession] = {}
     for event in events:
         _apply_fleet_event(sessions, event)
-    return {session: folded.session.name for session, folded in sessions.items()}
+    return {session: folded.session.name for session, folded in sessions.items() if not folded.session.via}
 
 
 def _apply_fleet_event(sessions: dict[SessionId, FoldedSession], event: Event) -> None:
     """Apply *event*, from `fleet_index.jsonl`, to *sessions*."""
     match event:
         case SessionCreated():
-            sessions.setdefault(event.launch.session, FoldedSession(created(event.launch, event.at, event.machine)))
-        case SessionRenamed() | SessionViewed() if event.session in sessions:
+            sessions.setdefault(
+                event.launch.session, FoldedSession(created(event.launch, event.at, event.machine, event.via))
+            )
+        case SessionRenamed() | SessionTagged() | SessionViewed() if event.session in sessions:
             previous = sessions[event.session]
             sessions[event.session] = previous._replace(session=apply(previous.session, event))
         case SessionForgotten():

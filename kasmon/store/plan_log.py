@@ -18,7 +18,7 @@ class PlanLog:
     """One plan's events, folded as far as they were read."""
 
     def __init__(self, places: Paths, plan: str) -> None:
-        self.plan = plan
+        self.plan, self.places = plan, places
         self.folder = places.plan(plan)
         self.run = PlanRun(plan=plan)
         self._log = EventLog(self.folder / "events.jsonl")
@@ -46,11 +46,7 @@ class PlanLog:
 
     @property
     def agreed(self) -> Path:
-        """The plan file that the user approved, under its own name.
-
-        Raises:
-            PlanNotFoundError: if there is none.
-        """
+        """The plan file that the user approved, under its own name. Raises `PlanNotFoundError` if there is none."""
         try:
             return next(path for path in (self.folder / "agreed").iterdir() if is_plan(path.name))
         except (OSError, StopIteration) as error:

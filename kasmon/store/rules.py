@@ -80,11 +80,7 @@ class RuleBook:
         return removed[0]
 
     def drop_session(self, session: str) -> None:
-        """Revoke the rules of a session that is being forgotten.
-
-        Raises:
-            ConfigError, OSError: as `add`.
-        """
+        """Revoke the rules of a session that is being forgotten. Raises `ConfigError` or `OSError` as `add`."""
         if not self.path.exists():
             return
         self._change(

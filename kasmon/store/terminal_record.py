@@ -24,8 +24,6 @@ SUFFIX: Final = ".jsonl"
 
 
 class PrintedLines(msgspec.Struct, frozen=True):
-    """Lines that were recorded together."""
-
     at: float
     """When they were recorded, in seconds since the epoch."""
     first: int
@@ -81,11 +79,7 @@ class TerminalRecord:
         self._forget_oldest()
 
     def show(self, lines: Sequence[str], at: float) -> None:
-        """Store *lines* as the screen, replacing the previous one.
-
-        Raises:
-            OSError: if it cannot be written.
-        """
+        """Store *lines* as the screen, replacing the previous one. Raises `OSError` if it cannot be written."""
         assert self.next is not None, "it was not opened"
         write_private(self.folder / SCREEN, _encode(PrintedLines(at, self.next, tuple(lines))))
 

@@ -61,11 +61,7 @@ class ForeignServer(TmuxServer):
         self._lock_folder = lock_folder
 
     def run(self, *argv: str, stdin: bytes = b"") -> bytes:
-        """As `TmuxServer.run`, for the commands in `MAY_RUN` only.
-
-        Raises:
-            RefusedError: for any other command.
-        """
+        """As `TmuxServer.run`, for the commands in `MAY_RUN` only. Raises `RefusedError` for any other command."""
         if argv[0] not in MAY_RUN or any(argument == ";" for argument in argv):
             self._refuse(argv[0])
         return super().run(*argv, stdin=stdin)
@@ -216,11 +212,7 @@ class ForeignHub(Hub):
         super().submit(request, on_done)
 
     def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
-        """As `Hub.call`.
-
-        Raises:
-            RefusedError: if *request* might change something of the user's.
-        """
+        """As `Hub.call`. Raises `RefusedError` if *request* might change something of the user's."""
         if refused := forbidden(request.line):
             raise build_refusal(refused)
         return super().call(request, limit_s)

@@ -72,11 +72,7 @@ class Hub:
 
     @property
     def client(self) -> ControlClient:
-        """Its open control client.
-
-        Raises:
-            TmuxServerGoneError: if it is not open.
-        """
+        """Its open control client. Raises `TmuxServerGoneError` if it is not open."""
         if self._client is None:
             raise TmuxServerGoneError(str(self.server.socket))
         return self._client

@@ -36,11 +36,7 @@ def fresh_nonce() -> str:
 
 
 def write_spec(path: Path, spec: PaneLaunch) -> None:
-    """Write *spec* to *path*, 0600, for `launch_argv(path)`.
-
-    Raises:
-        ValueError: if a word holds a NUL.
-    """
+    """Write *spec* to *path*, 0600, for `launch_argv(path)`. Raises `ValueError` if a word holds a NUL."""
     pairs = [("workdir", str(spec.workdir)), ("umask", f"{spec.umask:03o}")]
     pairs += [("base", f"{name}={value}") for name, value in launch.base_environment(dict(spec.base or {})).items()]
     if spec.env_file is not None:

@@ -31,7 +31,8 @@ class PaneChanges(msgspec.Struct, frozen=True):
 
     deaths: list[PaneDeath]
     appeared: list[str]
-    """New panes; their output so far was not received."""
+    """New panes in new windows; their output so far was not received. All output of a pane that replaces another one in
+    its window is received, because the window is already linked into the hub."""
     closed: list[str]
     """Panes that no longer exist."""
     unexplained: bool
@@ -47,11 +48,15 @@ class PaneDeaths:
         self._reported: dict[str, PaneDeath | None] = {}
         """The last reported death, by pane; None if the pane lives, or its death is not reported yet."""
         self._pids: dict[str, int] = {}
+        self._windows: set[str] = set()
+        """The windows of the previous listing."""
         self._checks: dict[str, int] = {}
 
     def compare(self, panes: Sequence[PaneFacts]) -> PaneChanges:
         """Compare *panes*, the listing of all panes, with the previous one."""
-        appeared = [facts.pane_id for facts in panes if facts.pane_id not in self._reported]
+        new = [facts for facts in panes if facts.pane_id not in self._reported]
+        appeared = [facts.pane_id for facts in new if facts.window_id not in self._windows]
+        self._windows = {facts.window_id for facts in panes}
         deaths = [death for facts in panes if (death := self._find_death(facts))]
         existing = {facts.pane_id for facts in panes}
         closed = [pane for pane in self._reported if pane not in existing]

@@ -3,17 +3,12 @@
 import contextlib
 import os
 import socket
-import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 
+from kasmon import system
 from kasmon.boot_id import boot
-from kasmon.process_identity import fields
-
-SOL_LOCAL, LOCAL_PEERPID = 0, 2
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
@@ -26,16 +21,8 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
 
 def identify(pid: int) -> ProcessIdentity | None:
     """Return the process that has *pid* now; None if there is none or it is a zombie."""
-    try:
-        if sys.platform == "linux":
-            stat_fields = fields(pid)
-            started = "" if stat_fields is None or stat_fields[0] == b"Z" else f"{stat_fields[19].decode()}@{boot()}"
-        else:
-            command = ["ps", "-o", "lstart=", "-p", str(pid)]
-            started = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return ProcessIdentity(pid, started) if started else None
+    started = system.HERE.read_start_text(pid)
+    return ProcessIdentity(pid, f"{started}@{boot()}") if started else None
 
 
 def signal(process: ProcessIdentity, number: int) -> bool:
@@ -54,10 +41,7 @@ def listener(path: Path) -> ProcessIdentity | None:
         client.settimeout(2)
         try:
             client.connect(str(path))
-            if sys.platform == "linux":
-                pid = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-            else:
-                pid = struct.unpack("i", client.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))[0]
+            pid = system.HERE.identify_peer(client).pid
         except OSError:
             return None
     return identify(pid)

@@ -61,11 +61,7 @@ class TmuxServer:
 
     @property
     def program(self) -> str:
-        """The absolute path of tmux.
-
-        Raises:
-            TmuxMissingError: if there is none.
-        """
+        """The absolute path of tmux. Raises `TmuxMissingError` if there is none."""
         if not self._program:
             found_path = shutil.which(self._requested_program, path=self._path)
             if found_path is None:

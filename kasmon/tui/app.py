@@ -19,10 +19,12 @@ from textual.command import CommandPalette, Provider
 
 from kasmon.charset import needs_ascii
 from kasmon.errors import KasmonError, of_system
-from kasmon.model.fleet import Fleet
+from kasmon.model.fleet import Fleet, difference
+from kasmon.model.formatting import session_label, state_label
 from kasmon.model.permission import SessionId
 from kasmon.sanitize import clean_block
 from kasmon.tui.action import KeyContext
+from kasmon.tui.actions.dialogs import offer_links
 from kasmon.tui.actions.general import GeneralActions
 from kasmon.tui.actions.handlers import build_handlers
 from kasmon.tui.actions.sandbox import SandboxActions
@@ -32,7 +34,7 @@ from kasmon.tui.app_protocols import OnDone, OnFailure
 from kasmon.tui.clock import Clock, RealClock
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.finish.controller import FinishController
-from kasmon.tui.gateway.protocol import CardContext, DashboardSettings, FleetUpdate, Gateway, Operation
+from kasmon.tui.gateway.protocol import CardContext, DashboardSettings, FleetUpdate, Gateway, MemoryUse, Operation
 from kasmon.tui.gateway.theme_library import ThemeLibrary
 from kasmon.tui.key_dispatcher import KeyDispatcher
 from kasmon.tui.keymap import ROWS, KeyMap
@@ -44,6 +46,7 @@ from kasmon.tui.messages import (
     FinishActionRequested,
     HitOpened,
     KeyContextChanged,
+    LayoutChanged,
     PlanBoardClosed,
     SandboxActionRequested,
     SearchClosed,
@@ -58,18 +61,20 @@ from kasmon.tui.plan_board.controller import PlanBoardController
 from kasmon.tui.process.shutdown import exit_on_signals
 from kasmon.tui.review.controller import ReviewController
 from kasmon.tui.search.controller import SearchController
-from kasmon.tui.session_list.order import difference
 from kasmon.tui.session_pane import SessionPane
 from kasmon.tui.textual_ext.app import SafeApp
+from kasmon.tui.textual_ext.driver import find_tap_driver
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.screen import MainScreen
 from kasmon.tui.textual_ext.strips import lighten_strips
-from kasmon.tui.theme.look import ThemeStyles, news, session_label, state_label
+from kasmon.tui.theme.look import ThemeStyles, news
 from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.theme.user_settings import UserSettings
 
 if TYPE_CHECKING:
+    from kasmon.store.machines import MachineStatus
     from kasmon.tui.terminal.view import FocusView
+    from kasmon.tui.transcript.event_view import EventView
 
 LATER_IMPORTS: Final = (
     "textual.widgets._text_area",
@@ -117,6 +122,10 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.gateway, self.clock = gateway, clock or RealClock()
         self.settings = settings or DashboardSettings()
         self.fleet = Fleet()
+        self.machines: tuple[MachineStatus, ...] = ()
+        """The registered machines, as last read."""
+        self.memory = MemoryUse()
+        """The memory of agents, as last read."""
         self.agents_go_on = True
         """Whether agents keep running after the dashboard closes; in a demo they stop."""
         self.keys = KeyMap()
@@ -143,7 +152,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         """Called in a thread before Ctrl+Z stops this process."""
         self.farewell = ""
         """What is printed after the user quits; empty if no agent keeps running."""
-        self.main_view = MainView(self.look, self.clock, self.session_pane.make)
+        self.main_view = MainView(self.look, self.clock, self.session_pane.make, self.session_pane.reuse)
         self.set_filters(utf8=self.utf8)
         self._first_fleet = fleet
         self.has_fleet = False
@@ -167,7 +176,10 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     def on_mount(self) -> None:
         exit_on_signals(self, self.on_suspend)
-        self.main_view.begin(preview=self.settings.preview, split=self.settings.split)
+        if (driver := find_tap_driver(self)) is not None:
+            driver.on_background = self.user_settings.use_background
+            self.user_settings.use_background(bool(driver.background.is_light))
+        self.main_view.begin(self.settings)
         if self._first_fleet is not None:
             cards = (
                 {} if self.gateway else dict.fromkeys((each.id for each in self._first_fleet.sessions), CardContext())
@@ -193,6 +205,8 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.run_worker(self._preload_modules, thread=True, group="imports")
         if self.gateway is not None:
             self.run_worker(self.plan_board.follow(), group="plans")
+            self.run_worker(self._follow_machines(), group="machines")
+            self.run_worker(self._follow_memory(), group="memory")
             self.run_worker(self._follow_collisions(), group="collisions")
             self.run_worker(self._follow_branches(), group="branches")
             self.run_worker(self.gateway.update_search_index(), group="search-index")
@@ -207,6 +221,20 @@ class Kasmon(SafeApp, inherit_bindings=False):
         assert self.gateway is not None
         async for update in self.gateway.changes():
             self._show_update(update)
+
+    async def _follow_machines(self) -> None:
+        assert self.gateway is not None
+        async for machines in self.gateway.fleet_machines():
+            self.notifications.update_machines(machines)
+            self.machines = machines
+            self.main_view.show_machines(len(machines), sum(each.is_unreachable for each in machines))
+
+    async def _follow_memory(self) -> None:
+        assert self.gateway is not None
+        async for memory in self.gateway.memory():
+            self.memory = memory
+            self.main_view.show_memory(self.memory.total_bytes, self.memory.budget_bytes)
+            self.session_actions.note_memory()
 
     async def _follow_collisions(self) -> None:
         assert self.gateway is not None
@@ -227,7 +255,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
             before = self.settings
             if is_first:
                 is_first = False
-                self.main_view.begin(preview=settings.preview, split=settings.split)
+                self.main_view.begin(settings)
             await asyncio.to_thread(self.themes.get, settings.theme)  # a shipped theme's file is read once
             self.user_settings.adopt(settings)
             for problem in settings.problems:
@@ -237,7 +265,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key) and not event.is_forwarded:
             self.hold_still()
-            self.permissions.look_soon()
+            self.permissions.check_soon()
             self.session_pane.leave_terminal()
             if self.session_pane.send_early_key(event):
                 return
@@ -282,8 +310,9 @@ class Kasmon(SafeApp, inherit_bindings=False):
     def _show_update(self, update: FleetUpdate) -> None:
         """Show the fleet, and notify the user of changes."""
         fleet = update.fleet
-        before = self.main_view.table.sessions()
-        change = difference(self.fleet, fleet)
+        change = difference(self.fleet, fleet) if update.change is None else update.change
+        known = self.main_view.table.session
+        before = {each.id: was for each in change.changed if (was := known(each.id)) is not None}
         self.fleet = fleet
         inside = (
             self.main_view.preview.session if self.main_view.focused_inside else None
@@ -376,6 +405,10 @@ class Kasmon(SafeApp, inherit_bindings=False):
         message.stop()
         self.run_operation(lambda operations: operations.save_split(message.split))
 
+    def on_layout_changed(self, message: LayoutChanged) -> None:
+        message.stop()
+        self.run_operation(lambda operations: operations.save_layout(message.layout))
+
     def on_card_closed(self, message: CardClosed) -> None:
         message.stop()
         self.permissions.close(message.put_off)
@@ -408,9 +441,17 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.plan_board.close()
         self.call_later(self.session_pane.enter, message.session)
 
+    def on_event_view_code_clicked(self, message: "EventView.CodeClicked") -> None:
+        message.stop()
+        self.session_pane.put_on_clipboard(message.piece.text, message.piece.what)
+
+    def on_event_view_link_clicked(self, message: "EventView.LinkClicked") -> None:
+        message.stop()
+        offer_links(self, message.addresses)
+
     def on_search_requested(self, message: SearchRequested) -> None:
         message.stop()
-        self.search.look_for(message.words)
+        self.search.search_for(message.words)
 
     def on_hit_opened(self, message: HitOpened) -> None:
         message.stop()

@@ -18,9 +18,11 @@ from kasmon.tui.theme.look import ThemeStyles
 
 if TYPE_CHECKING:
     from kasmon.model.fleet import Fleet
+    from kasmon.store.machines import MachineStatus
     from kasmon.tui.main_view import MainView
 
 
+BackgroundWork: TypeAlias = Coroutine[Any, Any, None] | Callable[[], Coroutine[Any, Any, None]]
 OnDone: TypeAlias = Callable[[str], bool]
 """Handles the text of an operation that was done; returns whether the user has seen the outcome."""
 OnFailure: TypeAlias = Callable[[KasmonError], bool]
@@ -46,7 +48,7 @@ class ScreenStack(Protocol):
 class BackgroundRunner(Protocol):
     """Runs work beside the handling of keys."""
 
-    def run_worker(self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool = False) -> Worker[None]: ...
+    def run_worker(self, work: BackgroundWork, *, group: str, exclusive: bool = False) -> Worker[None]: ...
     def call_later(self, callback: Callable[..., object], /) -> object: ...
 
 
@@ -57,10 +59,8 @@ class Reporter(Protocol):
 
 
 class RequestNotice(Protocol):
-    """The notice of pending requests."""
-
     def show_notice(self) -> None: ...
-    def look_soon(self) -> None: ...
+    def check_soon(self) -> None: ...
 
 
 class SuspendableApp(Protocol):
@@ -77,6 +77,7 @@ class PromptSender(Protocol):
         self, session: SessionId, prompt: Prompt, *, done: OnDone | None = None, failed: OnFailure | None = None
     ) -> None: ...
     def change_queue(self, session: SessionId, change: Requeue) -> None: ...
+    def run_command(self, session: SessionId, command: str) -> None: ...
     def run_code(self, session: SessionId, code: Run) -> None: ...
 
 
@@ -89,6 +90,8 @@ class Dashboard(ScreenStack, BackgroundRunner, Reporter, Protocol):
     def main_view(self) -> "MainView": ...
     @property
     def fleet(self) -> "Fleet": ...
+    @property
+    def machines(self) -> "tuple[MachineStatus, ...]": ...
     @property
     def settings(self) -> DashboardSettings: ...
     @property

@@ -10,9 +10,9 @@ AS_WRITTEN: Final = frozenset(("bash", "bwrap", "claude", "codex", "gemini", "gi
 
 
 def sentence(text: str) -> str:
-    """Return *text* clean and capitalised, unless it begins with a quoted value, a file or a program name."""
+    """Return *text* clean and capitalised, unless it begins with a quoted value, or a file, program or machine."""
     cleaned = str(clean_line(text))
-    word = cleaned.partition(" ")[0].rstrip(",;:.")
+    word = cleaned.partition(" ")[0].rstrip(",;.")
     plain = word.isalpha() and word.islower() and word not in AS_WRITTEN
     return f"{cleaned[0].upper()}{cleaned[1:]}" if plain else cleaned
 

@@ -29,6 +29,7 @@ MEANINGS = {
     "limited": "waiting for the provider's usage limit",
     "paused": "paused; nothing runs",
     "standby": "paused while idle; resumes on next use",
+    "hibernated": "ended to free memory; resumes on next use",
     "unsure": "status unknown; never treated as idle",
     "lost": "the host process died; restart the session",
     "ended": "exited normally, or you stopped it",

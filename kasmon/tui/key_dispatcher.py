@@ -21,8 +21,6 @@ NO_CODE: Final = frozenset({"submit", "read", "queue"})
 
 
 class KeyDashboard(Protocol):
-    """What the keys need."""
-
     app_focus: bool
 
     @property

@@ -12,13 +12,15 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kasmon.model.fleet import Fleet, FleetTotals
+from kasmon.model.fleet import Fleet, FleetDifference, FleetTotals, difference
+from kasmon.model.limits.account import account_limits
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.repository.branch import BranchSummary
+from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
-from kasmon.tui.gateway.protocol import Split
+from kasmon.tui.gateway.protocol import DashboardSettings, Split
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import (
     FilterChanged,
@@ -29,13 +31,16 @@ from kasmon.tui.messages import (
     SplitChanged,
     StateClicked,
 )
-from kasmon.tui.preview import Content, Preview, TerminalPane
-from kasmon.tui.session_list.filter_bar import FilterBar
-from kasmon.tui.session_list.order import ListChange, ListSettings, difference
+from kasmon.tui.preview import Content, Preview, Reuse, TerminalPane
+from kasmon.tui.session_list.filter_bar import FilterBar, TabBar
+from kasmon.tui.session_list.order import FilterCounts, ListSettings
 from kasmon.tui.session_list.table import ListHeader, SessionTable
 from kasmon.tui.status_bars import Banner, KeyBar, TopBar, TopBarContent
 from kasmon.tui.textual_ext.strips import UniformContainer, UniformLinesMixin, UniformVertical
 from kasmon.tui.theme.look import ThemeStyles
+
+SHORT: Final = {"five_hour": "5h", "weekly": "week"}
+"""Short names of usage limits for the line above the list."""
 
 
 class ListTotals:
@@ -43,6 +48,8 @@ class ListTotals:
 
     def __init__(self) -> None:
         self._counted: dict[SessionId, Session] = {}
+        self._reporting: dict[SessionId, Session] = {}
+        """Those that reported a usage limit."""
         self._states: Counter[SessionState] = Counter()
         self._crashed = self._finished = self._requests = self._tokens = 0
         self._cost_usd = 0.0
@@ -56,8 +63,22 @@ class ListTotals:
             self._add(self._counted.pop(session.id, None), -1)
             self._add(session, 1)
             self._counted[session.id] = session
+            self._reporting.pop(session.id, None)
+            if session.limit_windows:
+                self._reporting[session.id] = session
         for session_id in gone:
+            self._reporting.pop(session_id, None)
             self._add(self._counted.pop(session_id, None), -1)
+
+    def limits(self, now: float) -> tuple[tuple[str, float], ...]:
+        """Return the fullest limit of each account and its used share, as `TopBarContent.limits`."""
+        accounts = account_limits(self._reporting.values(), now)
+        fullest = [max((w.used or 0.0, w.name) for w in each.windows) for each in accounts if each.windows]
+        labels = [clean_line(each.key.label) for each in accounts if each.windows]
+        shown = [
+            (f"{label} {SHORT.get(name, name)}", used) for label, (used, name) in zip(labels, fullest, strict=True)
+        ]
+        return tuple(sorted((each for each in shown if each[1]), key=lambda each: -each[1]))
 
     def totals(self) -> FleetTotals:
         return FleetTotals(
@@ -107,15 +128,17 @@ class TooSmall(Widget):
 class MainView(UniformLinesMixin, Container):
     """All widgets of the main screen: gets the fleet and the list settings, and posts its widgets' messages only."""
 
-    def __init__(self, look: ThemeStyles, clock: Clock, make_inside: Content) -> None:
+    def __init__(self, look: ThemeStyles, clock: Clock, make_inside: Content, reuse_inside: Reuse) -> None:
         super().__init__(id="desk")
         self.look, self.clock = look, clock
         self.top_bar = TopBar(look, id="totals")
         self.table = SessionTable(look, clock)
         self.table_header = ListHeader(self.table)
+        self.tab_bar = TabBar(look, id="tabs")
+        self.filter_counts = FilterCounts()
         self.filter_bar = FilterBar(look)
         self.tally = ListTotals()
-        self.preview = Preview(look, clock, make_inside)
+        self.preview = Preview(look, clock, make_inside, reuse_inside)
         self.banner = Banner(look, id="banner")
         self.key_bar = KeyBar(look, id="keys")
         self.small = TooSmall(look)
@@ -131,11 +154,15 @@ class MainView(UniformLinesMixin, Container):
         """The widget that had the focus when the window became too small."""
         self._counted_at = float("-inf")
         self._rows_given = -1
+        self._machines = 0, 0
+        self._memory = 0, 0
+        """How many machines are registered, and how many of them are unreachable."""
 
     def compose(self) -> ComposeResult:
         yield self.top_bar
         with UniformContainer(id="middle"):
             with self.side:
+                yield self.tab_bar
                 yield self.filter_bar
                 yield self.table_header
                 yield self.table
@@ -153,11 +180,12 @@ class MainView(UniformLinesMixin, Container):
     def _post_key_context(self) -> None:
         self.post_message(KeyContextChanged())
 
-    def show_change(self, fleet: Fleet, change: ListChange | None = None) -> None:
+    def show_change(self, fleet: Fleet, change: FleetDifference | None = None) -> None:
         change = change or difference(self.table.fleet, fleet)
         self.table.show_change(fleet, change)
         self.tally.update(change.changed, change.gone)
         self._count()
+        self.filter_counts.update(change.changed, change.gone)
         self._update_filter_bar()
         self._preview_selected()
         if self.has_nobody is bool(fleet.sessions):
@@ -176,16 +204,26 @@ class MainView(UniformLinesMixin, Container):
         self.table.show_branches(branches)
         self._preview_selected()
 
-    def look_at(self, view: ListSettings) -> None:
-        self.table.look_at(view)
+    def show_memory(self, memory_bytes: int, budget_bytes: int) -> None:
+        self._memory = memory_bytes, budget_bytes
+        self._count(at_once=True)
+
+    def show_machines(self, machines: int, unreachable: int) -> None:
+        self._machines = machines, unreachable
+        self._count(at_once=True)
+
+    def apply_settings(self, view: ListSettings) -> None:
+        self.table.apply_settings(view)
         self._update_filter_bar()
         self.table_header.refresh()
         self._count(at_once=True)
         self._share_room()
 
-    def begin(self, *, preview: bool, split: Split) -> None:
-        """Lay the screen out by these settings."""
-        self.preview_wanted, self.split = preview, split
+    def begin(self, settings: DashboardSettings) -> None:
+        """Lay the screen out, and arrange the list, by these settings."""
+        self.preview_wanted, self.split = settings.preview, settings.split
+        self.table.restore_layout(settings.layout)
+        self._update_filter_bar()
         self._lay_out()
 
     def toggle_preview(self) -> None:
@@ -221,22 +259,22 @@ class MainView(UniformLinesMixin, Container):
 
     def show_all(self) -> None:
         """Clear the filter."""
-        self.look_at(msgspec.structs.replace(self.table.view, filter=""))
+        self.apply_settings(msgspec.structs.replace(self.table.view, filter=""))
 
     def on_filter_changed(self, message: FilterChanged) -> None:
         message.stop()
-        self.look_at(msgspec.structs.replace(self.table.view, filter=message.text))
+        self.apply_settings(msgspec.structs.replace(self.table.view, filter=message.text))
 
     def on_state_clicked(self, message: StateClicked) -> None:
         """Filter by this state, or clear that filter. Ignored while the filter is edited or a session is open."""
         message.stop()
         if self.filter_bar.box is None and not self.focused_inside:
             text, view = f"state:{message.state}", self.table.view
-            self.look_at(msgspec.structs.replace(view, filter="" if view.filter == text else text))
+            self.apply_settings(msgspec.structs.replace(view, filter="" if view.filter == text else text))
 
     def on_sort_requested(self, message: SortRequested) -> None:
         message.stop()
-        self.look_at(msgspec.structs.replace(self.table.view, sort=message.sort))
+        self.apply_settings(msgspec.structs.replace(self.table.view, sort=message.sort))
 
     def on_filter_closed(self, message: FilterClosed) -> None:
         message.stop()
@@ -343,7 +381,7 @@ class MainView(UniformLinesMixin, Container):
         room = self._room.height - 2
         beside = self.has_class("-beside") or self.has_class("-no-preview")
         needed = len(self.table.items) + 1 if self.table.items else len(self.table.nothing()) + 2
-        needed += self.filter_bar.has_class("-shown")
+        needed += self.filter_bar.has_class("-shown") + self.tab_bar.has_class("-shown")
         if self.split.height:
             needed, most = room * self.split.height // 100, room - LEAST_ROWS
         else:
@@ -354,7 +392,12 @@ class MainView(UniformLinesMixin, Container):
             self.side.styles.height = wanted or "1fr"
 
     def _update_filter_bar(self) -> None:
-        text = self.table.view.filter
+        view = self.table.view
+        self.filter_counts.use(view.filters, self.table.fleet.sessions)
+        counted = zip(view.filters, self.filter_counts.counts(), strict=True)
+        tabs = [(each.name, each.text, count) for each, count in counted]
+        self.tab_bar.show((("all", "", len(self.table.fleet.sessions)), *tabs), view.filter)
+        text = view.filter
         shown = len(self.table.shown()) if text else 0
         self.filter_bar.show_count(text, shown, len(self.table.fleet.sessions))
 
@@ -372,7 +415,10 @@ class MainView(UniformLinesMixin, Container):
         now = self.clock.ticking()
         if at_once or now - self._counted_at >= TOTALS_S:
             self._counted_at = now
-            self.top_bar.counted = TopBarContent(self.tally.totals(), len(self.tally))
+            limits = self.tally.limits(self.clock.now())
+            self.top_bar.counted = TopBarContent(
+                self.tally.totals(), len(self.tally), *self._machines, *self._memory, limits
+            )
 
 
 def _percent(part: int, whole: int) -> int:

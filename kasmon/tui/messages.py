@@ -5,6 +5,7 @@ from textual.message import Message
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.model.transcript.search_text import SearchHit
 from kasmon.tui.gateway.protocol import Split
+from kasmon.tui.session_list.layout import ListLayout
 from kasmon.tui.session_list.order import SortOrder
 
 
@@ -70,6 +71,14 @@ class SplitChanged(Message):
     def __init__(self, split: Split) -> None:
         super().__init__()
         self.split = split
+
+
+class LayoutChanged(Message):
+    """The user arranged the list in another way, which is kept for the next start."""
+
+    def __init__(self, layout: ListLayout) -> None:
+        super().__init__()
+        self.layout = layout
 
 
 class FilterChanged(Message):

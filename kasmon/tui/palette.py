@@ -15,7 +15,7 @@ from kasmon.tui.messages import ActionRequested, SessionOpened
 
 Entry: TypeAlias = tuple[str, str, Callable[[], object]]
 """Name, explanation and what it does."""
-MOST = 50
+MOST = 60
 """Entries shown before anything is typed."""
 SESSIONS = 8
 """At most this many of them are sessions."""
@@ -24,8 +24,6 @@ TOLD = 0.5
 
 
 class PaletteDashboard(Protocol):
-    """What the palette needs."""
-
     @property
     def keys(self) -> KeyMap: ...
     @property

@@ -11,6 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kasmon.model.commands import Mode
+from kasmon.model.formatting import state_label, state_name
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.repository.branch import BranchSummary
@@ -29,8 +30,6 @@ from kasmon.tui.theme.look import (
     count,
     evidence,
     mode_label,
-    state_label,
-    state_name,
     wave_place,
     wave_words,
 )
@@ -39,6 +38,8 @@ ROOMY_WIDTH: Final = 100
 """From this width on the head uses whole words."""
 Content = Callable[[Session], Widget | None]
 """Builds the widget that shows a session's content; None where there is none to show."""
+Reuse = Callable[[Session], bool]
+"""Lets the widget that is shown show another session's content; False if that needs a new widget."""
 
 
 class TerminalPane(Widget):
@@ -91,7 +92,7 @@ class PreviewHead(LineWidget):
         ]
         left: list[Span] = [
             (f" {pin}", "accent"),
-            (look.cut(clean_line(session.name), max(8, width // 3)), "text.bold"),
+            (look.cut(clean_line(session.label), max(8, width // 3)), "text.bold"),
             *([("  ", "text"), *badge(session, look)] if session.sandbox else []),
             (" not confined" if is_broken(session) else "", "bad.bold"),
         ]
@@ -119,14 +120,17 @@ class PreviewHead(LineWidget):
 
 
 class Preview(UniformLinesMixin, Vertical):
-    """The head, and below it one session's content. *make* builds the content, which is kept while shown."""
+    """The head, and below it one session's content. *make* builds the content, *reuse* changes it to another session's.
+
+    A new widget costs several layouts of the whole screen, during which nothing else is drawn.
+    """
 
     session: reactive[Session | None] = reactive(None, repaint=False)
 
-    def __init__(self, look: ThemeStyles, clock: Clock, make: Content) -> None:
+    def __init__(self, look: ThemeStyles, clock: Clock, make: Content, reuse: Reuse) -> None:
         super().__init__(id="preview")
         self.head = PreviewHead(look, clock)
-        self.look, self.make = look, make
+        self.look, self.make, self.reuse = look, make, reuse
         self._inside: Widget | None = None
         self._shown_key: tuple[SessionId, Mode] | None = None
 
@@ -140,6 +144,8 @@ class Preview(UniformLinesMixin, Vertical):
             return
         self._shown_key = of
         if self._inside is not None:
+            if session is not None and self.reuse(session):
+                return
             self._inside.remove()
             self._inside = None
         self._build_soon()

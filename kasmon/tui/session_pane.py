@@ -1,7 +1,7 @@
 """Opens and leaves sessions: a terminal, or a transcript with a prompt box."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -11,24 +11,25 @@ from textual.widget import Widget
 from kasmon.errors import KasmonError
 from kasmon.host.rpc.frames import ClipboardCopy, FromTerminal, SubscriptionEnd, TerminalRows
 from kasmon.model.commands import Mode, Prompt, Requeue, Run
+from kasmon.model.formatting import session_label
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.session_state import ALIVE
+from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.sanitize import clean_line
 from kasmon.tmux.user_client import attach_with_message
 from kasmon.tui.action import KeyContext
-from kasmon.tui.actions.dialogs import offer_link
+from kasmon.tui.actions.dialogs import confirm, offer_link
 from kasmon.tui.app_protocols import Dashboard, OnDone, OnFailure, RequestNotice, SuspendableApp
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.gateway.protocol import EventBatch, Operation
 from kasmon.tui.keymap import DETACHES
 from kasmon.tui.preview import TerminalPane
 from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey
-from kasmon.tui.theme.look import session_label
 from kasmon.tui.transcript.cache import TranscriptCache
 from kasmon.tui.widgets.text_lines import TextLines
 
 if TYPE_CHECKING:
+    from kasmon.tui.dialogs.common import ConfirmDialog
     from kasmon.tui.terminal.view import FocusView
     from kasmon.tui.transcript.prompt_box import PromptBox
     from kasmon.tui.transcript.view import SessionView
@@ -39,8 +40,6 @@ REST_S: Final = 0.05
 
 
 class SessionPaneDashboard(Dashboard, SuspendableApp, Protocol):
-    """What the pane needs."""
-
     @property
     def permissions(self) -> RequestNotice: ...
     def offer_keys(self) -> None: ...
@@ -100,9 +99,17 @@ class SessionPane:
 
         transcript = self.transcripts.of(session.id).shown
         view = SessionView(session, transcript, self.app.look, self.app.keys, self.app.clock)
-        if gateway is not None:
-            self.app.run_worker(self._follow(session.id, view), group="transcript", exclusive=True)
+        self._follow_in_background(view)
         return view
+
+    def reuse(self, session: Session) -> bool:
+        """Let the shown transcript show *session* instead; False if that needs another widget."""
+        view = self.session_view
+        if session.mode is Mode.TMUX or view is None or not view.is_reusable:
+            return False
+        view.open(session, self.transcripts.of(session.id).shown)
+        self._follow_in_background(view)
+        return True
 
     @property
     def place(self) -> KeyContext | None:
@@ -153,7 +160,7 @@ class SessionPane:
 
     def last_diff(self, session: SessionId) -> str:
         """Return the last change in the session's transcript, as a unified diff; empty if none is known."""
-        transcript = self.transcripts.known(session)
+        transcript = self.transcripts.get(session)
         return transcript.diff if transcript else ""
 
     def handle_push(self, push: FromTerminal) -> None:
@@ -173,7 +180,7 @@ class SessionPane:
         app, session = self.app, self.app.main_view.table.session(push.session)
         if session is None or not self.is_in_terminal:
             return
-        name = clean_line(session.name)
+        name = clean_line(session.label)
         if session.agent not in app.settings.clipboard:
             if session.agent not in self._clipboard_refused:
                 self._clipboard_refused.add(session.agent)
@@ -195,20 +202,19 @@ class SessionPane:
         self.app.say(f"Copied {what} ({count})." if what else f"Copied {count}.")
 
     def enter(self, wanted: SessionId) -> None:
-        """Open this session and give it the focus."""
+        """Open this session and give it the focus; a hibernated one is resumed."""
         app = self.app
         session = app.main_view.table.session(wanted)
         if session is None:
             return
+        if session.state is SessionState.HIBERNATED:
+            app.run_operation(lambda operations: operations.restart(wanted))
         if app.main_view.focused_inside:
             self.leave()
         app.main_view.enter(wanted)
         if (view := self.terminal) is not None:
             view.label = session_label(session, wanted)
-            if view.is_mounted:
-                view.enter()
-            else:
-                app.call_after_refresh(self._focus_terminal, view)
+            view.enter()
         elif self.session_view is not None:
             self.session_view.enter(self._drafts.pop(wanted, ""))
             app.add_class("-writing")
@@ -218,11 +224,6 @@ class SessionPane:
         self.mark_viewed(session)
         app.offer_keys()
         app.call_after_refresh(app.permissions.show_notice)
-
-    def _focus_terminal(self, view: "FocusView") -> None:
-        """*view* is mounted: focus it, unless the user has left it meanwhile."""
-        if self.terminal is view and self.app.main_view.focused_inside:
-            view.enter()
 
     def leave(self) -> None:
         """Give the focus back to the list; unsent text is kept as a draft."""
@@ -235,7 +236,7 @@ class SessionPane:
         app.hold_still()
         app.main_view.leave()
         app.offer_keys()
-        app.permissions.look_soon()
+        app.permissions.check_soon()
         app.permissions.show_notice()
 
     def leave_terminal(self) -> None:
@@ -274,6 +275,27 @@ class SessionPane:
         """Run *code* in the session's sandbox; rejected code returns to the box."""
         self._run_from_box(session, code.code, lambda operations: operations.change_sandbox(session, code))
 
+    def run_command(self, session: SessionId, command: str) -> None:
+        """Run the person's *command* in the session's folder, once the person confirms, and show its output."""
+        known = self.app.main_view.table.session(session)
+        if known is None or known.via:
+            self.app.say("The session's folder is on another machine. Run the command there.", severity="warning")
+            return
+        from kasmon.tui.dialogs.shell_command import ShellCommandDialog, confirm_command  # seldom needed
+
+        def run(dialog: "ConfirmDialog") -> None:
+            if (box := self._box_of(session)) is not None:
+                box.clear()
+            insert, copy = self._insert, self.put_on_clipboard
+            shown = ShellCommandDialog(self.app.look, self.app.keys, known, command, insert, copy)
+            dialog.app.switch_screen(shown)
+
+        confirm(self.app, confirm_command(known, command), run)
+
+    def _insert(self, text: str) -> None:
+        if (view := self.session_view) is not None:
+            view.insert(text)
+
     def _run_from_box(self, session: SessionId, text: str, operation: Operation) -> None:
         self.app.run_operation(operation, failed=lambda error: self._give_back(session, text))
 
@@ -307,7 +329,7 @@ class SessionPane:
             return
         if len(app.screen_stack) == 1:  # no other screen was opened meanwhile
             self.mark_viewed(session)
-            name = clean_line(session.name)
+            name = clean_line(session.label)
             copied, looked = self.put_on_clipboard, partial(offer_link, app)
             app.push_screen(ScrollbackScreen(app.look, app.keys, name, ScrollbackBuffer(lines), copied, looked, up=up))
 
@@ -320,6 +342,11 @@ class SessionPane:
         """Draw the transcript again, with the current styles."""
         if self.session_view is not None:
             self.session_view.redraw()
+
+    def _follow_in_background(self, view: "SessionView") -> None:
+        if self.app.gateway is not None:
+            follow = partial(self._follow, view.session.id, view)  # not begun if the next one comes at once
+            self.app.run_worker(follow, group="transcript", exclusive=True)
 
     async def _follow(self, session: SessionId, view: "SessionView") -> None:
         """Read the session's log into its transcript, for as long as it is shown."""
@@ -344,8 +371,13 @@ class SessionPane:
             current = self.app.main_view.table.session(session)
             if current is not None:
                 self.mark_viewed(current)
-            is_own = current is not None and bool(current.adopted)
-            await run_in_terminal(self.app, argv if is_own else attach_with_message(argv, HOW_TO_COME_BACK))
+            await run_in_terminal(self.app, add_message(argv, current))
         except KasmonError as error:
             self.app.say(what_failed(error), severity="error")
         self.app.hold_still()
+
+
+def add_message(argv: Sequence[str], session: Session | None) -> Sequence[str]:
+    """Return *argv*, which attaches to *session*, with the keys that come back, if it is a command of kasmon's tmux."""
+    is_foreign = session is not None and bool(session.adopted or session.via)
+    return argv if is_foreign else attach_with_message(argv, HOW_TO_COME_BACK)

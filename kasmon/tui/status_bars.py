@@ -13,6 +13,7 @@ from textual.widget import Widget
 
 from kasmon.model.commands import Mode
 from kasmon.model.fleet import FleetTotals
+from kasmon.model.formatting import mb
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, ATTENTION, SessionState
 from kasmon.tui.action import Action, FooterOffer
@@ -25,6 +26,8 @@ from kasmon.tui.widgets.text_lines import GAP
 
 LOUD: Final = frozenset({"asking", "finished", "lost", "crashed"})
 """States whose names are bold."""
+NEAR: Final = 0.8
+"""From this share on a usage limit is marked."""
 KEPT: Final = 2
 """The last offers of the key bar are never dropped, however narrow it is: help and leaving."""
 
@@ -56,8 +59,15 @@ class LineWidget(Widget):
 class TopBarContent(msgspec.Struct, frozen=True):
     totals: FleetTotals
     sessions: int
-    note: str = ""
-    """A note on the list itself: its filter, or that its order is held."""
+    machines: int = 0
+    """How many other machines are registered."""
+    unreachable: int = 0
+    memory_bytes: int = 0
+    """The memory of the sessions on this machine; 0 if it is not known yet."""
+    budget_bytes: int = 0
+    """The memory that they may use; 0 for no limit."""
+    limits: tuple[tuple[str, float], ...] = ()
+    """What is used of the limits of accounts: the fullest of each with its share, the fullest account first."""
 
 
 class TopBar(LineWidget):
@@ -81,13 +91,42 @@ class TopBar(LineWidget):
             cost: list[Span] = [(f"{money(totals.cost_usd)} ", "text.bold")] if totals.cost_usd else []
             tokens: list[Span] = [(f"{count(totals.tokens)} ", "text"), ("tokens   ", "faint")]
             tokens = tokens if totals.tokens else []
-            for right in ([*tokens, *cost], cost, []):
-                room = width - width_of(left) - width_of(right) - 2
-                if width_of(self._states(totals, 0)) <= room:
+            memory = self._memory(self.counted)
+            states, machines = width_of(self._states(totals, 0)), self._machines(self.counted)
+            limits = [span for label, used in self.counted.limits for span in _limit(label, used)]
+            for right, places in (
+                ([*limits, *memory, *tokens, *cost], machines),
+                ([*limits[:2], *memory, *tokens, *cost], machines),
+                ([*limits[:2], *memory, *cost], machines),
+                ([*limits[:2], *cost], machines),
+                ([*tokens, *cost], machines),
+                (cost, machines),
+                ([], machines),
+                ([], machines[-1:] if self.counted.unreachable else []),
+                ([], []),
+            ):
+                room = width - width_of(left) - width_of(places) - width_of(right) - 2
+                if states <= room:
                     break
+            left += places
             self._first = width_of(left)
             left += self._states(totals, room)
         return self.look.between(left, right, width, "surface")
+
+    def _memory(self, counted: TopBarContent) -> list[Span]:
+        if not counted.memory_bytes:
+            return []
+        is_over = 0 < counted.budget_bytes < counted.memory_bytes
+        of_budget = f" of {mb(counted.budget_bytes)}" if is_over else ""
+        return [(f"{mb(counted.memory_bytes)}{of_budget} ", "warn.bold" if is_over else "text"), ("memory   ", "faint")]
+
+    def _machines(self, counted: TopBarContent) -> list[Span]:
+        """How many machines there are, then how many of them are unreachable."""
+        if not counted.machines:
+            return []
+        known: Span = (f"   {counted.machines} {_plural('machine', counted.machines)}", "soft")
+        lost: Span = (f" {self.look.mark('dot')} {counted.unreachable} unreachable", "bad.bold")
+        return [known, lost] if counted.unreachable else [known]
 
     def _states(self, totals: FleetTotals, room: int) -> list[Span]:
         """Each state's symbol and number, with its name if there is space; those that need attention first."""
@@ -241,6 +280,11 @@ class KeyBar(LineWidget):
         for offer, start, end in self._placed(self.size.width):
             if start <= event.x < end:
                 self.post_message(ActionRequested(offer.action))
+
+
+def _limit(label: str, used: float) -> list[Span]:
+    role = "bad.bold" if used >= 1 else "warn.bold" if used >= NEAR else "text"
+    return [(f"{label} ", "faint"), (f"{used:.0%}   ", role)]
 
 
 def _plural(noun: str, number: int) -> str:

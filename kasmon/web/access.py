@@ -56,9 +56,10 @@ class AccessGuard:
 
     def __init__(self, address: str, port: int) -> None:
         """*address*: a loopback address without brackets; *port*: the listening port."""
-        self._address = f"[{address}]" if ":" in address else address
+        self.address = f"[{address}]" if ":" in address else address
+        """As a URL contains it."""
         self._port = port
-        names = (self._address, "localhost")
+        names = (self.address, "localhost")
         self.hosts = frozenset(f"{name}:{port}" for name in names) | frozenset(names if port == 80 else ())
         """All valid names of this server."""
         self.folder = token_urlsafe(PLACE_BYTES)
@@ -70,7 +71,7 @@ class AccessGuard:
     def create_link(self) -> str:
         """Return a URL that gives one browser access, once; an earlier unused one becomes invalid."""
         self._link = token_urlsafe(SECRET_BYTES)
-        return f"http://{self._address}:{self._port}/{self.folder}/?{LINK}={self._link}"
+        return f"http://{self.address}:{self._port}/{self.folder}/?{LINK}={self._link}"
 
     def refusal(self, asked: AccessRequest) -> Refusal | None:
         """Return why *asked* is refused; None if it is accepted. Does not use up the link, see `change`."""
@@ -118,11 +119,7 @@ class AccessGuard:
 
 
 def loopback(address: str) -> str:
-    """Return *address* in the form to listen on.
-
-    Raises:
-        UsageError: if it is not a loopback address.
-    """
+    """Return *address* in the form to listen on. Raises `UsageError` if it is not a loopback address."""
     try:
         parsed = ipaddress.ip_address("127.0.0.1" if address == "localhost" else address.strip("[]"))
     except ValueError:

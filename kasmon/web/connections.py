@@ -2,14 +2,19 @@
 
 Every user of this machine can connect to a loopback port and then send nothing, or one byte a minute. A new connection
 above a limit closes the oldest one without an accepted request, so early idle connections cannot lock out a browser.
+Connections are accepted at a pace: those of a flood wait in the system's queue, and cost the dashboards no time.
 """
 
 import asyncio
 import logging
+import socket
+import ssl
 from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
+
+from kasmon.web.request_limits import Pace
 
 MAX_PER_ADDRESS: Final = 32
 """Open connections per client address; a page uses up to seven."""
@@ -21,6 +26,67 @@ KEEPALIVE_S: Final = 15.0
 """How long a connection with an accepted request stays open without another one, in seconds."""
 LINGER_S: Final = 1.0
 """How long the rest of a refused request is read, in seconds."""
+ACCEPTED_BURST: Final = 64
+"""How many connections are accepted at once."""
+ACCEPTED_RATE_HZ: Final = 100.0
+"""How many are accepted a second from then on."""
+QUEUE: Final = 128
+"""How many the system keeps that are not accepted yet; the next ones wait for a second try of their own."""
+RETRY_S: Final = 1.0
+"""How long nothing is accepted after that failed, for example as too many files are open; in seconds."""
+HANDSHAKE_S: Final = 5.0
+"""How long a connection for TLS may take to begin, in seconds."""
+
+
+class Listener:
+    """Accepts connections at an address until it is closed."""
+
+    def __init__(
+        self, address: str, port: int, factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None = None
+    ) -> None:
+        """Listen; *port*: 0 for a free one. Raises `OSError` or `OverflowError` if the port is not available."""
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._socket = socket.create_server((address, port), family=family, backlog=QUEUE)
+        self._socket.setblocking(False)
+        self._factory, self._context = factory, context
+        self._beginning: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._socket.getsockname()[1])
+
+    def close(self) -> None:
+        """Stop listening; idempotent. Accepted connections stay open."""
+        for task in (self._accepting, *self._beginning):
+            task.cancel()
+        self._socket.close()
+
+    async def _accept(self) -> None:
+        loop, pace = asyncio.get_running_loop(), Pace(ACCEPTED_BURST, ACCEPTED_RATE_HZ)
+        while True:
+            try:
+                line, _ = await loop.sock_accept(self._socket)
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                loop.call_exception_handler({"message": "no connection is accepted", "exception": error})
+                await asyncio.sleep(RETRY_S)
+                continue
+            task = loop.create_task(self._begin(line))
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
+            await asyncio.sleep(pace.add(loop.time()))  # also of 0: what else waits on the loop comes before the next
+
+    async def _begin(self, line: socket.socket) -> None:
+        limit_s = None if self._context is None else HANDSHAKE_S
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._factory, line, ssl=self._context, ssl_handshake_timeout=limit_s
+            )
+        except OSError:  # it is gone, or speaks no TLS
+            line.close()
 
 
 class Connections:

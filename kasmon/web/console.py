@@ -18,6 +18,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kasmon.host.journal.process_log import LINE, RedactingFormatter
+from kasmon.paths import Paths
+from kasmon.supervisor.request_links import announced_address
 from kasmon.web.server import WebView
 
 LINES: Final = 100
@@ -66,8 +68,10 @@ class Console(logging.Handler):
                     data = data[os.write(number, data) :]
 
 
-async def serve(view: WebView, show_link: Callable[[str], None]) -> int:
+async def serve(places: Paths, view: WebView, show_link: Callable[[str], None]) -> int:
     """Serve until a signal arrives, and return its number. *show_link* gets the first link, and one for each Enter.
+
+    Meanwhile `request_links.link_of` makes links to this server, for the kasmon of *places*.
 
     `r` before Enter logs out every browser that logged in before.
     """
@@ -89,10 +93,11 @@ async def serve(view: WebView, show_link: Callable[[str], None]) -> int:
         loop.add_signal_handler(number, handle_signal, number)
     await view.open()
     try:
-        show_link(view.access_guard.create_link())
-        if sys.stdin is not None and sys.stdin.isatty():
-            threading.Thread(target=_read_lines, args=(loop, handle_line), daemon=True, name="hears Enter").start()
-        await stopped.wait()
+        with announced_address(places, view.url):
+            show_link(view.access_guard.create_link())
+            if sys.stdin is not None and sys.stdin.isatty():
+                threading.Thread(target=_read_lines, args=(loop, handle_line), daemon=True, name="hears Enter").start()
+            await stopped.wait()
         return signals[0]
     finally:
         stopped.set()

@@ -8,7 +8,7 @@ import msgspec
 
 from kasmon.errors import UnavailableError
 
-GET: Final = "pip install 'kasmon[web]'"
+GET: Final = "pip install 'WHEEL[web]'"
 PACKAGE_FILES: Final = {
     "textual.js": ("static/js/textual.js", "text/javascript"),
     "xterm.css": ("static/css/xterm.css", "text/css"),

@@ -12,9 +12,15 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from kasmon.errors import UnavailableError
 from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.web.access import COOKIE, LINK, LOG_OUT, AccessGuard, AccessRequest
-from kasmon.web.connections import Connections
+from kasmon.web.connections import Connections, Listener
 from kasmon.web.dashboard_session import DASHBOARD, DashboardSession, clamp_size
+from kasmon.web.fleet import handler as fleet_handler
+from kasmon.web.fleet.handler import FleetPages
+from kasmon.web.forms import BODY_BYTES
 from kasmon.web.page import PageFile, enter_page, headers, page_files
+from kasmon.web.request_handler import PREFIX, RequestPages
+from kasmon.web.request_limits import Pace
+from kasmon.web.tls import TlsListener
 
 MOST_VISITS: Final = 8
 """The maximum number of pages with a dashboard at once."""
@@ -24,6 +30,12 @@ HEARTBEAT_S: Final = 20.0
 """A page that has not answered for this long, in seconds, is gone."""
 GOODBYE_S: Final = 2.0
 """How long a page may take to close its connection after its dashboard ended, in seconds; then it is cut."""
+REFUSED_BURST: Final = 40
+"""How many requests are refused at once, before those that follow wait; what is accepted never waits."""
+REFUSED_RATE_HZ: Final = 40.0
+"""How many are refused a second from then on."""
+REFUSED_WAIT_S: Final = 2.0
+"""The longest wait of a refusal, in seconds."""
 REPEAT_S: Final = 60.0
 """The interval after which a repeated error is logged again, in seconds."""
 FULL: Final = f"kasmon web: {MOST_VISITS} dashboards are already open. Close one of those pages first.\r\n"
@@ -45,54 +57,66 @@ class WebView:
     """The server. `open` it, then `gate.link` gives access; `close` ends all its dashboards."""
 
     def __init__(
-        self, environment: Mapping[str, str], address: str, port: int, dashboard: Sequence[str] = DASHBOARD
+        self,
+        environment: Mapping[str, str],
+        address: str,
+        port: int,
+        dashboard: Sequence[str] = DASHBOARD,
+        request_pages: RequestPages | None = None,
+        fleet_pages: FleetPages | None = None,
+        tls: TlsListener | None = None,
     ) -> None:
         """*environment*: the dashboards' variables; *address*: a loopback address; *port*: 0 for a free one;
-        *dashboard*: the command of each page.
+        *dashboard*: the command of each page; *request_pages*: the pages that links to requests open;
+        *fleet_pages*: the list of sessions; *tls*: where these pages are served to other machines too.
 
         Raises:
             UnavailableError: if the page's files are not available.
         """
         self._environment = dict(environment)
         self._address, self.port, self._argv = address, port, dashboard
+        self._request_pages, self._fleet_pages, self._tls = request_pages, fleet_pages, tls
         self._files: Mapping[str, PageFile] = page_files()
         self._enter = enter_page()
         self._runner: web.AppRunner | None = None
-        self._listening: asyncio.Server | None = None
+        self._listeners: list[Listener] = []
         self._sockets: dict[web.WebSocketResponse, OpenPage] = {}
         self._logged_at: dict[str, float] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self.tls_port = 0
+        """The port for other machines; 0 for none."""
         self.connections = Connections()
+        self._pace = Pace(REFUSED_BURST, REFUSED_RATE_HZ, REFUSED_WAIT_S)
         self.dashboards: set[DashboardSession] = set()
         self.access_guard = AccessGuard(address, port)
 
     async def open(self) -> None:
-        """Listen.
-
-        Raises:
-            UnavailableError: if the port is not available.
-        """
-        app = web.Application(middlewares=[self._guarded()])
+        """Listen. Raises `UnavailableError` if the port is not available."""
+        app = web.Application(middlewares=[self._guarded()], client_max_size=BODY_BYTES)
         app.router.add_get("/{place}/ws", self._serve_socket)
         app.router.add_get("/{place}/{name:.*}", self._file)
         app.router.add_post(f"/{{place}}/{LOG_OUT}", self._log_out)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=GOODBYE_S)
         await runner.setup()
         assert runner.server is not None
-        loop = asyncio.get_running_loop()
+        factory, where = self.connections.protocol_factory(runner.server), (self._address, self.port)
         try:
-            self._listening = await loop.create_server(
-                self.connections.protocol_factory(runner.server), self._address, self.port
-            )
+            self._listeners.append(Listener(*where, factory))
+            if self._tls is not None:
+                where = self._tls.address, self._tls.port
+                self._listeners.append(Listener(*where, factory, self._tls.context))
         except (OSError, OverflowError) as error:
+            for listener in self._listeners:
+                listener.close()
             await runner.cleanup()
             why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise UnavailableError(
-                f"port {self.port} of {self._address} is unavailable: {why}.", hint="`--port 0` uses a free port."
-            ) from error
-        loop.set_exception_handler(self._log_unhandled)
+            hint = "`--port 0` uses a free port." if where[0] == self._address else ""
+            raise UnavailableError(f"port {where[1]} of {where[0]} is unavailable: {why}.", hint=hint) from error
+        asyncio.get_running_loop().set_exception_handler(self._log_unhandled)
         self._runner = runner
-        self.port = int(self._listening.sockets[0].getsockname()[1])
+        self.port = self._listeners[0].port
+        if self._tls is not None:
+            self.tls_port = self._listeners[1].port
         self.access_guard = AccessGuard(self._address, self.port)
 
     def revoke(self, cookie: str | None = None) -> None:
@@ -124,16 +148,32 @@ class WebView:
     async def close(self) -> None:
         """Stop listening, and end every dashboard; the agents keep running."""
         if self._runner is not None:
-            if self._listening is not None:
-                self._listening.close()
+            for listener in self._listeners:
+                listener.close()
             await self._hang_up(list(self._sockets))
             await self._runner.cleanup()
+            if self._fleet_pages is not None:
+                await self._fleet_pages.streams.aclose()
             self._runner = None
 
     def _guarded(self) -> Any:
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            """Check every request, also those for unknown paths."""
+            """Check every request, also those for unknown paths. Refusals wait during a flood."""
+            answer = await check(request, handler)
+            if answer.status >= 400 and (wait_s := self._pace.add(asyncio.get_running_loop().time())):
+                await asyncio.sleep(wait_s)
+            if answer.status == 503:  # more than are served at once: it must not keep its connection
+                answer.force_close()
+            return answer
+
+        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if self._request_pages is not None and request.path.startswith(PREFIX):
+                return await self._serve_page(self._request_pages, request)
+            if self._fleet_pages is not None and request.path.startswith(fleet_handler.PREFIX):
+                return await self._serve_page(self._fleet_pages, request)
+            if request.secure:
+                return self._plain(404, "not found.")
             asked = parse_request(request)
             if refusal := self.access_guard.refusal(asked):
                 return self._plain(refusal.status, refusal.why)
@@ -152,8 +192,21 @@ class WebView:
 
         return guard
 
+    async def _serve_page(self, pages: RequestPages | FleetPages, request: web.Request) -> web.StreamResponse:
+        try:
+            hosts = frozenset[str]() if request.secure else self.access_guard.hosts
+            return await pages.handle(request, hosts, self.connections)
+        except Exception as error:  # noqa: BLE001 - as for other paths; this one is a secret
+            self._log_unhandled(asyncio.get_running_loop(), {"message": "a page", "exception": error})
+            return self._plain(500, "internal error; see the terminal of `kasmon web`.")
+
     def _plain(self, status: int, sentence: str) -> web.Response:
         return web.Response(status=status, text=f"kasmon: {sentence}\n", headers=headers(self._own_name))
+
+    @property
+    def url(self) -> str:
+        """The address of the server, without a path."""
+        return f"http://{self.access_guard.address}:{self.port}"
 
     @property
     def _own_name(self) -> str:

@@ -65,33 +65,42 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _agent(name: str, scratch: Path, stub: ModelStub, monkeypatch: pytest.MonkeyPatch) -> RealAgent:
+def build_agent(
+    name: str,
+    scratch: Path,
+    stub: ModelStub,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[str, ...] = (),
+    *,
+    settings: bool = True,
+) -> RealAgent:
+    """The agent *name* in the folders of *scratch*, with *stub* as its proxy and, by its *settings*, its model."""
     program = agent_binary(name)
     for variable in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
         monkeypatch.setenv(variable, stub.url)
     for variable in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(variable, NO_PROXY)
     home, workdir = scratch / "home", scratch / "work"
-    own = settled(name, home, workdir, stub.url)
+    own = settled(name, home, workdir, stub.url) if settings else {}
     stub.must_be_called = True
-    return RealAgent(name, program, FLAGS.get(name, ()), home, workdir, own)
+    return RealAgent(name, program, flags or FLAGS.get(name, ()), home, workdir, own)
 
 
 @pytest.fixture
 def claude(scratch: Path, stub: ModelStub, monkeypatch: pytest.MonkeyPatch) -> RealAgent:
-    return _agent("claude", scratch, stub, monkeypatch)
+    return build_agent("claude", scratch, stub, monkeypatch)
 
 
 @pytest.fixture
 def codex(scratch: Path, stub: ModelStub, monkeypatch: pytest.MonkeyPatch) -> RealAgent:
-    return _agent("codex", scratch, stub, monkeypatch)
+    return build_agent("codex", scratch, stub, monkeypatch)
 
 
 @pytest.fixture
 def gemini(scratch: Path, stub: ModelStub, monkeypatch: pytest.MonkeyPatch) -> RealAgent:
-    return _agent("gemini", scratch, stub, monkeypatch)
+    return build_agent("gemini", scratch, stub, monkeypatch)
 
 
 @pytest.fixture
 def opencode(scratch: Path, stub: ModelStub, monkeypatch: pytest.MonkeyPatch) -> RealAgent:
-    return _agent("opencode", scratch, stub, monkeypatch)
+    return build_agent("opencode", scratch, stub, monkeypatch)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.agents.real_agent import INSTALLED, PACKAGES, RealAgent, agent_binary, pinned_version
 
-pytestmark = pytest.mark.agents
+pytestmark = [pytest.mark.agents, pytest.mark.short]
 PROMPT = "go %% think hm %% say at work %% bash echo one >made.txt %% say all done"
 
 

@@ -4,24 +4,37 @@ The counts are small and the figures are not judged: how fast this machine is, i
 """
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from kasmon.bench import peers, run
+from kasmon import system
+from kasmon.bench import machines, peers, run
 from kasmon.bench.agents import host_cost, offline
 from kasmon.bench.dashboard import event_latency, long_transcript, permission_latency
 from kasmon.bench.dashboard.startup import warm
+from kasmon.bench.phone import flood, page, push
+from kasmon.bench.support import machine_links
 from kasmon.bench.support.figure import Figure, ratio, table
 from kasmon.bench.support.fleet import create_sessions, scratch
+from kasmon.bench.support.machine_links import Transport, joined
+from kasmon.bench.support.process_cost import family
 from kasmon.bench.support.terminal import environment, read_for
+from kasmon.bus.nats.cluster import ClusterFolder
+from kasmon.bus.nats.process import read_server
+from kasmon.demo.fleet import CLUSTER
 from kasmon.errors import AgentNotFoundError, UsageError
 from kasmon.paths import Paths, places
-from kasmon.process_identity import variables_of
 from kasmon.store.fleet_cache import FleetCache, load_cache
 from kasmon.store.fleet_index import FleetIndex
+from tests.support.cli.fork_server import ForkServer
+from tests.support.host import sshd
 
 KNOWN = {
     "evidence",
@@ -39,11 +52,12 @@ KNOWN = {
 
 
 @pytest.fixture(autouse=True)
-def _leaves_nothing() -> Iterator[None]:
+def _leaves_nothing(fork_server: ForkServer) -> Iterator[None]:
     """Whatever is measured, no process and no folder of it is left."""
     yield
     assert [] == list(places().demos.glob("*.json"))
-    assert [] == [process for process in psutil.Process().children(recursive=True) if process.is_running()]
+    children = psutil.Process().children(recursive=True)
+    assert [] == [each for each in children if each.is_running() and each.pid != fork_server.pid]
 
 
 @pytest.fixture
@@ -81,6 +95,21 @@ def test_an_agent_that_is_not_installed_is_left_out_with_the_reason(capsys: pyte
 
     assert 0 == run.main(["host-gemini"], json=True)
     assert "'gemini' is not on PATH" in json.loads(capsys.readouterr().out)["left_out"]["host-gemini"]
+
+
+def test_a_fault_in_one_measurement_loses_none_of_the_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> list[Figure]:
+        raise ValueError("flush of closed file")
+
+    figure = Figure(name="first", value=1.0, unit="ms")
+    monkeypatch.setattr(run, "scenes", lambda _rounds, _seconds: {"good": lambda: figure, "bad": fail})
+
+    with pytest.raises(ValueError, match="flush"):
+        run.main(json=True)
+
+    assert ["first"] == [each["name"] for each in json.loads(capsys.readouterr().out)["figures"]]
 
 
 def _program(folder: Path) -> Path:
@@ -152,7 +181,7 @@ def test_another_program_is_measured_in_a_home_of_its_own_and_ends_with_all_it_s
     assert {"peer-absent": "cannot measure 'absent': 'no-such-program' is not on PATH."} == report["left_out"]
     homes = set((tmp_path / "homes").read_text().splitlines())
     assert 2 == len(homes)
-    assert not homes & {variables_of(pid).get("HOME") for pid in psutil.pids()}
+    assert not homes & {system.HERE.read_variables(pid).get("HOME") for pid in psutil.pids()}
     assert not [home for home in homes if Path(home).exists()]
 
 
@@ -178,7 +207,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
         index.close()
 
     monkeypatch.setattr(long_transcript, "warm", warm)
-    for module in (long_transcript, event_latency):
+    for module in (long_transcript, event_latency, machines):
         monkeypatch.setattr(module, "read_for", lambda terminal, seconds: read_for(terminal, min(seconds, 0.3)))
 
 
@@ -190,6 +219,78 @@ def test_a_real_dashboard_shows_what_is_waited_for(measure: Callable[[], list[Fi
     assert all(figure.value > 0 and figure.samples > 0 for figure in figures)
     assert {"ms"} | {"% of a core"} >= {figure.unit for figure in figures}
     assert figures[0].target in (50, 60, 300)
+
+
+def test_a_push_and_a_flood_are_measured() -> None:
+    [pushed] = push.measure_push(1)
+    median, late, memory = flood.measure_flood(10)
+
+    assert (1, 300, "ms") == (pushed.samples, pushed.target, pushed.unit)
+    assert pushed.value > 100, "the time in which requests are gathered is part of it"
+    assert [(10, 2.0), (10, 2.0)] == [(each.samples, each.target) for each in (median, late)]
+    assert all((each.limit or 0) > 0 for each in (median, late))
+    assert memory.value > 0
+
+
+@pytest.mark.usefixtures("hurried")
+def test_the_delays_of_another_machine_are_measured_against_its_own() -> None:
+    keys, states, dialog, answer = machines.measure_delays(1, "nats", changing=2, keys=2)
+
+    assert all(" over nats" in each.name and each.value > 0 for each in (keys, states, dialog, answer))
+    assert (2, 150, 50) == (keys.target, dialog.target, answer.target)
+    assert (states.target or 0) > 30, "the target is the local figure and 30 ms"
+    assert (keys.limit or 0) > 0
+    assert [2, 2, 4, 4] == [each.samples for each in (keys, states, dialog, answer)]
+
+
+@pytest.mark.parametrize("transport", ["direct", "ssh", "nats"])
+def test_a_machine_is_reached_by_the_way_that_is_measured(transport: Transport) -> None:
+    if transport == "ssh":
+        sshd.program()
+    with (
+        scratch() as remote,
+        create_sessions(remote, 1) as ids,
+        scratch() as near,
+        joined(near, [remote], ids, transport) as links,
+    ):
+        words = [process.cmdline() for process in family(links)]
+        assert (transport == "ssh") is any("sshd" in each[0] for each in words)
+        assert (transport != "nats") is any("--stdio" in each for each in words)
+        server = read_server(ClusterFolder(near, CLUSTER)) if transport == "nats" else None
+        assert (transport == "nats") is (server is not None)
+    assert server is None or not server.is_running()
+
+
+NO_EXTRA = """
+import sys
+sys.modules["nkeys"] = None
+from kasmon.bench import run
+sys.exit(run.main(["machines-nats"]))
+"""
+
+
+def test_a_way_to_a_machine_that_is_missing_here_is_left_out_with_the_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done = subprocess.run([sys.executable, "-P", "-c", NO_EXTRA], capture_output=True, text=True, check=True)
+    assert "machines-nats: not measured: a cluster requires more packages: nkeys is not installed." in done.stdout
+
+    monkeypatch.setattr(machine_links, "PROGRAMS", str(tmp_path))
+    tmux = os.environ.get("KASMON_TMUX") or shutil.which("tmux")
+    assert tmux is not None
+    (tmp_path / "tmux").symlink_to(tmux)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert 0 == run.main(["machines-ssh"])
+    assert "machines-ssh: not measured: 'sshd' or 'ssh' is not on PATH." in capsys.readouterr().out
+
+
+@pytest.mark.web
+def test_the_page_of_a_request_is_measured() -> None:
+    view, size = page.measure_page(1)
+
+    assert (500, 60) == (view.target, size.target)
+    assert view.value > 0
+    assert 1 < size.value < 60
 
 
 def test_the_index_is_there_before_it_is_called_warm() -> None:

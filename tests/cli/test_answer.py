@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kasmon.agents.catalog import SHIPPED
 from kasmon.cli.answer import shown
 from kasmon.cli.show import option_lines, reason_lines
-from kasmon.detection.rule_catalog import SHIPPED
 from kasmon.errors import UsageError
 from kasmon.model.answer import must_be_complete
 from kasmon.model.commands import Answer
@@ -173,7 +173,7 @@ def test_what_the_tool_would_get_beside_the_shown_text_is_told() -> None:
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
 def test_what_may_be_cut_on_a_terminal_is_said_to_be_and_allowed_by_no_command(kasmon: Cli) -> None:
     """The person's own screen file names no proof; so nothing says that all of it is shown."""
-    rules = (SHIPPED / "scripted.toml").read_text().replace("[[menu.whole]]\n", "")
+    rules = (SHIPPED / "scripted" / "screen.toml").read_text().replace("[[menu.whole]]\n", "")
     (kasmon.places.config / "screens").mkdir(parents=True, exist_ok=True)
     (kasmon.places.config / "screens" / "scripted.toml").write_text(rules)
     done = kasmon("new", "worker", "--agent", "scripted", "--mode", "tmux", "--prompt", "ask git push\nsay done")

@@ -24,7 +24,7 @@ FORM = re.compile(r"[A-Z]{2,}|…|\.\.\.|/|\[")
 """What is left open in a command that is only named."""
 
 app = build()
-OURS = ("kasmon host --tmux",)
+OURS = ("kasmon host --tmux", "kasmon host --notify", "kasmon host --limits")
 """What nobody types: how kasmon starts itself."""
 
 
@@ -109,6 +109,7 @@ PLAYED = {
     },
 }
 """Pages whose commands run from top to bottom -> those that do not, and why."""
+CONFIG = 'default_agent = "scripted"\n[templates.fix]\nprompt = "say x {issue}"\n'
 ASKING = ("kasmon trust ~/src/shop",)
 """Commands that ask on a terminal; the test agrees there."""
 PAGES = [pytest.param(page, marks=pytest.mark.sandboxes if "sandboxes" in page else ()) for page in PLAYED]
@@ -119,7 +120,7 @@ PAGES = [pytest.param(page, marks=pytest.mark.sandboxes if "sandboxes" in page e
 def test_the_commands_of_a_page_run_in_its_order(kasmon: Cli, page: str) -> None:
     """The scripted agent is the default agent, and stands in for claude."""
     (kasmon.home / "c" / "kasmon").mkdir(mode=0o700)
-    (kasmon.home / "c" / "kasmon" / "config.toml").write_text('default_agent = "scripted"\n')
+    (kasmon.home / "c" / "kasmon" / "config.toml").write_text(CONFIG)
     for folder in (kasmon.home / "shop", kasmon.home / "src" / "shop"):
         folder.mkdir(parents=True)
         (folder / ".kasmon.toml").write_text('default_agent = "scripted"\n')

@@ -11,6 +11,7 @@ from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from tests.model.prompts.test_image import png
 from tests.supervisor.sessions.test_move import CODEX, TALK
 from tests.support.cli.cli_runner import Cli
 from tests.support.wait import until
@@ -69,3 +70,16 @@ def test_a_move_that_changes_how_much_it_asks_needs_a_yes(kasmon: Cli, codex: st
 
     code, said = kasmon.terminal("move", codex, "--to", "sdk", typed=[(asked, "y\n")])
     assert (1, True) == (code, "continues in its previous mode" in said), said
+
+
+def test_a_picture_is_sent_only_to_an_agent_that_accepts_pictures(kasmon: Cli) -> None:
+    session = kasmon("new", "worker", "--agent", "scripted", "--mode", "sdk").out.strip()
+    until(lambda: "idle" == kasmon("show", session, "--json").json["session"]["state"])
+    picture = kasmon.home / "cat.png"
+    picture.write_bytes(png(4, 3))
+
+    refused = kasmon("send", "--image", str(picture), session, "look")
+    assert "accepts no pictures from kasmon" in refused.err
+    picture.write_bytes(b"x" * 6_000_000)
+    assert "has 6.0 MB; the limit is 5.0 MB" in kasmon("send", "--image", str(picture), session, "look").err
+    assert "cannot be read" in kasmon("send", "--image", "missing.png", session, "look").err

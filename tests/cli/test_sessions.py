@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from kasmon.config.folder_config import NAME
 from tests.support.cli.cli_runner import LIMIT_S, Cli
 from tests.support.wait import until
 
@@ -32,7 +33,7 @@ class Mine:
 
     def run(self, *argv: str) -> str:
         done = subprocess.run(
-            ["tmux", "-S", str(self.socket), *argv], capture_output=True, text=True, env=self.environment, timeout=20
+            ["tmux", "-S", str(self.socket), *argv], capture_output=True, text=True, env=self.environment, timeout=60
         )
         return done.stdout
 
@@ -339,7 +340,65 @@ def test_a_filter_selects_only_sessions_that_the_command_can_act_on(three: Cli) 
     assert 4 == three("stop", "--plan", "p-none", "--yes").code
 
 
-@pytest.mark.parametrize("arguments", [(), ("w-1", "--all"), ("w-1", "--state", "idle"), ("w-1", "--plan", "p")])
+def test_a_session_is_tagged_when_it_starts_and_later(kasmon: Cli) -> None:
+    session = kasmon.new("docs", "say hi", "--tag", "Urgent", "--tag", "api")
+    other = kasmon.new("web", "say hi")
+
+    assert ["api", "urgent"] == kasmon.json("show", session)["session"]["tags"]
+    assert "tags      api, urgent\n" in kasmon("show", session).out
+    assert "api,urgent" in kasmon("ls").out
+    tagged = kasmon("tag", "docs", "web", "--add", "later", "--remove", "api")
+    assert (0, f"docs ({session}): tags: later, urgent\nweb ({other}): tags: later\n") == (tagged.code, tagged.out)
+    assert {"docs": ["later", "urgent"], "web": ["later"]} == {
+        each["name"]: each["tags"] for each in kasmon.json("ls")["sessions"]
+    }
+    assert f"web ({other}): no tags\n" == kasmon("tag", "web", "--remove", "later").out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "which tags"),
+        (("--add", "two words"), "'two words' is not a tag"),
+        (("--add", "a,b"), "'a,b' is not a tag"),
+        (("--add", "\x1b[31mred"), "is not a tag"),
+        (("--add", "x" * 33), "33 cells wide"),
+        (("--add", "x", "--remove", "X"), "both added and removed"),
+        (tuple(f"--add={number}" for number in range(17)), "17 tags are too many"),
+    ],
+)
+def test_an_invalid_tag_is_refused(three: Cli, options: tuple[str, ...], said: str) -> None:
+    done = three("tag", "w-1", *options)
+
+    assert 2 == done.code
+    assert said in done.err
+    assert [[], [], []] == [each["tags"] for each in three.json("ls")["sessions"]]
+    assert 2 == three("new", "w-4", "--agent", "scripted", "--tag", "two words").code
+
+
+def test_a_session_has_a_bounded_number_of_tags(three: Cli) -> None:
+    assert 0 == three("tag", "w-1", *(f"--add={number}" for number in range(16))).code
+    assert 2 == three("tag", "w-1", "--add", "more").code
+    assert 0 == three("tag", "w-1", "--add", "more", "--remove", "0").code
+
+
+def test_a_filter_selects_by_tag(three: Cli) -> None:
+    three("tag", "w-1", "--add", "api")
+    three("tag", "w-2", "--add", "docs")
+
+    assert ["w-1"] == [each["name"] for each in three.json("ls", "--tag", "API")["sessions"]]
+    assert [] == three.json("ls", "--tag", "api", "--state", "ended")["sessions"]
+    listed = three.json("send", "--tag", "docs", "--include", "shells", "--dry-run", "say on")["recipients"]
+    assert ["w-2"] == [each["name"] for each in listed]
+    assert 0 == three("stop", "--tag", "api,docs", "--yes").code
+    assert {"w-1": "ended", "w-2": "ended", "w-3": "idle"} == states(three)
+    assert 4 == three("stop", "--tag", "none", "--yes").code
+    assert 2 == three("stop", "--tag", "api,", "--yes").code
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("w-1", "--all"), ("w-1", "--state", "idle"), ("w-1", "--plan", "p"), ("w-1", "--tag", "t")]
+)
 def test_names_and_a_filter_exclude_each_other_and_one_is_required(three: Cli, arguments: tuple[str, ...]) -> None:
     assert 2 == three("stop", *arguments).code
     assert {"idle"} == {*states(three).values()}
@@ -361,3 +420,143 @@ def test_the_answer_of_one_named_session_is_as_ever(three: Cli) -> None:
     assert "w-1" == three.json("stop", "w-1")["session"]["name"]
     done = three("stop", "w-1", "--json")
     assert (4, "ended") == (done.code, done.json["error"]["code"])
+
+
+# Templates: what is omitted comes from one, and its fields from `--field`.
+
+TEMPLATES = """
+[accounts.work]
+agent = "scripted"
+
+[templates.fix]
+agent = "scripted"
+mode = "sdk"
+tags = ["bug"]
+prompt = "say '{issue} is {{{issue}}} for {who}'"
+
+[templates.plain]
+agent = "scripted"
+mode = "sdk"
+prompt = "say '{{x}}'"
+
+[templates.list]
+agent = "shell"
+prompt = "ls {folder}"
+
+[templates.tree]
+agent = "scripted"
+worktree = true
+base = "v1"
+
+[templates.elsewhere]
+machine = "nowhere"
+"""
+
+
+@pytest.fixture
+def made(kasmon: Cli) -> Cli:
+    kasmon.places.config.mkdir(parents=True, exist_ok=True)
+    kasmon.places.config_file.write_text(TEMPLATES)
+    return kasmon
+
+
+def prompts(kasmon: Cli, session: str) -> list[str]:
+    receipts = until(lambda: kasmon.json("show", session)["session"]["receipts"], LIMIT_S)
+    return [receipt["text"] for receipt in receipts]
+
+
+def test_a_session_starts_by_a_template_with_its_fields_filled_in(made: Cli) -> None:
+    made_by = made.json(
+        "new", "fix-12", "--template", "fix", "--field", "issue=1={who} $(x)", "--field=who=me", "--tag", "now"
+    )["session"]
+
+    assert ("scripted", "sdk", ["bug", "now"]) == (made_by["agent"], made_by["mode"], made_by["tags"])
+    assert ["say '1={who} $(x) is {1={who} $(x)} for me'"] == prompts(made, made_by["id"])
+
+
+def test_an_option_has_priority_over_the_template(made: Cli) -> None:
+    made_by = made.json("new", "own", "--template", "fix", "--mode", "tmux", "--prompt", "say '{issue}'")["session"]
+
+    assert ("scripted", "tmux", ["bug"]) == (made_by["agent"], made_by["mode"], made_by["tags"])
+    assert ["say '{issue}'"] == prompts(made, made_by["id"])
+
+
+def test_a_template_without_fields_needs_none(made: Cli) -> None:
+    assert ["say '{x}'"] == prompts(made, made.json("new", "plain", "--template", "plain")["session"]["id"])
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said", "hint"),
+    [
+        (("--template", "fix"), 2, "'issue' has no value", "--field issue=TEXT"),
+        (("--template", "fix", "--field", "issue=1"), 2, "'who' has no value", "--field who=TEXT"),
+        (("--template", "fix", "--field", "issue= ", "--field", "who=x"), 2, "'issue' has no value", "--field"),
+        (("--template", "fix", "--field", "isue=1"), 2, "no field 'isue'", "issue, who"),
+        (("--template", "plain", "--field", "x=1"), 2, "no field 'x'", "none"),
+        (("--template", "fix", "--prompt", "hi", "--field", "who=x"), 2, "no field 'who'", "none"),
+        (("--template", "fix", "--field", "issue"), 2, "'issue' is no value", "NAME=TEXT"),
+        (("--template", "fix", "--field", "who=1", "--field", "who=2"), 2, "given twice", "once"),
+        (("--template", "nix"), 3, "no template 'nix'", "elsewhere, fix, list, plain, tree"),
+        (("--field", "issue=1"), 2, "--field requires --template", "prompt"),
+        (("--template", "fix", "--", "sh"), 2, "a program after --", "one of them"),
+        (("--template", "list", "--field", "folder=; reboot"), 4, "'shell' executes its input", "another agent"),
+        (
+            ("--template", "fix", "--agent", "shell", "--mode=tmux", "--field=issue=1", "--field=who=x"),
+            4,
+            "executes",
+            "",
+        ),
+        (("--template", "elsewhere"), 3, "nowhere", ""),
+    ],
+)
+def test_what_a_template_cannot_be_used_for_is_refused(
+    made: Cli, options: tuple[str, ...], code: int, said: str, hint: str
+) -> None:
+    done = made("new", "x", *options)
+
+    assert code == done.code, done.err
+    assert said in done.err
+    assert hint in done.err
+    assert [] == made.json("ls")["sessions"]
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@x", *words], check=True)
+
+
+def test_a_template_gives_a_worktree_unless_an_option_says_otherwise(made: Cli) -> None:
+    repository = made.home / "shop"
+    git(made.home, "init", "-q", str(repository))
+    for name in ("v1", "v2"):
+        git(repository, "commit", "-q", "--allow-empty", "-m", name)
+        git(repository, "tag", name)
+
+    def tree(name: str, *options: str) -> str | None:
+        made_by = made.json("new", name, "--template", "tree", "--dir", str(repository), *options)["session"]
+        return None if made_by["worktree"] is None else str(made_by["worktree"]["base_name"])
+
+    assert "v1" == tree("a")
+    assert "v2" == tree("b", "--base", "v2")
+    assert None is tree("c", "--no-worktree")
+
+
+def test_a_folders_template_counts_once_it_is_trusted(made: Cli) -> None:
+    repository = made.home.resolve() / "repo"
+    git(made.home, "init", "-q", str(repository))
+    (repository / NAME).write_text(
+        '[templates.theirs]\nagent = "scripted"\nmode = "sdk"\ntags = ["t"]\nprompt = "say {x}"\n'
+    )
+    words = ("new", "far", "--template", "theirs", "--dir", str(repository), "--field", "x='hi'")
+
+    refused = made(*words)
+    assert 4 == refused.code
+    assert "'theirs' is defined only in a config that is ignored" in refused.err
+    assert f"kasmon trust {repository}" in refused.err
+    code, said = made.terminal("trust", str(repository), typed=[("Trust it?", "y\n")])
+    assert 0 == code, said
+    for line in ("A new template 'theirs' starts 'scripted'.", 'prompt = "say {x}"', 'tags = ["t"]'):
+        assert line in said
+    assert ["say 'hi'"] == prompts(made, made.json(*words)["session"]["id"])
+    (repository / NAME).write_text('[templates.theirs]\nagent = "scripted"\nprompt = "say evil"\n')
+    assert 4 == made("new", "b", *words[2:]).code
+    assert 3 == made("new", "b", "--template", "theirs").code, "it is none of another folder"

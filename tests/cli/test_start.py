@@ -24,7 +24,7 @@ QUICK = (
     *("show fix-auth", "read fix-auth", "send fix-auth more", "wait fix-auth --for idle,working", "__complete show f"),
     *("answer nobody-1 allow --digest 0", "__complete config ui.th", "__complete new --agent cl"),
     *("explain fix-auth", "new more -- cat", "interrupt fix-auth", "stop fix-auth", "restart ended", "rm ended"),
-    *("stop --all --yes", "send --to state=idle more"),
+    *("stop --all --yes", "send --to state=idle more", "task result --json", "task prepare --json"),
 )
 """Commands that people and scripts wait for many times a day."""
 
@@ -48,6 +48,24 @@ def test_a_quick_command_loads_nothing_heavy(kasmon: Cli, words: str) -> None:
     assert "[]" == done.stderr.splitlines()[-1]
 
 
+def test_what_is_asked_all_day_reads_no_file_of_an_agent(kasmon: Cli) -> None:
+    (kasmon.places.agents / "parrot").mkdir(parents=True)
+    (kasmon.places.agents / "parrot" / "profile.toml").write_text('title = "Parrot"')
+    kasmon.new("fix-auth", "say hello")
+    for words in ("--version", "ls", "ls --json", "inbox"):
+        code = (
+            "import sys\nopened = []\n"
+            "sys.addaudithook(lambda name, rest: opened.append(str(rest[0])) if name == 'open' else None)\n"
+            f"sys.argv = ['kasmon', *{words.split()!r}]\nfrom kasmon.__main__ import main\nmain()\n"
+            "print([each for each in opened if 'agents' in each and each.endswith('.toml')], file=sys.stderr)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code], env=kasmon.environment, capture_output=True, text=True, check=True
+        )
+
+        assert "[]" == done.stderr.splitlines()[-1], words
+
+
 def test_running_code_in_a_sandbox_loads_neither_the_library_nor_what_makes_sandboxes(kasmon: Cli) -> None:
     """It takes a millisecond inside; what is loaded for it is what one waits for."""
     code = (
@@ -68,6 +86,21 @@ def test_running_code_in_a_sandbox_loads_neither_the_library_nor_what_makes_sand
     heavy |= {"kasmon.supervisor.sandboxes.sandbox_operations", "kasmon.sandbox.managed.sandbox"}
     assert (3, set()) == (done.returncode, heavy & set(done.stdout.split()))
     assert "there is no session 'nobody'" in done.stderr
+
+
+def test_a_session_on_a_running_fork_server_starts_without_libraries_that_only_the_first_one_needs(
+    kasmon: Cli,
+) -> None:
+    kasmon.new("first", "say hello")
+    code = (
+        "import sys; sys.argv = ['kasmon', 'new', 'second', '--agent', 'scripted', '--mode', 'sdk'];"
+        "from kasmon.__main__ import main; main(); print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=kasmon.environment, capture_output=True, text=True, check=True
+    )
+
+    assert set() == {"_hashlib", "tempfile", "subprocess", "kasmon.store.rules"} & set(done.stdout.split())
 
 
 DAILY = ["answer", "ctx", "ls", "sessions", "show", "plan.commands", "send", "watch"]

@@ -10,6 +10,7 @@ from tempfile import mkdtemp
 import msgspec
 import pytest
 
+from kasmon.agents.catalog import find
 from kasmon.config import (
     Config,
     Lifetime,
@@ -27,8 +28,7 @@ from kasmon.config import (
 )
 from kasmon.config.edit import put
 from kasmon.config.explain import explain, settings
-from kasmon.config.profile import ALONE
-from kasmon.config.sandbox_defaults import FILES, HOSTS
+from kasmon.config.parser import HIDDEN, without_secrets
 from kasmon.errors import (
     AgentNotFoundError,
     ConfigError,
@@ -192,10 +192,9 @@ def test_what_a_known_agents_jail_is_given_can_be_changed_one_by_one() -> None:
 
     assert () == config.agents["claude"].confined.files
     assert "api.anthropic.com:443" in config.agents["claude"].confined.network
-    assert {"claude", "codex", "opencode", "gemini"} == {
+    assert {"claude", "codex", "opencode", "gemini"} <= {
         name for name, profile in config.agents.items() if profile.confined.network
     }
-    assert all(given.why for table in (HOSTS, FILES) for all_ in table.values() for given in all_)
 
 
 def test_any_profile_of_a_known_agent_gets_what_that_needs_unless_it_says_otherwise(programs: dict[str, str]) -> None:
@@ -231,6 +230,15 @@ aliases = ["GITHUB_TOKEN"]
     assert "GH_TOKEN" == config.sandbox.volatile[0].source
     assert 8000 == config.sandbox.services[0].port
     assert ("pass", "github") == config.sandbox.credentials[0].command
+
+
+@pytest.mark.parametrize(
+    "url", ["http://box", "https://box/path", "https://box:x", "https://box\\n", "https://Box", "//box"]
+)
+def test_the_address_of_links_is_https_and_a_host_name(url: str) -> None:
+    with pytest.raises(ConfigError, match="must be `https://` and a host name"):
+        parse(f'[web]\nlink_url = "{url}"')
+    assert "https://box:8443" == parse('[web]\nlink_url = "https://box:8443"').web.link_url
 
 
 @pytest.mark.parametrize(("text", "line", "key", "allowed"), BAD.values(), ids=BAD)
@@ -406,7 +414,12 @@ def test_a_structured_session_speaks_the_protocol_of_its_program(
 ELSEWHERE = {
     "a name": ("", "claude@big", (), ("claude",)),
     "a path here": ('[agents.mine]\nprogram = "/opt/x/amp"\nflags = ["-a b"]', "mine@me@big", (), ("amp", "-a", "b")),
-    "a model": ('[agents.codex]\nmodel = "m"', "codex@10.0.0.1", (), ("codex", "--model", "m", *ALONE["codex"])),
+    "a model": (
+        '[agents.codex]\nmodel = "m"',
+        "codex@10.0.0.1",
+        (),
+        ("codex", "--model", "m", *find("codex").start.terminal),
+    ),
     "a login shell": ("", "shell@::1", (), ()),
     "any program": ("", "shell@big", ("htop", "-d", "5"), ("htop", "-d", "5")),
     "the usual profile": ('default_agent = "amp"', "@big", (), ("amp",)),
@@ -428,12 +441,12 @@ REFUSED = {
     "no such mode": ("", "claude", "SDK", [], UsageError, "'SDK'"),
     "interpreter": ("", "claude", Mode.INTERPRETER, [], UsageError, "tmux or sdk"),
     "structured command line": ("", "", "sdk", ["amp"], UsageError, "after --"),
-    "no such profile": ("", "cloud", None, [], NotFoundError, "claude, codex"),
+    "no such profile": ("", "cloud", None, [], NotFoundError, "claude, cline, codex"),
     "disabled": ("[agents.claude]\nenabled = false", "claude", None, [], RefusedError, "'claude' is disabled"),
     "disabled by default": ("[agents.claude]\nenabled = false", "", None, [], RefusedError, "'claude' is disabled"),
     "another machine, structured": ("", "claude@big", "sdk", [], UnableError, "runs in a terminal"),
     "the scripted agent elsewhere": ("", "scripted@big", None, [], UnableError, "runs on this machine only"),
-    "no such profile elsewhere": ("", "cloud@big", None, [], NotFoundError, "claude, codex"),
+    "no such profile elsewhere": ("", "cloud@big", None, [], NotFoundError, "claude, cline, codex"),
     "no machine": ("", "claude@", None, [], UsageError, "'' is not a valid host name in 'claude@'"),
     "an option for a machine": ("", "claude@-oProxyCommand=x", None, [], UsageError, "is not a valid host name"),
     "an option for a user": ("", "claude@-lx@big", None, [], UsageError, "is not a valid host name"),
@@ -450,7 +463,7 @@ REFUSED = {
     ),
     "sandboxed elsewhere": ('[agents.claude]\nsandbox = "jail"', "claude@big", None, [], UnableError, "this machine"),
     "part of its host": ('[agents.scripted]\nsandbox = "jail"', "scripted", "sdk", [], UnableError, "of its host"),
-    "missing": ("", "codex", None, [], AgentNotFoundError, r"\[agents.codex\] program.*claude, amp, shell, scripted"),
+    "missing": ("", "codex", None, [], AgentNotFoundError, r"\[agents.codex\] program.*amp, claude, shell, scripted"),
     "missing command": ("", "", None, ["nosuch"], AgentNotFoundError, "'nosuch' is not on PATH"),
     "missing path": ('[agents.claude]\nprogram = "/no/such"', "claude", None, [], AgentNotFoundError, "/no/such"),
     "flags that do not end": ('[agents.amp]\nflags = ["\'a"]', "amp", None, [], ConfigError, "agents.amp.flags"),
@@ -484,11 +497,13 @@ def test_what_cannot_run_is_refused_with_the_reason(
 def test_only_enabled_profiles_are_offered_and_those_that_start_stand_first(programs: dict[str, str]) -> None:
     offered = offers(parse("[agents.amp]\nenabled = false\n[agents.scripted]\nexecution_mode = 'sdk'"), programs)
 
-    assert ["claude", "shell", "scripted", "codex", "opencode", "gemini"] == [offer.name for offer in offered]
-    assert [(Mode.TMUX, Mode.SDK), (Mode.TMUX,), (Mode.SDK, Mode.TMUX), (), (), ()] == [
-        offer.modes for offer in offered
-    ]
-    assert "cannot start 'codex': 'codex' is not on PATH." == offered[3].problem
+    missing = {offer.name: offer for offer in offered[3:]}
+    assert ["claude", "shell", "scripted"] == [offer.name for offer in offered[:3]]
+    assert {"codex", "gemini", "opencode", "qwen"} < missing.keys()
+    assert "amp" not in missing
+    assert [(Mode.TMUX, Mode.SDK), (Mode.TMUX,), (Mode.SDK, Mode.TMUX)] == [offer.modes for offer in offered[:3]]
+    assert {()} == {offer.modes for offer in missing.values()}
+    assert "cannot start 'codex': 'codex' is not on PATH." == missing["codex"].problem
 
 
 def test_the_first_setting_makes_the_file(places: Paths) -> None:
@@ -628,3 +643,15 @@ def test_a_home_that_nobody_has_is_a_program_that_is_not_there(programs: dict[st
     with pytest.raises(AgentNotFoundError, match="~nobody-has-this-name"):
         resolve(config, "mine", environment=programs)
     assert "mine" in {offer.name for offer in offers(config, programs) if offer.problem}
+
+
+def test_an_account_is_explained_and_its_keys_are_not_shown(places: Paths) -> None:
+    write(places, '[accounts.work]\nagent = "codex"\nenv = { A = "$MINE", B = "sk-written-here" }\n')
+
+    assert {"A": "$MINE", "B": HIDDEN} == explain(places, "accounts.work.env").value
+    assert ("codex", "") == (
+        explain(places, "accounts.work.agent").value,
+        explain(places, "accounts.work.agent").default,
+    )
+    shown = settings(without_secrets(load(places)))
+    assert {"accounts.work.agent": "codex", "accounts.work.env": {"A": "$MINE", "B": HIDDEN}}.items() <= shown.items()

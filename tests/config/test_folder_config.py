@@ -13,7 +13,7 @@ import pytest
 from kasmon.config import Config, Profile, SandboxConfig
 from kasmon.config.folder_config import LARGEST_BYTES, NAME, FolderConfig, overlay, read_folder_config
 from kasmon.config.folder_config_text import defines, describe_changes
-from kasmon.config.schema import SHIPPED
+from kasmon.config.schema import SHIPPED, TemplateConfig
 from kasmon.errors import ConfigError, RefusedError
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
@@ -181,7 +181,7 @@ def test_it_stands_above_the_persons_own_config_and_changes_only_what_it_mention
 
     assert after == msgspec.structs.replace(
         own,
-        agents=own.agents
+        agents=dict(own.agents)
         | {"mine": Profile(program="m", flags=("-x",), model="large", env={"A": "1", "B": "2"}, sandbox="jail")},
     )
 
@@ -372,6 +372,7 @@ OTHERWISE = {
     "env": '{ X = "./x" }',
     "clipboard": "true",
     "worktree": "true",
+    "tools": '["fleet"]',
     "sandbox": '"jail"',
     "confined": '{ project = "./x" }',
 }
@@ -416,6 +417,9 @@ def test_whatever_it_changes_of_a_sandbox_is_told(tmp_path: Path, field: str) ->
             '[agents.claude]\nflags = ["--permission-mode bypassPermissions"]',
             "skips permission requests: it never asks",
         ),
+        ('[templates.fix]\nagent = "claude"', "A new template 'fix' starts 'claude'."),
+        ('[templates.fix]\nsandbox = ""', "The template 'fix': sandbox = \"\""),
+        ('[templates.own]\nprompt = "rm {x}"', "The template 'own': prompt = \"rm {x}\""),
         ('[agents.claude.env]\nANTHROPIC_BASE_URL = "http://x"', "who gets its keys"),
         ('[agents.mine]\nsandbox = ""', "'mine' runs in NO sandbox; your own config uses 'jail'."),
         (
@@ -425,7 +429,10 @@ def test_whatever_it_changes_of_a_sandbox_is_told(tmp_path: Path, field: str) ->
     ],
 )
 def test_what_could_run_or_loosens_something_is_told_as_that(tmp_path: Path, text: str, told: str) -> None:
-    own = Config(agents={**SHIPPED, "mine": Profile(program="m", sandbox="jail")})
+    own = Config(
+        agents={**SHIPPED, "mine": Profile(program="m", sandbox="jail")},
+        templates={"own": TemplateConfig(prompt="ls {x}")},
+    )
     brings(tmp_path, f"{text}\n")
 
     assert told in "\n".join(describe_changes(own, found(tmp_path)))

@@ -1,24 +1,31 @@
 """The demo: alive within seconds, every state that can be reached, nothing of the user's touched, nothing left."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from kasmon.demo.cast import CAST, DemoAgent, cast
+from kasmon.demo.fleet import MACHINES
 from kasmon.demo.populate import populate
 from kasmon.demo.scratch import Scratch, scratch_paths, sweep
 from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.session_state import SessionState
 from kasmon.paths import places
 from kasmon.scripted_agent.script import parse
 from kasmon.scripted_agent.steps import BadStep
+from kasmon.store.machines import read_machine
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.cli.fork_server import KASMON
 from tests.support.tui.demo_terminal import DemoTerminal, run
 from tests.support.wait import until
@@ -89,8 +96,8 @@ def test_what_a_demo_killed_with_9_left_is_swept_by_the_next_start(outside: Demo
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    inside = Path(until(outside.records, 20.0, "the demo's record")[0].folder)
-    hosts = until(lambda: [p for path in inside.glob("s/kasmon/**/*.lock") if (p := lock_holder(path))], 20.0, "hosts")
+    inside = Path(until(outside.records, what="the demo's record")[0].folder)
+    hosts = until(lambda: [p for path in inside.glob("s/kasmon/**/*.lock") if (p := lock_holder(path))], what="hosts")
     os.kill(demo.pid, signal.SIGKILL)
     demo.wait()
 
@@ -99,6 +106,37 @@ def test_what_a_demo_killed_with_9_left_is_swept_by_the_next_start(outside: Demo
     assert not inside.exists()
     assert [] == outside.records()
     assert [] == [pid for pid in hosts if Path(f"/proc/{pid}/cmdline").exists() and _is_ours(pid)]
+
+
+@pytest.mark.story
+@pytest.mark.timeout(180)
+def test_a_fleet_has_a_request_on_each_of_three_machines_and_after_a_kill_with_9_nothing_is_left(
+    outside: DemoTerminal,
+) -> None:
+    demo = subprocess.Popen(
+        (*KASMON, "demo", "--fleet", "--agents", "3", "--headless", "120"),
+        env=outside.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    inside = Path(until(outside.records, what="the demo's record")[0].folder)
+
+    def asking() -> set[str]:
+        sessions = read_fleet(scratch_paths(inside)).sessions
+        return {session.via for session in sessions if session.state is SessionState.ASKING}
+
+    until(lambda: asking() == set(MACHINES), 60.0, "a request on each machine")
+    assert {"demo"} == {read_machine(scratch_paths(inside), name).cluster for name in MACHINES[1:]}
+    held = until(lambda: [p for path in inside.glob("**/*.lock") if (p := lock_holder(path))], what="their processes")
+    os.kill(demo.pid, signal.SIGKILL)
+    demo.wait()
+
+    assert [inside] == sweep(places(outside.environment))
+    assert not inside.exists()
+    assert len(held) >= 6, "three hosts, two links, and the service of the cluster"
+    assert [] == [pid for pid in psutil.pids() if _names(pid, inside)]
+    assert [] == [pid for pid in held if Path(f"/proc/{pid}/cmdline").exists() and _is_ours(pid)]
 
 
 def test_a_demo_that_runs_is_not_swept(outside: DemoTerminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,5 +151,16 @@ def test_a_demo_that_runs_is_not_swept(outside: DemoTerminal, monkeypatch: pytes
     assert not scratch.folder.exists()
 
 
+def _names(pid: int, folder: Path) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any(str(folder) in word for word in psutil.Process(pid).cmdline())
+    return False
+
+
 def _is_ours(pid: int) -> bool:
     return b"kasmon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_the_fleet_starts_without_the_packages_of_a_cluster() -> None:
+    absent = "import sys; sys.modules['nkeys'] = None; import kasmon.demo.fleet"
+    subprocess.run([sys.executable, "-P", "-c", absent], check=True)

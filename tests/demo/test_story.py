@@ -42,7 +42,7 @@ def dashboard_of(demo: int) -> int:
         children = [c for c in psutil.Process(demo).children() if c.status() != psutil.STATUS_ZOMBIE]
         return children[0].pid if len(children) == 1 else None
 
-    return until(only_child, 20.0, "one child of the demo")
+    return until(only_child, what="one child of the demo")
 
 
 @pytest.mark.story

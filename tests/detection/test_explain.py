@@ -43,7 +43,7 @@ def test_it_says_the_state_the_rule_the_text_and_what_lost(kasmon: Cli) -> None:
     assert (0, "") == (done.code, done.err)
     lines = done.out.splitlines()
     assert "asking (permission) (source: screen)" == lines[0]
-    assert "  screen    asking, rule 'permission' of claude.toml" in lines
+    assert "  screen    asking, rule 'permission' of claude/screen.toml" in lines
     assert "  choice    * allow: Yes" in lines
     assert "  choice    deny: No" in lines
     assert "  also      'some-prompt' matches too, for asking" in lines
@@ -54,7 +54,7 @@ def test_for_programs_it_is_one_object(kasmon: Cli) -> None:
 
     assert ("asking", "screen", "permission") == (told["state"], told["source"], told["asking"])
     assert ["screen"] == [signal["source"] for signal in told["evidence"]]
-    assert ("permission", "claude.toml", None) == tuple(told["screen"][key] for key in ("rule", "file", "note"))
+    assert ("permission", "claude/screen.toml", None) == tuple(told["screen"][key] for key in ("rule", "file", "note"))
     assert {"allow": "1", "always": "2", "deny": "4", "cancel": "\x1b"} == told["screen"]["menu"]["keys"]
     assert [] == told["transitions"]
 
@@ -121,7 +121,7 @@ def test_a_persons_own_file_counts_and_a_broken_one_is_told(kasmon: Cli) -> None
     [
         (["--screen", "/nowhere", "--agent", "claude"], 3, "there is no file '/nowhere'"),
         (["--screen", "/", "--agent", "claude"], 3, "there is no file '/screen.txt'"),
-        (["--screen", str(ASKS), "--agent", "emacs"], 2, "there are no screen rules for 'emacs'. Known: amp, bash,"),
+        (["--screen", str(ASKS), "--agent", "emacs"], 2, "there are no screen rules for 'emacs'. Known: aider, amp,"),
         (["--screen", str(ASKS)], 2, "--screen requires --agent, and cannot be combined with a session"),
         ([], 2, "`kasmon explain` requires a session or a screen"),
         (["fix-auth"], 3, "fix-auth"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.detection.reader import read
-from kasmon.detection.rule_catalog import RuleCatalog, shipped
+from kasmon.detection.rule_catalog import RuleCatalog, shipped, short_name
 from kasmon.detection.terminal_screen import captured
 
 OWN = """\
@@ -105,7 +105,7 @@ def test_a_file_that_was_never_good_hides_no_shipped_one(tmp_path: Path) -> None
     chosen = catalogue.rules("claude", "2.1.330")
 
     assert chosen is not None
-    assert "claude.toml" == Path(chosen.rules.name).name
+    assert "claude/screen.toml" == short_name(chosen.rules.name)
     assert str(tmp_path) not in chosen.rules.name
     assert 1 == len(catalogue.problems)
 
@@ -154,7 +154,7 @@ def test_which_claude_is_read_by_which_file() -> None:
         assert chosen is not None
         files[version] = Path(chosen.rules.name).stem
 
-    assert ["claude-2.1.197"] * 2 + ["claude"] * 3 == list(files.values())
+    assert ["screen-2.1.197"] * 2 + ["screen"] * 3 == list(files.values())
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])

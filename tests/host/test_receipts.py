@@ -68,7 +68,7 @@ class Played:
         return self.tmux_env.session(self.agent.session).receipts[n - 1]
 
     async def until_receipt(self, state: ReceiptState, n: int = 1) -> Receipt:
-        await auntil(lambda: self.receipt(n).state is state, 20, f"receipt {n} {state}")
+        await auntil(lambda: self.receipt(n).state is state, what=f"receipt {n} {state}")
         return self.receipt(n)
 
 

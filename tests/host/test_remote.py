@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,19 +20,18 @@ from kasmon.host.rpc.spawn import spawn_runner
 from kasmon.host.terminal.reconnect import LONGEST_S, TRIES_S, Backoff, pauses
 from kasmon.model.commands import Answer, Mode, ReceiptState
 from kasmon.model.events import ConnectionLost, ConnectionRestored, Event, SessionEnded, SessionStarted
-from kasmon.model.permission import Decision, SessionId
+from kasmon.model.permission import Decision
 from kasmon.model.plan.parser import read
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.approval import describe_plan as shown_plan
 from kasmon.supervisor.plans.start import store_approved_plan
 from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.read import read as read_terminal
 from tests.support.host.sshd import Sshd, is_gone
-from tests.support.supervisor.env import Env, end
+from tests.support.supervisor.env import Env, becomes, end
 from tests.support.wait import until
 
 pytestmark = pytest.mark.story
@@ -60,20 +59,10 @@ def env(box: Sshd) -> Iterator[Env]:
     env.close()
 
 
-async def seen(env: Env, session: str, condition: Callable[[Session], bool]) -> Session:
-    """The session once *condition* is true of it."""
-
-    def look() -> Session | None:
-        found = read_fleet(env.places).get(SessionId(session))
-        return found if found is not None and condition(found) else None
-
-    return await asyncio.to_thread(until, look, 20.0, f"a state of {session}")
-
-
 async def begun(env: Env, *argv: str, agent: str = "shell@box", **more: object) -> Session:
     wanted = NewSession(**({"name": "far", "agent": agent, "argv": argv} | more))  # type: ignore[arg-type]
     session = await session_operations.create(env.places, Config(), wanted)
-    return await seen(env, session, lambda now: any(one.value == "ready" for one in now.signals))
+    return await becomes(env, session, lambda now: any(one.value == "ready" for one in now.signals))
 
 
 def facts(env: Env, session: Session, kind: type[Event]) -> list[Event]:
@@ -119,9 +108,9 @@ async def test_a_shell_elsewhere_takes_prompts_and_variables_and_is_ended_there(
     assert {"path", "pid"} == left
     agent = int((box.folder / session.id / "pid").read_text())
 
-    await session_operations.stop(env.places, await seen(env, session.id, lambda now: now.exists))
+    await session_operations.stop(env.places, await becomes(env, session.id, lambda now: now.exists))
 
-    ended = await seen(env, session.id, lambda now: now.state is S.ENDED)
+    ended = await becomes(env, session.id, lambda now: now.state is S.ENDED)
     assert (True, "stopped") == (ended.stopped, ended.end_why)
     assert is_gone(agent)
     assert not (box.folder / session.id).exists()
@@ -133,15 +122,15 @@ async def test_a_cut_line_loses_the_session_and_not_its_agent(env: Env, box: Ssh
     await shown(env, session, "count 5")
 
     os.kill(session.pid or 0, signal.SIGKILL)  # our ssh
-    await seen(env, session.id, lambda now: bool(facts(env, session, ConnectionRestored)))
-    await seen(env, session.id, lambda now: now.state is S.WORKING)
+    await becomes(env, session.id, lambda now: bool(facts(env, session, ConnectionRestored)))
+    await becomes(env, session.id, lambda now: now.state is S.WORKING)
     await asyncio.to_thread(until, box.lines)
     box.cut()  # its sshd
-    lost = await seen(env, session.id, lambda now: now.state is S.LOST)
+    lost = await becomes(env, session.id, lambda now: now.state is S.LOST)
     with pytest.raises(RefusedError):  # it is found, then or meanwhile
         await list_entry.forget(env.places, lost)
-    await seen(env, session.id, lambda now: 2 == len(facts(env, session, ConnectionRestored)))
-    found = await seen(env, session.id, lambda now: now.exists and now.state is S.WORKING)
+    await becomes(env, session.id, lambda now: 2 == len(facts(env, session, ConnectionRestored)))
+    found = await becomes(env, session.id, lambda now: now.exists and now.state is S.WORKING)
 
     why = [lost.why for lost in facts(env, session, ConnectionLost) if isinstance(lost, ConnectionLost)]
     assert "ssh was ended by SIGKILL" == why[0]
@@ -159,18 +148,18 @@ async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(env
     await shown(env, session, "to-be-found")
     box.shut()
     box.cut()
-    lost = await seen(env, session.id, lambda now: now.state is S.LOST)
+    lost = await becomes(env, session.id, lambda now: now.state is S.LOST)
 
     with pytest.raises(RemoteUnreachableError, match="Connection refused"):
         await session_operations.restart(env.places, lost)
     with pytest.raises(HostUnreachableError, match=r"`kasmon restart \w+` reconnects"):
         await session_operations.stop(env.places, lost)
-    assert S.LOST is (await seen(env, session.id, lambda now: True)).state
+    assert S.LOST is (await becomes(env, session.id, lambda now: True)).state
 
     box.tmux("send-keys", "-t", f"={session.id}:", "Enter")
     await asyncio.to_thread(until, lambda: (box.folder / session.id / "status").exists())
     box.open()
-    ended = await seen(env, session.id, lambda now: now.state is S.ENDED)
+    ended = await becomes(env, session.id, lambda now: now.state is S.ENDED)
     assert (7, 1) == (ended.exit_code, ended.generation)
     assert "to-be-found" in await read_terminal(env.places, ended)
 
@@ -180,11 +169,11 @@ async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(en
     agent = int((box.folder / session.id / "pid").read_text())
     for pid in (env.tmux("display-message", "-p", "#{pid}"), lock_holder(env.places.tmux_host_lock)):
         await asyncio.to_thread(end, int(pid or 0))
-    lost = await seen(env, session.id, lambda now: now.state is S.LOST)
+    lost = await becomes(env, session.id, lambda now: now.state is S.LOST)
 
     await session_operations.restart(env.places, lost)
 
-    found = await seen(env, session.id, lambda now: now.exists)
+    found = await becomes(env, session.id, lambda now: now.exists)
     await shown(env, found, "count")
     assert not is_gone(agent)
     assert 1 == len(facts(env, session, SessionStarted))
@@ -299,15 +288,15 @@ async def test_a_check_elsewhere_that_nobody_waits_for_is_ended_there(env: Env, 
 async def test_an_agent_there_is_seen_prompted_and_answered_by_its_screen(env: Env, box: Sshd) -> None:
     scripted = (sys.executable, "-P", "-m", "kasmon.scripted")
     session = await begun(env, *scripted, agent="claude@box")
-    session = await seen(env, session.id, lambda now: now.state is S.IDLE)
+    session = await becomes(env, session.id, lambda now: now.state is S.IDLE)
 
     await session_operations.send(env.places, session, "say one\nask rm -rf build\nsay two")
-    asking = await seen(env, session.id, lambda now: now.state is S.ASKING and bool(now.requests))
+    asking = await becomes(env, session.id, lambda now: now.state is S.ASKING and bool(now.requests))
     (request,) = asking.requests
     await session_operations.answer(
         env.places, asking, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
     )
-    await seen(env, session.id, lambda now: now.state is S.IDLE and now.receipts[-1].state is ReceiptState.FINISHED)
+    await becomes(env, session.id, lambda now: now.state is S.IDLE and now.receipts[-1].state is ReceiptState.FINISHED)
 
     assert ("screen", "Bash rm -rf build") == (asking.source, request.title)
     await shown(env, asking, "two")

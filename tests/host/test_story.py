@@ -76,7 +76,7 @@ async def test_a_host_that_is_killed_comes_back_with_the_next_generation_and_its
     for text in ("say two", "say three"):
         assert "queued" == await prompt(link, text, when="idle")
     first.kill()
-    first.wait(10)
+    first.wait(60)
     await link.aclose()
     assert env.pid() is None
     assert [] == env.only(SessionEnded)

@@ -1,5 +1,6 @@
 """Whose sandboxes are whose: by their names, and by a lock for as long as their server lives."""
 
+import msgspec
 import pytest
 
 from kasmon.errors import UsageError
@@ -73,6 +74,14 @@ def test_what_a_dead_server_left_is_known_and_what_a_living_one_has_is_let_alone
 
     assert {left, dead.name_of("a")} == {each.name for each in find_abandoned(here, all_of_them)}
     assert [] == find_abandoned(here, fleet(left, mode=Mode.TMUX))
+    elsewhere = msgspec.structs.replace(
+        all_of_them, sessions=tuple(msgspec.structs.replace(each, via="gpu-1") for each in all_of_them.sessions)
+    )
+    assert ([], [], []) == (
+        find_abandoned(here, elsewhere),
+        dead.temporary_sessions(elsewhere),
+        dead.sessions(elsewhere),
+    )
 
     alive.end()
     assert 4 == len(find_abandoned(here, all_of_them))

@@ -17,6 +17,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import INTERPRETERS
 from kasmon.paths import places
 from kasmon.store.event_log import EventLog
+from kasmon.store.machines import Machine, write_machine
 from kasmon.supervisor.sandboxes.create import NewSandbox
 from tests.support.sample_fleet import NOW
 
@@ -52,6 +53,12 @@ def of_me() -> ToolDispatcher:
     begun(ME, 1)
     begun("ijklmnop", 2)
     return mine
+
+
+@pytest.fixture
+def _gpu_1() -> None:
+    """A registered machine."""
+    write_machine(places(), Machine(name="gpu-1", ssh="box"))
 
 
 def begun(name: str, task: int) -> None:
@@ -115,16 +122,33 @@ async def test_what_cannot_be_run_is_an_error_in_the_seeds_shape(
     assert ("", code) == (result.structured_content["stdout"], result.structured_content["exit_code"])
 
 
+@pytest.mark.usefixtures("_gpu_1")
+@pytest.mark.parametrize("session", [ME, "gpu-9:lab"])
 @pytest.mark.parametrize("tool", ["end_session", "interrupt", "checkpoint", "restore"])
-async def test_a_session_that_is_not_the_clients_is_none(of_me: ToolDispatcher, tool: str) -> None:
+async def test_a_session_that_is_not_the_clients_is_none(of_me: ToolDispatcher, tool: str, session: str) -> None:
     more = {"checkpoint": "c1"} if tool == "restore" else {}
     async with Client(server_of(of_me)) as client:
-        result = await client.call_tool(tool, {"session": ME, **more})
+        result = await client.call_tool(tool, {"session": session, **more})
         assert {"sessions": []} == await answered(client, "list_sessions")
 
     assert result.is_error
     assert result.structured_content is not None
-    assert f"there is no session {ME!r}" in result.structured_content["stderr"]
+    assert f"there is no session {session!r}" in result.structured_content["stderr"]
+
+
+@pytest.mark.usefixtures("_gpu_1")
+@pytest.mark.parametrize("tool", ["run", "end_session", "interrupt", "checkpoint", "restore"])
+async def test_a_session_of_another_machine_is_refused_and_none_is_made_here(of_me: ToolDispatcher, tool: str) -> None:
+    more = {"run": {"code": "1", "env": "python"}, "restore": {"checkpoint": "c1"}}.get(tool, {})
+    async with Client(server_of(of_me)) as client:
+        result = await client.call_tool(tool, {"session": "gpu-1:lab", **more})
+        assert {"sessions": []} == await answered(client, "list_sessions")
+
+    assert result.is_error
+    assert result.structured_content is not None
+    assert result.structured_content["stderr"].startswith(
+        "'gpu-1:lab' would be on the machine 'gpu-1': agents reach no sessions of other machines."
+    )
 
 
 async def test_an_agent_that_is_a_session_of_kasmon_knows_its_task_and_peers_and_says_it_is_done(

@@ -9,7 +9,14 @@ from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import created
 
-PROFILES = {"claude": "claude", "shell": "", "goose": "/opt/goose", "repl": "python3", "box": "bash"}
+PROFILES = {
+    "claude": "claude",
+    "scripted": "scripted",
+    "shell": "",
+    "goose": "/opt/goose",
+    "repl": "python3",
+    "box": "bash",
+}
 
 
 def runs(agent: str, *argv: str, mode: Mode = Mode.TMUX, **fields: Any) -> bool:

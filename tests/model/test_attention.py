@@ -45,6 +45,7 @@ def test_these_need_a_person(who: Session, why: AttentionReason) -> None:
         ended("x", 1, stopped=True),
         session("x", SessionState.LIMITED),
         session("x", SessionState.STANDBY),
+        session("x", SessionState.HIBERNATED),
     ],
 )
 def test_these_do_not(who: Session) -> None:

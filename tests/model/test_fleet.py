@@ -2,14 +2,16 @@
 
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.model.fleet import Fleet, by_attention, requests, totals, waves
+from kasmon.model.fleet import Fleet, FleetDifference, by_attention, difference, requests, totals, waves
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, Tokens
 from kasmon.model.session_state import SessionState
 from tests.support.sample_events import request
+from tests.support.sample_fleet import crew, fleet, idle, working
 
 S = SessionState
 
@@ -165,3 +167,24 @@ def test_a_wave_counts_those_that_ended_well() -> None:
     fleet = Fleet(sessions=tuple(session(str(n), S.ENDED, wave=1, **end) for n, end in enumerate(ends)))
 
     assert [2] == [wave.done for wave in waves(fleet)]
+
+
+def test_only_what_changed_differs() -> None:
+    before = crew()
+    changed = msgspec.structs.replace(before.sessions[3], last_line="something else")
+    after = fleet(*before.sessions[:3], changed, *before.sessions[4:])
+
+    assert FleetDifference((changed,), ()) == difference(before, after)
+    assert FleetDifference((), ()) == difference(after, after)
+
+
+def test_an_equal_value_is_no_change() -> None:
+    assert FleetDifference((), ()) == difference(fleet(working("docs")), fleet(working("docs")))
+
+
+def test_who_came_and_who_went_is_told() -> None:
+    new = idle("new")
+
+    assert FleetDifference((new,), (SessionId("docs"),)) == difference(
+        fleet(working("docs"), idle("x")), fleet(idle("x"), new)
+    )

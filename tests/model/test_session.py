@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kasmon.model import events
@@ -34,13 +34,11 @@ def line_lost() -> events.ConnectionLost:
 # Whatever happens
 
 
-@settings(max_examples=300)
 @given(mode=MODES, history=HISTORIES)
 def test_no_sequence_of_facts_is_refused(mode: Mode, history: list[events.Event]) -> None:
     assert isinstance(fold(*history, session=Session(id=ME, mode=mode)), Session)
 
 
-@settings(max_examples=300)
 @given(mode=MODES, history=HISTORIES)
 def test_whatever_happened_a_session_is_told_consistently(mode: Mode, history: list[events.Event]) -> None:
     session = fold(*history, session=Session(id=ME, mode=mode))
@@ -61,7 +59,6 @@ def test_what_is_open_in_a_sandbox_is_withdrawn_when_that_is_gone() -> None:
     assert (S.ENDED, ()) == (session.state, session.requests)
 
 
-@settings(max_examples=200)
 @given(mode=MODES, history=HISTORIES, last=facts())
 def test_a_state_holds_since_the_fact_that_brought_it(
     mode: Mode, history: list[events.Event], last: events.Event
@@ -441,8 +438,8 @@ def test_a_created_session_is_what_its_launch_says() -> None:
     assert (S.STARTING, False) == (session.state, session.exists)
 
 
-def test_lost_and_ended_are_the_states_without_an_agent() -> None:
-    assert {S.LOST, S.ENDED} == set(SessionState) - ALIVE
+def test_lost_hibernated_and_ended_are_the_states_without_an_agent() -> None:
+    assert {S.LOST, S.HIBERNATED, S.ENDED} == set(SessionState) - ALIVE
 
 
 def test_what_its_host_asks_is_no_state_of_its_agent_and_still_needs_a_person() -> None:

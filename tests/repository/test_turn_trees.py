@@ -275,3 +275,16 @@ def test_whatever_a_turn_did_is_undone_and_done_again_byte_by_byte(repo: Repo, t
     before, after = trees.last_restore()
     assert () == trees.restore(repo.folder, trees.plan(repo.folder, after, before))
     assert done == state(repo.folder)
+
+
+def test_a_submodule_is_left_out_and_so_is_what_only_head_has(repo: Repo, trees: TurnTrees, tmp_path: Path) -> None:
+    other = Repo(tmp_path / "other")
+    repo.git("submodule", "--quiet", "add", str(other.folder), "inner")
+    repo.git("commit", "--quiet", "-m", "add inner")
+    repo.commit("gone.txt")
+    (repo.folder / "gone.txt").unlink()
+
+    trees.begin(repo.folder)
+
+    listed = ["git", f"--git-dir={trees.store}", "ls-tree", "-r", "--name-only", trees.turn().before]
+    assert b".gitmodules\nfile0.txt\n" == subprocess.run(listed, capture_output=True, check=True).stdout

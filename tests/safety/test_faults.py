@@ -39,18 +39,31 @@ def row(dashboard: Dashboard, name: str) -> str:
     return next((line for line in lines if f" {name} " in line), "")
 
 
-def becomes(dashboard: Dashboard, name: str, state: str) -> float:
-    """Wait until the list says that *name* is in *state*; how long that took, in seconds."""
-    began = time.monotonic()
+def becomes(dashboard: Dashboard, name: str, state: str, said: str = "") -> float:
+    """Wait until the list says that *name* is in *state*, and *said* last.
+
+    How long that took, in seconds, without those in which the dashboard or this test waited for a processor.
+    """
+    pids = (dashboard.process.pid, os.getpid())
+    began = time.monotonic() - sum(map(delay, pids))
     try:
-        until(lambda: state in row(dashboard, name))
+        until(lambda: state in (line := row(dashboard, name)) and said in line)
     except TimeoutError:
         raise AssertionError(f"{name} is not {state}:\n{dashboard.screen}") from None
-    return time.monotonic() - began
+    return time.monotonic() - sum(map(delay, pids)) - began
 
 
-def view(dashboard: Dashboard, name: str, then: str) -> None:
-    """Mark the finished *name*, which stands on top, as viewed; then what needs a person is on top, and selected."""
+def delay(pid: int) -> float:
+    """How long the main thread of *pid* has waited for a processor so far, in seconds; 0 where /proc does not say."""
+    counted = Path(f"/proc/{pid}/schedstat")
+    return int(counted.read_text().split()[1]) / 1e9 if counted.exists() else 0.0
+
+
+def view(dashboard: Dashboard, name: str, then: str, said: str = "") -> None:
+    """Mark the finished *name*, which stands on top, as viewed; then what needs a person is on top, and selected.
+
+    *said*: its last message. Before that is on the screen, the state there may be the one before its last turn.
+    """
 
     def on_top(wanted: str) -> None:
         try:
@@ -58,12 +71,12 @@ def view(dashboard: Dashboard, name: str, then: str) -> None:
         except TimeoutError:
             raise AssertionError(f"{wanted} is not on top:\n{dashboard.screen}") from None
 
-    becomes(dashboard, name, "finished")
+    becomes(dashboard, name, "finished", said)
     on_top(name)
-    dashboard.send(b"gL")
+    dashboard.send(b"\x1b[HL")
     becomes(dashboard, name, "idle")
     on_top(then)
-    dashboard.send(b"g")
+    dashboard.send(b"\x1b[H")
 
 
 def kill(pid: int | None) -> None:
@@ -85,7 +98,7 @@ def test_a_host_killed_with_9_is_lost_at_once_and_comes_back_over_its_stale_sock
 
         home.prompt(other, "say Still here.")
         until(lambda: len(home.facts(TurnEnded, other)) == 2)
-        view(dashboard, "other", then="victim")
+        view(dashboard, "other", then="victim", said="Still here.")
         dashboard.send(b"R")
         becomes(dashboard, "victim", "finished")
         home.prompt(victim, "say Back again.")
@@ -120,7 +133,7 @@ def test_a_killed_tmux_server_takes_the_terminals_and_nothing_else(home: Home) -
 
         home.prompt(structured, "say Still here.")
         until(lambda: len(home.facts(TurnEnded, structured)) == 2)
-        view(dashboard, "structured", then="terminal-")
+        view(dashboard, "structured", then="terminal-", said="Still here.")
         dashboard.send(b"R")
         until(lambda: any(SessionState.LOST is not home.session(terminal).state for terminal in terminals))
 

@@ -11,6 +11,7 @@ from tests.support.interface_dump import STORED
 BEFORE: Final = Path(__file__).parents[1] / "interface_before.json"
 """The interface at commit 0177a51, before modules moved and words changed. It is never written again."""
 CHANGED: Final = {
+    "actions: top": "issue 20: `g` groups the list, so the first session is at Home only",
     "commands: send": "issue 17: it takes several sessions; only the names of its words in the help differ",
     "config: session.idle_timeout_seconds": "issue 15, 19: a jailed agent that is idle is paused, not ended",
 }

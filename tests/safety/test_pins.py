@@ -34,14 +34,15 @@ from kasmon.host.terminal.host import TmuxHost
 from kasmon.model.commands import Answer, Launch, Mode
 from kasmon.model.events import LogOpened, MessageWritten, RequestAnswered
 from kasmon.model.permission import Decision, SessionId
+from kasmon.model.transcript import request_text
 from kasmon.store.event_log import EventLog
 from kasmon.store.fleet_cache import FleetCache
 from kasmon.store.fleet_index import FleetIndex
 from kasmon.store.trusted_folders import TrustedContent, TrustedFolders
-from kasmon.supervisor.sessions import claim, create
+from kasmon.supervisor.sessions import create, names
 from kasmon.supervisor.sessions.folder_config import in_folder
 from kasmon.tmux.server import TmuxServer
-from kasmon.tui.permissions import queue, request_text
+from kasmon.tui.permissions import queue
 from tests.support.agents.fake_agent import FakeAgent, asked
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.host.env import Env, do, prompt
@@ -145,8 +146,8 @@ async def test_a_key_that_comes_with_the_card_is_no_answer(monkeypatch: pytest.M
         await pilot.press("i")
         card = await auntil(lambda: app.permissions.card, what="the card")
         await pilot.pause()
-        card.view.look_at_clock()
-        card.view.look_at_clock()  # of two looks the second arms, were it time; the clock stands still
+        card.view.update_armed()
+        card.view.update_armed()  # of two looks the second arms, were it time; the clock stands still
         await pilot.press("a")
         await pilot.pause()
 
@@ -305,9 +306,9 @@ def test_each_of_them_is_made_so(monkeypatch: pytest.MonkeyPatch, made: str, mod
                     EventLog(path).append(LogOpened(at=0.0, session=SessionId("x")))
                 case "a session's folder":
                     places = scratch_paths(folder)
-                    path = places.folder(claim.claim(places))
+                    path = places.folder(names.claim(places))
                 case _:
-                    host_server._bind(path).close()
+                    host_server.bind(path).close()
 
         assert guarded == (mode == stat.S_IMODE(path.stat().st_mode))
         assert guarded == ([] == open_to_others(folder))

@@ -310,7 +310,7 @@ def test_no_command_hides_behind_the_shape_of_a_secret() -> None:
 
 def test_known_values_are_hidden_wherever_they_stand() -> None:
     shown, count = redact(
-        "deploy --key hunter2hunter2 --again hunter2 --to prod", known=["hunter2", "hunter2hunter2", "prod"]
+        "deploy --key hunter2hunter2 --again hunter2 --to prod", secret_values=["hunter2", "hunter2hunter2", "prod"]
     )
 
     assert "deploy --key ⟨hidden: 14 characters⟩ --again ⟨hidden: 7 characters⟩ --to prod" == shown

@@ -1,6 +1,11 @@
-"""The tree of the tests, as CONTRIBUTING has it: it mirrors the product's, and its helpers are in `tests/support`."""
+"""The tree of the tests, as CONTRIBUTING has it, and what no test sees.
+
+The tree mirrors the product's, and its helpers are in `tests/support`.
+"""
 
 import ast
+import os
+import pwd
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +13,7 @@ from typing import Final
 
 import pytest
 
+from tests.conftest import START_FILES
 from tests.safety.test_names import BANNED, FILES
 from tests.support.syntax_trees import ROOT
 
@@ -33,7 +39,6 @@ METAPHORS: Final = BANNED | {
 NOT_MIRRORED: Final = {
     "agents": "real agents, which every package is part of",
     "chaos": "a program that drives all of kasmon",
-    "detection/golden": "recorded screens",
     "safety": "rules for every package",
     "support": "helpers",
 }
@@ -57,6 +62,21 @@ def names(path: Path) -> Iterator[str]:
             yield node.name
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and path.name == "conftest.py":
             yield from [node.name for each in node.decorator_list if "fixture" in ast.unparse(each)]
+
+
+@pytest.fixture(scope="module")
+def variables_of_module() -> dict[str, str]:
+    """The variables that a server gets which the tests of a module share."""
+    return dict(os.environ)
+
+
+def test_no_shell_of_a_test_reads_start_files_of_the_user(variables_of_module: dict[str, str]) -> None:
+    """A shell that hangs in one of them makes each test that starts it hang."""
+    for variables in (variables_of_module, dict(os.environ)):
+        home = Path(variables["HOME"])
+        assert ("/bin/sh", []) == (variables["SHELL"], [*home.iterdir()])
+        assert home != Path(pwd.getpwuid(os.getuid()).pw_dir)
+        assert not variables.keys() & set(START_FILES)
 
 
 def test_a_folder_has_at_most_twenty_modules() -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.events import ContextReported
+from kasmon.model.formatting import ending, state_label
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
@@ -19,11 +20,10 @@ from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.notifications.alerts import alert
 from kasmon.tui.action import FooterOffer
-from kasmon.tui.notifications.alerts import alert
 from kasmon.tui.notifications.toasts import toasts
 from kasmon.tui.status_bars import is_offered
-from kasmon.tui.theme.look import ending, state_label
 from tests.sandbox.conftest import open_to_others
 from tests.support.cli.cli_runner import Cli, on_terminal
 from tests.support.cli.fork_server import KASMON, ForkServer

@@ -64,7 +64,7 @@ from tests.support.host.env import ME, Env
 from tests.support.sandbox.unconfined_tier import UnconfinedTier
 from tests.support.wait import auntil
 
-pytestmark = pytest.mark.sandboxes
+pytestmark = [pytest.mark.sandboxes, pytest.mark.short]
 OTHER = SessionId("otherone")
 
 
@@ -125,10 +125,10 @@ class Lab(Env):
         return ran
 
     async def until_state(self, *states: SessionState, session: SessionId = ME) -> None:
-        await auntil(lambda: self.session(session).state in states, 20, f"one of {states}")
+        await auntil(lambda: self.session(session).state in states, what=f"one of {states}")
 
     async def until_turn_is_over(self, turns: int) -> None:
-        await auntil(lambda: len(self.only(TurnEnded)) >= turns, 20, f"{turns} turns")
+        await auntil(lambda: len(self.only(TurnEnded)) >= turns, what=f"{turns} turns")
 
     def _pushed(self, frame: FromHost) -> None:
         if isinstance(frame, RunOutputChunk):

@@ -29,6 +29,7 @@ class TestBare(SandboxContract):
         shutil.rmtree(root)
 
 
+@pytest.mark.short
 class TestJail(SandboxContract):
     pytestmark = pytest.mark.sandboxes
 

@@ -23,7 +23,7 @@ import pytest
 from kasmon.scripted_agent.script import HARMLESS
 from kasmon.scripted_agent.terminal.keyboard import Key, Keyboard
 
-LIMIT_S = 40.0
+LIMIT_S = 100.0
 REPORT = re.compile(rb"\x1b\]7501;([^\x07]*)\x07")
 STRING = re.compile(rb"\x1b\][^\x07]*\x07")
 KITTY = re.compile(rb"\x1b\[[<>]\d*u")

@@ -13,6 +13,7 @@ from rich.console import Console
 from textual.pilot import Pilot
 
 from kasmon.config.profile import ProfileOffer
+from kasmon.config.schema import TemplateConfig
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -20,16 +21,31 @@ from kasmon.model.session import Session, Tokens
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.tui.app import Kasmon
+from kasmon.tui.dialogs.new_session import NewSessionDialog
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.review.screen import ReviewScreen
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.search.screen import SearchScreen
+from kasmon.tui.session_list.layout import GroupKey, ListLayout, SavedFilter
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.view import FocusView
 from kasmon.tui.transcript.view import SessionView
 from tests.support import sample_boards, sample_branches, sample_review, sample_sandboxes
-from tests.support.sample_fleet import StillClock, asking, change, command, crew, fleet, login, plan, question, working
+from tests.support.bus import sample_machines
+from tests.support.sample_fleet import (
+    StillClock,
+    asking,
+    change,
+    command,
+    crew,
+    fleet,
+    login,
+    plan,
+    question,
+    tagged_crew,
+    working,
+)
 from tests.support.sample_search import WORDS, finds
 from tests.support.sample_transcripts import MAKE, SIGN_IN, deep_talk, short_talk, talk
 from tests.support.tui.fake_gateway import GETS, JAILED, FakeGateway
@@ -118,7 +134,10 @@ def keys(*pressed: str) -> Act:
     async def act(pilot: Pilot[None]) -> None:
         await settled(pilot)
         await pilot.press(*pressed)
-        await settled(pilot)
+        before = ""
+        while before != (now := pilot.app.export_screenshot()):  # a size may arrive late on a busy machine
+            before = now
+            await settled(pilot)
 
     return act
 
@@ -361,6 +380,19 @@ def jailed(*pressed: str) -> Act:
     return act
 
 
+def on_machines(then: Act) -> Act:
+    """With three registered machines."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        app = cast(Kasmon, pilot.app)
+        cast(FakeGateway, app.gateway).registered.put_nowait(sample_machines.MACHINES)
+        await settled(pilot)
+        await auntil(lambda: app.machines, what="the machines")
+        await then(pilot)
+
+    return act
+
+
 SLEEPS = fleet(next(each for each in sample_sandboxes.machines().sessions if each.name == "numbers"))
 
 
@@ -389,6 +421,19 @@ def finishing(*pressed: str) -> Act:
     return act
 
 
+async def templated(pilot: Pilot[None]) -> None:
+    """Choose a template in the dialog for a new session."""
+    fix = TemplateConfig(agent="claude", tags=("bug", "api"), account="work", prompt="Fix issue {issue} for {who}.")
+    app = cast(Kasmon, pilot.app)
+    cast(FakeGateway, app.gateway).templates_in = {"": {"fix": fix, "review": TemplateConfig()}}
+    await keys("n")(pilot)
+    dialog = cast(NewSessionDialog, app.screen)
+    await auntil(lambda: dialog.template.display and dialog.agent.can_start, what="templates and agents")
+    for key in ("tab", "right", "enter", *"12"):
+        await pilot.press(key)
+        await settled(pilot)
+
+
 NO_AGENT = (
     *(ProfileOffer(name=name, modes=(), problem="not on PATH") for name in ("claude", "codex", "gemini", "opencode")),
     ProfileOffer(name="shell", modes=(Mode.TMUX,)),
@@ -399,7 +444,7 @@ SCENES: dict[str, Scene] = {
     "list-80x24": Scene((80, 24), keys("j")),
     "list-120x40": Scene((120, 40), keys(*TO_FIX_AUTH)),
     "list-160x50": Scene((160, 50), keys(*TO_FIX_AUTH)),
-    "waves-120x40": Scene(act=keys("W", "g", "j", "j")),
+    "waves-120x40": Scene(act=keys("W", "home", "j", "j")),
     "waves-80x24": Scene((80, 24), keys("W")),
     "filter": Scene(act=keys("slash", *"wave:1", "enter")),
     "filter-written-80x24": Scene((80, 24), keys("slash", *"asking")),
@@ -454,13 +499,30 @@ SCENES: dict[str, Scene] = {
     "finish-60x20": Scene((60, 20), finishing(), sample_branches.finisher()),
     "finish-merge-100x30": Scene((100, 30), finishing("m"), sample_branches.finisher()),
     "finish-discard-60x20": Scene((60, 20), finishing("X"), sample_branches.finisher()),
+    "machines-160x50": Scene((160, 50), on_machines(keys("j")), sample_machines.three_machines()),
+    "machines-80x24": Scene((80, 24), on_machines(keys("G", "k")), sample_machines.three_machines()),
+    "machines-card-80x24": Scene((80, 24), on_machines(card(2)), sample_machines.three_machines()),
     "new-120x40": Scene(act=keys("n")),
     "new-80x24": Scene((80, 24), keys("n")),
     "new-wrong-80x24": Scene((80, 24), keys("n", *"fix-auth", "enter")),
+    "new-template-120x50": Scene((120, 50), templated),
     "palette": Scene(act=keys("ctrl+p")),
     "message": Scene(act=keys(*TO_FIX_AUTH, "m", *"Go on")),
     "broadcast": Scene(act=keys("slash", *"agent:codex", "enter", "M", *"Go on")),
     "stop": Scene(act=keys(*TO_FIX_AUTH, "x")),
+    "groups-120x40": Scene(
+        act=keys("j", "j", "j"), fleet=tagged_crew(), settings=DashboardSettings(layout=ListLayout(group=GroupKey.TAG))
+    ),
+    "groups-80x24": Scene((80, 24), keys("g", "g", "home", "h"), tagged_crew()),
+    "columns-120x40": Scene(act=keys("|", "down", "down", "space", "down", "J"), fleet=tagged_crew()),
+    "tabs-120x40": Scene(
+        act=keys("]", "]"),
+        fleet=tagged_crew(),
+        settings=DashboardSettings(
+            layout=ListLayout(filters=(SavedFilter("mine", "state:asking,lost"), SavedFilter("api", "tag:api")))
+        ),
+    ),
+    "tags-120x40": Scene(act=keys(*TO_FIX_AUTH, "T"), fleet=tagged_crew()),
     "help-120x40": Scene(act=keys("question_mark")),
     "help-80x24": Scene((80, 24), keys("question_mark")),
     "settings": Scene(act=keys("comma")),
@@ -504,6 +566,15 @@ SCENES: dict[str, Scene] = {
     "ascii": Scene(act=keys(*TO_FIX_AUTH), settings=DashboardSettings(ascii="yes")),
     **{
         f"theme-{name}": Scene(act=keys(*TO_FIX_AUTH), settings=DashboardSettings(theme=name))
-        for name in ("catppuccin-mocha", "nord", "rose-pine-dawn", "high-contrast", "monochrome", "sixteen")
+        for name in (
+            "catppuccin-mocha",
+            "catppuccin-latte",
+            "github-light",
+            "nord",
+            "rose-pine-dawn",
+            "high-contrast",
+            "monochrome",
+            "sixteen",
+        )
     },
 }

@@ -9,9 +9,11 @@ import io
 import itertools
 import multiprocessing
 import os
+import queue
 import sys
+import threading
 from collections.abc import Iterator, Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 
 import pytest
@@ -67,18 +69,21 @@ class _Run:
         self._left = {item.nodeid: item for item in session.items if item not in own}
         self._workers: dict[Connection, ForkProcess] = {}
         self._current: dict[Connection, str] = {}
+        self._messages: queue.SimpleQueue[tuple[Connection, object]] = queue.SimpleQueue()
 
     def run(self, count: int) -> None:
         shares = list(_shares(list(self._left.values()), count))
-        queue, numbers = os.pipe()
+        taken, numbers = os.pipe()
         os.write(numbers, b"".join(number.to_bytes(2) for number in range(len(shares))))
         os.close(numbers)
         for number in range(count):
             ours, theirs = CONTEXT.Pipe(duplex=False)
-            worker = CONTEXT.Process(target=_work, args=(self._session.config, number, shares, queue, theirs))
+            worker = CONTEXT.Process(target=_work, args=(self._session.config, number, shares, taken, theirs))
             worker.start()
             theirs.close()
             self._workers[ours] = worker
+        for ours, worker in self._workers.items():  # after the last fork
+            threading.Thread(target=self._receive, args=(ours, worker), daemon=True).start()
         try:
             self._run_here(self._own)
             while self._workers:
@@ -95,16 +100,29 @@ class _Run:
             self._hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._take_reports(0.0)
 
+    def _receive(self, connection: Connection, worker: ForkProcess) -> None:
+        """In a thread: else a worker whose pipe is full waits for a test that runs here, until its own test times out.
+
+        None follows the last message. What a test left running may hold the other end.
+        """
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                if connection.poll(1.0):
+                    self._messages.put((connection, connection.recv()))
+                elif not worker.is_alive() and not connection.poll():
+                    break
+        self._messages.put((connection, None))
+
     def _take_reports(self, wait_s: float) -> None:
-        for connection in wait(list(self._workers), wait_s):
-            assert isinstance(connection, Connection)
-            try:
-                self._take(connection, connection.recv())
-            except EOFError:
-                self._end(connection)
-        for connection, worker in list(self._workers.items()):  # what a test left running may hold the other end
-            if not worker.is_alive() and not connection.poll():
-                self._end(connection)
+        """Take those that came; if there is none, wait for one."""
+        with contextlib.suppress(queue.Empty):
+            while self._workers:
+                connection, message = self._messages.get(timeout=wait_s)
+                wait_s = 0.0
+                if message is None:
+                    self._end(connection)
+                else:
+                    self._take(connection, message)
         if self._session.shouldfail:
             raise self._session.Failed(self._session.shouldfail)
 
@@ -157,9 +175,9 @@ class _Reporter:
 
 
 def _work(
-    config: pytest.Config, number: int, shares: Sequence[Sequence[pytest.Item]], queue: int, connection: Connection
+    config: pytest.Config, number: int, shares: Sequence[Sequence[pytest.Item]], numbers: int, connection: Connection
 ) -> None:
-    """A worker: it takes shares, by their numbers in *queue*, until none is left."""
+    """A worker: it takes shares, by their *numbers*, until none is left."""
     with contextlib.suppress(PermissionError):
         os.setsid()  # as in `pytest_configure` of tests/conftest.py
     capture = config.pluginmanager.getplugin("capturemanager")
@@ -172,7 +190,7 @@ def _work(
     config.pluginmanager.register(_Reporter(config, connection))
 
     def taken() -> Iterator[pytest.Item | None]:
-        while share := os.read(queue, 2):
+        while share := os.read(numbers, 2):
             yield from shares[int.from_bytes(share)]
         yield None
 

@@ -27,6 +27,14 @@ class OtherVersion:
         """What makes Python take this copy."""
         return {"PYTHONPATH": str(self.folder)}
 
+    def remove_commands(self, group: str) -> None:
+        """Remove the commands of *group*, as a version from before them."""
+        file = self.folder / "kasmon" / "cli" / "commands.py"
+        lines = file.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if not line.startswith((f'    "{group} ', f'    "{group}"'))]
+        assert len(kept) < len(lines), group
+        file.write_text("".join(kept))
+
     def _edit(self, name: str, before: str, after: str) -> None:
         file = self.folder / "kasmon" / name
         text = file.read_text()

@@ -19,7 +19,7 @@ from kasmon.cli.arguments import CommandParameter, signature_of
 from kasmon.cli.commands import COMMANDS, load
 from kasmon.cli.completion import PARAMETERS, CommandSummary, ParameterSummary
 from kasmon.config.explain import explain
-from kasmon.config.schema import Config, Profile, SandboxConfig
+from kasmon.config.schema import AccountConfig, Config, NotifyTarget, Profile, SandboxConfig, TemplateConfig
 from kasmon.paths import Paths, places
 from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import ACTIONS, KeyMap
@@ -86,6 +86,12 @@ def setting_tables() -> str:
                 parts.append(setting_table(f"[{field.name}]", where, names, f"{field.name}."))
         names = [inner.name for inner in msgspec.structs.fields(Profile) if inner.name != "confined"]
         parts.append(setting_table("[agents.NAME]", where, names, "agents.new-profile."))
+        names = [inner.name for inner in msgspec.structs.fields(AccountConfig)]
+        parts.append(setting_table("[accounts.NAME]", where, names, "accounts.new-account."))
+        names = [inner.name for inner in msgspec.structs.fields(TemplateConfig)]
+        parts.append(setting_table("[templates.NAME]", where, names, "templates.new-template."))
+        names = [inner.name for inner in msgspec.structs.fields(NotifyTarget)]
+        parts.append(setting_table("[notify.targets.NAME]", where, names, "notify.targets.new-target."))
     confined = ", ".join(code(inner.name) for inner in msgspec.structs.fields(SandboxConfig))
     parts.append(
         f"### [agents.NAME.confined]\n\nThe same settings as `[sandbox]`, for the sandbox of this agent: {confined}.\n"
@@ -103,8 +109,15 @@ def setting_table(heading: str, where: Paths, names: Iterable[str], prefix: str)
     for name in names:
         setting = explain(where, prefix + name)
         allowed = ", ".join(code(value) for value in setting.allowed if value) if setting.allowed else ""
-        rows.append((code(name), code(msgspec.json.encode(setting.default).decode()), allowed, setting.sentence))
+        rows.append((code(name), default_of(name, setting.default), allowed, setting.sentence))
     return f"### {heading}\n\n{table(('key', 'default', 'values', 'meaning'), rows)}"
+
+
+def default_of(name: str, value: Any) -> str:
+    """The default of a setting as JSON; a table for each known agent is described instead."""
+    if name == "agents":
+        return "the agents that kasmon knows: `kasmon agents ls`"
+    return code(msgspec.json.encode(value).decode())
 
 
 TABLES: Final[dict[str, Callable[[], str]]] = {

@@ -103,6 +103,8 @@ def _values(shape: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
             ).map(lambda fields: shape.cls(**fields))
         case inspect.StrType():
             return TEXT
+        case inspect.BytesType():
+            return st.binary(max_size=20)
         case inspect.FloatType():
             return st.floats(0, 4e9)
         case inspect.IntType():

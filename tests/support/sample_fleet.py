@@ -243,3 +243,26 @@ def crew() -> Fleet:
         session("night-run", SessionState.PAUSED, ago=7300, last_line="Paused until 06:00", **two, task=3),
         ended("spike", 0, ago=86500, stopped=True, end_why="stopped", last_line="pyte reads 0.45 MB/s"),
     )
+
+
+def tagged_crew() -> Fleet:
+    """`crew()`, with tags and in several folders."""
+    tags = {
+        "fix-auth": ("api", "urgent"),
+        "rows-to-strips": ("tui",),
+        "choose-store": ("api",),
+        "migrate-db": ("api", "urgent"),
+        "big-refactor": ("tui",),
+        "readme": ("docs",),
+        "docs": ("docs",),
+        "docs-links": ("docs",),
+        "parser": ("tui",),
+        "spike": ("a-tag-with-a-long-name", "tui"),
+    }
+    folders = {"docs": "/home/you/site", "docs-links": "/home/you/site", "readme": "/home/you/site"}
+    return fleet(
+        *(
+            msgspec.structs.replace(each, tags=tags.get(each.id, ()), workdir=folders.get(each.id, each.workdir))
+            for each in crew().sessions
+        )
+    )

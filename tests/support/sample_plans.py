@@ -1,5 +1,6 @@
 """Plans and their runs for tests, made of texts and facts, as in life."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -42,6 +43,10 @@ def run(*facts: events.PlanFact, headless: bool = False) -> PlanRun:
     for fact in (began, *facts):
         now = apply(now, fact)
     return now
+
+
+def placed(id_: str, attempt: int = 1, machine: str = "m", at: float = 5.0, why: str = "free") -> events.TaskPlaced:
+    return events.TaskPlaced(at=at, task=id_, attempt=attempt, machine=machine, why=why)
 
 
 def began(id_: str, attempt: int = 1, session: str = "", at: float = 10.0, **more: Any) -> events.TaskBegan:
@@ -91,8 +96,10 @@ def turned(id_: str, **more: Any) -> Session:
     return session(id_, SessionState.IDLE, FINISHED, **{"turn_ended": "done", "last_line": "did it", **more})
 
 
-def next_of(of: Plan, at: PlanRun, *sessions: Session, limit: int = 8, now: float = NOW) -> scheduler.NextSteps:
-    return scheduler.next_steps(of, at, {str(one.id): one for one in sessions}, limit, now)
+def next_of(
+    of: Plan, at: PlanRun, *sessions: Session, limit: int = 8, now: float = NOW, lost: Mapping[str, str] = {}
+) -> scheduler.NextSteps:
+    return scheduler.next_steps(of, at, {str(one.id): one for one in sessions}, limit, now, lost)
 
 
 def words(found: scheduler.NextSteps) -> list[str]:
@@ -103,6 +110,8 @@ def _word(step: Any) -> str:
     match step:
         case scheduler.StartNextAttempt():
             return f"begin {step.task.id} {step.attempt}"
+        case scheduler.ChooseMachines():
+            return f"place {', '.join(f'{each.task.id} {each.attempt}' for each in step.tasks)}"
         case scheduler.StartAttemptSession():
             return f"start {step.task.id} in {step.session}"
         case scheduler.ClaimTask():

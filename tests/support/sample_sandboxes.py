@@ -15,7 +15,8 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.sandbox.checkpoint.records import CheckpointRecord
 from kasmon.sandbox.checkpoint.replay import ReplayedRun
-from kasmon.supervisor.sandboxes.history import RefusedHost, SandboxHistory
+from kasmon.sandbox.network.denials import Denial
+from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
 from tests.support.sample_fleet import NOW, asking, fleet, session, working
 
@@ -157,7 +158,7 @@ def past() -> SandboxHistory:
             point(6, 3, "asked", 60, kept=("python rows", "python totals", "python frame")),
         ),
         refused=(
-            RefusedHost(
+            Denial(
                 at=NOW - 895,
                 host="example.org",
                 port=443,

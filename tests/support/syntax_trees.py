@@ -22,7 +22,12 @@ def modules() -> dict[str, ast.Module]:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+    return parse(path.read_text("utf-8"))
+
+
+@cache
+def parse(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 @cache

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 Value = TypeVar("Value")
-LIMIT_S: Final = 40.0
+LIMIT_S: Final = 100.0
 """A safety net, no expectation: on a busy machine everything takes several times as long."""
 
 

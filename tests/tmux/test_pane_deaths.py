@@ -23,6 +23,16 @@ def test_a_pane_appears_once() -> None:
     assert [] == deaths.compare([pane(dead=True, status="7")]).appeared
 
 
+def test_a_pane_that_replaces_another_in_its_window_missed_nothing() -> None:
+    deaths = PaneDeaths()
+    deaths.compare([pane(dead=True, status="7")])
+
+    assert [] == deaths.compare([pane("%2")]).appeared
+
+    deaths.compare([])
+    assert ["%3"] == deaths.compare([pane("%3")]).appeared
+
+
 def test_a_death_is_told_once() -> None:
     deaths = PaneDeaths()
     deaths.compare([pane()])

@@ -9,6 +9,7 @@ from kasmon.config.folder_config import NAME, FolderConfig, read_folder_config
 from kasmon.errors import RefusedError
 from kasmon.paths import Paths, places
 from kasmon.store.trusted_folders import TrustedFolders
+from kasmon.supervisor.sessions.create import NewSession
 from kasmon.tui.gateway.live import LiveGateway
 
 
@@ -32,7 +33,7 @@ async def test_only_what_is_trusted_is_offered_and_started(own: Paths, brings: F
     assert f"kasmon trust {folder}" in await gateway.folder_notice(folder)
     assert "helper" not in [offer.name for offer in await gateway.offers(folder)]
     with pytest.raises(RefusedError, match="is defined only in a config that is ignored"):
-        await operations.create_session("one", "helper", workdir=folder)
+        await operations.create_session(NewSession(name="one", agent="helper", workdir=folder))
     assert not (await asyncio.to_thread(gateway.first)).sessions
 
     await asyncio.to_thread(TrustedFolders(own).add, brings, 1.0)

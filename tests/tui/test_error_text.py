@@ -19,6 +19,7 @@ from tests.support.wait import auntil
         ("'api' is no name.", "'api' is no name."),
         ("config.toml line 3: no such key", "config.toml line 3: no such key"),
         ("tmux 2.9 is too old.", "tmux 2.9 is too old."),
+        ("build: the session 'api' has ended.", "build: the session 'api' has ended."),
         ("--agent needs a name.", "--agent needs a name."),
         ("a\x1b[31mb", "Ab"),
         ("", ""),

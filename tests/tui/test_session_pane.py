@@ -14,9 +14,11 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.preview import Preview
+from kasmon.tui.session_pane import add_message
 from kasmon.tui.terminal.view import FocusView
 from kasmon.tui.transcript.prompt_box import PromptBox
 from kasmon.tui.transcript.view import SessionView
+from tests.support.bus.sample_machines import there
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import NOW, ended, fleet, idle, session, working
 from tests.support.sample_transcripts import MAKE, long_talk, talk
@@ -59,6 +61,28 @@ async def test_text_that_is_being_written_is_shown() -> None:
         await told(pilot)
 
         assert "While I think of it" in text_of(app)
+
+
+async def test_the_next_transcript_comes_at_its_end_into_the_same_widget() -> None:
+    """A new widget would lay out the whole screen several times, for which a new state would wait."""
+    app = kasmon(fleet(idle("readme"), idle("schema")), transcripts={"readme": long_talk(2000), "schema": talk()})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        shown = app.session_pane.widget
+        app.session_pane.scroll(-3)
+        await pilot.press("down")
+        await told(pilot, "schema")
+
+        assert shown is app.session_pane.widget
+        assert "requests to use Bash: rm -rf build && make release" in text_of(app)
+        assert "Step 19" not in text_of(app)
+
+        await pilot.press("up", "enter", *"abc", "escape", "down")
+        await told(pilot, "schema")
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert "Write to schema" in text_of(app)
 
 
 async def test_enter_opens_a_structured_session_at_its_end() -> None:
@@ -370,6 +394,24 @@ async def test_a_terminal_that_was_left_before_it_was_there_does_not_take_the_ke
         assert app.list_has_keys
 
 
+async def test_a_terminal_that_is_entered_before_it_is_there_has_the_keyboard_once_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a busy machine: a refresh may come before it is mounted."""
+    app = kasmon(fleet(session("shell", mode=Mode.TMUX)), panes={"shell": ("$",)})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await auntil(lambda: app.has_fleet)
+        monkeypatch.setattr(app, "call_after_refresh", lambda call, *more: call(*more))
+        app.session_pane.enter(SessionId("shell"))
+        view = app.session_pane.terminal
+        assert view is not None
+        assert not view.is_mounted
+        assert not view.is_live  # else it would open no tap, then or later
+        await settled(pilot)
+
+        assert view.is_live
+
+
 async def test_a_preview_that_is_built_while_the_dashboard_quits_crashes_nothing() -> None:
     """A person quits right after the cursor has moved."""
     async with run_app(kasmon(fleet(idle("readme")))) as pilot:
@@ -380,3 +422,12 @@ async def test_a_preview_that_is_built_while_the_dashboard_quits_crashes_nothing
         preview.build()
 
         assert not cast(Kasmon, pilot.app).crash
+
+
+def test_only_the_command_of_kasmons_own_tmux_gets_a_message() -> None:
+    """What attaches on another machine, or to a tmux of the user's, is another program, or another server."""
+    argv = ("ssh", "-t", "box", "kasmon attach docs")
+
+    assert argv == add_message(argv, there("box", idle("docs")))
+    assert argv == add_message(argv, idle("docs", adopted="work:1"))
+    assert "display-message" in add_message(argv, idle("docs"))

@@ -182,6 +182,21 @@ async def test_where_all_were_let_in_a_newcomer_is_turned_away(monkeypatch: pyte
         await one.shows(b"still here")
 
 
+async def test_in_a_flood_connections_wait_and_the_dashboards_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "ACCEPTED_BURST", 3)
+    monkeypatch.setattr(connections, "ACCEPTED_RATE_HZ", 1 / 3600)
+    async with served("/bin/sh", "-c", ECHO) as view, page(view) as mine:
+        await mine.shows(b"ready")
+        with contextlib.ExitStack() as opened:
+            for _ in range(30):
+                opened.enter_context(socket.create_connection(("127.0.0.1", view.port), 20))
+            for word in ("one", "two", "three"):
+                await mine.say("stdin", word)
+                await mine.shows(word.encode())
+
+            assert 0 < len(view.connections) <= 4  # what waits is the one after the burst
+
+
 FEW_HANDLES = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
@@ -378,7 +393,7 @@ def test_r_and_enter_logs_out_all_that_came_before(line: Cli) -> None:
 def let_in(link: str) -> str:
     """The cookie that *link* is changed for."""
     host, _, path = link.removeprefix("http://").partition("/")
-    with contextlib.closing(http.client.HTTPConnection(host, timeout=10)) as asking:
+    with contextlib.closing(http.client.HTTPConnection(host, timeout=60)) as asking:
         asking.request("GET", f"/{path}")
         return str(asking.getresponse().headers["Set-Cookie"]).partition(";")[0]
 
@@ -386,6 +401,6 @@ def let_in(link: str) -> str:
 def status_with(link: str, cookie: str) -> int:
     """What the page that *link* leads to answers to *cookie*."""
     host, _, path = link.removeprefix("http://").partition("/")
-    with contextlib.closing(http.client.HTTPConnection(host, timeout=10)) as asking:
+    with contextlib.closing(http.client.HTTPConnection(host, timeout=60)) as asking:
         asking.request("GET", f"/{path.partition('?')[0]}", headers={"Cookie": cookie})
         return asking.getresponse().status

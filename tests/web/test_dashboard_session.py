@@ -40,14 +40,14 @@ class Page:
         await self.socket.send_str(json.dumps(message))
 
     async def shows(self, wanted: bytes) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while wanted not in self.drawn:
                 message = await self.socket.receive()
                 assert message.type is WSMsgType.BINARY, (message, self.drawn)
                 self.drawn += message.data
 
     async def ends(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (message := await self.socket.receive()).type is WSMsgType.BINARY:
                 self.drawn += message.data
 

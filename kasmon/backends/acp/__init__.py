@@ -5,11 +5,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from kasmon.agents.catalog import find
+from kasmon.agents.profile import Quirk
 from kasmon.backends.acp import gemini_quirks
-from kasmon.backends.acp.known_agents import Quirk, find_agent
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.common.agent_start import prepare_start
-from kasmon.backends.common.environment import AgentEnvironment, build_environment, own_prefixes
+from kasmon.backends.common.environment import AgentEnvironment, build_environment, own_prefixes, program_of
 from kasmon.backends.common.structured_agent import open_agent
 from kasmon.backends.project_trust import check
 from kasmon.errors import ExtraMissingError, LaunchError
@@ -31,6 +32,7 @@ class AcpBackend:
         cancels=True,
         sets_model=True,
         sets_permission_mode=True,
+        receives_images=True,
         resumes=True,
         interrupts=True,
     )
@@ -48,14 +50,14 @@ class AcpBackend:
             raise ExtraMissingError(self.name, "acp")
         if not launch.argv:
             raise LaunchError("the agent's profile has no program.", hint="Set `program` in its profile.")
-        agent = find_agent(launch.argv)
+        agent = await asyncio.to_thread(lambda: find(program_of(launch.argv)))  # reads folders of agents
         environment = await asyncio.to_thread(build_environment, launch, own_prefixes(launch.argv))
-        environment = AgentEnvironment({**agent.variables, **environment.variables}, environment.secrets)
+        environment = AgentEnvironment({**agent.variables.structured, **environment.variables}, environment.secrets)
         await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, environment.variables)
         start = await prepare_start(launch, launch.argv, environment)
         home = {"HOME": start.home, "GEMINI_CLI_HOME": ""} if start.home else {}  # where its conversations are
         environment = AgentEnvironment({**environment.variables, **home}, start.secrets)
-        if launch.resume and Quirk.TWIN_FILES in agent.habits:
+        if launch.resume and Quirk.TWIN_FILES in agent.quirks:
             await asyncio.to_thread(gemini_quirks.remove_twins, launch.resume, environment.variables)
         child = await start.run()
 

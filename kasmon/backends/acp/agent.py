@@ -1,16 +1,17 @@
 """One running agent: its process, its messages as events, and commands as protocol calls."""
 
 import asyncio
+import contextlib
 import math
 import time
 from typing import Any, Final
 
 from acp import RequestError
 
+from kasmon.agents.profile import AgentProfile
 from kasmon.backends.acp import errors
 from kasmon.backends.acp.connection import AcpClient
 from kasmon.backends.acp.incoming_handler import IncomingHandler
-from kasmon.backends.acp.known_agents import KnownAgent
 from kasmon.backends.acp.open_requests import OpenRequests
 from kasmon.backends.acp.session_start import SessionStart, few
 from kasmon.backends.acp.settings import Setting, SettingOption, of_answer, to_set
@@ -33,11 +34,12 @@ GONE: Final = (ConnectionError, SessionEndedError)
 
 
 class AcpAgent(StructuredAgent):
-    def __init__(self, launch: Launch, agent: KnownAgent, child: ChildProcess, environment: AgentEnvironment) -> None:
+    def __init__(self, launch: Launch, agent: AgentProfile, child: ChildProcess, environment: AgentEnvironment) -> None:
         super().__init__(launch, child)
         self._agent = agent
         self._environment = environment
         self._session = ""
+        self._closes = self._takes_images = False
         self._translator = AcpTranslator(launch.workdir, launch.remembers, launch.used)
         self._requests = OpenRequests(launch, self._translator, self._emit)
         self._incoming = IncomingHandler(self._translator, self._requests, self._emit)
@@ -51,7 +53,8 @@ class AcpAgent(StructuredAgent):
         start = SessionStart(self._client, self._launch, self._agent, self._environment, self._translator)
         conversation = await start.open()
         at, model = time.time(), conversation.settings.model
-        self._session = conversation.id
+        self._session, self._closes = conversation.id, conversation.closes
+        self._takes_images = conversation.takes_images
         name = model.current if model is not None else ""
         self._start_events(at, self._child.pid, conversation.id, name, conversation.proof)
         caveats = [NoticeRaised(at=at, text=conversation.caveat, level="warning")] if conversation.caveat else []
@@ -95,24 +98,29 @@ class AcpAgent(StructuredAgent):
         await self._interrupt()
         if self._turn is not None:
             await asyncio.wait([self._turn])
+        if self._closes:
+            with contextlib.suppress(RequestError, *GONE):
+                await self._client.close(self._session)
 
     # Commands
 
     async def _prompt(self, prompt: Prompt) -> None:
         if self._turn is not None:
             raise SessionBusyError(self._launch.session, "asking" if self._requests else "working")
+        if prompt.images and not self._takes_images:
+            raise UnableError("this agent accepts no pictures.", hint="Write the path of the picture into the prompt.")
         at = time.time()
         self._emit([*self._translator.begins(at), TurnStarted(at=at, prompt=prompt.text, by=prompt.by)])
         self._incoming.in_turn = True
-        self._turn = asyncio.create_task(self._run_turn(prompt.text))
+        self._turn = asyncio.create_task(self._run_turn(prompt))
 
-    async def _run_turn(self, text: str) -> None:
+    async def _run_turn(self, prompt: Prompt) -> None:
         answer: dict[str, Any] | None = None
         ended: list[Event] = []
         try:
-            answer = await self._client.prompt(self._session, text)
+            answer = await self._client.prompt(self._session, prompt.text, prompt.images)
         except RequestError as error:
-            ended = build_failure(error, self._environment.secrets, self._agent.log_in, time.time())
+            ended = build_failure(error, self._environment.secrets, self._agent.log_in.how, time.time())
         except GONE:
             return  # the end of the process is reported separately
         finally:
@@ -183,7 +191,6 @@ class AcpAgent(StructuredAgent):
         return self._translator.now_set(now, time.time())
 
     def _find_offer(self, setting: Setting, value: str) -> SettingOption:
-        """Return the agent's offer for *setting*, which contains *value*."""
         offer, what = self._translator.settings.offer(setting), "model" if setting == "model" else "permission mode"
         if offer is None:
             raise UnableError(f"this agent does not support setting its {what}.")

@@ -1,7 +1,8 @@
 """A client for one agent: the SDK's connection over kasmon's transport, and the calls that kasmon makes."""
 
 import asyncio
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from acp import PROTOCOL_VERSION, schema
@@ -9,16 +10,20 @@ from acp.connection import Connection, MethodHandler
 from pydantic import BaseModel
 
 import kasmon
-from kasmon.backends.acp.transport import HALF, AcpTransport
+from kasmon.backends.acp.transport import AcpTransport
+from kasmon.model.events import replace_surrogates
+from kasmon.model.prompts.image import PromptImage
 
 ABLE: Final = schema.ClientCapabilities(
     fs=schema.FileSystemCapabilities(read_text_file=False, write_text_file=False),
     terminal=False,
+    auth=schema.AuthCapabilities(terminal=True),
     elicitation=schema.ElicitationCapabilities(
         form=schema.ElicitationFormCapabilities(), url=schema.ElicitationUrlCapabilities()
     ),
 )
-"""kasmon's capabilities: permissions and elicitations. The agent itself reads, writes and runs."""
+"""kasmon's capabilities: permissions, elicitations, and a person who logs in in a terminal. The agent itself reads,
+writes and runs."""
 
 
 class AcpClient:
@@ -39,11 +44,7 @@ class AcpClient:
         return answer if isinstance(answer, dict) else {}
 
     async def initialize(self) -> schema.InitializeResponse:
-        """Return the agent's answer to the handshake.
-
-        Raises:
-            ValidationError: if it is invalid.
-        """
+        """Return the agent's answer to the handshake. Raises `ValidationError` if it is invalid."""
         client = schema.Implementation(name="kasmon", title="kasmon", version=kasmon.__version__)
         request = schema.InitializeRequest(
             protocol_version=PROTOCOL_VERSION, client_capabilities=ABLE, client_info=client
@@ -73,10 +74,18 @@ class AcpClient:
         request = schema.ListSessionsRequest(cwd=workdir, cursor=cursor)
         return schema.ListSessionsResponse.model_validate(await self.call("session/list", request))
 
-    async def prompt(self, session: str, text: str) -> dict[str, Any]:
+    async def close(self, session: str) -> None:
+        """Have the agent release what *session* uses; it can be resumed later."""
+        await self.call("session/close", schema.CloseSessionRequest(session_id=session))
+
+    async def prompt(self, session: str, text: str, images: Sequence[PromptImage] = ()) -> dict[str, Any]:
         """Run a turn; return the answer when it is over."""
-        block = schema.TextContentBlock(type="text", text=HALF.sub("\ufffd", text))
-        return await self.call("session/prompt", schema.PromptRequest(session_id=session, prompt=[block]))
+        blocks: list[schema.ImageContentBlock | schema.TextContentBlock] = [
+            schema.ImageContentBlock(type="image", data=b64encode(each.data).decode(), mime_type=each.media_type)
+            for each in images
+        ]
+        blocks.append(schema.TextContentBlock(type="text", text=replace_surrogates(text)))
+        return await self.call("session/prompt", schema.PromptRequest(session_id=session, prompt=[*blocks]))
 
     async def cancel(self, session: str) -> None:
         """Ask the agent to end the turn; `prompt` then returns."""

@@ -43,17 +43,11 @@ class OpenPermission(msgspec.Struct, frozen=True):
 
 
 class Permissions(OpenCalls[OpenPermission]):
-    """The open permission requests of one agent."""
-
     def open(self, call: CallId, permission: OpenPermission, at: float) -> tuple[Event, ...]:
         return self._open(call, [permission.ask.request], permission, at)
 
     def answer(self, answer: Answer, at: float) -> AnsweredCall[OpenPermission]:
-        """Apply *answer*.
-
-        Raises:
-            KasmonError: as `OpenCalls`.
-        """
+        """Apply *answer*. Raises `KasmonError` as `OpenCalls`."""
         return self._apply(answer, at)
 
     def of_calls(self) -> list[tuple[CallId, OpenPermission]]:
@@ -175,11 +169,7 @@ class OpenRequests:
         return Reply(closed.id, closed.content.ask.outcome(answer), answer, (), closed.content)
 
     async def send(self, reply: Reply) -> None:
-        """Send the agent *reply*; returns when it has it.
-
-        Raises:
-            SessionEndedError: if it no longer reads.
-        """
+        """Send the agent *reply*; returns when it has it. Raises `SessionEndedError` if it no longer reads."""
         self._emit(reply.events)
         if reply.result is not None:
             task = self._settle(reply.call, reply.result)

@@ -20,8 +20,8 @@ import msgspec
 from acp.schema import PermissionOption, RequestPermissionRequest
 from pydantic import ValidationError
 
+from kasmon.agents.profile import Quirk
 from kasmon.backends.acp.content import diff_of, edits, texts
-from kasmon.backends.acp.known_agents import Quirk
 from kasmon.backends.acp.tool_calls import AcpToolCall, AcpToolCalls
 from kasmon.backends.common.diff import shorten_path
 from kasmon.backends.common.json_access import as_json, text
@@ -98,7 +98,8 @@ def ask(
     contents = tool.contents
     diff = diff_of(edits(contents), workdir)
     data = _input(tool, tools.habits, workdir)
-    kind = RequestKind.QUESTION if is_choice else RequestKind.PLAN if tool.kind == PLAN_KIND else RequestKind.PERMISSION
+    kind = RequestKind.QUESTION if is_choice else RequestKind.PERMISSION
+    kind = RequestKind.PLAN if tool.kind == PLAN_KIND else kind
     words = texts(contents)
     shown, why = (diff, words) if diff else _shown(tool, data, words, kind, workdir)
     if not allowing:

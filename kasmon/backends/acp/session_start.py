@@ -1,6 +1,7 @@
 """Open a conversation: the handshake, a new or resumed conversation, then its model and mode."""
 
 import asyncio
+import shlex
 import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -9,15 +10,17 @@ from acp import PROTOCOL_VERSION, RequestError
 from acp.schema import AgentCapabilities, AuthMethodAgent, EnvVarAuthMethod, InitializeResponse, TerminalAuthMethod
 from pydantic import ValidationError
 
+from kasmon.agents.catalog import find_other
+from kasmon.agents.profile import AgentProfile, Quirk
 from kasmon.backends.acp import errors, gemini_quirks
 from kasmon.backends.acp.connection import AcpClient
-from kasmon.backends.acp.known_agents import KnownAgent, Quirk, find_by_name
 from kasmon.backends.acp.replay import ReplayedHistory
 from kasmon.backends.acp.settings import AcpSettings, Setting, parse_offered, to_set
 from kasmon.backends.acp.translator import AcpTranslator
 from kasmon.backends.common.environment import AgentEnvironment, program_of
 from kasmon.errors import LaunchError, UnfitAgentError
 from kasmon.model.commands import Launch
+from kasmon.sanitize import has_hidden
 
 PAGES: Final = 20
 """How many pages of an agent's list of conversations are read."""
@@ -33,6 +36,10 @@ class OpenConversation(NamedTuple):
     proof: str = ""
     caveat: str = ""
     """Why it may differ from the earlier one; shown to the user."""
+    closes: bool = False
+    """Whether the agent releases it when it is asked to."""
+    takes_images: bool = False
+    """Whether a prompt can have pictures."""
 
 
 class SessionStart:
@@ -42,7 +49,7 @@ class SessionStart:
         self,
         client: AcpClient,
         launch: Launch,
-        agent: KnownAgent,
+        agent: AgentProfile,
         environment: AgentEnvironment,
         translator: AcpTranslator,
     ) -> None:
@@ -61,8 +68,9 @@ class SessionStart:
         """
         introduced = await self._introduction()
         if introduced.agent_info is not None:
-            self._agent = find_by_name(introduced.agent_info.name) or self._agent
-        self._translator.set_habits(self._agent.habits)
+            other = await asyncio.to_thread(find_other, introduced.agent_info.name)  # reads folders of agents
+            self._agent = other or self._agent
+        self._translator.set_habits(self._agent.quirks)
         able = introduced.agent_capabilities or AgentCapabilities()
         try:
             if self._launch.resume:
@@ -71,6 +79,11 @@ class SessionStart:
                 conversation = self._opened(await self._client.new(self._launch.workdir))
         except RequestError as error:
             raise self._refused(error, introduced) from error
+        of_sessions, of_prompts = able.session_capabilities, able.prompt_capabilities
+        conversation = conversation._replace(
+            closes=of_sessions is not None and of_sessions.close is not None,
+            takes_images=of_prompts is not None and of_prompts.image is True,
+        )
         conversation = await self._with(conversation, "model", self._launch.model)
         return await self._with(conversation, "mode", self._launch.permission_mode)
 
@@ -117,7 +130,7 @@ class SessionStart:
         return OpenConversation(session, settings, caveat=NOT_LISTED)
 
     async def _loaded(self, session: str, history: ReplayedHistory) -> OpenConversation:
-        has_twins = Quirk.TWIN_FILES in self._agent.habits
+        has_twins = Quirk.TWIN_FILES in self._agent.quirks
         if has_twins:
             await asyncio.to_thread(gemini_quirks.leave_minute, session, self._environment.variables, time.time())
         settings = parse_offered(await self._client.load(session, self._launch.workdir))
@@ -167,7 +180,8 @@ class SessionStart:
         said = errors.words(error, self._environment.secrets)
         if errors.needs_log_in(error):
             return LaunchError(
-                f"{self._name!r} requires a login: {said}", hint=self._agent.log_in + _login_methods(introduced)
+                f"{self._name!r} requires a login: {said}",
+                hint=self._agent.log_in.how + _login_methods(introduced, self._launch.argv[0]),
             )
         if self._launch.resume:
             what = f"{self._name!r} did not resume the conversation {self._launch.resume!r}: {said}"
@@ -181,13 +195,17 @@ def few(names: tuple[str, ...], most: int = 12) -> str:
     return (", ".join(names[:most]) or "none") + more
 
 
-def _login_methods(introduced: InitializeResponse) -> str:
-    """Return the login methods that the agent lists."""
-    methods = [_login_method(method) for method in introduced.auth_methods or ()]
+def _login_methods(introduced: InitializeResponse, program: str) -> str:
+    methods = [_login_method(method, program) for method in introduced.auth_methods or ()]
     return f" It offers: {'; '.join(methods)}." if methods else ""
 
 
-def _login_method(method: EnvVarAuthMethod | TerminalAuthMethod | AuthMethodAgent) -> str:
+def _login_method(method: EnvVarAuthMethod | TerminalAuthMethod | AuthMethodAgent, program: str) -> str:
+    """Return *method* as text; for one in a terminal the command that the user may run. kasmon never runs it itself."""
+    if isinstance(method, TerminalAuthMethod):
+        variables = [f"--env-public={name}={value}" for name, value in (method.env or {}).items()]
+        command = shlex.join(["kasmon", "new", "login", *variables, "--", program, *(method.args or ())])
+        return method.name if has_hidden(command) or "\n" in command else f"{method.name}: `{command}`"
     if isinstance(method, EnvVarAuthMethod):
         return f"{method.name} ({', '.join(variable.name for variable in method.vars)})"
     return f"{method.name} ({method.description})" if method.description else method.name

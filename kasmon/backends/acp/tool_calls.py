@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 
 from acp.schema import ToolCallProgress, ToolCallStart, ToolCallUpdate
 
+from kasmon.agents.profile import Quirk
 from kasmon.backends.acp.content import Content, diff_of, edits, output_of, patch_of, texts
-from kasmon.backends.acp.known_agents import Quirk
 from kasmon.backends.common.diff import shorten_path
 from kasmon.backends.common.json_access import as_json
 from kasmon.backends.common.json_access import at as value_at

@@ -8,15 +8,16 @@ import msgspec
 from acp import RequestError, schema
 from pydantic import ValidationError
 
+from kasmon.agents.profile import Quirk
 from kasmon.backends.acp import errors
 from kasmon.backends.acp.content import text_of
-from kasmon.backends.acp.known_agents import Quirk
 from kasmon.backends.acp.replay import ReplayedHistory
 from kasmon.backends.acp.settings import AcpSettings, of_options
 from kasmon.backends.acp.tool_calls import STATES, AcpToolCalls
 from kasmon.backends.acp.usage import NOTHING, UsageTotals
 from kasmon.backends.base import AgentOutput, Chunk
 from kasmon.backends.common.json_access import text
+from kasmon.backends.common.slash_commands import build_announcement
 from kasmon.backends.common.unknown_messages import UnknownMessages
 from kasmon.model import events
 from kasmon.model.commands import ConversationUsage
@@ -187,7 +188,9 @@ class AcpTranslator:
                 return self._counts(self.counted.updated(update), at)
             case schema.AgentPlanContentUpdate():
                 return self.unknown.report(f"plan_update {update.plan.type}", update.model_dump(mode="json"), at)
-            case schema.UserMessageChunk() | schema.AvailableCommandsUpdate() | schema.SessionInfoUpdate():
+            case schema.AvailableCommandsUpdate():
+                return [build_announcement(map(_command, update.available_commands), at)]
+            case schema.UserMessageChunk() | schema.SessionInfoUpdate():
                 return []
             case other:
                 assert_never(other)
@@ -208,6 +211,10 @@ class AcpTranslator:
             return []
         self.counted = counted
         return [counted.to_event(at)]
+
+
+def _command(command: schema.AvailableCommand) -> tuple[str, str, str]:
+    return command.name, command.description, command.input.root.hint if command.input is not None else ""
 
 
 def _plan(entries: Sequence[schema.PlanEntry], at: float) -> events.PlanUpdated:

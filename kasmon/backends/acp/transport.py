@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from kasmon.backends.common.child_process import ChildProcess
+from kasmon.model.events import replace_surrogates
 
-HALF: Final = re.compile("[\ud800-\udfff]")
 HALVES: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 INTERNAL: Final = -32603
 """JSON-RPC's code for an internal error."""
@@ -51,11 +51,7 @@ class AcpTransport:
         return None
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Send *message* to the agent.
-
-        Raises:
-            SessionEndedError: if it no longer reads.
-        """
+        """Send *message* to the agent. Raises `SessionEndedError` if it no longer reads."""
         await self._child.write(json.dumps(message, separators=(",", ":")).encode())
 
     async def close(self) -> None:
@@ -67,7 +63,7 @@ def understood(line: bytes) -> dict[str, Any] | None:
     try:
         message = json.loads(line.decode("utf-8", "replace"))
         if HALVES.search(line):
-            message = _whole(message)
+            message = replace_surrogates(message)
     except (ValueError, RecursionError):
         return None
     if not isinstance(message, dict):
@@ -107,14 +103,3 @@ def _answer(message: dict[str, Any]) -> dict[str, Any] | None:
 
 def _is_id(number: object) -> bool:
     return isinstance(number, int | str) and not isinstance(number, bool)
-
-
-def _whole(value: Any) -> Any:
-    """Return *value* with U+FFFD for each half of a surrogate pair, which the SDK's models reject."""
-    if isinstance(value, str):
-        return HALF.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {_whole(key): _whole(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_whole(member) for member in value]
-    return value

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from acp.schema import Usage, UsageUpdate
 from pydantic import ValidationError
 
-from kasmon.backends.acp.known_agents import Quirk
+from kasmon.agents.profile import Quirk
 from kasmon.backends.common.json_access import count, table
 from kasmon.model.commands import ConversationUsage
 from kasmon.model.events import UsageReported

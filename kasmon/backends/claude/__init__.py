@@ -42,6 +42,7 @@ class ClaudeBackend:
         steers=True,
         sets_model=True,
         sets_permission_mode=True,
+        receives_images=True,
         resumes=True,
         interrupts=True,
     )

@@ -10,6 +10,7 @@ import os
 import stat
 import time
 import uuid
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from claude_agent_sdk import (
     ClaudeSDKClient,
     PermissionResultAllow,
     PermissionResultDeny,
+    PermissionUpdate,
     ToolPermissionContext,
 )
 
@@ -29,7 +31,7 @@ from kasmon.backends.claude.elicitation import ELICITATION, reply
 from kasmon.backends.claude.handshake import ClaudeLaunch, check, explain_failure, find_conversation
 from kasmon.backends.claude.known_messages import name_of
 from kasmon.backends.claude.open_requests import AllowResult, Reply
-from kasmon.backends.claude.settings import ClaudeSettings
+from kasmon.backends.claude.settings import ClaudeSettings, parse_commands
 from kasmon.backends.claude.stdout_line import UnparsedLine
 from kasmon.backends.claude.translator import ASK, ClaudeTranslator
 from kasmon.backends.claude.transport import ClaudeTransport
@@ -44,15 +46,22 @@ from kasmon.model.events import NoticeRaised
 LONGEST_BYTES: Final = 1 << 20
 
 
-def read_text(path: str, workdir: str) -> str | None:
+PRINTED: Final = 20_000
+"""How much of a background task's output is logged, in characters: its end."""
+
+
+def read_text(path: str, workdir: str, *, follow: bool = True) -> str | None:
     """Return the text of the file at *path*, relative to *workdir*; empty if there is none.
+
+    *follow*: also if *path* itself is a symbolic link.
 
     None if it is not text, too long or unreadable. Never blocks: only a regular file is read, not a pipe.
     """
     if not path or "\0" in path:
         return None
     try:
-        handle = os.open(Path(workdir) / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        links = 0 if follow else os.O_NOFOLLOW
+        handle = os.open(Path(workdir) / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | links)
     except FileNotFoundError:
         return ""
     except OSError:
@@ -70,6 +79,8 @@ def read_text(path: str, workdir: str) -> str | None:
 
 
 GONE: Final = "the agent ended"
+MEASURE_S: Final = 10.0
+"""How long the agent may take to say what fills its context, in seconds."""
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +92,9 @@ class ClaudeAgent(StructuredAgent):
         super().__init__(launch, child)
         self._plan = plan
         self._settings = ClaudeSettings(plan.conversation, may_bypass=launch.bypassing)
-        self._translator = ClaudeTranslator(launch.session, self._settings, ClaudeUsage(launch.used, plan.carried))
+        self._usage = ClaudeUsage(launch.used, plan.carried)
+        self._measuring: asyncio.Task[None] | None = None
+        self._translator = ClaudeTranslator(launch.session, self._settings, self._usage)
         self._transport = ClaudeTransport(child, self._handle_message)
         self._client = ClaudeSDKClient(ClaudeAgentOptions(can_use_tool=self._permit), self._transport)
         self._replies: dict[str, asyncio.Future[Reply]] = {}
@@ -100,7 +113,8 @@ class ClaudeAgent(StructuredAgent):
         offered = settings.apply_initialize(answer, model_of(plan.argv), at)
         proof, pid = plan.proof(launch.remembers), self._child.pid
         notices = plan.notices(launch.remembers, at)
-        self._start_events(at, pid, settings.conversation or None, settings.model, proof, offered, *notices)
+        commands = parse_commands(answer, at)
+        self._start_events(at, pid, settings.conversation or None, settings.model, proof, offered, commands, *notices)
 
     def explain(self, error: Exception, limit_s: float) -> LaunchError:
         return explain_failure(error, self._plan, self._child, self._translator.turns.failure, limit_s)
@@ -109,12 +123,15 @@ class ClaudeAgent(StructuredAgent):
         return self._translator.limit.end(at)
 
     async def _disconnect(self) -> None:
+        if self._measuring is not None:
+            self._measuring.cancel()
+            await asyncio.gather(self._measuring, return_exceptions=True)
         await self._client.disconnect()
 
     async def _prompt(self, prompt: Prompt) -> None:
         name = str(uuid.uuid4())
         self._translator.turns.record_prompt(name, prompt)
-        message = {"role": "user", "content": prompt.text}
+        message = {"role": "user", "content": _content(prompt)}
         with self._refusing():
             await self._client.query(
                 _only({"type": "user", "uuid": name, "message": message, "parent_tool_use_id": None})
@@ -167,7 +184,9 @@ class ClaudeAgent(StructuredAgent):
         finally:
             self._replies.pop(call, None)
         if isinstance(reply, AllowResult):
-            return PermissionResultAllow(updated_input=reply.input)
+            mode: Any = reply.mode
+            changes = [PermissionUpdate(type="setMode", mode=mode, destination="session")] if mode else None
+            return PermissionResultAllow(updated_input=reply.input, updated_permissions=changes)
         return PermissionResultDeny(message=reply.reason, interrupt=reply.ends_turn)
 
     def _reply(self, call: str) -> asyncio.Future[Reply]:
@@ -176,14 +195,28 @@ class ClaudeAgent(StructuredAgent):
 
     async def _handle_message(self, message: Table | UnparsedLine) -> None:
         await self._event_queue.wait_for_space()
-        before = await self._read_before(message)
+        before, printed = await self._read_before(message), await self._read_printed(message)
         at = time.time()
         try:
-            self._emit(self._translator.translate(message, at, before))
+            self._emit(self._translator.translate(message, at, before, printed))
         except Exception as error:  # a bug in kasmon must not end the connection; the notice records it
             log.exception("a message could not be read")
             self._emit([NoticeRaised(at=at, text=f"A message could not be read: {error!r}", level="error")])
         await self._refuse_hidden(message)
+        if not isinstance(message, UnparsedLine) and name_of(message) == "result":
+            self._measure_context()
+
+    def _measure_context(self) -> None:
+        """Ask the agent what fills its context, unless it is being asked."""
+        if self._measuring is None or self._measuring.done():
+            self._measuring = asyncio.create_task(self._report_context())
+
+    async def _report_context(self) -> None:
+        with contextlib.suppress(Exception):  # an older agent does not know the question; an ended one cannot answer
+            async with asyncio.timeout(MEASURE_S):
+                answer = await self._client.get_context_usage()
+            filled = self._usage.fill(dict(answer), time.time())
+            self._emit([filled] if filled is not None else [])
 
     async def _refuse_hidden(self, message: Table | UnparsedLine) -> None:
         """Reply to a server that kasmon cannot show its request."""
@@ -203,6 +236,20 @@ class ClaudeAgent(StructuredAgent):
             return None
         path = text(table(request, "input"), "file_path")
         return await asyncio.to_thread(read_text, path, self._launch.workdir)
+
+    async def _read_printed(self, message: Table | UnparsedLine) -> str:
+        """Return the end of the output of a background task that *message* reports as ended; only of claude's own file.
+
+        Nothing of a confined agent: the file that it names is not one of this machine.
+        """
+        if isinstance(message, UnparsedLine) or name_of(message) != "system/task_notification":
+            return ""
+        path, task = Path(text(message, "output_file")), text(message, "task_id")
+        is_own = path.is_absolute() and path.parts[-2:] == ("tasks", f"{task}.output") and ".." not in path.parts
+        if not is_own or self._launch.sandbox is not None:
+            return ""
+        whole = await asyncio.to_thread(read_text, str(path), "/", follow=False)
+        return (whole or "")[-PRINTED:]
 
     async def _watch_end(self) -> None:
         try:
@@ -229,6 +276,20 @@ class ClaudeAgent(StructuredAgent):
             if self._transport.silent.is_set() or not self._child.is_running:
                 raise SessionEndedError(self._launch.session) from error
             raise RefusedError(f"claude did not accept it: {error}.") from error
+
+
+def _content(prompt: Prompt) -> str | list[Table]:
+    """Return the content of the message with *prompt*: its text, behind its pictures."""
+    if not prompt.images:
+        return prompt.text
+    blocks = [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": image.media_type, "data": b64encode(image.data).decode()},
+        }
+        for image in prompt.images
+    ]
+    return [*blocks, {"type": "text", "text": prompt.text}]
 
 
 async def _only(message: Table) -> AsyncIterator[Table]:

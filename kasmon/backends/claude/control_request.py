@@ -12,7 +12,17 @@ from kasmon.sanitize import clean_line
 QUESTION_TOOL: Final = "AskUserQuestion"
 PLAN_TOOL: Final = "ExitPlanMode"
 PERMISSION_CHOICES: Final = (Decision.ALLOW, Decision.DENY, Decision.EDIT, Decision.CANCEL)
-PLAN_CHOICES: Final = (Decision.ALLOW, Decision.DENY, Decision.CANCEL)
+PLAN_CHOICES: Final = (Decision.ALLOW, Decision.CHOOSE, Decision.DENY, Decision.CANCEL)
+ACCEPT_EDITS: Final = "Approve, and accept edits automatically"
+ASK_EACH: Final = "Approve, and ask before each edit"
+KEEP_PLANNING: Final = "Keep planning"
+PLAN_OPTIONS: Final = (ACCEPT_EDITS, ASK_EACH, KEEP_PLANNING)
+"""The agent's own choices for a plan; a custom answer is feedback, and it keeps planning."""
+PLAN_NOTES: Final = (
+    "It changes to the mode acceptEdits.",
+    "It changes to the mode default.",
+    "Or type what to change as a custom answer.",
+)
 QUESTION_CHOICES: Final = (Decision.CHOOSE, Decision.DENY, Decision.CANCEL)
 
 
@@ -90,6 +100,9 @@ def _plan(call: str, given: Table, said: str) -> Request:
         input=given,
         shown=text(given, "plan") or (f"{NO_PLAN} Its last message:\n\n{said}" if said else NO_PLAN),
         choices=PLAN_CHOICES,
+        options=PLAN_OPTIONS,
+        option_notes=PLAN_NOTES,
+        free_text=True,
     )
 
 

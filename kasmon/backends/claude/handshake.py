@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from kasmon.backends.claude import command_line
-from kasmon.backends.claude.history import PromptPresence, conversation_of, memory, read_usage
+from kasmon.backends.claude.history import PromptPresence, conversation_of, find_fork_point, memory, read_usage
 from kasmon.backends.common.child_process import ChildProcess
-from kasmon.backends.common.environment import OWN, build_environment
+from kasmon.backends.common.environment import build_environment, own_prefixes
 from kasmon.backends.common.json_access import Table, table, text
 from kasmon.backends.project_trust import check as check_trust
 from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
@@ -65,7 +65,7 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
 
     Raises:
         ExtraMissingError: if the SDK is not installed.
-        LaunchError: if there is no program.
+        LaunchError: if there is no program, or the conversation to fork has no such prompt.
         UntrustedFolderError: if it would run what the user has not trusted.
     """
     if not launch.argv:
@@ -74,7 +74,7 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
         sdk = version(SDK)
     except PackageNotFoundError as error:
         raise ExtraMissingError("claude", "claude") from error
-    around = build_environment(launch, OWN["claude"])
+    around = build_environment(launch, own_prefixes(("claude",)))
     variables = command_line.environment(launch, around.variables, sdk)
     check_trust("claude", launch.argv, launch.workdir, variables)
     if launch.sandbox is not None:  # its conversations are in its sandbox home
@@ -83,20 +83,27 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
         variables["HOME"] = str(home_of(places(), launch.session))
         variables.pop("CLAUDE_CONFIG_DIR", None)
     chosen = command_line.chooses_conversation(launch.argv[1:])
-    known, begin, resume = None, "", launch.resume or ""
-    if resume:
+    known, begin, resume, forks_at = None, "", launch.resume or "", ""
+    if launch.fork is not None:
+        if chosen:
+            raise LaunchError("the profile's flags choose the conversation, so another one cannot be forked.")
+        begin, resume = str(uuid.uuid4()), launch.fork.conversation
+        forks_at = find_fork_point(Path(command_line.config_folder(variables)), launch.fork)
+    elif resume:
         known = memory(Path(command_line.config_folder(variables)), resume, launch.remembers)
         if known is PromptPresence.NO_TRANSCRIPT and not launch.remembers and not chosen:
             known, begin, resume = None, resume, ""
     elif not chosen:
         begin = str(uuid.uuid4())
     return ClaudeLaunch(
-        argv=tuple(command_line.command(launch, begin=begin, resume=resume)),
+        argv=tuple(command_line.command(launch, begin=begin, resume=resume, forks_at=forks_at)),
         variables=variables,
         secrets=around.secrets,
         conversation=begin or resume,
         memory=known,
-        carried=read_usage(Path(command_line.config_folder(variables)), resume) if resume else ConversationUsage(),
+        carried=read_usage(Path(command_line.config_folder(variables)), resume)
+        if resume and not forks_at
+        else ConversationUsage(),
     )
 
 

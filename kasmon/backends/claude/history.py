@@ -13,7 +13,8 @@ from typing import Final
 from kasmon.backends.claude.usage import of_models
 from kasmon.backends.common.json_access import Table, amount, table, text
 from kasmon.backends.common.transcripts import claude_prompt, claude_transcript, parse_object
-from kasmon.model.commands import ConversationUsage
+from kasmon.errors import LaunchError
+from kasmon.model.commands import ConversationFork, ConversationUsage
 
 MARKS: Final = (b'"enqueue"', b'"type":"user"')
 """Markers of lines that may hold a prompt; other lines can be long, and are not parsed."""
@@ -69,6 +70,28 @@ def prompts(file: Path) -> Iterator[str]:
         for line in lines:
             if any(mark in line for mark in MARKS) and (prompt := _prompt(line)):
                 yield prompt
+
+
+def find_fork_point(config: Path, fork: ConversationFork) -> str:
+    """Return the id of the last message before the prompt of *fork*.
+
+    Raises:
+        LaunchError: if the conversation has no transcript, or no such prompt with messages before it.
+    """
+    file = claude_transcript(config, fork.conversation)
+    found: list[str] = []
+    if file is not None:
+        with contextlib.suppress(OSError), file.open("rb") as lines:
+            for line in lines:
+                entry = parse_object(line) if MARKS[1] in line else {}
+                if claude_prompt(entry).strip() == fork.prompt.strip() and text(entry, "parentUuid"):
+                    found.append(text(entry, "parentUuid"))
+    if len(found) <= fork.later:
+        raise LaunchError(
+            f"claude's transcript of {fork.conversation!r} has no such prompt.",
+            hint="It may have been sent during another turn, or before a /clear.",
+        )
+    return found[-1 - fork.later]
 
 
 def conversation_of(config: Path, pid: int) -> str:

@@ -1,10 +1,14 @@
-"""Notices from the agent's side messages: limits and retries, background tasks, its own refusals, model changes."""
+"""Side messages of the agent: limits, retries, sub-agents, background tasks, its own refusals, model changes."""
 
 from typing import Final, Literal
 
+import msgspec
+
 from kasmon.backends.common.json_access import Table, amount, count, table, text
-from kasmon.model.events import Event, LimitLifted, LimitReached, MessageWritten, NoticeRaised
+from kasmon.backends.common.limit_windows import LimitReports, build_window
+from kasmon.model.events import Event, LimitLifted, LimitReached, MessageWritten, NoticeRaised, SubtaskChanged
 from kasmon.model.formatting import compact
+from kasmon.model.limits.window import LimitWindow
 
 Level = Literal["info", "warning", "error"]
 
@@ -31,9 +35,13 @@ class LimitTracker:
     def __init__(self) -> None:
         self.is_reached = False
         self._warned = ""
+        self._reports = LimitReports()
 
     def apply_event(self, info: Table, at: float) -> tuple[Event, ...]:
         """Apply a `rate_limit_event`."""
+        return (*self._reports.update(_windows(info), at), *self._apply_status(info, at))
+
+    def _apply_status(self, info: Table, at: float) -> tuple[Event, ...]:
         name = NAMES.get(text(info, "rateLimitType"), "usage limit")
         status = text(info, "status")
         if status == "rejected" and info.get("isUsingOverage") is not True:
@@ -60,6 +68,30 @@ class LimitTracker:
     def _reach(self, until: float | None, said: str, at: float) -> tuple[Event, ...]:
         self.is_reached = True
         return (LimitReached(at=at, until=until, text=said),)
+
+
+def _windows(info: Table) -> list[LimitWindow]:
+    """Return the limits in a `rate_limit_event`: the one that it is about, and all that it lists."""
+    windows = {
+        kind: build_window(_window_name(kind), amount(listed, "utilization"), amount(listed, "resetsAt"))
+        for kind, listed in table(info, "unifiedWindows").items()
+    }
+    if kind := text(info, "rateLimitType"):
+        about = table(info, "unifiedWindows", kind)
+        used = amount(info, "utilization")
+        windows[kind] = build_window(
+            _window_name(kind),
+            amount(about, "utilization") if used is None else used,
+            amount(info, "resetsAt"),
+            is_reached=text(info, "status") == "rejected",
+        )
+    return list(windows.values())
+
+
+def _window_name(kind: str) -> str:
+    if kind == "overage":
+        return "extra"
+    return f"weekly{kind.removeprefix('seven_day')}" if kind.startswith("seven_day") else kind
 
 
 def retried(message: Table, at: float) -> NoticeRaised:
@@ -117,3 +149,50 @@ class ClaudeNotices:
         status = text(message, "status") or "over"
         about = self._tasks.pop(text(message, "task_id"), "") or text(message, "summary") or "a task"
         return f"In the background: {about}: {status}.", "warning" if status == "failed" else "info"
+
+
+SubtaskState = Literal["running", "done", "failed", "stopped"]
+SUBTASK_STATES: Final[dict[str, SubtaskState]] = {
+    "completed": "done",
+    "failed": "failed",
+    "stopped": "stopped",
+    "killed": "stopped",
+}
+NAMED: Final = frozenset({"task_started", "task_progress", "task_updated", "task_notification"})
+
+
+class ClaudeSubtasks:
+    """The tasks that run, by claude's own ids."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, SubtaskChanged] = {}
+
+    def apply(self, message: Table, at: float, printed: str = "") -> SubtaskChanged | None:
+        """Return the change in a `system` message; None if it is about no task, or changes nothing.
+
+        *printed* is the end of the output of a task that ended.
+        """
+        subtype, name = text(message, "subtype"), text(message, "task_id")
+        if subtype not in NAMED or not name:
+            return None
+        before = self._running.get(name) or SubtaskChanged(at=at, id=name)
+        used, patch = table(message, "usage"), table(message, "patch")
+        doing = text(message, "description") if subtype == "task_progress" else before.text
+        changed = msgspec.structs.replace(
+            before,
+            at=at,
+            call=text(message, "tool_use_id") or before.call,
+            title=text(message, "description") if subtype == "task_started" else before.title,
+            job="agent" if text(message, "task_type") == "local_agent" else before.job,
+            in_background=(patch or message).get("is_backgrounded") is True or before.in_background,
+            text=text(message, "summary") or doing,
+            tokens=count(used, "total_tokens") or before.tokens,
+            tools=count(used, "tool_uses") or before.tools,
+            duration_s=count(used, "duration_ms") / 1000 or before.duration_s,
+        )
+        if subtype == "task_notification":
+            self._running.pop(name, None)
+            state = SUBTASK_STATES.get(text(message, "status"), "stopped")
+            return msgspec.structs.replace(changed, state=state, output=printed)
+        self._running[name] = changed
+        return None if msgspec.structs.replace(changed, at=before.at) == before else changed

@@ -5,7 +5,13 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from kasmon.backends.claude.control_request import RequestContext, build_requests
+from kasmon.backends.claude.control_request import (
+    ACCEPT_EDITS,
+    ASK_EACH,
+    KEEP_PLANNING,
+    RequestContext,
+    build_requests,
+)
 from kasmon.backends.common.json_access import Table, rows, table, text
 from kasmon.backends.common.open_calls import CallId, OpenCall, OpenCalls
 from kasmon.errors import UnableError
@@ -23,9 +29,14 @@ REPLACED: Final = "the agent has a different request now"
 
 
 class AllowResult(msgspec.Struct, frozen=True):
-    """Allow the call, with this input; None keeps the agent's own."""
+    """Allow the call, with this input.
 
-    input: Table | None = None
+    It is never left out: the SDK would then repeat the input of the first call with the same id.
+    """
+
+    input: Table
+    mode: str = ""
+    """The permission mode to change to; empty leaves that to the agent."""
 
 
 class DenyResult(msgspec.Struct, frozen=True):
@@ -64,24 +75,22 @@ class ClaudeRequests(OpenCalls[Table]):
         return (*replaced, *self._open(call, made, table(asked, "input"), context.at))
 
     def answer(self, answer: Answer, at: float) -> ClaudeAnswerOutcome:
-        """Apply *answer*.
-
-        Raises:
-            KasmonError: as `OpenCalls`.
-        """
+        """Apply *answer*. Raises `KasmonError` as `OpenCalls`."""
         call = self._apply(answer, at)
         if not call.is_closed:
             return ClaudeAnswerOutcome(call.id, None)
         reply: Reply
         match answer.decision:
+            case Decision.CHOOSE if call.request.kind is RequestKind.PLAN:
+                reply = _plan_reply(call.content, call.chosen[0][0])
             case Decision.CHOOSE:
                 questions = [text(question, "question") for question in rows(call.content, "questions")]
                 labels = zip(filter(None, questions), map(", ".join, call.chosen), strict=True)
                 reply = AllowResult({**call.content, "answers": dict(labels)})
             case Decision.EDIT:
-                reply = AllowResult(answer.input)
+                reply = AllowResult(answer.input or {})
             case Decision.ALLOW:
-                reply = AllowResult()
+                reply = AllowResult(call.content)
             case _:
                 reason = answer.reason or DENIED[call.request.kind]
                 reply = DenyResult(reason, answer.decision is Decision.CANCEL)
@@ -90,3 +99,11 @@ class ClaudeRequests(OpenCalls[Table]):
     def _check(self, call: OpenCall[Table], request: Request, answer: Answer) -> None:
         if answer.decision is Decision.EDIT and answer.input is None:
             raise UnableError(f"the edited input of {request.id!r} is missing.")
+
+
+def _plan_reply(given: Table, label: str) -> Reply:
+    """Return the reply to a plan for the chosen *label*, or for feedback."""
+    modes = {ACCEPT_EDITS: "acceptEdits", ASK_EACH: "default"}
+    if label in modes:
+        return AllowResult(given, modes[label])
+    return DenyResult(DENIED[RequestKind.PLAN] if label == KEEP_PLANNING else label)

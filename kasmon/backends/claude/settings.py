@@ -4,13 +4,22 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kasmon.backends.common.json_access import Table, rows, text
-from kasmon.model.events import Event, NoticeRaised, SettingsChanged
+from kasmon.backends.common.slash_commands import build_announcement
+from kasmon.model.events import CommandsAnnounced, Event, NoticeRaised, SettingsChanged
 
 MODES: Final = ("default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions")
 """The permission modes of Claude Code 2.1.330."""
 BYPASSING: Final = "bypassPermissions"
 AUTO: Final = "auto"
 ELSEWHERE: Final = "claude continued in another conversation, {now}, instead of {before}."
+
+
+def parse_commands(message: Table, at: float) -> CommandsAnnounced:
+    """Return the slash commands in *message*: the reply to `initialize`, or `system/commands_changed`."""
+    commands = rows(message, "commands")
+    return build_announcement(
+        ((text(each, "name"), text(each, "description"), text(each, "argumentHint")) for each in commands), at
+    )
 
 
 class ClaudeSettings:

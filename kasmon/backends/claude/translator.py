@@ -11,9 +11,9 @@ from kasmon.backends.claude.content import ConversationContent
 from kasmon.backends.claude.control_request import RequestContext
 from kasmon.backends.claude.elicitation import ELICITATION, parse_elicitation
 from kasmon.backends.claude.known_messages import SILENT, name_of
-from kasmon.backends.claude.notices import LOG_IN, NO_LOGIN, ClaudeNotices, LimitTracker, retried
+from kasmon.backends.claude.notices import LOG_IN, NO_LOGIN, ClaudeNotices, ClaudeSubtasks, LimitTracker, retried
 from kasmon.backends.claude.open_requests import ClaudeRequests
-from kasmon.backends.claude.settings import ClaudeSettings
+from kasmon.backends.claude.settings import ClaudeSettings, parse_commands
 from kasmon.backends.claude.stdout_line import UnparsedLine
 from kasmon.backends.claude.turns import ClaudeTurns
 from kasmon.backends.claude.usage import ClaudeUsage
@@ -42,21 +42,27 @@ class ClaudeTranslator:
         self._session = session
         self._content = ConversationContent()
         self._notices = ClaudeNotices()
+        self._subtasks = ClaudeSubtasks()
         self._usage = usage
         self._unknown = UnknownMessages()
 
-    def translate(self, message: Table | UnparsedLine, at: float, before: str | None = None) -> Iterator[AgentOutput]:
+    def translate(
+        self, message: Table | UnparsedLine, at: float, before: str | None = None, printed: str = ""
+    ) -> Iterator[AgentOutput]:
         """Yield the events in *message*, received at *at*.
 
         Args:
             message: one line of the agent's stdout.
             at: in seconds since the epoch.
             before: the content of the file that it asks to change; see `RequestContext`.
+            printed: the end of the output of the background task that it reports as ended.
         """
         if isinstance(message, UnparsedLine):
             yield from self._report_unknown(NO_MESSAGE, message.raw, at)
             return
         name = name_of(message)
+        if name.startswith("system/task_") and (changed := self._subtasks.apply(message, at, printed)) is not None:
+            yield changed
         for item in self._translate(name, message, at, before):
             yield item
             if isinstance(item, TurnEnded):
@@ -142,6 +148,8 @@ class ClaudeTranslator:
                 yield retried(message, at)
             case "system/task_list_statuses":
                 yield self._content.update_task_states(message, at)
+            case "system/commands_changed":
+                yield parse_commands(message, at)
             case "system/compact_boundary":
                 self._usage.record_compaction(count(table(message, "compact_metadata"), "post_tokens"))
         if name == "system/status":
@@ -172,6 +180,7 @@ HANDLED: Final = frozenset(
     f"system/{subtype}"
     for subtype in (
         "api_retry",
+        "commands_changed",
         "compact_boundary",
         "informational",
         "init",
@@ -180,7 +189,9 @@ HANDLED: Final = frozenset(
         "status",
         "task_list_statuses",
         "task_notification",
+        "task_progress",
         "task_started",
+        "task_updated",
     )
 )
 """System messages that are known even if they give no notice."""

@@ -36,11 +36,7 @@ class ClaudeTransport(Transport):
         """Do nothing: the process runs already."""
 
     async def write(self, data: str) -> None:
-        """Send *data*, one line, to claude.
-
-        Raises:
-            CLIConnectionError: if it no longer reads.
-        """
+        """Send *data*, one line, to claude. Raises `CLIConnectionError` if it no longer reads."""
         try:
             await self._child.write(data.rstrip("\n").encode())
         except SessionEndedError as error:

@@ -8,11 +8,21 @@
 | the same after `/clear` | starts at 0 |
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from kasmon.backends.common.json_access import Table, amount, count, table, text
-from kasmon.model.commands import ConversationUsage
+import msgspec
+
+from kasmon.backends.common.json_access import Table, amount, count, rows, table, text
+from kasmon.model.commands import ContextPart, ConversationUsage
 from kasmon.model.events import UsageReported
+from kasmon.sanitize import clean_line
+
+PARTS: Final = 8
+"""Most parts of the context that are reported: the largest ones."""
+PART: Final = 60
+"""The most characters of a part's name."""
+EMPTY: Final = frozenset({"Free space", "Autocompact buffer"})
+"""Parts of the agent's account that hold nothing."""
 
 
 class _Total(NamedTuple):
@@ -67,6 +77,20 @@ class ClaudeUsage:
         windows = {name: count(used, "contextWindow") for name, used in models.items()}
         self._limit = windows.get(self._model) or max(windows.values(), default=0) or self._limit
         return self._report(at, with_cost=True)
+
+    def fill(self, answer: Table, at: float) -> UsageReported | None:
+        """Record what fills the context, by *answer*, the agent's own account of it; None if that names nothing."""
+        parts = [
+            ContextPart(name=clean_line(text(part, "name"))[:PART], tokens=count(part, "tokens"))
+            for part in rows(answer, "categories")
+            if count(part, "tokens") and part.get("isDeferred") is not True and text(part, "name") not in EMPTY
+        ]
+        if not parts:
+            return None
+        self._context = count(answer, "totalTokens") or self._context
+        self._limit = count(answer, "rawMaxTokens") or self._limit
+        largest = sorted(parts, key=lambda part: -part.tokens)[:PARTS]
+        return msgspec.structs.replace(self._report(at, with_cost=False), filled_by=tuple(largest))
 
     def record_compaction(self, tokens: int) -> None:
         """Record that the conversation was summarised to *tokens*."""

@@ -15,7 +15,7 @@ from kasmon.backends.codex import program_path
 from kasmon.backends.codex.agent import CodexAgent
 from kasmon.backends.codex.cli_flags import parse_flags
 from kasmon.backends.common import agent_start
-from kasmon.backends.common.environment import OWN, build_environment
+from kasmon.backends.common.environment import build_environment, own_prefixes
 from kasmon.backends.common.structured_agent import open_agent
 from kasmon.errors import LaunchError
 from kasmon.model.commands import Launch
@@ -31,6 +31,7 @@ class CodexBackend:
         steers=True,
         sets_model=True,
         sets_permission_mode=True,
+        receives_images=True,
         resumes=True,
         interrupts=True,
     )
@@ -46,7 +47,7 @@ class CodexBackend:
                 "cannot start codex: its profile has no program.", hint="Set the agent's `program` in the config."
             )
         flags = parse_flags(launch.argv[1:], launch.model)
-        environment = await asyncio.to_thread(build_environment, launch, OWN["codex"])
+        environment = await asyncio.to_thread(build_environment, launch, own_prefixes(("codex",)))
         path = await asyncio.to_thread(program_path.find_program, launch.agent, launch.argv[0], environment.variables)
         start = await agent_start.prepare_start(launch, (path, "app-server", *flags.arguments), environment)
         child = await start.run()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -15,12 +16,14 @@ from kasmon.backends.codex.translator import CodexTranslator
 from kasmon.backends.codex.transport import CallRefusedError, CodexMessage, CodexTransport, UnreadableLine
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.json_access import Table, as_json, rows, text
+from kasmon.backends.common.slash_commands import build_announcement
 from kasmon.backends.common.structured_agent import StructuredAgent
 from kasmon.errors import KasmonError, LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.answer import must_fit
 from kasmon.model.commands import Answer, Configure, Launch, Prompt
-from kasmon.model.events import NoticeRaised, SettingsChanged
+from kasmon.model.events import CommandsAnnounced, NoticeRaised, SettingsChanged
 from kasmon.model.permission import Decision, Request
+from kasmon.model.prompts.image import PromptImage
 from kasmon.sanitize import redact
 
 NOT_FOUND: Final = "kasmon does not support this method"
@@ -32,7 +35,53 @@ BACKTRACE: Final = "Stack backtrace:"
 NO_SERVER: Final = ("unrecognized subcommand", "unexpected argument", "No such command")
 """What a program prints that has no app-server."""
 
+COMPACT: Final = "compact"
+REVIEW: Final = "review"
+BUILT_IN: Final = (
+    (COMPACT, "Summarize the conversation to free context", ""),
+    (REVIEW, "Review the uncommitted changes, or as instructed", "[instructions]"),
+)
+"""The commands of codex's own screen that its protocol has, with what they do and their arguments."""
+
 log = logging.getLogger(__name__)
+
+
+class CodexCommands:
+    """The commands of one codex; its skills are known after `read_skills`."""
+
+    def __init__(self) -> None:
+        self._skills: dict[str, str] = {}
+        """The file of each skill, by its name."""
+
+    async def read_skills(self, transport: CodexTransport, at: float) -> CommandsAnnounced:
+        """Read the skills of codex's folder, and return all commands; an older codex has no skills."""
+        try:
+            listed = rows(await transport.call("skills/list", {}), "data")
+        except CallRefusedError:
+            listed = []
+        skills = [skill for entry in listed for skill in rows(entry, "skills") if skill.get("enabled") is True]
+        self._skills = {text(skill, "name"): text(skill, "path") for skill in skills}
+        described = [
+            (text(skill, "name"), text(skill, "shortDescription") or text(skill, "description"), "") for skill in skills
+        ]
+        return build_announcement([*BUILT_IN, *described], at)
+
+    def find(self, prompt: str) -> tuple[str, Table] | None:
+        """Return the method and the parameters that *prompt* means as a command; None for any other prompt."""
+        name, _, rest = prompt.strip().removeprefix("/").partition(" ")
+        if not prompt.strip().startswith("/"):
+            return None
+        if name == COMPACT:
+            return "thread/compact/start", {}
+        if name == REVIEW:
+            target: Table = {"type": "custom", "instructions": rest.strip()}
+            return "review/start", {"target": target if rest.strip() else {"type": "uncommittedChanges"}}
+        return None
+
+    def inputs(self, prompt: str) -> list[Table]:
+        """Return the inputs of a turn besides the text *prompt*: the skill that it names."""
+        name = prompt.strip().removeprefix("/").partition(" ")[0] if prompt.strip().startswith("/") else ""
+        return [{"type": "skill", "name": name, "path": self._skills[name]}] if name in self._skills else []
 
 
 class CodexAgent(StructuredAgent):
@@ -44,6 +93,7 @@ class CodexAgent(StructuredAgent):
         self._transport = CodexTransport(child, launch.session, secrets)
         self._translator = CodexTranslator(launch)
         self._started_at = time.time()
+        self._commands = CodexCommands()
         self._models_task: asyncio.Task[None] | None = None
         self._life = asyncio.create_task(self._read_messages())
 
@@ -59,7 +109,7 @@ class CodexAgent(StructuredAgent):
         pid = await asyncio.to_thread(program_path.speaker, self._child.pid)
         model = text(opened.response, "model")
         self._start_events(self._started_at, pid, opened.thread, model, opened.proof)
-        self._models_task = asyncio.create_task(self._list_models())
+        self._models_task = asyncio.create_task(self._list_offers())
 
     def explain(self, error: Exception, limit_s: float) -> LaunchError:
         if isinstance(error, TimeoutError):
@@ -117,8 +167,10 @@ class CodexAgent(StructuredAgent):
     def _report_unknown(self, what: str, raw: str, now: float, notice: str = "") -> list[AgentOutput]:
         return [*self._translator.notices.unknown.report(what, redact(raw, self._secrets)[0], now, notice)]
 
-    async def _list_models(self) -> None:
+    async def _list_offers(self) -> None:
+        """Report the models and the slash commands that codex offers."""
         with contextlib.suppress(KasmonError):  # it ended
+            self._emit([await self._commands.read_skills(self._transport, time.time())])
             if offered := await thread_start.models(self._transport):
                 self._emit([SettingsChanged(at=time.time(), models=offered)])
 
@@ -135,8 +187,10 @@ class CodexAgent(StructuredAgent):
     async def _prompt(self, prompt: Prompt) -> None:
         """Begin a turn, or add the prompt to the running one."""
         main = self._translator.main
-        params: Table = {"threadId": main, "input": _input(prompt.text)}
-        if turn := self._translator.turns.get(main):
+        method, params = "turn/start", {"threadId": main, "input": self._inputs(prompt)}
+        if (command := self._commands.find(prompt.text)) is not None:
+            method, params = command[0], {"threadId": main, **command[1]}
+        elif turn := self._translator.turns.get(main):
             self._translator.given.expect_in_turn(prompt)
             try:
                 await self._transport.call("turn/steer", {**params, "expectedTurnId": turn})
@@ -148,10 +202,20 @@ class CodexAgent(StructuredAgent):
                 return
         self._translator.given.expect(prompt)
         try:
-            await self._transport.call("turn/start", params)
+            await self._transport.call(method, params)
         except BaseException:
             self._translator.given.forget(prompt)
             raise
+
+    def _inputs(self, prompt: Prompt) -> list[Table]:
+        images = [self._image(image) for image in prompt.images]
+        return [*images, *_input(prompt.text), *self._commands.inputs(prompt.text)]
+
+    def _image(self, image: PromptImage) -> Table:
+        """Return the input with *image*: its file, or its content where codex cannot see the file."""
+        if self._launch.sandbox is None:
+            return {"type": "localImage", "path": image.path}
+        return {"type": "image", "url": f"data:{image.media_type};base64,{b64encode(image.data).decode()}"}
 
     async def _answer(self, answer: Answer) -> None:
         """Send codex the answer to its call, once all questions of the same call have one."""

@@ -3,12 +3,12 @@
 Codex begins an item before it asks for permission: such an item is held back, and begins when it is allowed.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.codex import items
 from kasmon.backends.common.json_access import Table, rows, text, texts
-from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted
+from kasmon.model.events import Event, MessageWritten, SubtaskChanged, ToolFinished, ToolStarted
 
 AGENT: Final = "agent"
 """The transcript's name for the tool that starts another agent."""
@@ -27,6 +27,8 @@ class ItemTracker:
         self._workdir = workdir
         self._calls: dict[str, str] = {}
         """The thread of each sub-agent -> the call that started it."""
+        self._tokens: dict[str, int] = {}
+        """The tokens that each of them has used."""
         self._held: dict[str, tuple[Table, str]] = {}
         """The items held back, each with its thread."""
         self._begun: dict[str, str] = {}
@@ -97,6 +99,14 @@ class ItemTracker:
         """Return text as it is written; of sub-agents only whole messages are reported."""
         return [Chunk(text=delta, thinking=thinking)] if thread == self._main and delta else []
 
+    def used(self, thread: str, tokens: int, now: float) -> list[Event]:
+        """Record the *tokens* that *thread* has used so far, and report them if it is a sub-agent's."""
+        call = self._calls.get(thread)
+        if call is None or tokens == self._tokens.get(thread):
+            return []
+        self._tokens[thread] = tokens
+        return [SubtaskChanged(at=now, id=thread, call=call, job="agent", tokens=tokens)]
+
     def printed(self, call: str, now: float) -> list[Event]:
         """Record output of the command *call*, which shows that it runs."""
         return self.allowed(call, now) if call in self._held else []
@@ -158,7 +168,10 @@ class ItemTracker:
             started = ToolStarted(at=now, call=text(item, "id"), tool=AGENT, title=title, within=self.within(thread))
             return [started]
         if kind in ("completed", "interrupted") and theirs in self._calls:
-            return [ToolFinished(at=now, call=self._calls[theirs], ok=kind == "completed")]
+            call, is_done, used = self._calls[theirs], kind == "completed", self._tokens.get(theirs, 0)
+            state: Literal["done", "stopped"] = "done" if is_done else "stopped"
+            ended = SubtaskChanged(at=now, id=theirs, call=call, job="agent", state=state, tokens=used)
+            return [ToolFinished(at=now, call=call, ok=is_done), ended]
         return []
 
     def _forgotten(self, thread: str) -> list[str]:

@@ -3,13 +3,13 @@
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import psutil
 
+from kasmon import system
 from kasmon.errors import AgentNotFoundError
 
 MACHINES: Final = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
@@ -49,7 +49,7 @@ def _native(path: Path) -> Path | None:
     machine = MACHINES.get(platform.machine().lower(), "")
     package = script.parent.parent
     for folder in (package.parent, package / "node_modules" / "@openai"):
-        for native in sorted(folder.glob(f"codex-{sys.platform}-{machine}/vendor/*/bin/codex")):
+        for native in sorted(folder.glob(f"codex-{system.HERE.npm_name}-{machine}/vendor/*/bin/codex")):
             if os.access(native, os.X_OK):
                 return native
     return None

@@ -68,11 +68,7 @@ class CodexRequests(OpenCalls[CodexCall]):
         return ()
 
     def answer(self, answer: Answer, at: float) -> CodexAnswerOutcome:
-        """Apply *answer* and close its request.
-
-        Raises:
-            KasmonError: as `OpenCalls`.
-        """
+        """Apply *answer* and close its request. Raises `KasmonError` as `OpenCalls`."""
         call = self._apply(answer, at)
         ask, params = call.content.ask, call.content.params
         thread = text(params, "threadId")

@@ -11,7 +11,7 @@ from kasmon.backends.codex.transport import CallRefusedError, CodexTransport
 from kasmon.backends.common.agent_version import advice
 from kasmon.backends.common.json_access import Table, rows, text
 from kasmon.errors import LaunchError, UnfitAgentError
-from kasmon.model.commands import Launch
+from kasmon.model.commands import ConversationFork, Launch
 
 CLIENT: Final = {"name": "kasmon", "title": "kasmon", "version": __version__}
 CAPABILITIES: Final = {"experimentalApi": True, "requestAttestation": False}
@@ -26,6 +26,8 @@ LOG_IN: Final = (
 )
 LOOKED_BACK: Final = (1, 10)
 """How many turns are searched for the last prompt: first the last one alone, for turns can be long."""
+FORKED_TURNS: Final = 200
+"""How many turns are searched for the prompt at which a thread is forked."""
 CUT: Final = 16 * 1024
 """A longer prompt, in characters, is truncated in the log; see `host.journal.blobs`."""
 
@@ -40,11 +42,7 @@ class CodexThread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def introduce(transport: CodexTransport) -> str:
-    """Perform the handshake; return codex's version, empty if unknown.
-
-    Raises:
-        UnfitAgentError: if codex rejects it.
-    """
+    """Perform the handshake; return codex's version, empty if unknown. Raises `UnfitAgentError` if codex rejects it."""
     try:
         answer = await transport.call("initialize", {"clientInfo": CLIENT, "capabilities": CAPABILITIES})
     except CallRefusedError as error:
@@ -62,6 +60,8 @@ async def open_thread(transport: CodexTransport, launch: Launch, thread: Table, 
     """
     await _must_be_logged_in(transport)
     wanted = {**thread, "cwd": launch.workdir}
+    if launch.fork is not None:
+        return await _forked(transport, wanted, launch.fork, version)
     if launch.resume is None:
         return await _new(transport, wanted, version)
     try:
@@ -103,6 +103,32 @@ async def _new(transport: CodexTransport, wanted: Table, version: str) -> CodexT
     if not thread:
         raise LaunchError("codex did not report which conversation it started.", hint=advice("codex", version))
     return CodexThread(thread=thread, response=response)
+
+
+async def _forked(transport: CodexTransport, wanted: Table, fork: ConversationFork, version: str) -> CodexThread:
+    """Open a copy of the thread up to the prompt of *fork*."""
+    listed = {"threadId": fork.conversation, "limit": FORKED_TURNS, "sortDirection": "desc", "itemsView": "full"}
+    try:
+        turns = rows(await transport.call("thread/turns/list", listed), "data")
+        found = [number for number, turn in enumerate(turns) if _begins_with(turn, fork.prompt)]
+        if len(found) <= fork.later or found[fork.later] + 1 >= len(turns):
+            raise LaunchError(
+                f"codex's conversation {fork.conversation!r} has no such prompt.",
+                hint="It may have been sent during another turn, or too many turns ago.",
+            )
+        last = text(turns[found[fork.later] + 1], "id")
+        wanted = {**wanted, "threadId": fork.conversation, "lastTurnId": last, "excludeTurns": True}
+        response = await transport.call("thread/fork", wanted)
+    except CallRefusedError as error:
+        raise LaunchError(
+            f"codex cannot fork the conversation {fork.conversation!r}: {error.said}.", hint=advice("codex", version)
+        ) from error
+    return CodexThread(thread=text(response, "thread", "id"), response=response)
+
+
+def _begins_with(turn: Table, prompt: str) -> bool:
+    said = next((spoken for item in rows(turn, "items") if (spoken := words(item))), "")
+    return _is_same(said, prompt)
 
 
 async def _must_be_logged_in(transport: CodexTransport) -> None:

@@ -317,10 +317,11 @@ class CodexTranslator:
 
     def _on_usage(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         reported = _as_list(self._usage.used(params, now, in_turn=thread in self.turns))
+        reported += self._item_tracker.used(thread, number(params, "tokenUsage", "total", "totalTokens") or 0, now)
         return reported if self.main else []
 
     def _on_limits(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
-        return _as_list(self._usage.limits(params, now))
+        return [*self._usage.limits(params, now)]
 
     def _settings_now(self, now: float, *, offers: bool = False) -> events.SettingsChanged:
         return events.SettingsChanged(

@@ -19,6 +19,8 @@ from kasmon.sanitize import redact
 WISHES: Final = {
     "turn/start": "the prompt",
     "turn/steer": "the prompt into its running turn",
+    "thread/compact/start": "the command /compact",
+    "review/start": "the command /review",
     "turn/interrupt": "the interrupt",
     "thread/settings/update": "the setting",
 }
@@ -80,19 +82,11 @@ class CodexTransport:
             del self._calls[mine]
 
     async def send_notification(self, method: str) -> None:
-        """Send the notification *method*.
-
-        Raises:
-            SessionEndedError: if codex has ended.
-        """
+        """Send the notification *method*. Raises `SessionEndedError` if codex has ended."""
         await self._write({"method": method})
 
     async def answer(self, call: CallId, result: Table) -> None:
-        """Send codex the *result* of its *call*.
-
-        Raises:
-            SessionEndedError: if codex has ended.
-        """
+        """Send codex the *result* of its *call*. Raises `SessionEndedError` if codex has ended."""
         await self._write({"id": call, "result": result})
 
     async def refuse(self, call: CallId, why: str) -> None:

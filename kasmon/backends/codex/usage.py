@@ -3,8 +3,9 @@
 from typing import Final
 
 from kasmon.backends.common.json_access import Table, at, number, table, text
-from kasmon.model.commands import ConversationUsage
-from kasmon.model.events import LimitLifted, LimitReached, UsageReported
+from kasmon.backends.common.limit_windows import LimitReports, codex_windows
+from kasmon.model.commands import ContextPart, ConversationUsage
+from kasmon.model.events import LimitLifted, LimitReached, LimitsReported, UsageReported
 
 NOTHING: Final = ConversationUsage()
 LIMITS: Final = frozenset({"usageLimitExceeded", "rateLimitExceeded"})
@@ -27,6 +28,7 @@ class CodexUsage:
         """The earlier input and output of each thread, by codex's own count."""
         self._reported: tuple[int, ...] = ()
         self._windows: dict[str, Table] = {}
+        self._reports = LimitReports()
 
     def used(self, params: Table, now: float, *, in_turn: bool) -> UsageReported | None:
         """Return the session's totals after thread/tokenUsage/updated; None if they are unchanged.
@@ -43,7 +45,9 @@ class CodexUsage:
         if figures == self._reported:
             return None
         self._reported = figures
-        return UsageReported(at=now, input=read, output=written, context=figures[2], limit=figures[3])
+        return UsageReported(
+            at=now, input=read, output=written, context=figures[2], limit=figures[3], filled_by=_filled_by(main)
+        )
 
     def _since_ever(self, which: int, before: int) -> int:
         """Return the session's total input (0) or output (1), if its log has *before*."""
@@ -51,9 +55,13 @@ class CodexUsage:
         since = sum(_counted(usage, "total")[which] - self._began[name][which] for name, usage in self._threads.items())
         return max(before, known) + since
 
-    def limits(self, params: Table, now: float) -> LimitReached | LimitLifted | None:
+    def limits(self, params: Table, now: float) -> list[LimitsReported | LimitReached | LimitLifted]:
         """Apply account/rateLimits/updated; fields that it leaves out are unchanged."""
         snapshot = table(params, "rateLimits")
+        change = self._apply_limits(snapshot, now)
+        return [*self._reports.update(codex_windows(snapshot), now), *([change] if change else [])]
+
+    def _apply_limits(self, snapshot: Table, now: float) -> LimitReached | LimitLifted | None:
         for window in ("primary", "secondary"):
             if table(snapshot, window):
                 self._windows[window] = table(snapshot, window)
@@ -83,6 +91,14 @@ class CodexUsage:
     def _full(self) -> list[Table]:
         """Return the windows of the account's limits that are used up."""
         return [window for window in self._windows.values() if (number(window, "usedPercent") or 0) >= 100]
+
+
+def _filled_by(usage: Table) -> tuple[ContextPart, ...]:
+    """Return what fills the context after the last request, as far as codex says it."""
+    cached, read = number(usage, "last", "cachedInputTokens") or 0, number(usage, "last", "inputTokens") or 0
+    parts = {"cached input": cached, "new input": read - cached, "output": number(usage, "last", "outputTokens") or 0}
+    found = [ContextPart(name=name, tokens=tokens) for name, tokens in parts.items() if tokens > 0]
+    return tuple(sorted(found, key=lambda part: -part.tokens))
 
 
 def _counted(usage: Table, which: str) -> tuple[int, int]:

@@ -11,20 +11,14 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Final
 
+from kasmon.agents.catalog import find
 from kasmon.backends.common.environment import program_of
+from kasmon.config.profile import NATIVE
 from kasmon.errors import UnfitAgentError
 from kasmon.launch import base_environment
 from kasmon.model.agent_program import RUNNERS
 from kasmon.sanitize import clean_line
 
-TRIED: Final = {"claude": "2.1.330", "codex": "0.169.0", "gemini": "0.61.0", "opencode": "1.18.33"}
-"""The versions that kasmon is tested with."""
-UPDATE: Final = {
-    "claude": "`claude update` installs the latest version.",
-    "codex": "`npm install -g @openai/codex@latest` installs the latest version.",
-    "gemini": "`npm install -g @google/gemini-cli@latest` installs the latest version.",
-    "opencode": "`opencode upgrade` installs the latest version.",
-}
 LIMIT_S: Final = 5.0
 """How long a program may take to print its version, in seconds."""
 PATIENT_S: Final = 10.0
@@ -46,7 +40,7 @@ async def explain_unfit(
         backend: the backend of the agent; if it supports several agents, the program identifies the agent.
         variables: the agent's whole environment.
     """
-    agent = backend if backend in TRIED else program_of(argv)
+    agent = backend if backend in NATIVE else program_of(argv)
     limit_s = HURRY_S if isinstance(error.__cause__, TimeoutError) else LIMIT_S
     advice_text = advice(agent, await find_version(argv, workdir, variables, limit_s))
     return UnfitAgentError(error.message, hint=" ".join(part for part in (error.hint, advice_text) if part))
@@ -54,15 +48,15 @@ async def explain_unfit(
 
 def advice(agent: str, version: str) -> str:
     """Return advice about *version* of *agent*; *version* may be empty."""
-    tried, update = TRIED.get(agent), UPDATE.get(agent, "")
+    known = find(agent)
     this = f"This is {agent} {version}" if version else f"{agent!r} does not report its version"
-    if tried is None:
+    if not known.tried:
         return f"{this}." if version else ""
-    if version == tried:
+    if version == known.tried:
         return f"{this}, which kasmon was tested with: check the profile's flags and the agent's config."
-    if version and numbers(version) > numbers(tried):
-        return f"{this}, and kasmon was tested with {tried}: update kasmon, or install that version."
-    return f"{this}; kasmon was tested with {tried}. {update}"
+    if version and numbers(version) > numbers(known.tried):
+        return f"{this}, and kasmon was tested with {known.tried}: update kasmon, or install that version."
+    return f"{this}; kasmon was tested with {known.tried}. {known.update}".rstrip()
 
 
 async def find_version(
@@ -143,7 +137,7 @@ def version_of(argv: Sequence[str]) -> str:
 def advised(argv: Sequence[str]) -> str:
     """Return advice on the version of the agent that *argv* runs; empty for an unknown one. Blocks."""
     agent = program_of(argv)
-    version = VERSION.search(version_of(argv)) if agent in TRIED else None
+    version = VERSION.search(version_of(argv)) if find(agent).tried else None
     return advice(agent, version[0]) if version else ""
 
 

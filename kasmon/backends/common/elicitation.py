@@ -57,11 +57,7 @@ class Elicitations(OpenCalls[tuple[FormField, ...]]):
         return self._open(call, requests, form, at) if requests else ()
 
     def answer(self, answer: Answer, at: float) -> ElicitationResult:
-        """Apply *answer*.
-
-        Raises:
-            KasmonError: as `OpenCalls`.
-        """
+        """Apply *answer*. Raises `KasmonError` as `OpenCalls`."""
         call = self._apply(answer, at)
         if not call.is_closed:
             return ElicitationResult(call.id)

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.agents.catalog import find, resolved
 from kasmon.errors import UnsafeFolderError
 from kasmon.launch import DEFAULT_PATH, base_environment
 from kasmon.model.agent_program import SHELLS, program_name
@@ -28,22 +29,6 @@ PROVIDERS: Final = (
     "OPENAI_", "OPENROUTER_", "TOGETHER_", "XAI_", "ZAI_",
 )  # fmt: skip
 """Name prefixes of the variables of model providers, for an agent that supports any of them."""
-OWN: Final[Mapping[str, tuple[str, ...]]] = {
-    "amp": ("AMP_",),
-    "claude": (
-        "ANTHROPIC_", "API_TIMEOUT_MS", "AWS_", "BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_", "CLAUDE_", "CLOUD_ML_REGION",
-        "DISABLE_", "ENABLE_TOOL_SEARCH", "FALLBACK_FOR_ALL_PRIMARY_MODELS", "GOOGLE_APPLICATION_CREDENTIALS",
-        "GOOGLE_CLOUD_", "IS_SANDBOX", "MAX_MCP_OUTPUT_TOKENS", "MAX_STRUCTURED_OUTPUT_RETRIES", "MAX_THINKING_TOKENS",
-        "MCP_", "OTEL_", "SLASH_COMMAND_TOOL_CHAR_BUDGET", "TASK_MAX_OUTPUT_LENGTH", "USE_BUILTIN_RIPGREP",
-        "VERTEX_REGION_",
-    ),
-    "codex": ("CODEX_", "OPENAI_"),
-    "gemini": ("GEMINI_", "GOOGLE_"),
-    "opencode": ("OPENCODE_", *PROVIDERS),
-}  # fmt: skip
-"""Name prefixes of an agent's own variables, by its program; those of Claude Code are the documented ones, including
-those of Bedrock and Vertex."""
-ALIASES: Final = {"claude-code": "claude", "gemini-cli": "gemini", "opencode-ai": "opencode"}
 NESTED: Final = frozenset(
     {
         "CLAUDECODE",
@@ -139,7 +124,8 @@ def select_own(own: Sequence[str], variables: Mapping[str, str]) -> dict[str, st
 
 def own_prefixes(argv: Sequence[str]) -> tuple[str, ...]:
     """Return the name prefixes of the own variables of the agent that *argv* runs; empty for an unknown program."""
-    return OWN.get(program_of(argv), ())
+    own = find(program_of(argv)).variables
+    return (*own.own, *PROVIDERS) if own.providers else own.own
 
 
 def program_of(argv: Sequence[str], agent: str = "") -> str:
@@ -148,7 +134,7 @@ def program_of(argv: Sequence[str], agent: str = "") -> str:
     *agent* is also returned if *argv* names no program.
     """
     agent, name = agent.partition("@")[0], program_name(argv)  # on another machine the name is the same
-    name = ALIASES.get(name, name) or agent
+    name = resolved(name) or agent
     return agent if name in SHELLS and agent and agent != "shell" else name
 
 

@@ -31,8 +31,6 @@ class OpenCall(msgspec.Struct, Generic[Content]):
 
 
 class AnsweredCall(msgspec.Struct, Generic[Content], frozen=True):
-    """What follows from an answer."""
-
     id: CallId
     content: Content
     request: Request

@@ -18,8 +18,9 @@ from typing import Final
 
 import psutil
 
+from kasmon import system
 from kasmon.launch import RUN
-from kasmon.process_identity import TICKS, epoch_of, started_at, variables_of
+from kasmon.process_identity import find_processes_with, started_at
 
 END_S: Final = 2.0
 """How long the processes may take to end, in seconds."""
@@ -35,7 +36,8 @@ class ProcessFamily:
         """The descendants at the last scan."""
         self._pid = pid
         self._mark = mark
-        self._daemons: frozenset[psutil.Process] = frozenset()
+        self.daemons: frozenset[psutil.Process] = frozenset()
+        """Those that had left the family by the last scan."""
 
     def scan(self) -> None:
         """Scan for the processes; blocks for some milliseconds. Changes nothing once the agent has ended."""
@@ -48,7 +50,7 @@ class ProcessFamily:
         except psutil.Error:
             return
         self.descendants = descendants
-        self._daemons = frozenset(marked.difference(descendants))
+        self.daemons = frozenset(marked.difference(descendants))
 
     def end(self) -> None:
         """Kill those that still run, with their new children, and wait for their end; blocks for `END_S` at most.
@@ -60,9 +62,9 @@ class ProcessFamily:
         until = time.monotonic() + END_S
         known = list(self.descendants)
         for _ in range(ROUNDS):
-            left = [process for process in self._marked() if process not in self._daemons]
+            left = [process for process in self._marked() if process not in self.daemons]
             family = {member for process in (*known, *left) for member in (*_descendants(process), process)}
-            running = [member for member in family - self._daemons if _runs(member)]
+            running = [member for member in family - self.daemons if _runs(member)]
             if not running:
                 break
             for member in running:
@@ -75,8 +77,8 @@ class ProcessFamily:
 
     def _marked(self) -> Iterator[psutil.Process]:
         """Yield the processes that carry the mark, without the agent itself."""
-        for pid in _all_pids():
-            if pid != self._pid and variables_of(pid).get(RUN) == self._mark:
+        for pid, mark in find_processes_with(RUN):
+            if pid != self._pid and mark == self._mark:
                 with contextlib.suppress(psutil.Error):
                     yield psutil.Process(pid)
 
@@ -88,12 +90,12 @@ class ProcessFamily:
             os.killpg(self._pid, 0)
         except OSError:  # usually: there is no such group
             return False
-        return any(started_at(pid) is not None for pid in psutil.pids() if _group_of(pid) == self._pid)
+        return any(started_at(pid) is not None for pid in system.HERE.list_pids() if _group_of(pid) == self._pid)
 
 
 def family_of(pid: int) -> ProcessFamily:
     """Return the current family of the agent *pid*; its mark is read from its environment. Blocks."""
-    family = ProcessFamily(pid, variables_of(pid).get(RUN, "") or token_hex(16))
+    family = ProcessFamily(pid, system.HERE.read_variables(pid).get(RUN, "") or token_hex(16))
     family.scan()
     return family
 
@@ -105,24 +107,12 @@ def end_remains(session: str, since: float = 0.0) -> None:
     the epoch.
     """
     began: dict[str, float] = {}
-    for pid in _all_pids():
-        mark = variables_of(pid).get(RUN, "")
+    for pid, mark in find_processes_with(RUN):
         if mark.startswith(f"{session}.") and pid != os.getpid():
             began[mark] = min(began.get(mark, math.inf), started_at(pid) or math.inf)
     for mark, at in began.items():
-        if epoch_of(at) >= since - 1 / TICKS:
+        if system.HERE.convert_start(at) >= since - system.HERE.start_resolution_s:
             ProcessFamily(os.getpid(), mark).end()
-
-
-def _all_pids() -> Iterator[int]:
-    """Yield the id of each process once.
-
-    A process that is not read yet may start another one and end. So the list is read again until it has no new id.
-    """
-    read: set[int] = set()
-    while new := set(psutil.pids()) - read:
-        read |= new
-        yield from new
 
 
 def _descendants(process: psutil.Process) -> list[psutil.Process]:

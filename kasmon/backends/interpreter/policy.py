@@ -10,11 +10,7 @@ from kasmon.sandbox.managed.idle_policy import origin_of
 
 
 def policy_of(here: Paths, session: SessionId) -> SandboxPolicy:
-    """Return the sandbox policy of *session*.
-
-    Raises:
-        LaunchError: if the policy file is missing or invalid.
-    """
+    """Return the sandbox policy of *session*. Raises `LaunchError` if the policy file is missing or invalid."""
     path = here.sandbox(session)
     try:
         return msgspec.json.decode(path.read_bytes(), type=SandboxPolicy)
@@ -25,11 +21,7 @@ def policy_of(here: Paths, session: SessionId) -> SandboxPolicy:
 
 
 def must_be_whole(here: Paths, session: SessionId) -> None:
-    """Check that *session* can start.
-
-    Raises:
-        LaunchError: if it is an incomplete copy of another one.
-    """
+    """Check that *session* can start. Raises `LaunchError` if it is an incomplete copy of another one."""
     origin = origin_of(here, session)
     if origin is not None and not origin.is_whole:
         raise LaunchError(f"the copy of {origin.name!r} that it starts from is incomplete.")

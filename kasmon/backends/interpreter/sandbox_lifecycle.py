@@ -149,11 +149,7 @@ class InterpreterLifecycle:
             raise
 
     def check_may_wake(self) -> None:
-        """Check that the sandbox may be used.
-
-        Raises:
-            RefusedError: if it is paused and must not be resumed on use.
-        """
+        """Check that the sandbox may be used. Raises `RefusedError` if it is paused and must not be resumed on use."""
         if self._sandbox.phase is SandboxPhase.PAUSED and not self._terms.auto_resume:
             raise RefusedError(
                 f"the sandbox of {self._launch.session!r} is paused, and is not resumed on use.",

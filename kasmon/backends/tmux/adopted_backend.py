@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from kasmon.agents.catalog import catalog
 from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
@@ -13,7 +14,6 @@ from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.config import Tmux
 from kasmon.errors import LaunchError, NotFoundError, TmuxServerGoneError
-from kasmon.model.agent_program import KNOWN
 from kasmon.model.commands import Launch
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.paths import Paths
@@ -149,6 +149,6 @@ def recognise_agent(pid: int) -> str:
         except psutil.Error:
             continue
         for program in (program_of(argv[:6]), name):
-            if program in KNOWN:
+            if (known := catalog().get(program)) is not None and not known.login_shell:
                 return program
     return ""

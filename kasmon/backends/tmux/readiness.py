@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import math
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError
 from kasmon.tmux.formats import PaneFacts
+
+if TYPE_CHECKING:
+    from kasmon.backends.tmux.agent import TmuxAgent
 
 FIRST_S, LONGEST_S, LIMIT_S = 0.010, 0.500, 10.0
 """The interval of the first two checks, of later ones at most, and the time limit of all, in seconds."""
@@ -19,20 +22,6 @@ SILENT_S: Final = 3.0
 RESTLESS_S: Final = 10.0
 """or if it still prints after this time."""
 SETTLE_CHECK_S: Final = 0.05
-
-
-class StartingAgent(Protocol):
-    @property
-    def reports_state(self) -> bool:
-        """Whether any source reports its state."""
-
-    @property
-    def is_starting(self) -> bool:
-        """Whether a source reports that it starts: what is typed now may be lost."""
-
-    @property
-    def printed_at(self) -> float:
-        """When it last printed, by the loop's clock; minus infinity before that."""
 
 
 class PaneReadiness:
@@ -89,7 +78,7 @@ def _settle(seen: asyncio.Future[PaneFacts | None], facts: PaneFacts | None) -> 
         seen.set_result(facts)
 
 
-async def wait_until_settled(agent: StartingAgent) -> None:
+async def wait_until_settled(agent: "TmuxAgent") -> None:
     """Return when *agent* reports a state other than starting, or else seems to read; in `RESTLESS_S` at most."""
     loop = asyncio.get_running_loop()
     began_at = loop.time()

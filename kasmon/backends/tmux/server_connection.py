@@ -115,11 +115,7 @@ class ServerConnection:
         return await _await_answer(answered, request.line[:200])
 
     async def panes(self) -> dict[str, PaneFacts]:
-        """Return the panes of all kasmon sessions, by session id.
-
-        Raises:
-            TmuxError: if tmux does not answer.
-        """
+        """Return the panes of all kasmon sessions, by session id. Raises `TmuxError` if tmux does not answer."""
         all_panes: list[PaneFacts] = await self.ask(ask.all_panes())
         by_session: dict[str, PaneFacts] = {}
         for facts in distinct(all_panes):

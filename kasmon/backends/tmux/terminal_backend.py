@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
+from kasmon.agents.catalog import catalog
 from kasmon.backends.base import Abilities
 from kasmon.backends.common import agent_start
 from kasmon.backends.common.agent_version import version_of
@@ -116,11 +117,7 @@ class TmuxBackend:
         return agent
 
     async def is_alive(self, launch: Launch) -> bool:
-        """Whether the agent of *launch* runs on its machine.
-
-        Raises:
-            RemoteUnreachableError: if that is not known.
-        """
+        """Whether the agent of *launch* runs on its machine. Raises `RemoteUnreachableError` if that is not known."""
         machine = self._machine(launch)
         return (await asyncio.to_thread(remote.state, machine, launch.session, ssh_environment())).state == "runs"
 
@@ -164,7 +161,8 @@ class TmuxBackend:
         sandbox: AgentSandbox | None = None,
     ) -> TmuxAgent:
         """Return the agent in *pane*, monitored by every source that can report its state."""
-        screen_reader, program = await self._load_screen_reader(), program_of(launch.argv, launch.agent)
+        screen_reader = await self._load_screen_reader()
+        program = await asyncio.to_thread(program_of, launch.argv, launch.agent)  # reads folders of agents
         self._process_scanner = scanner = self._process_scanner or ProcessScanner(screen_reader)
         evidence = ProcessEvidence(
             program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, sandbox
@@ -189,19 +187,16 @@ class TmuxBackend:
         return agent
 
     async def _load_screen_reader(self) -> ScreenReader:
-        """Return the reader with the rules of all screens, which are loaded once."""
         if self._screen_reader is None:
-            screen_reader = ScreenReader((self.places.config / "screens",))
+            screen_reader = ScreenReader((self.places.config / "screens",), catalog(self.places))
             await asyncio.to_thread(screen_reader.refresh)
             self._screen_reader = screen_reader
         return self._screen_reader
 
     async def _find_version(self, agent: TmuxAgent, launch: Launch) -> None:
         """Ask the agent's program for its version, where rules depend on it."""
-        if (
-            self._screen_reader is not None
-            and self._screen_reader.rules(program_of(launch.argv, launch.agent), "") is not None
-        ):
+        program = await asyncio.to_thread(program_of, launch.argv, launch.agent)
+        if self._screen_reader is not None and self._screen_reader.rules(program, "") is not None:
             version = await asyncio.to_thread(version_of, launch.argv)
             agent.state_monitor.version = agent.state_monitor.version or version
 

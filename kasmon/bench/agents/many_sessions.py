@@ -39,7 +39,7 @@ def measure_new(rounds: int) -> list[Figure]:
         alone: list[float] = []
         for number in range(rounds + 1):
             for kind in KINDS:
-                took_s, spent_s = _run(_new(kind, f"{kind}-{number}"), own)
+                took_s, spent_s = run_command(new_command(kind, f"{kind}-{number}"), own)
                 if number:
                     times[kind].append(1000 * took_s)
                     spent[kind].append(1000 * spent_s)
@@ -63,11 +63,11 @@ def measure_many() -> list[Figure]:
 def _many(kind: str) -> list[Figure]:
     with scratch() as paths:
         own = environment(paths.environment_variables())
-        started_s, command_s = _run(_new(kind, "fix-{n}", "--count", str(MANY)), own)
+        started_s, command_s = run_command(new_command(kind, "fix-{n}", "--count", str(MANY)), own)
         others = _processes(paths)
         spent_s = command_s + sum(map(processor_s, others))
         count = len(read_fleet(paths).sessions)
-        stopped_s, _ = _run([*KASMON, "stop", "--all", "--yes"], own)
+        stopped_s, _ = run_command([*KASMON, "stop", "--all", "--yes"], own)
     name = f"{MANY} {kind} sessions"
     return [
         _figure(f"{name} by one command", 1000 * started_s, 2500.0, f"{count} were started"),
@@ -80,10 +80,10 @@ def _many_commands(kind: str) -> Figure:
     with scratch() as paths:
         own = environment(paths.environment_variables())
         began = time.perf_counter()
-        commands = [_start(_new(kind, f"fix-{number}"), own) for number in range(MANY)]
+        commands = [_start(new_command(kind, f"fix-{number}"), own) for number in range(MANY)]
         failed = sum(command.wait() != 0 for command in commands)
         took_s = time.perf_counter() - began
-        _run([*KASMON, "stop", "--all", "--yes"], own)
+        run_command([*KASMON, "stop", "--all", "--yes"], own)
     return _figure(f"{MANY} {kind} sessions by {MANY} commands at once", 1000 * took_s, 9000.0, f"{failed} failed")
 
 
@@ -95,12 +95,12 @@ def measure_hosts() -> list[Figure]:
     with scratch() as paths:
         own = environment(paths.environment_variables())
         for number in range(HOSTS):
-            _run(_new("structured", f"host-{number}"), own)
+            run_command(new_command("structured", f"host-{number}"), own)
         time.sleep(REST_S)
         values = [held_mb(pid) for pid in _processes(paths)]
         events = [event for event, _ in EventLog(paths.fleet_log).read()]
         starts = [_start_ms(paths, event) for event in events if isinstance(event, SessionCreated)]
-        _run([*KASMON, "stop", "--all", "--yes"], own)
+        run_command([*KASMON, "stop", "--all", "--yes"], own)
     note = "from the session's creation to its first event, with the fork server that is there"
     memory = Figure(
         name=f"memory of a structured host, at {HOSTS}",
@@ -118,7 +118,7 @@ def _start_ms(paths: Paths, created: SessionCreated) -> float:
     return next(1000 * (event.at - created.at) for event, _ in log.read() if isinstance(event, SessionStarted))
 
 
-def _new(kind: str, name: str, *more: str) -> list[str]:
+def new_command(kind: str, name: str, *more: str) -> list[str]:
     options, words = KINDS[kind]
     return [*KASMON, "new", name, "--dir", "/", *options, *more, *words]
 
@@ -137,7 +137,7 @@ def _create_alone(paths: Paths, number: int) -> float:
     return took_ms(lambda: server.create(session_id(number), ["cat"]))
 
 
-def _run(argv: Sequence[str], own: Mapping[str, str]) -> tuple[float, float]:
+def run_command(argv: Sequence[str], own: Mapping[str, str]) -> tuple[float, float]:
     """Run *argv*; return how long it took, and its processor time, in seconds."""
     began = time.perf_counter()
     process = _start(argv, own)

@@ -16,6 +16,7 @@ from kasmon.bench.support.process_cost import family
 from kasmon.bench.support.terminal import BenchTerminal, environment, open_dashboard, read_for, reading
 from kasmon.model.events import Event, TurnEnded, TurnStarted
 from kasmon.model.permission import SessionId
+from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
 
 SESSIONS, RATE_HZ = 20, 50.0
@@ -90,8 +91,6 @@ def _delays(terminal: BenchTerminal, seconds: float) -> list[float]:
     return list(delays.values())
 
 
-STATE_RATE_HZ = 5.0
-"""The events per second of each session that works while others change their states."""
 COLUMN = 12
 """The width of a state in a row, before the name."""
 TARGET_MS = 60.0
@@ -100,7 +99,7 @@ TARGET_MS = 60.0
 def measure_state_to_row(rounds: int, sessions: int = SESSIONS) -> list[Figure]:
     """Measure turns that end and begin again, one session after the other, in *rounds* of a new dashboard each.
 
-    Half of the sessions change their states; the others work, and write events meanwhile.
+    Half of the sessions change their states; the others write `RATE_HZ` events a second each meanwhile.
     """
     first: list[float] = []
     delays: list[float] = []
@@ -124,12 +123,17 @@ def _changes(sessions: int) -> Iterator[float]:
             with talking(ids[sessions // 2 :], RATE_HZ, own):
                 read_for(terminal, 2.0)
                 for number, session in enumerate(ids[1 : sessions // 2], 1):
-                    log = EventLog(paths.log(session))
-                    for word in ("finished", "working"):
-                        now = time.time()
-                        event: Event = TurnEnded(at=now) if word == "finished" else TurnStarted(at=now, prompt="go on")
-                        began = time.perf_counter()
-                        log.append(event)
-                        shown_at = terminal.until(f"{word:{COLUMN}}session-{number:04d}".encode())
-                        yield 1000 * (shown_at - began)
-                        read_for(terminal, random.uniform(0.15, 0.35))
+                    yield from change_states(terminal, paths, session, number)
+
+
+def change_states(terminal: BenchTerminal, paths: Paths, session: SessionId, number: int) -> Iterator[float]:
+    """End the turn of a session of *paths* and begin another; yield the delay of each until its row, in ms."""
+    log = EventLog(paths.log(session))
+    for word in ("finished", "working"):
+        now = time.time()
+        event: Event = TurnEnded(at=now) if word == "finished" else TurnStarted(at=now, prompt="go on")
+        began = time.perf_counter()
+        log.append(event)
+        shown_at = terminal.until(f"{word:{COLUMN}}session-{number:04d}".encode())
+        yield 1000 * (shown_at - began)
+        read_for(terminal, random.uniform(0.15, 0.35))

@@ -25,7 +25,7 @@ def talk(sessions: Sequence[SessionId], rate_hz: float) -> None:
     """Append *rate_hz* events a second to each of *sessions*, evenly spread; never returns."""
     paths = places()
     logs = [EventLog(paths.log(session)) for session in sessions]
-    stories = [_story(stamps=number == 0) for number in range(len(sessions))]
+    stories = [generate_story(stamps=number == 0) for number in range(len(sessions))]
     step_s = 1 / (rate_hz * len(sessions))
     due = time.monotonic()
     for log, story in itertools.cycle(zip(logs, stories, strict=True)):
@@ -34,7 +34,8 @@ def talk(sessions: Sequence[SessionId], rate_hz: float) -> None:
         log.append(next(story))
 
 
-def _story(*, stamps: bool) -> Iterator[Event]:
+def generate_story(*, stamps: bool) -> Iterator[Event]:
+    """Yield a message, a tool call, its result and the usage, again and again; each message has a stamp if *stamps*."""
     for number in itertools.count():
         stamp = f"T{time.monotonic_ns()}T" if stamps else "No stamp"
         yield MessageWritten(

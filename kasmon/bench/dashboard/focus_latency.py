@@ -26,7 +26,7 @@ def measure_key_to_glyph(rounds: int, keys: int = 120) -> list[Figure]:
         letters = itertools.cycle(b"abcdefghijklmnopqrstuvwxyz")
         for _ in range(rounds):
             raw += _attached(attach, own, letters, keys)
-            ours += _focused(own, letters, keys)
+            ours += type_in_focus(own, letters, keys)
     limit, note = statistics.median(raw), f"raw tmux attach in the same run: {percentile(raw, 0.95):.2f} ms"
     return [
         Figure(
@@ -48,9 +48,12 @@ def _attached(argv: list[str], own: dict[str, str], letters: Iterator[int], keys
         return _type(terminal, letters, keys)
 
 
-def _focused(own: dict[str, str], letters: Iterator[int], keys: int) -> list[float]:
+def type_in_focus(
+    own: dict[str, str], letters: Iterator[int], keys: int, ready: bytes = b"echo-is-ready"
+) -> list[float]:
+    """Focus the first session of a new dashboard that shows *ready*; return the delay of each of *keys* keys, in ms."""
     with BenchTerminal(KASMON, own) as terminal:
-        terminal.until(b"echo-is-ready")
+        terminal.until(ready)
         terminal.press(b"\r")
         terminal.until(b"Ctrl+]")
         taken = _type(terminal, letters, keys)

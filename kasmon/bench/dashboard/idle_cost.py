@@ -74,7 +74,7 @@ def _idle_fleet(count: int) -> Iterator[IdleFleet]:
     with terminals([(f"idle-{number:04d}", IDLE) for number in range(count - structured)]) as (paths, _):
         hosts = asyncio.run(_structured(paths, structured))
         with BenchTerminal(KASMON, environment(paths.environment_variables()), columns=COLUMNS, rows=ROWS) as terminal:
-            terminal.until(b"idle-00")
+            terminal.until(f"{count} sessions".encode())
             own = [process.pid for process in family([terminal.pid])]
             yield IdleFleet(terminal, own, [*below(paths), *hosts], structured)
 

@@ -14,14 +14,16 @@ import msgspec
 
 from kasmon.bench.support.fleet import session_id
 from kasmon.config import ProfileOffer
+from kasmon.config.schema import TemplateConfig
 from kasmon.errors import UnableError
 from kasmon.host.rpc.frames import FromTerminal
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode
-from kasmon.model.events import Event
+from kasmon.model.events import Event, SlashCommand
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
+from kasmon.model.prompts.image import PromptImage
 from kasmon.model.review.comments import LoggedComment
 from kasmon.model.session import HostProbe, Session, Tokens
 from kasmon.model.session_state import SessionState
@@ -32,11 +34,13 @@ from kasmon.supervisor.finish.merge_plan import MergePlan
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.search.search import SessionHits
+from kasmon.supervisor.worktrees.code_symbols import CodeSymbol
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import (
     DashboardSettings,
     EventBatch,
     FleetUpdate,
+    MemoryUse,
     RecordedText,
     SandboxChoices,
     SandboxPreview,
@@ -45,6 +49,7 @@ from kasmon.tui.gateway.protocol import (
 )
 
 if TYPE_CHECKING:
+    from kasmon.store.machines import MachineStatus
     from kasmon.tui.gateway.operations import Operations
 
 
@@ -84,6 +89,14 @@ class MovingGateway:
         await asyncio.Event().wait()
         yield ()
 
+    async def fleet_machines(self) -> AsyncIterator[tuple["MachineStatus", ...]]:
+        await asyncio.Event().wait()
+        yield ()
+
+    async def memory(self) -> AsyncIterator[MemoryUse]:
+        await asyncio.Event().wait()
+        yield MemoryUse()
+
     async def operations(self) -> "Operations":
         raise UnableError("this fleet cannot be changed.")
 
@@ -93,6 +106,21 @@ class MovingGateway:
     async def files(self, session: SessionId, /) -> Sequence[str]:
         return ()
 
+    async def slash_commands(self, session: SessionId, /) -> Sequence[SlashCommand]:
+        return ()
+
+    async def symbols(self, session: SessionId, /) -> Sequence[CodeSymbol]:
+        return ()
+
+    async def run_command(self, session: SessionId, command: str, report: Callable[[str], None], /) -> int:
+        return 0
+
+    async def prompt_images(self, session: SessionId, text: str, /) -> Sequence[PromptImage]:
+        return ()
+
+    async def image_content(self, session: SessionId, image: PromptImage, /) -> bytes:
+        return b""
+
     async def foreign_panes(self) -> Sequence[AdoptablePane]:
         return ()
 
@@ -101,6 +129,9 @@ class MovingGateway:
 
     async def folder_notice(self, folder: str, /) -> str:
         return ""
+
+    async def templates(self, folder: str, /) -> Mapping[str, TemplateConfig]:
+        return {}
 
     async def worktrees(self, folder: str, base: str = "", /) -> None:
         """Return that no folder is in a git repository."""

@@ -1,4 +1,4 @@
-"""Measures the delay from a request in a session's log to the card that shows it, without key presses."""
+"""Measures the delay from a request in a session's log to the card, which the config lets open by itself."""
 
 import itertools
 import random
@@ -11,6 +11,7 @@ from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.terminal import BenchTerminal, environment, open_dashboard, read_for
 from kasmon.model.events import RequestOpened, RequestWithdrawn
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
+from kasmon.paths import Paths, private_folder, write_private
 from kasmon.store.event_log import EventLog
 from kasmon.tui.permissions.queue import QUIET_S
 
@@ -19,14 +20,15 @@ WORD = "show-me-"
 
 
 def measure_event_to_dialog(requests: int, sessions: int = SESSIONS) -> Figure:
-    """Measure *asks* requests of all sessions except the selected one, each after a while without key presses."""
+    """Measure *requests* of all sessions except the selected one, each after a while without key presses."""
     with scratch() as paths, create_sessions(paths, sessions) as ids:
+        let_cards_open(paths)
         own = environment(paths.environment_variables())
         with open_dashboard(own) as terminal:
             terminal.until(b"session-0000")
             read_for(terminal, 2.0)
             turns = itertools.islice(itertools.cycle(ids[1:]), requests)
-            delays = [_asked(terminal, paths.log(session), session, number) for number, session in enumerate(turns)]
+            delays = [open_card(terminal, paths.log(session), session, number) for number, session in enumerate(turns)]
         limits = _bare(paths.log(ids[0]), ids[0], own, requests)
     note = (
         f"p50 {percentile(delays, 0.5):.1f} ms; a bare Textual app that does nothing but follow one log, in the "
@@ -35,7 +37,13 @@ def measure_event_to_dialog(requests: int, sessions: int = SESSIONS) -> Figure:
     return timed("permission event to dialog, p95", delays, 60, note, share=0.95)
 
 
-def _asked(terminal: BenchTerminal, path: Path, session: SessionId, number: int) -> float:
+def let_cards_open(paths: Paths) -> None:
+    """Let the dashboard of *paths* open the card of a request by itself."""
+    private_folder(paths.config)
+    write_private(paths.config_file, b"[attention]\npopup = true\n")
+
+
+def open_card(terminal: BenchTerminal, path: Path, session: SessionId, number: int) -> float:
     """Return the time from event to card, in ms; then close the card, withdraw the request, and pause."""
     log, request = EventLog(path), _request(session, number)
     began = time.perf_counter()

@@ -10,7 +10,7 @@ from typing import Final
 from kasmon.bench.support.figure import Figure, percentile, timed
 from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.config import Config
-from kasmon.errors import SandboxError, SessionNotFoundError
+from kasmon.errors import SandboxError
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
@@ -20,7 +20,7 @@ from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter, SandboxPolicy
 from kasmon.paths import Paths
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
-from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.snapshot import read_session
 from kasmon.supervisor.sandboxes import sandbox_operations
 from kasmon.supervisor.sandboxes.create import NewSandbox
 
@@ -88,9 +88,7 @@ async def _through_host(paths: Paths, rounds: int, sleeps: int) -> list[Figure]:
             woken.append(await _time_command(host, session, run))
         await host.aclose()
     finally:
-        if (seen := read_fleet(paths).get(session)) is None:
-            raise SessionNotFoundError(session)
-        await sandbox_operations.remove(paths, seen)
+        await sandbox_operations.remove(paths, read_session(paths, session))
     note = f"p95 {percentile(times, 0.95):.1f} ms"
     late = f"p95 {percentile(woken, 0.95):.1f} ms; it was proven, healed and looked at before that"
     return [

@@ -15,7 +15,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     value: float
-    unit: Literal["ms", "% of a core", "MB", "x", "prompts", "machines", "bytes/s"]
+    unit: Literal["ms", "% of a core", "KB", "MB", "x", "prompts", "machines", "bytes/s"]
     target: float | None = None
     """The most that `judged` should be; None if there is no target."""
     limit: float | None = None

@@ -11,6 +11,7 @@ from kasmon.demo.scratch import Scratch
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import (
+    Event,
     LogOpened,
     MessageWritten,
     SessionCreated,
@@ -39,18 +40,20 @@ def scratch() -> Iterator[Paths]:
 
 @contextlib.contextmanager
 def create_sessions(
-    paths: Paths, count: int, *, alive: int | None = None, workdir: str = "/"
+    paths: Paths, count: int, *, alive: int | None = None, workdir: str = "/", first: int = 0
 ) -> Iterator[list[SessionId]]:
     """Create *count* structured sessions with real logs. The first *alive* (default: all) have this process as host.
 
     It holds their locks, so every reader sees them as alive and working; it serves no socket.
+
+    *first*: the number of the first one; ids and names come from the number.
     """
     locks: list[HostLock] = []
-    ids = [session_id(number) for number in range(count)]
-    for number, session in enumerate(ids):
+    ids = [session_id(number) for number in range(first, first + count)]
+    for number, session in enumerate(ids, first):
         folder = paths.folder(session)
         folder.mkdir(mode=0o700)
-        is_alive = alive is None or number < alive
+        is_alive = alive is None or number < first + alive
         _write_facts(paths, session, number, is_alive=is_alive, workdir=workdir)
         if is_alive:
             lock = HostLock(paths.host_lock(session))
@@ -72,21 +75,28 @@ def session_id(number: int) -> SessionId:
 
 
 def _write_facts(paths: Paths, session: SessionId, number: int, *, is_alive: bool, workdir: str) -> None:
-    now = time.time() - 60
-    name = f"session-{number:04d}"
-    launch = Launch(
-        session=session, name=name, agent="scripted", mode=Mode.SDK, backend="scripted", workdir=workdir, created_at=now
-    )
-    write_private(paths.launch(session), msgspec.json.encode(launch))
-    EventLog(paths.fleet_log).append(SessionCreated(at=now, launch=launch))
+    created, *events = session_events(number, time.time() - 60, is_alive=is_alive, workdir=workdir)
+    write_private(paths.launch(session), msgspec.json.encode(created.launch))
+    EventLog(paths.fleet_log).append(created)
     log = EventLog(paths.log(session))
-    pid = os.getpid()
-    log.append(LogOpened(at=now, session=session))
-    log.append(
-        SessionStarted(at=now, backend="scripted", workdir=workdir, pid=pid, pid_started=started_at(pid), host_pid=pid)
+    for event in events:
+        log.append(event)
+
+
+def session_events(
+    number: int, at: float, *, is_alive: bool, workdir: str = "/"
+) -> tuple[SessionCreated, *tuple[Event, ...]]:
+    """Return the creation of the session *number*, then the events of its log, which ends unless *is_alive*."""
+    session, name, pid = session_id(number), f"session-{number:04d}", os.getpid()
+    launch = Launch(
+        session=session, name=name, agent="scripted", mode=Mode.SDK, backend="scripted", workdir=workdir, created_at=at
     )
-    log.append(TurnStarted(at=now, prompt="go on"))
-    log.append(MessageWritten(at=now, text=f"Working on part {number} of the whole."))
-    log.append(UsageReported(at=now, input=1000 + number, output=200, context=900, limit=200_000, cost_usd=0.01))
-    if not is_alive:
-        log.append(SessionEnded(at=now, exit_code=0))
+    return (
+        SessionCreated(at=at, launch=launch),
+        LogOpened(at=at, session=session),
+        SessionStarted(at=at, backend="scripted", workdir=workdir, pid=pid, pid_started=started_at(pid), host_pid=pid),
+        TurnStarted(at=at, prompt="go on"),
+        MessageWritten(at=at, text=f"Working on part {number} of the whole."),
+        UsageReported(at=at, input=1000 + number, output=200, context=900, limit=200_000, cost_usd=0.01),
+        *(() if is_alive else (SessionEnded(at=at, exit_code=0),)),
+    )

@@ -1,1 +1,1 @@
-"""`kasmon doctor`: its checks and its fixes. Start with `command`."""
+"""`kasmon doctor`: its checks and its fixes; and `kasmon --version --json`. Start with `command`."""

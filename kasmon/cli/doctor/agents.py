@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from kasmon.agents.catalog import find
 from kasmon.backends.common.environment import program_of
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.config import load, offers, resolve
@@ -29,11 +30,7 @@ def agents(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
 
 def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Report the version of each coding agent, whether it was tested with kasmon, and its modes."""
-    from kasmon.backends.common.agent_version import (  # it loads asyncio, which no other check needs
-        TRIED,
-        find_version,
-        numbers,
-    )
+    from kasmon.backends.common.agent_version import find_version, numbers  # it loads asyncio, which no other needs
 
     try:
         config = load(where)
@@ -41,7 +38,7 @@ def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
     except KasmonError:
         return
     agents = [(offer, program_of((config.agents[offer.name].program,))) for offer in offered]
-    agents = [(offer, program) for offer, program in agents if program in TRIED]
+    agents = [(offer, program) for offer, program in agents if find(program).tried]
     if not agents:
         return
 
@@ -54,7 +51,7 @@ def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
     lines, is_older = [], False
     for (offer, program), version in zip(agents, asyncio.run(asked()), strict=True):
         modes = " and ".join(mode.value for mode in offer.modes)
-        tried = TRIED[program]
+        tried = find(program).tried
         state = "tried" if version == tried else f"tested with {tried}"
         is_older |= bool(version) and numbers(version) < numbers(tried)
         lines.append(f"{offer.name} {version or 'that does not report its version'} ({state}; {modes})")
@@ -96,15 +93,13 @@ def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]
 
 def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Report which terminal agents have no status of their own, and why: their state comes from other sources."""
-    from kasmon.backends.tmux.evidence.hook_setup import STATUS  # as above
-
     try:
         config = load(where)
         known = [offer.name for offer in offers(config, environment) if not offer.problem]
     except KasmonError:
         return
     silent = [(name, program_of((config.agents[name].program,), name)) for name in known]
-    lines = [f"{name}: {STATUS[program]}" for name, program in silent if program in STATUS]
+    lines = [f"{name}: {why}" for name, program in silent if (why := find(program).evidence.no_status)]
     if lines:
         text = f"{'; '.join(lines)}. In a terminal, their state comes from hooks, files, title and screen"
         yield DoctorCheck(id="status", level="ok", text=text)

@@ -14,14 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kasmon import __version__, system
 from kasmon.charset import needs_ascii
-from kasmon.cli import mcp, web
+from kasmon.cli import mcp
 from kasmon.cli.dashboard import no_screen
 from kasmon.cli.doctor.agents import agents, fallbacks, hooks, statuses, versions
 from kasmon.cli.doctor.result import DoctorCheck, Level
 from kasmon.cli.doctor.strays import strays
 from kasmon.cli.doctor.system import limits, sqlite
 from kasmon.cli.ls import is_utf8
+from kasmon.cli.notify.commands import check_notifications
+from kasmon.cli.web import command as web
 from kasmon.config import load
 from kasmon.config.parser import read
 from kasmon.errors import KasmonError
@@ -45,6 +48,8 @@ from kasmon.errors import RemoteUnreachableError
 from kasmon.model.sandbox.policy import Tier
 from kasmon.sandbox import tiers
 from kasmon.sandbox.base import TierProbe
+from kasmon.store.machines import machine_names
+from kasmon.supervisor.machines import registration
 from kasmon.supervisor.sessions.machines import machines_in_use
 from kasmon.tmux.remote.ssh import RemoteMachine, ssh_environment
 from kasmon.tmux.remote.task import version
@@ -53,19 +58,19 @@ AT_ONCE: Final = 8
 """This many machines are probed at once: an unreachable one takes ten seconds."""
 
 
-def machines(where: Paths, known_of_tmux: Callable[[str], tuple[Level, str]]) -> Iterator[DoctorCheck]:
-    """Check each machine that a session runs or ran on; *known_of_tmux* judges its tmux."""
+def machines(where: Paths, judge_tmux: Callable[[str], tuple[Level, str]]) -> Iterator[DoctorCheck]:
+    """Check each machine that a session runs or ran on; *judge_tmux* judges its tmux."""
     try:
         hosts, ssh = machines_in_use(read_fleet(where)), load(where).remote.ssh
     except KasmonError:
         return  # other checks report it
     if hosts:
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            asked = pool.map(partial(_asked, ssh=ssh, known_of_tmux=known_of_tmux), hosts)
+            asked = pool.map(partial(_asked, ssh=ssh, judge_tmux=judge_tmux), hosts)
             yield from (replace(check, private={host: "⟨machine⟩"}) for host, check in zip(hosts, asked, strict=True))
 
 
-def _asked(host: str, ssh: tuple[str, ...], known_of_tmux: Callable[[str], tuple[Level, str]]) -> DoctorCheck:
+def _asked(host: str, ssh: tuple[str, ...], judge_tmux: Callable[[str], tuple[Level, str]]) -> DoctorCheck:
     name = f"machine-{host}"
     try:
         said = version(RemoteMachine(host, ssh), ssh_environment(os.environ))
@@ -74,11 +79,47 @@ def _asked(host: str, ssh: tuple[str, ...], known_of_tmux: Callable[[str], tuple
     if not said:
         text = f"{host!r} responds, but has no tmux: no agent can be started there"
         return DoctorCheck(id=name, level="fail", text=text, fix=f"Install tmux 3.4 or newer on {host!r}.")
-    level, why = known_of_tmux(said)
+    level, why = judge_tmux(said)
     text = f"{host!r} responds, with {said}" + (f": {why}" if why else "")
     return DoctorCheck(
         id=name, level=level, text=text, fix=f"Install a newer tmux on {host!r}." if level != "ok" else ""
     )
+
+
+def registered_machines(where: Paths) -> Iterator[DoctorCheck]:
+    """Check the link to each registered machine, and the kasmon there."""
+    for name in machine_names(where):
+        check = f"registered-machine-{name}"
+        try:
+            status = registration.status(where, name)
+        except KasmonError as error:
+            yield DoctorCheck(id=check, level="fail", text=error.message, fix=error.hint)
+            continue
+        if status.link is None:
+            yield DoctorCheck(
+                id=check,
+                level="warn",
+                text=f"the link to {name!r} does not run: its sessions are unsure",
+                fix="Open the dashboard, or run `kasmon machines ls`: both start it.",
+                mend=partial(registration.start_link, where, name),
+                private={name: "⟨machine⟩"},
+            )
+            continue
+        there, why = status.presence.kasmon, status.presence.why
+        text = f"{name!r} is {status.state}" + (f": {why}" if why else f", with kasmon {there}")
+        is_other = bool(there) and not why and there != __version__
+        fix = f"`kasmon machines show {name}` shows the log of the link." if why else ""
+        if status.clock_problem and not fix:
+            fix = f"Set the clock of {name!r}. Ages are corrected here; the times of its events are not."
+        problems = [f"this is kasmon {__version__}"] if is_other else []
+        problems += [status.clock_problem] if status.clock_problem else []
+        yield DoctorCheck(
+            id=check,
+            level="warn" if why or problems else "ok",
+            text="; ".join((text, *problems)),
+            fix="Use the same version on both." if is_other else fix,
+            private={name: "⟨machine⟩"},
+        )
 
 
 TMUX_LIMIT_S: Final = 5.0
@@ -96,7 +137,7 @@ def checks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck
     yield config(where)
     yield from local(where)
     yield sqlite(where)
-    yield from limits()
+    yield from limits(system.HERE)
     yield agents(where, environment)
     yield from versions(where, environment)
     yield from hooks(where, environment)
@@ -104,9 +145,11 @@ def checks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck
     yield from fallbacks(where, environment)
     yield from strays(where)
     yield from check_sandboxes(where)
-    yield from machines(where, known_of_tmux)
+    yield from machines(where, judge_tmux)
+    yield from registered_machines(where)
     yield mcp.check()
     yield web.check()
+    yield check_notifications(where)
     yield from hosts(where)
     yield from host_versions(where)
 
@@ -131,12 +174,12 @@ def tmux(environment: Mapping[str, str]) -> DoctorCheck:
         ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired) as error:
         return DoctorCheck(id="tmux", level="fail", text=f"cannot read the version of {program!r}: {error}", fix=get)
-    level, why = known_of_tmux(said)
+    level, why = judge_tmux(said)
     text = f"{said or 'something that is no tmux'} at {program}" + (f": {why}" if why else "")
     return DoctorCheck(id="tmux", level=level, text=text, fix=get if level != "ok" else "")
 
 
-def known_of_tmux(said: str) -> tuple[Level, str]:
+def judge_tmux(said: str) -> tuple[Level, str]:
     """Return the level of the tmux whose `-V` prints *said*, and its known problem."""
     found = re.search(r"(\d+)\.(\d+)([a-z]?)", said)
     if not said.startswith("tmux"):

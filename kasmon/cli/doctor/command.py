@@ -10,10 +10,10 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from kasmon.backends.common.environment import secret_values
-from kasmon.cli.arguments import Arg, Json
+from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.doctor.checks import checks
 from kasmon.cli.doctor.result import DoctorCheck
-from kasmon.cli.output.console import note, print_json, say, say_block
+from kasmon.cli.output.console import check_machine, note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer
 from kasmon.config import load
 from kasmon.config.explain import settings
@@ -37,9 +37,11 @@ def doctor(
     *,
     fix: Annotated[bool, Arg("Apply the fixes that are safe.")] = False,
     report: Annotated[bool, Arg("Print a report for a bug report, without secrets.")] = False,
+    machine: OnMachine = "",
     wants_json: Json = False,
 ) -> int:
     """Check the installation; exit code 1 if a check fails."""
+    check_machine(machine)
     where = places()
     found = list(checks(where, os.environ))
     mended = mend(found) if fix else []
@@ -53,10 +55,10 @@ def doctor(
     return int(any(check.level == "fail" for check in found))
 
 
-def mend(found: Sequence[DoctorCheck]) -> list[str]:
-    """Apply the harmless fixes of *found* and return the ids of the fixed checks; failures are printed."""
+def mend(checks: Sequence[DoctorCheck]) -> list[str]:
+    """Apply the harmless fixes of *checks* and return the ids of the fixed checks; failures are printed."""
     mended: list[str] = []
-    for check in found:
+    for check in checks:
         if check.mend is None:
             continue
         try:
@@ -71,11 +73,11 @@ def mend(found: Sequence[DoctorCheck]) -> list[str]:
     return mended
 
 
-def lines(found: Sequence[DoctorCheck]) -> list[str]:
+def lines(checks: Sequence[DoctorCheck]) -> list[str]:
     """Return the checks as text, each followed by its fix."""
-    width = max(len(check.id) for check in found)
+    width = max(len(check.id) for check in checks)
     told: list[str] = []
-    for check in found:
+    for check in checks:
         mark = INFO if check.is_info else MARKS[check.level]
         told.append(f"{mark}  {check.id:<{width}}  {check.text}")
         if check.fix:
@@ -83,7 +85,7 @@ def lines(found: Sequence[DoctorCheck]) -> list[str]:
     return told
 
 
-def report_text(where: Paths, found: Sequence[DoctorCheck]) -> str:
+def report_text(where: Paths, checks: Sequence[DoctorCheck]) -> str:
     """Return a report for others to help with, without secrets, agents' texts, and the user's name."""
     import kasmon
 
@@ -97,7 +99,7 @@ def report_text(where: Paths, found: Sequence[DoctorCheck]) -> str:
     parts = [
         f"kasmon {kasmon.__version__}, Python {platform.python_version()}, {platform.platform()}",
         "\n".join(f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ),
-        "\n".join(lines([_public(check) for check in found])),
+        "\n".join(lines([_public(check) for check in checks])),
         "\n".join(told),
         *(f"{path.name}:\n{_last_lines(path)}" for path in (where.own_log, where.tmux_host_log)),
     ]
@@ -125,7 +127,7 @@ def _replaced(text: str, name: str, instead: str) -> str:
 def _without_secrets(setting: str) -> str:
     """Return *setting* without values of named secrets and logins of addresses."""
     for pattern in (NAMED, ADDRESSED):
-        setting = re.sub(pattern, lambda found: found[1] + hidden_mark(len(found[2])), setting)
+        setting = re.sub(pattern, lambda match: match[1] + hidden_mark(len(match[2])), setting)
     return setting
 
 

@@ -1,12 +1,12 @@
 """Checks for sandbox leftovers without a session, and their removal by `--fix`."""
 
 import contextlib
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kasmon import system
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.errors import KasmonError
 from kasmon.model.session import Session
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def strays(where: Paths) -> Iterator[DoctorCheck]:
     """Report folders, work and jails without a session; only Linux has any."""
-    if sys.platform == "linux":
+    if system.HERE.has_namespaces:
         with contextlib.suppress(KasmonError, OSError):
             yield from _left(where)
 

@@ -1,15 +1,14 @@
 """Checks of the system below kasmon: its SQLite, and the limits that many agents may reach."""
 
-import os
 import resource
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.paths import Paths
 from kasmon.store.fleet_cache import connect
+from kasmon.system.base import System
 
 SAFE_SQLITE: Final = (3, 51, 3)
 """From this version on, two writers in WAL mode cannot corrupt a database; kasmon uses one writer and no WAL."""
@@ -18,14 +17,6 @@ ENOUGH: Final = {"open files": 1024, "processes": 512, "terminals": 128, "file w
 RAISE: Final = {
     "open files": "`ulimit -n 4096` before kasmon starts, or LimitNOFILE in the service that starts it.",
     "processes": "`ulimit -u 4096` before kasmon starts.",
-    "terminals": "`sysctl kernel.pty.max=4096`.",
-    "file watches": "`sysctl fs.inotify.max_user_watches=65536`; without, changes show a few seconds later.",
-    "file watchers": "`sysctl fs.inotify.max_user_instances=512`; without, changes show a few seconds later.",
-}
-OF_THE_KERNEL: Final = {
-    "terminals": "kernel/pty/max",
-    "file watches": "fs/inotify/max_user_watches",
-    "file watchers": "fs/inotify/max_user_instances",
 }
 
 
@@ -51,17 +42,20 @@ def sqlite(where: Paths) -> DoctorCheck:
     return DoctorCheck(id="sqlite", level="warn", text=text, fix="Nothing is lost: the next dashboard rebuilds it.")
 
 
-def limits(proc: Path = Path("/proc/sys")) -> Iterator[DoctorCheck]:
-    """Check the limits that many agents may reach. *proc*: the folder of the kernel's settings."""
+def limits(here: System) -> Iterator[DoctorCheck]:
+    """Check the limits of *here* that many agents may reach."""
     found = {
         "open files": _limit(resource.RLIMIT_NOFILE),
         "processes": _limit(resource.RLIMIT_NPROC),
-        **{name: _of_kernel(proc / path) for name, path in OF_THE_KERNEL.items()},
     }
+    hints = dict(RAISE)
+    for kind, (setting, hint) in here.limits.items():
+        found[kind] = min((each for each in (found.get(kind), here.read_setting(setting)) if each), default=None)
+        hints[kind] = hint
     low = {name: value for name, value in found.items() if value is not None and value < ENOUGH[name]}
     if low:
         text = "; ".join(f"{name}: {value} (50 agents need {ENOUGH[name]})" for name, value in low.items())
-        yield DoctorCheck(id="limits", level="warn", text=text, fix=" ".join(RAISE[name] for name in low))
+        yield DoctorCheck(id="limits", level="warn", text=text, fix=" ".join(hints[name] for name in low))
         return
     said = ", ".join(f"{value} {name}" for name, value in found.items() if value is not None)
     yield DoctorCheck(id="limits", level="ok", text=f"enough for 50 agents: {said}")
@@ -71,10 +65,3 @@ def _limit(which: int) -> int | None:
     """Return what this process may raise the limit to; None if it is unlimited."""
     _, hard = resource.getrlimit(which)
     return None if hard == resource.RLIM_INFINITY else hard
-
-
-def _of_kernel(path: Path) -> int | None:
-    try:
-        return int(os.fsdecode(path.read_bytes()).strip())
-    except (OSError, ValueError):
-        return None

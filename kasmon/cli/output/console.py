@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TextIO
 
 from kasmon.cli.output.json_objects import error_object
-from kasmon.errors import KasmonError, RefusedError, of_system
+from kasmon.errors import KasmonError, OtherMachineError, RefusedError, of_system
+from kasmon.paths import Paths
 from kasmon.sanitize import clean_block, clean_line
 
 INTERRUPTED: Final = 130
+LOCAL: Final = "local"
+"""What `--machine` calls this machine."""
 
 
 def say(*lines: str) -> None:
@@ -40,6 +43,27 @@ def note(text: str) -> None:
     """Print one line on stderr."""
     with contextlib.suppress(OSError):
         print(f"kasmon: {clean_line(text)}", file=sys.stderr, flush=True)
+
+
+def check_machine(machine: str) -> None:
+    """Raise unless *machine*, the value of a command's `--machine`, is this one.
+
+    Raises:
+        OtherMachineError: if it is not, or all; the command line runs the command there then.
+    """
+    if machine not in ("", LOCAL):
+        raise OtherMachineError("", "", machine)
+
+
+def note_other_machines(where: Paths, machine: str, command: str) -> None:
+    """Print how `kasmon COMMAND` runs on a registered machine, if there is one, and *machine* was not chosen.
+
+    What was printed is of this machine.
+    """
+    from kasmon.store.machines import machine_names  # few commands ask
+
+    if not machine and (names := machine_names(where)):
+        note(f"this is of this machine only. For {', '.join(names)}: `kasmon {command} --machine {names[0]}`, or all.")
 
 
 def confirm(

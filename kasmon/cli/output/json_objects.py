@@ -14,7 +14,7 @@ from kasmon.model.events import Event
 from kasmon.model.permission import Request
 from kasmon.model.rule import Rule
 from kasmon.model.session import HostProbe, Session, Tokens
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER, SessionState
 
 if TYPE_CHECKING:
     from kasmon.repository.branch import BranchState
@@ -38,11 +38,14 @@ def session_object(session: Session, branch: "BranchState | None" = None) -> dic
         "mode": session.mode.value,
         "backend": session.backend,
         "parent": session.parent,
+        "actor": msgspec.to_builtins(session.actor),
+        "tools": list(session.tools),
         "sandbox": session.sandbox,
         "phase": session.phase,
         "confined": confinement.ok if confinement else None,
         "mismatches": list(confinement.mismatches) if confinement else [],
         "plan": session.plan,
+        "tags": list(session.tags),
         "fallback": session.fallback,
         "bypassing": session.bypassing,
         "adopted": session.adopted or None,
@@ -55,20 +58,23 @@ def session_object(session: Session, branch: "BranchState | None" = None) -> dic
         "stuck_why": session.stuck_why or None,
         "waits": session.waits or None,
         "done": session.done,
+        "finish_proposed": session.finish_proposed or None,
         "finished_at": session.finished_at or None,
         "turn_ended": session.turn_ended or None,
         "turn_error": session.turn_error or None,
         "viewed_at": session.viewed_at or None,
         "unviewed": session.is_unviewed,
         "limited_until": session.limited_until,
+        "account": session.account or None,
         "last_line": session.last_line or None,
         "end_why": session.end_why or None,
         "exit_code": session.exit_code,
         "signal": session.signal,
+        "freed_bytes": session.freed_bytes if session.state is SessionState.HIBERNATED else None,
         "task": session.task,
         "wave": session.wave,
         "peers": session.peers,
-        "pid": None if session.state is SessionState.ENDED else session.pid,
+        "pid": None if session.state in OVER else session.pid,
         "generation": session.generation,
         "resume_id": session.resume_id,
         "expires_at": session.expires_at,
@@ -164,6 +170,7 @@ def receipt_object(receipt: Receipt) -> dict[str, Any]:
         "at": receipt.at,
         "carried_by": receipt.carried_by or None,
         "by": receipt.by or None,
+        "actor": msgspec.to_builtins(receipt.actor),
     }
 
 

@@ -5,21 +5,33 @@ from typing import Final
 
 from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet, by_attention, totals
-from kasmon.model.formatting import GLYPHS
+from kasmon.model.formatting import GLYPHS, mb, unreachable_words
 from kasmon.model.permission import RequestKind
 from kasmon.model.session import Session
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER, SessionState
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.sessions.names import width_cells
 
 HEADS: Final = ("STATE", "NAME", "ID", "AGENT", "MODE", "WAVE", "SINCE", "LAST LINE")
 NAME_CELLS: Final = 32
+TAGS_CELLS: Final = 24
 GAP: Final = "  "
 
 
 def table(sessions: Sequence[Session], now: float, *, width: int = 0, utf8: bool = True) -> list[str]:
-    """Return *sessions*, those that need a person first, as lines under a head; cut to *width* cells unless it is 0."""
-    lines = aligned([HEADS, *(row(session, now, utf8=utf8) for session in by_attention(sessions))])
+    """Return *sessions*, those that need a person first, as lines under a head; cut to *width* cells unless it is 0.
+
+    Only where one is of another machine, or has tags, there is a column for it.
+    """
+    sessions = by_attention(sessions)
+    rows = [HEADS, *(row(session, now, utf8=utf8) for session in sessions)]
+    if any(session.tags for session in sessions):
+        tags = ["TAGS", *(cut(clean_line(",".join(each.tags)) or "-", TAGS_CELLS, utf8=utf8) for each in sessions)]
+        rows = [(*cells[:-2], tag, *cells[-2:]) for cells, tag in zip(rows, tags, strict=True)]
+    if any(session.via for session in sessions):
+        machines = ["MACHINE", *(session.via or "-" for session in sessions)]
+        rows = [(*cells[:2], machine, *cells[2:]) for cells, machine in zip(rows, machines, strict=True)]
+    lines = aligned(rows)
     return [cut(line, width, utf8=utf8) if width else line for line in lines]
 
 
@@ -42,7 +54,7 @@ def row(session: Session, now: float, *, utf8: bool = True) -> tuple[str, ...]:
         mode_words(session),
         wave_words(session),
         age(now - session.since) if session.since else "-",
-        clean_line(last_words(session)),
+        unreachable_words(session.since, now) if session.is_unreachable else clean_line(last_words(session)),
     )
 
 
@@ -62,7 +74,7 @@ def fallbacks(sessions: Iterable[Session]) -> list[str]:
         f"{clean_line(session.name or session.id)} runs in {session.mode.value} instead of sdk: "
         f"{clean_line(session.fallback)}."
         for session in sessions
-        if session.fallback and session.state is not SessionState.ENDED
+        if session.fallback and session.state not in OVER
     ]
 
 
@@ -72,6 +84,9 @@ def state_words(session: Session, *, utf8: bool = True) -> str:
     detail = ""
     if session.state is SessionState.ASKING and session.asking:
         detail = f" ({session.asking.value})"
+    elif session.state is SessionState.HIBERNATED:
+        name = "hibernated, " if session.is_unviewed else ""
+        detail = f" ({name}{mb(session.freed_bytes or 0)} freed)"
     elif session.crashed:
         detail = f" ({ending(session)})"
     if session.has_host_request:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from kasmon.cli.arguments import Arg, Json
+from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.ls import is_utf8
-from kasmon.cli.output.console import accepts, note, print_json, say
+from kasmon.cli.output.console import accepts, check_machine, note, note_other_machines, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object
 from kasmon.cli.plan import example
 from kasmon.cli.plan.json_objects import plan_object, run_object
@@ -22,15 +22,18 @@ from kasmon.model.plan.diff import changes
 from kasmon.model.plan.events import PlanAction
 from kasmon.model.plan.parser import is_plan, parse_for_display, read
 from kasmon.model.plan.plan import Plan, describe_fault
-from kasmon.model.plan.progress import PlanRun
+from kasmon.model.plan.plan import Task as PlanTask
+from kasmon.model.plan.progress import PlanRun, TaskRun
 from kasmon.model.plan.scheduler import NextSteps
 from kasmon.paths import expanded, places
+from kasmon.store.machines import own_names
 from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans import approval, decisions, start, worktree_removal
 from kasmon.supervisor.plans.folders import PlanFolders
 from kasmon.supervisor.plans.sandboxes import must_be_able
-from kasmon.supervisor.plans.view import approved_plan, read_view
+from kasmon.supervisor.plans.start_limits import describe_waits
+from kasmon.supervisor.plans.view import apply_config, approved_plan, read_view
 from kasmon.supervisor.worktrees.unsaved_files import list_files
 
 OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
@@ -40,6 +43,10 @@ OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
 PlanFile = Annotated[str, Arg("Plan file (Markdown or TOML).", completer="plan_files")]
 PlanName = Annotated[str, Arg("Plan that has been run: its id or its file.", ("PLAN",), completer="plans")]
 Task = Annotated[str, Arg("Task id or number.")]
+On = Annotated[
+    str,
+    Arg("Machine of tasks that name none: a registered one, `any`, or `label:LABEL,LABEL`.", completer="machines"),
+]
 
 
 def init(
@@ -67,22 +74,36 @@ def check(
     /,
     *,
     folder: Annotated[str, Arg("Working directory for the check (default: the file's folder).", ("--dir",))] = "",
+    on: On = "",
     wants_json: Json = False,
 ) -> int:
     """Check a plan, and list its faults with their lines."""
     where, text = places(), start.text_of(Path(file))
     config = load(where)
-    plan, faults = parse_for_display(text, file, tuple(config.agents))
+    plan, faults = parse_for_display(text, file, tuple(config.agents), on)
     remarks: list[str] = []
+    machines: dict[str, Any] = {}
     if not faults:
         at = _folder(file, folder)
         must_be_able(where, config, plan, at)
         remarks = approval.check_repository(plan, at, start.next_id(where, plan))
+        preview = approval.ask_machines(where, config, apply_config(plan, config), at)
+        remarks += preview.remarks
+        machines = {
+            id_: {"machine": choice.machine or None, "why": choice.why} for id_, choice in preview.choices.items()
+        }
     if wants_json:
         found = [{"file": file, "line": fault.line, "why": fault.why} for fault in faults]
         error = error_object(PlanFaultyError([describe_fault(file, fault) for fault in faults])) if faults else {}
         print_json(
-            error | answer(plan=plan_object(plan), faults=found, warnings=_warnings(file, plan), remarks=remarks)
+            error
+            | answer(
+                plan=plan_object(plan),
+                faults=found,
+                warnings=_warnings(file, plan),
+                remarks=remarks,
+                machines=machines,
+            )
         )
         return UsageError.exit_code if faults else 0
     for warning in plan.warnings:
@@ -94,6 +115,7 @@ def check(
     say(
         f"{file}: {tasks} in {plan.waves} {'wave' if plan.waves == 1 else 'waves'}, no faults",
         *(f"but {remark}" for remark in remarks),
+        *(f"task {id_}: {each['machine'] or 'no machine now'} ({each['why']})" for id_, each in machines.items()),
     )
     return 0
 
@@ -119,9 +141,11 @@ def show(
     /,
     *,
     wave: Annotated[int | None, Arg("Show only this wave.")] = None,
+    machine: OnMachine = "",
     wants_json: Json = False,
 ) -> None:
     """Show a plan as a graph, with the state of its tasks if it has been run."""
+    check_machine(machine)
     where = places()
     if wanted in plans(where) or not Path(wanted).exists():
         seen = read_view(start.find_plan(where, wanted), read_fleet(where), load(where))
@@ -135,13 +159,20 @@ def show(
         return
     states = {} if run is None else {task.id: _state_words(run, task.id, ahead) for task in plan.tasks}
     if run is not None:
-        ran = [msgspec.structs.replace(task, agent=run.of(task.id).agent_for(plan, task)) for task in plan.tasks]
-        plan = msgspec.structs.replace(plan, tasks=tuple(ran))
+        plan = msgspec.structs.replace(plan, tasks=tuple(_as_run(plan, task, run.of(task.id)) for task in plan.tasks))
     say(*graph.text(plan, states, utf8=is_utf8()))
     if run is not None:
         say(f"{run.plan}: {run.outcome or run.state}" + (f" ({run.why})" if run.why else ""))
         if ahead.question:
             say(f"asks: {ahead.question}")
+        elif ahead.held:
+            say(f"held: {ahead.held}")
+
+
+def _as_run(plan: Plan, task: PlanTask, at: TaskRun) -> PlanTask:
+    """Return *task* with the agent and the machine that it ran with, or will run with."""
+    machine, labels = (at.machine, ()) if at.machine else (task.machine, task.labels)
+    return msgspec.structs.replace(task, agent=at.agent_for(plan, task), machine=machine, labels=labels)
 
 
 def run(
@@ -154,19 +185,22 @@ def run(
     folder: Annotated[str, Arg("Working directory (default: the file's folder).", ("--dir",))] = "",
     form: Annotated[Literal["text", "json", "junit"], Arg("With --ci: report format.", ("--report",))] = "text",
     output: Annotated[str, Arg("With --ci: write the report to this file.")] = "",
+    on: On = "",
     wants_json: Json = False,
 ) -> int:
     """Show every command of a plan, ask, and run it. Runs in the background."""
     where, path = places(), Path(file).absolute()
     config, text = load(where), start.text_of(path)
-    plan = read(text, file, tuple(config.agents))
+    plan = read(text, file, tuple(config.agents), on)
     at = _folder(file, folder)
     must_be_able(where, config, plan, at)
     if wave is not None:
         _only(plan, wave)
     remarks = approval.check_repository(plan, at, start.next_id(where, plan))
-    _agree(file, plan, config, at, remarks, yes=yes, quiet=wants_json or ci)
-    plan_log = start.store_approved_plan(where, plan, text, path, at, headless=ci)
+    preview = approval.ask_machines(where, config, apply_config(plan, config), at)
+    remarks += preview.remarks
+    _agree(file, plan, config, at, remarks, preview, yes=yes, quiet=wants_json or ci)
+    plan_log = start.store_approved_plan(where, plan, text, path, at, headless=ci, on=on)
     for task in plan.tasks:
         if wave is not None and task.wave < wave:
             plan_log.record_decision("skip", task.id)
@@ -220,7 +254,7 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
     plan_log = start.find_plan(where, wanted)
     file = Path(plan_log.run.file)
     text, config = start.text_of(file), load(where)
-    new = read(text, str(file), tuple(config.agents))
+    new = read(text, str(file), tuple(config.agents), plan_log.run.on)
     old = approved_plan(plan_log)
     edited = changes(old, new, plan_log.run)
     if apply and plan_log.run.state == "ended":
@@ -239,7 +273,9 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
         folder = Path(plan_log.run.folder)
         must_be_able(where, config, new, folder)
         remarks = approval.check_repository(new, folder, plan_log.plan, plan_log.run)
-        _agree(str(file), new, config, folder, remarks, yes=yes, quiet=wants_json)
+        preview = approval.ask_machines(where, config, apply_config(new, config), folder)
+        remarks += preview.remarks
+        _agree(str(file), new, config, folder, remarks, preview, yes=yes, quiet=wants_json)
         decisions.apply_edit(where, config, plan_log.plan, start.digest(text))
         if wants_json:
             print_json(answer(changes=list(edited.lines), refused=[]))
@@ -253,8 +289,9 @@ def _of_all(plan_log: PlanLog) -> str:
         return ""
 
 
-def list_all(*, wants_json: Json = False) -> None:
+def list_all(*, machine: OnMachine = "", wants_json: Json = False) -> None:
     """List the plans that have been run, newest last."""
+    check_machine(machine)
     where = places()
     plan_logs = sorted(
         (start.find_plan(where, id_) for id_ in plans(where)), key=lambda plan_log: plan_log.run.began_at
@@ -276,6 +313,7 @@ def list_all(*, wants_json: Json = False) -> None:
         say(f"-  not run: {len(found.plan.tasks)} tasks in {found.plan.waves} waves{wrong}  {found.file}")
     if not plan_logs:
         say("No plan has been run yet.")
+    note_other_machines(where, machine, "plan ls")
 
 
 def clean(
@@ -299,6 +337,10 @@ def clean(
             say(*([f"{path}: git ignores {list_files(files.listed)}"] if files.listed else []))
             say(*(f"{path}: `--ignored` matches {name!r}" for name in files.listed if name in files.deletable))
     removed, kept = worktree_removal.clean(plan_log, read_fleet(where), found)
+    from kasmon.supervisor.plans.machines.registered_tasks import RegisteredTasks  # only a runner needs it otherwise
+
+    elsewhere = RegisteredTasks(where, plan_log).clean(approved_plan(plan_log), ignored or ())
+    removed, kept = (*removed, *elsewhere[0]), (*kept, *elsewhere[1])
     if wants_json:
         listed = {str(path): files.listed for path, files in found.items() if files.listed}
         print_json(answer(removed=removed, kept=kept, ignored=listed))
@@ -317,6 +359,8 @@ def _state_words(run: PlanRun, id_: str, ahead: NextSteps) -> str:
         words += f" (attempt {at.attempt})"
     if at.state.value == "claimed" and at.changed == 0:
         words += ", no files changed"
+    if at.ran is not None and at.ran.account:
+        words += f", account {at.ran.account}"
     if at.branch:
         words += f", on {at.branch}" + (f" from {at.base[:12]}" if at.base else "")
     if at.is_checked:
@@ -332,7 +376,15 @@ def _only(plan: Plan, wave: int) -> Plan:
 
 
 def _agree(
-    file: str, plan: Plan, config: Config, folder: Path, remarks: Sequence[str], *, yes: bool, quiet: bool
+    file: str,
+    plan: Plan,
+    config: Config,
+    folder: Path,
+    remarks: Sequence[str],
+    preview: approval.MachinePreview,
+    *,
+    yes: bool,
+    quiet: bool,
 ) -> None:
     """Show every command that *plan* would run, and *remarks*, and have the user confirm it; *file* is its name.
 
@@ -341,12 +393,14 @@ def _agree(
     """
     warnings = [f"  warning: {describe_fault(file, warning)}" for warning in plan.warnings]
     remarks = [*(f"  but {remark}" for remark in remarks), *warnings]
-    lines = [*approval.describe_plan(plan, config, folder), *remarks]
+    sessions = read_fleet(places()).sessions
     if yes and quiet:
-        for remark in remarks:
+        for remark in [*remarks, *describe_waits(config, plan, sessions)]:
             note(remark.strip())
     else:
-        for line in lines:
+        plan = apply_config(plan, config)
+        described = approval.describe_plan(plan, config, folder, preview.choices, own_names(places()), sessions)
+        for line in [*described, *remarks]:
             note(line) if quiet else say(line)
     if yes:
         return

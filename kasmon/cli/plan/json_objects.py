@@ -3,6 +3,7 @@
 from typing import Any
 
 from kasmon.model.plan.events import TaskChecked
+from kasmon.model.plan.placement import machine_requirement
 from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.progress import WAITING, PlanRun, TaskState
 from kasmon.model.plan.scheduler import NextSteps
@@ -20,11 +21,13 @@ def plan_object(plan: Plan, run: PlanRun | None = None, ahead: NextSteps | None 
         "outcome": None if run is None else run.outcome or None,
         "stopped": None if run is None else run.is_stopped,
         "asks": None if ahead is None else ahead.question or None,
+        "held": None if ahead is None else ahead.held or None,
         "tasks": [_task_object(plan, task, run, ahead) for task in plan.tasks],
     }
 
 
 def _task_object(plan: Plan, task: Task, run: PlanRun | None, ahead: NextSteps | None) -> dict[str, Any]:
+    wanted = machine_requirement(plan, task)
     told: dict[str, Any] = {
         "id": task.id,
         "number": task.number,
@@ -32,6 +35,9 @@ def _task_object(plan: Plan, task: Task, run: PlanRun | None, ahead: NextSteps |
         "wave": task.wave,
         "needs": list(task.needs),
         "agent": WAITING.agent_for(plan, task) or None,
+        "machine": None if wanted is None else wanted.machine or None,
+        "labels": [] if wanted is None else list(wanted.labels),
+        "accounts": [] if task.run else list(task.accounts or plan.accounts),
         "mode": task.mode or plan.mode or None,
         "sandbox": task.sandbox or None,
         "run": task.run or None,
@@ -44,6 +50,8 @@ def _task_object(plan: Plan, task: Task, run: PlanRun | None, ahead: NextSteps |
             "state": at.state.value,
             "attempt": at.attempt,
             "agent": at.agent_for(plan, task) or None,
+            "machine": at.machine or told["machine"],
+            "account": at.ran.account or None if at.ran is not None else None,
             "session": at.session or None,
             "session_name": at.name or None,
             "earlier_sessions": list(at.earlier),

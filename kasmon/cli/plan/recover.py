@@ -6,8 +6,8 @@ import time
 from collections.abc import Container, Mapping, Sequence
 from typing import Annotated, Any
 
-from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import note, print_json, say
+from kasmon.cli.arguments import Arg, Json, OnMachine
+from kasmon.cli.output.console import check_machine, note, note_other_machines, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import age
 from kasmon.errors import KasmonError, UsageError
@@ -36,12 +36,14 @@ def recover_all(
     choose: Annotated[
         list[str] | None, Arg("SESSION=ID: the conversation of a session whose conversation cannot be determined.")
     ] = None,
+    machine: OnMachine = "",
     wants_json: Json = False,
 ) -> int:
     """After a crash or a reboot: resume the plans, and each agent in its own conversation.
 
     Before an agent starts, its conversation is matched by id, folder, first prompt and last message.
     """
+    check_machine(machine)
     where = places()
     fleet = read_fleet(where)
     wanted = _parse_choices(fleet, choose or ())
@@ -71,6 +73,7 @@ def recover_all(
         return int(report.failed)
     if not report.reports and not others and not unclear:
         say("Nothing is lost.")
+    note_other_machines(where, machine, "recover")
     for each in unclear:
         end = f"; `kasmon stop {each.id}` stops it" if each.is_orphaned else ""
         note(f"unsure: {each.name}: {each.unsure_why}{end}")
@@ -147,7 +150,6 @@ def _reconnect(where: Paths, session: Session, report: _Report, *, dry_run: bool
 
 
 def _end_unfinished(where: Paths, session: Session, report: _Report) -> None:
-    """End the unfinished sandbox of a host that was killed."""
     problem = ""
     try:
         end_unfinished(where, session)

@@ -132,7 +132,14 @@ def _text(plan: Plan, run: PlanRun) -> str:
         at = run.of(task.id)
         known = "checked" if at.is_checked else "not checked" if at.state is TaskState.DONE else ""
         took = f"{at.duration_s:.1f} s" if at.duration_s is not None else ""
-        words = [_state(run, at), known, took, f"{at.attempt} attempts" if at.attempt > 1 else "", at.why]
+        words = [
+            _state(run, at),
+            f"on {at.machine}" if at.machine else "",
+            known,
+            took,
+            f"{at.attempt} attempts" if at.attempt > 1 else "",
+            at.why,
+        ]
         lines.append(f"  {task.number:>3} {task.title}: {', '.join(word for word in words if word)}")
     return "\n".join(lines) + "\n"
 

@@ -12,8 +12,17 @@ from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import point_row, sandbox_object, works_in_words
 from kasmon.cli.sandbox.run_output import RunOutput
-from kasmon.cli.sandbox.snapshots import sandboxed, seen
-from kasmon.cli.session_selection import Everything, OfPlan, Outcome, Sandboxes, SessionSelection, Yes, run_on_each
+from kasmon.cli.sandbox.snapshots import sandboxed
+from kasmon.cli.session_selection import (
+    Everything,
+    OfPlan,
+    Outcome,
+    Sandboxes,
+    SessionSelection,
+    WithTags,
+    Yes,
+    run_on_each,
+)
 from kasmon.config import load
 from kasmon.errors import KasmonError, UsageError
 from kasmon.model.commands import Allow, Checkpoint, Restore, Resume, SandboxCommand
@@ -24,8 +33,8 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places
 from kasmon.sandbox.network.port_forward import HERE
-from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.lookup import find, find_here
+from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
 from kasmon.supervisor.sandboxes import sandbox_operations, use
 from kasmon.supervisor.sandboxes.create import NewSandbox, remove_stray_jails
 from kasmon.supervisor.sessions import list_entry
@@ -60,7 +69,7 @@ def create(
         project_writable=True if write_project else None,
         hosts=allow,
     )
-    made = seen(where, asyncio.run(sandbox_operations.create(where, load(where), new)))
+    made = read_session(where, asyncio.run(sandbox_operations.create(where, load(where), new)))
     if wants_json:
         print_json(answer(session=sandbox_object(made)))
         return
@@ -71,6 +80,7 @@ def create(
 
 def resume(
     *names: Sandboxes,
+    with_tags: WithTags = None,
     plan: OfPlan = None,
     everything: Everything = False,
     yes: Yes = False,
@@ -80,10 +90,12 @@ def resume(
 
     async def act(where: Paths, session: Session) -> Outcome:
         lost = asyncio.run(use.execute(where, session, Resume()))
-        fields = {"session": sandbox_object(seen(where, session.id)), "lost": lost or None}
+        fields = {"session": sandbox_object(read_session(where, session.id)), "lost": lost or None}
         return Outcome(fields=fields, notice=_sentence(lost))
 
-    selection = SessionSelection(names=names, plan=plan, everything=everything, yes=yes, only_sandboxed=True)
+    selection = SessionSelection(
+        names=names, tags=with_tags, plan=plan, everything=everything, yes=yes, only_sandboxed=True
+    )
     return run_on_each(places(), selection, {SessionState.PAUSED}, act, "runs", wants_json=wants_json)
 
 
@@ -101,7 +113,7 @@ def restore(
 def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """Create a checkpoint of a sandbox, and print its id."""
     where = places()
-    session = find(read_fleet(where), name)
+    session = find_here(read_fleet(where), name)
     kept = asyncio.run(use.execute(where, session, Checkpoint()))
     if not kept:
         raise KasmonError(
@@ -119,7 +131,7 @@ def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
 def checkpoints(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """List a sandbox's checkpoints, newest last."""
     where = places()
-    points = _points(where, find(read_fleet(where), name).id)
+    points = _points(where, find_here(read_fleet(where), name).id)
     if wants_json:
         print_json(answer(checkpoints=[msgspec.to_builtins(point) for point in points]))
         return
@@ -136,7 +148,7 @@ def diff(
 ) -> None:
     """Show the file changes of a turn in a sandbox."""
     where = places()
-    session = find(read_fleet(where), name)
+    session = find_here(read_fleet(where), name)
     text = sandbox_operations.diff(where, session, turn)
     if wants_json:
         print_json(answer(diff=text))
@@ -156,12 +168,12 @@ def allow(
             "`kasmon sandbox allow` requires a host.", hint="Pass a host, such as example.org, or npm, pypi, github."
         )
     where = places()
-    session = find(read_fleet(where), name)
+    session = find_here(read_fleet(where), name)
     later = asyncio.run(use.execute(where, session, Allow(hosts=tuple(hosts))))
     if wants_json:
         print_json(answer(allowed=list(hosts), later=later or None))
         return
-    say(f"{session.name} ({session.id}): may reach {', '.join(hosts)}")
+    say(f"{session.label} ({session.id}): may reach {', '.join(hosts)}")
     if later:
         note(f"{later[:1].upper()}{later[1:]}.")
 
@@ -191,13 +203,17 @@ def replay(
     /,
     *,
     until: Annotated[str, Arg("Replay up to this checkpoint (default: everything).")] = "",
+    create: Annotated[bool, Arg("Create the sandbox to run in, with this name, like the first one.")] = False,
     wants_json: Json = False,
 ) -> int:
     """Replay everything that a sandbox ran in another sandbox. Side effects outside are repeated."""
     where = places()
-    source, target = find(read_fleet(where), name), find(read_fleet(where), into)
-    code, ran = 0, []
-    for interpreter, text in sandbox_operations.history(where, source, until):
+    source = find_here(read_fleet(where), name)
+    target = None if create else find(read_fleet(where), into)
+    runs, code, ran = sandbox_operations.history(where, source, until), 0, []
+    if target is None:
+        target = asyncio.run(sandbox_operations.create_like(where, source, into))
+    for interpreter, text in runs:
         if not wants_json:
             note(f"{interpreter}: {next(iter(text.splitlines()), '')}")
         shown = RunOutput(is_quiet=wants_json)
@@ -207,7 +223,7 @@ def replay(
         ran.append(msgspec.to_builtins(done))
         code = done.exit_code or code
     if wants_json:
-        print_json(answer(ran=ran))
+        print_json(answer(session=target.id, ran=ran))
     return code
 
 
@@ -225,7 +241,7 @@ def rm(
     if (name is None) is not all_:
         raise UsageError("`kasmon sandbox rm` requires a sandbox.", hint="Name one, or pass --all.")
     if name is not None:
-        session = find(read_fleet(where), name)
+        session = find_here(read_fleet(where), name)
         kept = asyncio.run(sandbox_operations.remove(where, session))
         _print_removed([session], [kept], [], wants_json=wants_json)
         return 0
@@ -238,7 +254,7 @@ async def _remove_all(where: Paths) -> tuple[list[Session], list[str], list[Kasm
     gone: list[Session] = []
     kept: list[str] = []
     left: list[KasmonError] = []
-    for session in sandboxed(where):
+    for session in [each for each in sandboxed(where) if not each.via]:
         try:
             kept.append(await sandbox_operations.remove(where, session))
         except KasmonError as error:
@@ -258,7 +274,7 @@ def _print_removed(
         print_json(answer(gone=ids, left=errors, kept=copies))
         return
     for session in gone:
-        say(f"{session.name} ({session.id}): gone")
+        say(f"{session.label} ({session.id}): gone")
     for path in copies:
         note(list_entry.copy_stays(path))
     for error in left:
@@ -267,12 +283,12 @@ def _print_removed(
 
 def _execute(name: str, command: SandboxCommand, done: str, *, wants_json: bool) -> None:
     where = places()
-    session = find(read_fleet(where), name)
+    session = find_here(read_fleet(where), name)
     lost = asyncio.run(use.execute(where, session, command))
     if wants_json:
-        print_json(answer(session=sandbox_object(seen(where, session.id)), lost=lost or None))
+        print_json(answer(session=sandbox_object(read_session(where, session.id)), lost=lost or None))
         return
-    say(f"{session.name} ({session.id}): {done}")
+    say(f"{session.label} ({session.id}): {done}")
     if lost:
         note(_sentence(lost))
 
@@ -282,5 +298,5 @@ def _sentence(lost: str) -> str:
 
 
 def _points(where: Paths, session: SessionId) -> tuple[CheckpointSummary, ...]:
-    sandbox_state = seen(where, session).sandbox_state
+    sandbox_state = read_session(where, session).sandbox_state
     return sandbox_state.checkpoints if sandbox_state else ()

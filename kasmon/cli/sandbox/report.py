@@ -43,16 +43,21 @@ def sandbox_object(session: Session, remembered: StoredSnapshots = NOTHING) -> d
 
 
 def works_in(session: Session) -> dict[str, Any] | None:
-    """Return the sandbox's work folder on this machine, and whether it is a copy of the requested one."""
+    """Return the sandbox's work folder on its machine, and whether it is a copy of the requested one."""
     runtime = session.sandbox_state.runtime if session.sandbox_state else None
     if session.mode is not Mode.INTERPRETER or runtime is None or not runtime.workspace:
         return None
-    return {"folder": runtime.workspace, "copy_of": copy_of(session, runtime.workspace) or None}
+    folder = f"{session.via}:{runtime.workspace}" if session.via else runtime.workspace
+    return {"folder": folder, "copy_of": copy_of(session, folder) or None}
 
 
 def copy_of(session: Session, folder: str) -> str:
     """Return the folder of which *folder*, where the sandbox of *session* works, is a copy; empty if it is none."""
-    return session.workdir if session.workdir and Path(session.workdir).resolve() != Path(folder).resolve() else ""
+    if not session.workdir or session.workdir == folder:
+        return ""
+    if session.via:  # links there are unknown here
+        return session.workdir
+    return session.workdir if Path(session.workdir).resolve() != Path(folder).resolve() else ""
 
 
 def works_in_words(session: Session) -> str:
@@ -94,7 +99,7 @@ def origin_object(origin: ForkOrigin | None) -> dict[str, Any] | None:
 
 def row(session: Session, remembered: StoredSnapshots, now: float) -> str:
     sandbox_state = session.sandbox_state
-    parts = [session.id, session.name, session.sandbox or "", state_words(session, utf8=is_utf8())]
+    parts = [session.id, session.label, session.sandbox or "", state_words(session, utf8=is_utf8())]
     if sandbox_state is not None and not session.has_failed_to_start:
         parts += [sandbox_state.phase.value, counted(sandbox_state.checkpoints_counted, "checkpoint")]
         parts += [_used(sandbox_state.usage)] if sandbox_state.usage and not sandbox_state.is_asleep else []
@@ -114,7 +119,9 @@ def snapshot_words(judged: SnapshotVerdict, now: float) -> str:
 def about(session: Session, remembered: StoredSnapshots, points: Sequence[CheckpointSummary], now: float) -> list[str]:
     """Return all details of one sandbox, a line each; times as ages."""
     sandbox_state = session.sandbox_state
-    lines = [f"{session.id}  {session.name}  {session.sandbox or 'no sandbox'}  {state_words(session, utf8=is_utf8())}"]
+    lines = [
+        f"{session.id}  {session.label}  {session.sandbox or 'no sandbox'}  {state_words(session, utf8=is_utf8())}"
+    ]
     lines += [f"why         {session.end_why}"] if session.has_failed_to_start else []
     if sandbox_state is not None and not session.has_failed_to_start:
         held = " (in RAM)" if sandbox_state.held else ""

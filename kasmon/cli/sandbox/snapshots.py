@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -18,22 +18,22 @@ from kasmon.cli.session_selection import (
     Outcome,
     Sandboxes,
     SessionSelection,
+    WithTags,
     Yes,
     run_on_each,
 )
-from kasmon.errors import KasmonError, SandboxError, SessionNotFoundError, UsageError
+from kasmon.errors import KasmonError, UsageError
 from kasmon.model.commands import Mode
-from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import REMEMBERING, SandboxPhase
 from kasmon.model.sandbox.snapshot import describe_origin
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, places
-from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, find_unfinished
-from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
 from kasmon.supervisor.sandboxes import sandbox_operations
-from kasmon.supervisor.sandboxes.create import policy_of_session
+from kasmon.supervisor.sandboxes.history import read_history, read_policy
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader, StoredSnapshots
 
 
@@ -55,25 +55,37 @@ def list_all(*, wants_json: Json = False) -> None:
 def show(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """Show a sandbox: phase, memory snapshot (size, age, validity), checkpoints, lost state and fork origin."""
     where = places()
-    session = find(read_fleet(where), name)
+    session = find_here(read_fleet(where), name)
     remembered, points = (
         SnapshotReader(where).of(session, whole=True),
         session.sandbox_state.checkpoints if session.sandbox_state else (),
     )
-    policy = None
-    with contextlib.suppress(SandboxError):  # it has none
-        policy = policy_of_session(where, session.id)
     if wants_json:
         kept = [msgspec.to_builtins(point) for point in points]
-        reach = {"network": list(policy.hosts), "refuse": list(policy.refuse)} if policy is not None else {}
-        print_json(answer(session=sandbox_object(session, remembered) | {"checkpoints_kept": kept} | reach))
+        print_json(
+            answer(session=sandbox_object(session, remembered) | {"checkpoints_kept": kept} | _stored(where, session))
+        )
         return
     for line in about(session, remembered, points, time.time()):
         say(line)
+    policy = read_policy(where, session)
     if policy is not None and policy.hosts:
         say(f"It may reach {', '.join(policy.hosts)}.")
         if policy.refuse:
             say(f"Refused without a request: {', '.join(policy.refuse)}.")
+
+
+def _stored(where: Paths, session: Session) -> dict[str, Any]:
+    """Return what its files say beyond its log: what it may use, its checkpoints, the hosts that it could not reach."""
+    history = read_history(where, session)
+    stored = {
+        "stored_checkpoints": [msgspec.to_builtins(each) for each in history.checkpoints],
+        "blocked": [each._asdict() for each in history.refused],
+    }
+    if (policy := history.policy) is None:
+        return stored
+    may = {"network": list(policy.hosts), "refuse": list(policy.refuse), "size": policy.size}
+    return stored | may | {"project": policy.project, "project_writable": policy.project_writable}
 
 
 def pause(
@@ -81,6 +93,7 @@ def pause(
     disk: Annotated[bool, Arg("Save memory to disk and stop the processes; fail if that is not possible.")] = False,
     hold: Annotated[bool, Arg("Keep memory in RAM: fast, but lost if the processes end.")] = False,
     state: InStates = None,
+    with_tags: WithTags = None,
     plan: OfPlan = None,
     everything: Everything = False,
     yes: Yes = False,
@@ -103,7 +116,7 @@ def pause(
         )
 
     selection = SessionSelection(
-        names=names, states=state, plan=plan, everything=everything, yes=yes, only_sandboxed=True
+        names=names, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes, only_sandboxed=True
     )
     return run_on_each(places(), selection, ALIVE - {SessionState.PAUSED}, act, "paused", wants_json=wants_json)
 
@@ -132,28 +145,16 @@ def fork(
     fork has the files and the saved interpreter state. The output says which.
     """
     where = places()
-    session = find(read_fleet(where), name)
+    session = find_here(read_fleet(where), name)
     made = asyncio.run(sandbox_operations.fork(where, session, new_name, at))
     if wants_json:
-        new = seen(where, made.session)
+        new = read_session(where, made.session)
         print_json(answer(session=sandbox_object(new, SnapshotReader(where).of(new)), lost=made.lost or None))
         return
     say(made.session)
-    note(f"{seen(where, made.session).name} begins as {session.name}, {describe_origin(made.origin)}.")
+    note(f"{read_session(where, made.session).name} begins as {session.name}, {describe_origin(made.origin)}.")
     if made.lost:
         note(f"{session.name} lost state by the fork: {made.lost.rstrip('.')}.")
-
-
-def seen(where: Paths, session: SessionId) -> Session:
-    """Return the current state of the session.
-
-    Raises:
-        SessionNotFoundError: if it no longer exists.
-    """
-    now = read_fleet(where).get(session)
-    if now is None:
-        raise SessionNotFoundError(session)
-    return now
 
 
 def sandboxed(where: Paths) -> list[Session]:

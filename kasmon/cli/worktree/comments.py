@@ -15,10 +15,12 @@ from kasmon.cli.send import CODES
 from kasmon.errors import UsageError
 from kasmon.host.rpc import event_loop
 from kasmon.model.commands import When
+from kasmon.model.events import ReviewComment
 from kasmon.model.review.comments import LoggedComment
 from kasmon.model.session import Session
 from kasmon.paths import Paths, places
-from kasmon.supervisor.fleet.lookup import find
+from kasmon.sanitize import clean_line, clean_lines
+from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.review import comments as operations
 from kasmon.supervisor.worktrees.changes import top_of
@@ -34,18 +36,44 @@ def comment(
     text: Annotated[str, Arg("The comment (`-`: from stdin).", ("TEXT",), hyphen=True)],
     /,
     *,
+    removed: Annotated[
+        bool, Arg("The lines were removed: stdin is JSON with these `lines`, and perhaps `hunk`; and `text` for `-`.")
+    ] = False,
     wants_json: Json = False,
 ) -> None:
     """Comment on lines in a session's worktree; `kasmon comments --send` sends all comments."""
     folders = places()
-    session = find(read_fleet(folders), wanted)
+    session = find_here(read_fleet(folders), wanted)
     file, first, last = parse_place(session, where)
-    written = operations.comment_on(session, file, first, last, sys.stdin.read() if text == "-" else text)
+    given = sys.stdin.read() if text == "-" or removed else ""
+    if removed:
+        written = _comment_on_removed(session, file, first, last, given, "" if text == "-" else text)
+    else:
+        written = operations.comment_on(session, file, first, last, given if text == "-" else text)
     event_loop.run(operations.write_comment(folders, session, written))
     if wants_json:
         print_json(answer(session=session.id, comment=msgspec.to_builtins(written)))
     else:
         say(f"{written.id}: comment on {where}")
+
+
+class RemovedLines(msgspec.Struct, frozen=True):
+    """What stdin is for a comment on removed lines."""
+
+    lines: tuple[str, ...]
+    hunk: str = ""
+    text: str = ""
+
+
+def _comment_on_removed(session: Session, file: str, first: int, last: int, given: str, text: str) -> ReviewComment:
+    try:
+        removed = msgspec.json.decode(given, type=RemovedLines)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"stdin describes no removed lines: {error}.", hint='{"lines": ["a line"]}') from error
+    if last - first + 1 != len(removed.lines):
+        raise UsageError(f"{len(removed.lines)} lines are not the lines {first} to {last}.")
+    lines, hunk = [clean_lines(line.replace("\n", " ")) for line in removed.lines], clean_line(removed.hunk)
+    return operations.build_comment(session, file, first, lines, text or removed.text, side="old", hunk=hunk)
 
 
 def comments(
@@ -69,7 +97,7 @@ def comments(
         raise UsageError(f"--send, --delete and {action!r} cannot be combined.", hint="Pass one of them.")
     _check(action, words)
     folders = places()
-    session = find(read_fleet(folders), wanted)
+    session = find_here(read_fleet(folders), wanted)
     event_loop.run(_change(folders, session, *(("rm", (delete,)) if delete is not None else (action, words))))
     receipt = None
     if send:
@@ -90,11 +118,7 @@ def comments(
 
 
 def _check(action: str, words: Sequence[str]) -> None:
-    """Raise unless *words* are what *action* requires.
-
-    Raises:
-        UsageError: if not.
-    """
+    """Raise `UsageError` unless *words* are what *action* requires."""
     example = f"kasmon comments SESSION {action}"
     if action == "ls" and words:
         raise UsageError(f"`{example}` accepts no argument {words[0]!r}.")

@@ -10,7 +10,7 @@ from kasmon.errors import UsageError
 from kasmon.model.review.file_changes import FileChange, split
 from kasmon.paths import places
 from kasmon.sanitize import clean_line
-from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
 
@@ -28,7 +28,7 @@ def diff(
     if sum((turn is not None, last, branch)) > 1:
         raise UsageError("--turn, --last and --branch cannot be combined.", hint="Pass one of them.")
     where = places()
-    session = find(read_fleet(where), wanted)
+    session = find_here(read_fleet(where), wanted)
     number: int | None = None
     if turn is None and not last:
         from kasmon.supervisor.worktrees.changes import diff_of

@@ -16,7 +16,7 @@ from kasmon.paths import Paths, places
 from kasmon.supervisor.finish import finish as operation
 from kasmon.supervisor.finish.branch_operations import How
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish, plan_finish
-from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
 CONFLICTS = 4
@@ -46,7 +46,9 @@ def finish(
     merge: Annotated[bool, Arg("Merge the branch into its base, with a merge commit.")] = False,
     squash: Annotated[bool, Arg("Add the branch to its base as one commit.")] = False,
     ff: Annotated[bool, Arg("Fast-forward its base to the branch.")] = False,
-    take_over: Annotated[bool, Arg("Stage the changes in the checkout that the worktree was created from.")] = False,
+    takes_over: Annotated[
+        bool, Arg("Stage the changes in the checkout that the worktree was created from.", ("--take-over",))
+    ] = False,
     discard: Annotated[bool, Arg("Remove the worktree and its branch; what is nowhere else is stored first.")] = False,
     confirm_name: Annotated[
         str, Arg("Of --discard without a terminal: the name of the session or its branch, besides --digest or --yes.")
@@ -73,7 +75,7 @@ def finish(
         raise UsageError("--merge, --squash and --ff cannot be combined.", hint="Pass one of them.")
     where = places()
     fleet = read_fleet(where)
-    session = find(fleet, wanted)
+    session = find_here(fleet, wanted)
     request = FinishRequest(
         commits=commit,
         message=message,
@@ -84,7 +86,7 @@ def finish(
         proposes=pr,
         is_draft=draft,
         merge=merges[0] if merges else "",
-        takes_over=take_over,
+        takes_over=takes_over,
         discards=discard,
         ignored=tuple(ignored or ()),
         rewrites=rewrite,
@@ -135,11 +137,7 @@ def _send_feedback(where: Paths, session: Session, *, dry_run: bool, wants_json:
 
 
 def _confirm(session: Session, plan: PlannedFinish, *, wants_json: bool) -> None:
-    """Have the user agree.
-
-    Raises:
-        RefusedError: if there is no terminal to ask on, or something else was typed.
-    """
+    """Have the user agree. Raises `RefusedError` if there is no terminal to ask on, or something else was typed."""
     refused = RefusedError("Nothing was done.")
     unasked = _unconfirmed(plan, f"--digest {plan.digest} does exactly this.")
     confirm(_lines(session, plan), "Type yes to do this", wants_json=wants_json, unasked=unasked, refused=refused)

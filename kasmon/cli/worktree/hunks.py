@@ -8,12 +8,13 @@ from kasmon.cli.output.console import confirm, note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned
 from kasmon.cli.worktree.comments import parse_place
-from kasmon.errors import NotFoundError, RefusedError, UsageError
+from kasmon.errors import NotFoundError, RefusedError, StaleRequestError, UsageError
 from kasmon.model.review.comments import line_range
 from kasmon.model.review.hunks import ShownHunk
+from kasmon.model.session import Session
 from kasmon.paths import places
 from kasmon.sanitize import clean_line, clean_lines
-from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.review import hunks as operations
 
@@ -37,18 +38,22 @@ def hunks(
     *,
     turn: Annotated[int | None, Arg("The hunks of this turn (default: of the branch).", at_least=1)] = None,
     yes: Annotated[bool, Arg("Change without confirmation.")] = False,
+    digest: Annotated[
+        str, Arg("In the place of FILE:LINE: the hunk for which `ls --json` prints this, without confirmation.")
+    ] = "",
     wants_json: Json = False,
 ) -> None:
     """List the hunks of a session's changes, revert or stage one, or undo that.
 
     A revert changes the file in the worktree, a stage only the index. If the file changed since, nothing is changed.
     """
-    if bool(at) != (action in ("revert", "stage")):
-        raise UsageError(
-            f"`kasmon hunks SESSION {action}` {f'accepts no argument {at!r}' if at else 'requires FILE:LINE'}."
-        )
+    if bool(at or digest) != (action in ("revert", "stage")):
+        problem = f"accepts no argument {at or digest!r}" if at or digest else "requires FILE:LINE"
+        raise UsageError(f"`kasmon hunks SESSION {action}` {problem}.")
+    if at and digest:
+        raise UsageError("FILE:LINE and --digest cannot be combined.", hint="Pass one of them.")
     where = places()
-    session = find(read_fleet(where), wanted)
+    session = find_here(read_fleet(where), wanted)
     if action == "ls":
         _list(operations.list_hunks(where, session, turn), session.id, wants_json=wants_json)
         return
@@ -57,11 +62,11 @@ def hunks(
         name, lines = last.name, last.lines
         question = f"Type yes to undo the {last.action} of this hunk"
     else:
-        name, line, _ = parse_place(session, at)
-        hunk = _find(operations.list_hunks(where, session, turn), name, line)
+        shown = operations.list_hunks(where, session, turn)
+        hunk = _find_digest(shown, session, digest) if digest else _find(shown, *parse_place(session, at)[:2])
         name, lines = hunk.name, hunk.lines
         question = f"Type yes to {action} this hunk"
-    if not yes:
+    if not (yes or digest):
         confirm(
             (f"{clean_line(name)} in {session.workdir!r}:", *lines),
             question,
@@ -80,11 +85,7 @@ def hunks(
 
 
 def _find(shown: Sequence[ShownHunk], name: str, line: int) -> ShownHunk:
-    """Return the hunk with this line.
-
-    Raises:
-        NotFoundError: if there is none.
-    """
+    """Return the hunk with this line. Raises `NotFoundError` if there is none."""
     of_file = [hunk for hunk in shown if name in (hunk.name, clean_line(hunk.name)) or hunk.name == clean_lines(name)]
     for hunk in of_file:
         first, last = hunk.span
@@ -95,6 +96,13 @@ def _find(shown: Sequence[ShownHunk], name: str, line: int) -> ShownHunk:
         f"{name!r} has no hunk at line {line}.",
         hint=f"Its hunks have the lines {spans}." if spans else "`kasmon hunks SESSION` lists the hunks.",
     )
+
+
+def _find_digest(shown: Sequence[ShownHunk], session: Session, digest: str) -> ShownHunk:
+    """Return the hunk with this digest. Raises `StaleRequestError` if there is none."""
+    if (found := next((hunk for hunk in shown if hunk.digest == digest), None)) is not None:
+        return found
+    raise StaleRequestError.of_plan(session.id, "the file of this hunk", f"`kasmon hunks {session.id}`")
 
 
 def _list(shown: Sequence[ShownHunk], session: str, *, wants_json: bool) -> None:
@@ -121,4 +129,5 @@ def _object(hunk: ShownHunk) -> dict[str, Any]:
         "removed": hunk.count("-"),
         "turn": hunk.turn,
         "lines": list(hunk.lines),
+        "digest": hunk.digest,
     }

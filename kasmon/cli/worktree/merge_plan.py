@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import confirm, note, print_json, say, typed
+from kasmon.cli.arguments import Arg, Json, OnMachine
+from kasmon.cli.output.console import check_machine, confirm, note, print_json, say, typed
 from kasmon.cli.output.json_objects import answer
 from kasmon.errors import RefusedError, UsageError
 from kasmon.host.rpc import event_loop
@@ -35,12 +35,14 @@ def merge_plan(
     dry_run: Annotated[bool, Arg("Only show the order and what conflicts, with a digest.")] = False,
     digest: Annotated[str, Arg("Do it without confirmation if nothing changed since --dry-run printed this.")] = "",
     yes: Annotated[bool, Arg("Do it without confirmation.")] = False,
+    machine: OnMachine = "",
     wants_json: Json = False,
 ) -> int:
     """Merge the branches of several sessions into their base one by one, after showing which conflict.
 
     It asks what to do with a branch that conflicts, and stops at the first that breaks the check.
     """
+    check_machine(machine)
     where = places()
     fleet = read_fleet(where)
     if bool(wanted) == bool(plan):

@@ -9,7 +9,7 @@ from kasmon.cli.output.table import counted
 from kasmon.errors import RefusedError, UsageError
 from kasmon.model.session import Session
 from kasmon.paths import places
-from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.worktrees import turn_changes
 from kasmon.supervisor.worktrees.turn_changes import PlannedUndo
@@ -32,7 +32,7 @@ def undo(
     if redo and turn is not None:
         raise UsageError("--turn and --redo cannot be combined.", hint="Pass one of them.")
     where = places()
-    session = find(read_fleet(where), wanted)
+    session = find_here(read_fleet(where), wanted)
     planned = turn_changes.plan_redo(where, session) if redo else turn_changes.plan_undo(where, session, turn)
     failed: tuple[str, ...] = ()
     if not dry_run:

@@ -1,20 +1,23 @@
 """`kasmon worktrees`: list the worktrees of sessions and plans, and remove those in which nothing could be lost."""
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
 
-from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import note, print_json, say, typed
+from kasmon.cli.arguments import Arg, Json, OnMachine
+from kasmon.cli.output.console import check_machine, note, note_other_machines, print_json, say, typed
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import age, aligned
 from kasmon.config import load
-from kasmon.errors import KasmonError, NotFoundError
+from kasmon.errors import KasmonError, NotFoundError, SessionNotFoundError
+from kasmon.model.fleet import Fleet
 from kasmon.paths import places
 from kasmon.repository.branch import BranchState
 from kasmon.supervisor.finish.pull_requests import read_branches
+from kasmon.supervisor.fleet.lookup import check_here, check_named_alone, find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.worktree_removal import list_plan_worktrees, remove_plan_worktree
 from kasmon.supervisor.sessions.folder_config import in_folder
@@ -28,23 +31,27 @@ def worktrees(
     /,
     *wanted: Annotated[str, Arg("gc: sessions, plans or folders (default: all worktrees that can go).")],
     yes: Annotated[bool, Arg("gc: remove without asking.")] = False,
+    machine: OnMachine = "",
     wants_json: Json = False,
 ) -> int:
     """List the worktrees of sessions and plans, or remove those in which nothing could be lost."""
-    return _collect(wanted, agrees=yes, wants_json=wants_json) if action == "gc" else _list(wants_json=wants_json)
+    check_machine(machine)
+    if action == "gc":
+        return _collect(wanted, agrees=yes, wants_json=wants_json)
+    return _list(machine, wants_json=wants_json)
 
 
-def _list(*, wants_json: bool) -> int:
+def _list(machine: str, *, wants_json: bool) -> int:
     where = places()
     fleet = read_fleet(where)
     entries = (*list_session_worktrees(where, fleet), *list_plan_worktrees(where, fleet))
     states = read_branches(where, (entry.tree for entry in entries))
     if wants_json:
         print_json(answer(worktrees=[_object(entry, states.get(entry.tree.path)) for entry in entries]))
-    elif not entries:
-        say("No worktrees.")
-    else:
-        say(*aligned([HEADS, *(_row(entry, states.get(entry.tree.path), fleet.at) for entry in entries)]))
+        return 0
+    rows = (_row(entry, states.get(entry.tree.path), fleet.at) for entry in entries)
+    say(*(aligned([HEADS, *rows]) if entries else ["No worktrees."]))
+    note_other_machines(where, machine, "worktrees")
     return 0
 
 
@@ -55,6 +62,7 @@ def _collect(wanted: Sequence[str], *, agrees: bool, wants_json: bool) -> int:
     chosen = [entry for entry in entries if not wanted or _names(entry) & set(wanted)]
     known = {name for entry in chosen for name in _names(entry)}
     if unknown := next((name for name in wanted if name not in known), ""):
+        _check_here(fleet, unknown, wanted)
         raise NotFoundError(f"there is no worktree {unknown!r}.", hint="See `kasmon worktrees`.")
     can_go = [entry for entry in chosen if not entry.keeps]
     if not wants_json:
@@ -88,8 +96,20 @@ def _collect(wanted: Sequence[str], *, agrees: bool, wants_json: bool) -> int:
     return max([error.exit_code for error in errors], default=4 if refused else 0)
 
 
+def _check_here(fleet: Fleet, name: str, wanted: Sequence[str]) -> None:
+    """Raise unless *name*, one of *wanted*, is no session of another machine.
+
+    Raises:
+        OtherMachineError: if it is the only one.
+        UsageError: if it is one of several.
+    """
+    with contextlib.suppress(SessionNotFoundError):
+        session = find(fleet, name)
+        check_named_alone(session, wanted)
+        check_here(session)
+
+
 def _names(entry: WorktreeEntry) -> frozenset[str]:
-    """What a person may call *entry*."""
     return frozenset({entry.session, entry.name, entry.plan, entry.tree.path} - {""})
 
 

@@ -34,11 +34,7 @@ class LogWriter:
         return self.session_log.session
 
     def note(self, event: Event, *, durable: bool = False) -> None:
-        """Apply *event* now and write it soon.
-
-        Raises:
-            ValueError: if it cannot be encoded; it is not applied then.
-        """
+        """Apply *event* now and write it soon. Raises `ValueError` if it cannot be encoded; it is not applied then."""
         self.session_log.note(event, durable=durable)
         self._wake.set()
         for listener in self.listeners:

@@ -7,7 +7,7 @@ the agent is never changed.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -15,6 +15,7 @@ import msgspec
 
 from kasmon.model.events import RequestOpened
 from kasmon.model.permission import Decision
+from kasmon.model.request_groups import strings
 from kasmon.sanitize import HIDDEN, HIDDEN_MARK, KNOWN_LENGTH, hidden_mark, tokens
 
 WORDS: Final = frozenset(
@@ -26,6 +27,7 @@ WORDS: Final = frozenset(
         "error",
         "input",
         "kept",
+        "hint",
         "hunk",
         "labels",
         "last_words",
@@ -165,11 +167,11 @@ class Redactor:
         Raises:
             ValueError: if a redacted part is ambiguous.
         """
-        known = [(mark, text[start:end]) for text in _texts(before) for start, end, mark in self._find_secrets(text)]
-        marks = [mark for text in _texts(edited) for mark in re.findall(HIDDEN_MARK, text)]
-        if not known or not any(BEGUN in text for text in _texts(edited)):
+        known = [(mark, text[start:end]) for text in strings(before) for start, end, mark in self._find_secrets(text)]
+        marks = [mark for text in strings(edited) for mark in re.findall(HIDDEN_MARK, text)]
+        if not known or not any(BEGUN in text for text in strings(edited)):
             return edited
-        if any(BEGUN in re.sub(HIDDEN_MARK, "", text) for text in _texts(edited)):
+        if any(BEGUN in re.sub(HIDDEN_MARK, "", text) for text in strings(edited)):
             raise ValueError("a redacted part is broken")
         if marks != [mark for mark, _ in known]:
             if not set(marks) <= {mark for mark, _ in known}:
@@ -217,21 +219,8 @@ class Redactor:
         return value
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Yield the strings in *value*, a string or JSON value, in order."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | tuple):
-        for member in value:
-            yield from _texts(member)
-    elif isinstance(value, dict):
-        for key, member in value.items():
-            yield from _texts(key)
-            yield from _texts(member)
-
-
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """Return *value* with each of its `_texts` changed; the same object if none was."""
+    """Return *value* with each of its `strings` changed; the same object if none was."""
     if isinstance(value, str):
         return _same(value, change(value))
     if isinstance(value, list | tuple):

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Mapping, Sequence
 
+from kasmon import system
 from kasmon.backends.common.environment import given_secrets, inherited, own_prefixes, secret_values
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
-from kasmon.process_identity import variables_of
 
 
 def secrets_of(
@@ -30,4 +30,4 @@ def secrets_of(
 
 def secrets_in(pid: int) -> tuple[str, ...]:
     """Return values with secret names among the variables of process *pid*; empty if they are not readable."""
-    return secret_values(variables_of(pid))
+    return secret_values(system.HERE.read_variables(pid))

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from kasmon import __version__
-from kasmon.errors import KasmonError, LaunchError, LogMissingError, UsageError
+from kasmon.errors import KasmonError, LaunchError, LogMissingError, RefusedError, UsageError
 from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.journal.secrets import secrets_of
@@ -171,7 +171,13 @@ class SessionLog:
     """
 
     def __init__(self, places: Paths, session: SessionId, secrets: Iterable[str] = ()) -> None:
-        """*secrets*: redacted in addition to the values of the session's own variables."""
+        """*secrets*: redacted in addition to the values of the session's own variables.
+
+        Raises:
+            RefusedError: if the log is a copy of another machine's.
+        """
+        if places.via(session).exists():
+            raise RefusedError(f"the log of session {session!r} is a copy: the host on its machine writes it.")
         self.places = places
         self.trouble = ""
         """Why the log cannot be written at the moment; empty while it can."""
@@ -324,11 +330,7 @@ def advanced(places: Paths, session: Session, since: Cursor = START) -> tuple[Se
 
 
 def load_launch(places: Paths, session: SessionId) -> Launch:
-    """Return the session's launch, from its `launch.json`.
-
-    Raises:
-        LaunchError: if that cannot be read.
-    """
+    """Return the session's launch, from its `launch.json`. Raises `LaunchError` if that cannot be read."""
     path = places.launch(session)
     try:
         return msgspec.json.decode(path.read_bytes(), type=Launch)

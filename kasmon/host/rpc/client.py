@@ -169,6 +169,14 @@ class HostLink:
                     await self._all_sent.wait()
         self._hang_up()
 
+    def close(self) -> None:
+        """Close the link at once, also once its loop has ended; unsent frames are lost."""
+        if self._loop.is_closed():
+            self.is_open = False
+            self._socket.close()
+        else:
+            self._hang_up()
+
     def _call_soon(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: so is the link
             self._loop.call_soon_threadsafe(call)

@@ -73,11 +73,7 @@ class Unpacker:
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield each complete body.
-
-        Raises:
-            WireError: if a frame's length exceeds `FRAME_BYTES`.
-        """
+        """Yield each complete body. Raises `WireError` if a frame's length exceeds `FRAME_BYTES`."""
         self._pending += data
         while len(self._pending) >= 4:
             (length,) = struct.unpack_from(">I", self._pending)
@@ -127,7 +123,8 @@ def rebuilt(frame: FailureReply) -> KasmonError:
     error = kind.__new__(kind)
     KasmonError.__init__(error, frame.message, hint=frame.hint)
     for name, value in frame.fields.items():
-        setattr(error, name, tuple(value) if isinstance(value, list) else value)
+        if name.isidentifier() and not name.startswith("_") and name != "args":
+            setattr(error, name, tuple(value) if isinstance(value, list) else value)
     return error
 
 

@@ -16,16 +16,19 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER
 from kasmon.paths import Paths, private_folder
 from kasmon.store.event_log import START, Cursor
+from kasmon.store.machines import machine_of, read_presence
 
 if TYPE_CHECKING:
     from kasmon.host.rpc.client import HostLink
     from kasmon.host.rpc.spawn import Host
 
 REACH_S = 10.0
-"""How long a host may take from its start to its first answer."""
+"""How long a running host may take to answer first."""
+START_S = 30.0
+"""How long one that is started here may take: the machine may be busy, above all while it starts many."""
 TRIES = 3
 """How often a host that exits without an error is started before that is a failure."""
 LONGEST_PAUSE_S = 0.1
@@ -57,7 +60,7 @@ async def open_link(
         HostUnreachableError: if there is no host and none was to be started, or it does not come up; or if the system
             denies access.
         UnsafeFolderError: if a folder that it needs is accessible to others.
-        TimedOutError: if it did not answer within *limit_s* seconds.
+        TimedOutError: if it did not answer within *limit_s* seconds; `START_S` where it was started here.
         ProtocolVersionError: if it speaks another version, and is not replaced.
     """
     return cast("HostLink", await _find(places, session, mode, start, only_looks, limit_s))
@@ -108,9 +111,28 @@ async def _find(
     finds = mode is Mode.INTERPRETER
     search = _Search(places, "tmux") if mode is Mode.TMUX else _SessionSearch(places, session, start, only_looks, finds)
     try:
+        if machine := await in_thread(machine_of, places, session):
+            return await _open_remote(places, session, machine, limit_s)
         return await search.run(deadline)
     except OSError as error:
         raise HostUnreachableError(search.name, _describe_error(error)) from error
+
+
+async def _open_remote(places: Paths, session: SessionId, machine: str, limit_s: float) -> "HostLink | BlockingLink":
+    """Return a link to the host on a registered *machine*, through the socket that the link to it listens at.
+
+    It is never started from here: that would be another agent, on this machine.
+    """
+    try:
+        return await _open(places.socket(session), limit_s)
+    except HostUnreachableError as error:
+        presence = await in_thread(read_presence, places, machine)
+        why = (
+            f"{machine} is unreachable: {presence.why}; nothing was sent"
+            if presence.why
+            else f"{machine} did not answer ({error.why}); nothing was sent"
+        )
+        raise HostUnreachableError(session, why) from error
 
 
 class _Search:
@@ -150,8 +172,8 @@ class _Search:
                 why = "the host of another version has not exited yet"
                 if await self._request_hand_over(other):
                     deadline = max(deadline, time.monotonic() + control.HAND_OVER_S + REACH_S)
-            if await in_thread(lock_holder, self.lock) is None:
-                await self._start()
+            if await in_thread(lock_holder, self.lock) is None and await self._start():
+                deadline = max(deadline, time.monotonic() + START_S)
             if time.monotonic() > deadline:
                 raise TimedOutError(
                     f"the host {self.name!r} did not start in time: {why}.", hint=f"Its output is in {str(self.log)!r}."
@@ -174,12 +196,12 @@ class _Search:
             await in_thread(control.request, self.socket, control.ControlKind.HAND_OVER, pid=other.pid)
         return True
 
-    async def _start(self) -> None:
-        """Start the host, unless one started here is still coming up."""
+    async def _start(self) -> bool:
+        """Start the host, unless one started here is still coming up; whether it was started."""
         from kasmon.host.rpc.spawn import read_last_line, spawn, spawn_tmux_host  # few commands start a host
 
         if self.child is not None and self.child.poll() is None:
-            return
+            return False
         await self._check_start()
         if self.child is not None and (self.child.returncode != 0 or self.started == TRIES):
             last_output = await in_thread(read_last_line, self.log)
@@ -193,6 +215,7 @@ class _Search:
             raise HostUnreachableError(self.name, f"it cannot be started: {_describe_error(error)}") from error
         if child is not None:
             self.child, self.started = child, self.started + 1
+        return child is not None
 
     async def _check_start(self) -> None:
         """Raise the reason against starting the host; the tmux host starts no agent, so there is none."""
@@ -221,7 +244,7 @@ class _SessionSearch(_Search):
 
     async def _await_last_host(self, deadline: float) -> None:
         """Wait while the host of an agent that has ended exits; it accepts no commands any more."""
-        while (await self._read_session()).state is SessionState.ENDED and time.monotonic() < deadline:
+        while (await self._read_session()).state in OVER and time.monotonic() < deadline:
             if await in_thread(lock_holder, self.lock) is None:
                 return
             await sleep(LONGEST_PAUSE_S / 10)
@@ -244,15 +267,15 @@ class _SessionSearch(_Search):
         """
         session, before, seen_before = SessionId(self.name), self.now, self.cursor
         now = await self._read_session()
-        if self.child is not None and before and self.cursor != seen_before and now.state is SessionState.ENDED:
+        if self.child is not None and before and self.cursor != seen_before and now.state in OVER:
             if now.generation == before.generation and now.end_why:
                 raise LaunchError(now.end_why)
             raise SessionEndedError(session)
         launch, wanted_at = await in_thread(_load_launch, self.places, session)
-        was_tried = now.state is SessionState.ENDED and now.since >= wanted_at
+        was_tried = now.state in OVER and now.since >= wanted_at
         if self.start or (launch.generation > now.generation and not was_tried and not self.only_looks):
             return
-        if now.state is SessionState.ENDED:
+        if now.state in OVER:
             raise SessionEndedError(session)
         if self.finds and not self.only_looks:
             return

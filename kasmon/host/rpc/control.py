@@ -32,10 +32,9 @@ from typing import Final
 
 import msgspec
 
-from kasmon import __version__
+from kasmon import __version__, system
 from kasmon.errors import HostUnreachableError, KasmonError, ProtocolVersionError, RefusedError, TimedOutError
 from kasmon.host.rpc.frames import VERSION
-from kasmon.host.rpc.peer import peer_of
 from kasmon.paths import TMUX_HOST_SOCKET
 
 MAGIC: Final = b"KSMN"
@@ -172,7 +171,7 @@ def host_name(path: Path) -> str:
 def peer_pid(connected: socket.socket) -> int:
     """Return the process at the other end; 0 if the system does not report it."""
     with contextlib.suppress(OSError):
-        return peer_of(connected).pid
+        return system.HERE.identify_peer(connected).pid
     return 0
 
 

@@ -25,10 +25,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final
 
+from kasmon import system
 from kasmon.errors import TimedOutError
-from kasmon.host.rpc.peer import is_ours, peer_of
+from kasmon.host.rpc.peer import is_ours
 from kasmon.paths import Paths, places
-from kasmon.process_identity import fields, started_at
+from kasmon.process_identity import started_at
+from kasmon.system.linux import read_inherited, set_title
 
 IDLE_S: Final = 2.0
 """How long a server without hosts waits for a request."""
@@ -41,9 +43,15 @@ START_S: Final = 10.0
 REQUEST_BYTES: Final = 4096
 TITLE_BYTES: Final = 200
 """The room in the command line for the arguments of a host, so that `ps` shows which one a process is."""
-SHARED: Final = ("kasmon.host.structured.host", "concurrent.futures.thread", "encodings.ascii")
+SHARED: Final = (
+    "kasmon.host.structured.host",
+    "kasmon.repository.turn_trees",
+    "concurrent.futures.thread",
+    "encodings.ascii",
+)
 """The modules that every host imports sooner or later."""
-NAMESPACES: Final = ("mnt", "net", "pid", "user", "ipc", "uts")
+ONE_ARENA: Final = {"MALLOC_ARENA_MAX": "1"}
+"""Set for a server and its hosts alone: else glibc reserves a heap for each thread, half a megabyte in each host."""
 
 
 class ForkedHost:
@@ -72,11 +80,7 @@ class ForkedHost:
         return self.returncode
 
     def wait(self, timeout_s: float) -> int:
-        """Return the exit code.
-
-        Raises:
-            TimedOutError: if it still runs after *timeout_s* seconds.
-        """
+        """Return the exit code. Raises `TimedOutError` if it still runs after *timeout_s* seconds."""
         readable = select.poll()
         readable.register(self._connection, select.POLLIN)
         readable.poll(timeout_s * 1000)
@@ -87,19 +91,23 @@ class ForkedHost:
 
 def socket_path(where: Paths, environment: Mapping[str, str]) -> Path:
     """Return the socket of the server whose forks are like a new process that gets *environment* from this one."""
-    import hashlib  # late: only a start needs it
-
     inherited = [
         sorted(environment.items()),
         [resource.getrlimit(each) for each in sorted(_limits())],
         os.getpriority(os.PRIO_PROCESS, 0),
         [os.geteuid(), os.getegid(), sorted(os.getgroups())],
-        Path("/proc/self/cgroup").read_text(),
-        [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(("SigBlk", "SigIgn"))],
-        [str(Path(f"/proc/self/ns/{each}").readlink()) for each in NAMESPACES],
+        *read_inherited(),
         [sys.executable, str(Path(__file__))],
     ]
-    return where.runtime / f"{hashlib.sha256(json.dumps(inherited).encode()).hexdigest()[:8]}.fork"
+    return where.runtime / f"{_digest(json.dumps(inherited).encode())[:8]}.fork"
+
+
+def _digest(data: bytes) -> str:
+    try:
+        from _blake2 import blake2s  # `hashlib`'s own; the library loads OpenSSL too, which takes 5 ms
+    except ImportError:
+        from hashlib import blake2s
+    return blake2s(data).hexdigest()
 
 
 def _limits() -> set[int]:
@@ -132,6 +140,8 @@ def main(arguments: list[str]) -> int:
     """
     if os.fork():  # the server is no child of its starter, which may be anything
         os._exit(0)
+    for name in ONE_ARENA:  # glibc has read it; no agent inherits it
+        os.environ.pop(name, None)
     server = ForkServer(socket.socket(fileno=int(arguments[0])), Path(arguments[1]))
     host = server.run()
     if host is None:
@@ -184,7 +194,7 @@ class ForkServer:
         if self._listener is None:  # a client that came before found it to be stale
             return
         client, _ = self._listener.accept()
-        if is_ours(peer_of(client)):
+        if is_ours(system.HERE.identify_peer(client)):
             self._clients.append(client)
         else:
             client.close()
@@ -200,7 +210,7 @@ class ForkServer:
             return None
         arguments: list[str] = json.loads(message)
         self._import_for(arguments[0])
-        if any(_version_of(file) != version for file, version in self._imported.items()):
+        if any(version_of(file) != version for file, version in self._imported.items()):
             self._stop_listening()  # first: the client will have another server listen there
             with contextlib.suppress(OSError):  # it has left
                 client.send(b"stale\n")
@@ -241,7 +251,7 @@ class ForkServer:
         for each in modules:
             import_module(each)
         files = [file for each in tuple(sys.modules.values()) if (file := getattr(each, "__file__", None))]
-        new = {file: _version_of(file) for file in files if file not in self._imported}
+        new = {file: version_of(file) for file in files if file not in self._imported}
         if new:
             self._imported |= new
             gc.collect()
@@ -254,7 +264,8 @@ class ForkServer:
             self._listener = None
 
 
-def _version_of(file: str) -> tuple[int, int]:
+def version_of(file: str) -> tuple[int, int]:
+    """Return when *file* was last changed, in ns, and its size."""
     try:
         status = os.stat(file)  # noqa: PTH116 - of some hundred files, before each fork
     except OSError:
@@ -277,15 +288,4 @@ def become_host(arguments: list[str], stdin: int, output: int) -> None:
     for descriptor, standard in ((stdin, 0), (output, 1), (output, 2)):
         os.dup2(descriptor, standard)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    set_title(arguments)
-
-
-def set_title(arguments: list[str]) -> None:
-    """Replace this process's command line, as far as it reaches, in what /proc shows."""
-    stat_fields = fields(os.getpid())
-    assert stat_fields is not None
-    start, end = int(stat_fields[45]), int(stat_fields[46])
-    title = b"\0".join(map(os.fsencode, [sys.executable, "-P", "-m", "kasmon", "host", *arguments]))
-    memory = os.open("/proc/self/mem", os.O_RDWR)
-    os.pwrite(memory, title[: end - start - 1].ljust(end - start, b"\0"), start)
-    os.close(memory)
+    set_title(["host", *arguments])

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from kasmon.model.commands import AgentCommand, Receipt, Requeue, SandboxCommand
-from kasmon.model.events import CommentEvent
+from kasmon.model.commands import AgentCommand, Hibernate, Receipt, Requeue, SandboxCommand
+from kasmon.model.events import CommentEvent, PeerMessageWritten
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import RunResult
@@ -48,7 +48,7 @@ class ExecuteCommand(NumberedFrame, frozen=True, kw_only=True, tag="do"):
     """
 
     session: SessionId
-    command: AgentCommand | Requeue | SandboxCommand = msgspec.field(name="wish")
+    command: AgentCommand | Requeue | Hibernate | SandboxCommand = msgspec.field(name="wish")
     edited: bytes = b""
     """On the wire only: the changed input of an answer, as JSON. MessagePack has no number of more than 64 bits."""
 
@@ -86,6 +86,20 @@ class ReportContext(NumberedFrame, frozen=True, kw_only=True, tag="say"):
     session: SessionId
     waiting: str | None = None
     done: str | None = None
+
+
+class RecordPeerMessage(NumberedFrame, frozen=True, kw_only=True, tag="peer"):
+    """Log a message of the agent to a peer on another machine. Answered by `CommandResult`."""
+
+    session: SessionId
+    event: PeerMessageWritten
+
+
+class ProposeFinish(NumberedFrame, frozen=True, kw_only=True, tag="propose"):
+    """Log that the agent at the other end proposes to finish the session. Answered by `CommandResult`."""
+
+    session: SessionId
+    text: str
 
 
 class RecordComment(NumberedFrame, frozen=True, kw_only=True, tag="comment"):
@@ -316,6 +330,8 @@ SessionRequest: TypeAlias = (
     | RenameWindow
     | ReportContext
     | RecordComment
+    | RecordPeerMessage
+    | ProposeFinish
     | ReadTerminal
     | DescribePane
 )

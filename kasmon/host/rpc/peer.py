@@ -12,22 +12,23 @@ container or ssh is never locked out:
 """
 
 import os
-import socket
-import struct
-import sys
-from collections.abc import Collection, Iterator
-from pathlib import Path
+import re
+from collections.abc import Collection
+from itertools import pairwise
 from typing import Final, NamedTuple
 
+from kasmon import system
 from kasmon.errors import RefusedError
 from kasmon.launch import MACHINERY, RUN, SESSION
-from kasmon.process_identity import HAS_PROC, fields, variables_of
+from kasmon.system.base import PeerProcess
 
 """Every agent gets this variable."""
 MARKS: Final = (SESSION, RUN, MACHINERY)
 """Variables that only agents, kasmon's hosts and its tmux server have, and the processes that these start."""
 TMUX_SOCKET: Final = "t.sock"
 """The file name of the socket of kasmon's own tmux server (`paths.Paths.tmux_socket`)."""
+PEER: Final = re.compile(r"[\w.+-]{1,64}@[\w.:-]{1,255}", re.ASCII)
+"""A user of another machine, as `kasmon bus --from` says it."""
 MOST: Final = 512
 """The most processes inspected in one search."""
 
@@ -78,61 +79,47 @@ def evidence(pid: int, agents: Collection[int] = ()) -> str:
     return _by_company(pid, leaderless)
 
 
+def find_relatives(pid: int) -> tuple[int, ...]:
+    """Return the parent of *pid* and the leaders of its process group and session; none if it does not exist."""
+    stat = system.HERE.read_stat(pid)
+    return () if stat is None else (stat.parent, stat.group, stat.session)
+
+
 def _by_company(pid: int, leaderless: Collection[int]) -> str:
     """Return the evidence from processes in a session or group of *leaderless*, or in *pid*'s control group."""
-    control_group = _control_group(pid)
+    control_group = system.HERE.read_control_group(pid)
     if not leaderless and not control_group:
         return ""
-    for each in _pids():
-        facts = _read_process(each)
-        if facts is None or each == pid:
+    is_in_other_group: dict[int, bool] = {}
+    """Parents that are machinery of kasmon's in another control group; few processes have children."""
+    for each in system.HERE.list_pids():
+        is_in_group = bool(control_group) and system.HERE.read_control_group(each) == control_group
+        if each == pid or not (is_in_group or leaderless) or (stat := system.HERE.read_stat(each)) is None:
             continue
-        if facts.mark and ({facts.session, facts.group} & {*leaderless} - {0}):
+        if {stat.session, stat.group} & {*leaderless} - {0} and (facts := _read_process(each)) and facts.mark:
             return f"process {each}, of the same session, carries {facts.mark}"
-        if control_group and _control_group(each) == control_group:
-            above = _read_process(facts.parent)
-            is_machinery = facts.parent == os.getpid() or (above is not None and above.mark == MACHINERY)
-            if is_machinery and _control_group(facts.parent) not in (b"", control_group):  # empty once it has ended
+        if is_in_group:
+            if stat.parent not in is_in_other_group:
+                is_in_other_group[stat.parent] = _is_machinery_outside(stat.parent, control_group)
+            if is_in_other_group[stat.parent]:
                 return f"process {each}, of the same control group, was started by kasmon"
     return ""
 
 
-def _pids() -> Iterator[int]:
-    if HAS_PROC:
-        yield from (int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal())
-        return
-    import psutil  # only where there is no /proc
-
-    yield from psutil.pids()
-
-
-def _control_group(pid: int) -> bytes:
-    """Return the control group of *pid*, as the system writes it; empty if there is none."""
-    try:
-        return Path(f"/proc/{pid}/cgroup").read_bytes() if HAS_PROC else b""
-    except OSError:
-        return b""
+def _is_machinery_outside(pid: int, control_group: bytes) -> bool:
+    """Return whether *pid* is this process or one with the mark of kasmon's machinery, in another *control_group*."""
+    if system.HERE.read_control_group(pid) in (b"", control_group):  # empty once it has ended
+        return False
+    if pid == os.getpid():
+        return True
+    facts = _read_process(pid)  # after its group: one that exits loses its mark before its group
+    return facts is not None and facts.mark == MACHINERY
 
 
 def _read_process(pid: int) -> ProcessFacts | None:
     """Return the system's data on *pid*; None if it does not exist."""
-    if pid <= 0:
-        return None
-    if HAS_PROC:
-        if (stat_fields := fields(pid)) is None:
-            return None
-        parent, group, session = (int(number) for number in stat_fields[1:4])
-        has_ended = stat_fields[0] in (b"Z", b"X")
-        return ProcessFacts(parent, group, session, has_ended, *_parse_variables(variables_of(pid)))
-    import psutil  # only here, where there is no /proc
-
-    try:
-        process = psutil.Process(pid)
-        parent, has_ended = process.ppid(), process.status() == psutil.STATUS_ZOMBIE
-        group, session = os.getpgid(pid), os.getsid(pid)
-    except (psutil.Error, OSError):
-        return None
-    return ProcessFacts(parent, group, session, has_ended, *_parse_variables(variables_of(pid)))
+    stat = system.HERE.read_stat(pid)
+    return None if stat is None else ProcessFacts(*stat, *_parse_variables(system.HERE.read_variables(pid)))
 
 
 def _parse_variables(variables: dict[str, str]) -> tuple[str, int]:
@@ -142,33 +129,6 @@ def _parse_variables(variables: dict[str, str]) -> tuple[str, int]:
     is_ours = socket.rpartition("/")[2] == TMUX_SOCKET and server.isascii() and server.isdecimal()
     mark = next((mark for mark in MARKS if mark in variables), "")
     return mark, int(server) if is_ours else 0
-
-
-SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID = 0, 1, 2
-"""macOS and the BSDs; Python names none of them."""
-
-
-class PeerProcess(NamedTuple):
-    """The process that connected, and its user; `pid` is 0 if the system does not report it."""
-
-    uid: int
-    pid: int
-
-
-def peer_of(connection: socket.socket) -> PeerProcess:
-    """Return the process at the other end of *connection*, as it was when it connected.
-
-    Raises:
-        OSError: if the system does not report it.
-    """
-    if hasattr(socket, "SO_PEERCRED"):
-        pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        return PeerProcess(uid, pid)
-    _, uid = struct.unpack_from("II", connection.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, 76))
-    pid = 0
-    if sys.platform == "darwin":
-        (pid,) = struct.unpack("i", connection.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))
-    return PeerProcess(uid, pid)
 
 
 def is_ours(peer: PeerProcess) -> bool:
@@ -198,11 +158,18 @@ async def must_be_a_person(
 
 
 def describe_terminal(pid: int) -> str:
-    """Return the terminal and pid of the user behind process *pid*, as text; empty if unknown."""
+    """Return the terminal and pid of the user behind process *pid*, or who is behind it on another machine, as text.
+
+    Empty if unknown.
+    """
     import psutil  # only here: a host that is never answered does without
 
     try:
-        terminal = psutil.Process(pid).terminal()
+        process = psutil.Process(pid)
+        terminal, argv = process.terminal(), process.cmdline()
     except (psutil.Error, ValueError):
         return ""
+    if "bus" in argv and "--stdio" in argv:
+        said = next((word for option, word in pairwise(argv) if option == "--from"), "")
+        return f"{said if PEER.fullmatch(said) else 'another machine'} through the bus (pid {pid})"
     return f"{terminal} (pid {pid})" if terminal else f"process {pid}"

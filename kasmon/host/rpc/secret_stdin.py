@@ -4,10 +4,12 @@ Every process of the same user, agents among them, can read the environment that
 it lives. So a host starts only with what it needs itself; its agent's variables are only in its memory.
 """
 
+import contextlib
 import os
 import stat
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import IO
 
 from kasmon.backends.common.environment import decoded, encoded
@@ -20,12 +22,19 @@ def handed(places: Paths, variables: Mapping[str, str]) -> IO[bytes]:
     Raises:
         OSError: if it cannot be written.
     """
-    import tempfile  # only here: most commands start no host, and it takes 4 ms to load
-
-    file = tempfile.TemporaryFile(dir=places.runtime)  # noqa: SIM115 - the host reads it later
+    file = _unnamed_file(places.runtime)
     file.write(encoded(variables))
     file.seek(0)
     return file
+
+
+def _unnamed_file(folder: Path) -> IO[bytes]:
+    if hasattr(os, "O_TMPFILE"):
+        with contextlib.suppress(OSError):  # a file system that has none
+            return os.fdopen(os.open(folder, os.O_RDWR | os.O_EXCL | os.O_TMPFILE, 0o600), "w+b")
+    import tempfile  # rarely needed: it takes 4 ms to load
+
+    return tempfile.TemporaryFile(dir=folder)
 
 
 def load_environment() -> None:

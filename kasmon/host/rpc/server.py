@@ -11,13 +11,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from kasmon import __version__
+from kasmon import __version__, system
 from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.rpc import control
 from kasmon.host.rpc.codec import Unpacker, WireError, decode_client_frame, failed, pack
 from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.frames import VERSION, Frame, FromClient, Hello, NumberedFrame, Welcome
-from kasmon.host.rpc.peer import PeerProcess, is_ours, peer_of
+from kasmon.host.rpc.peer import is_ours
+from kasmon.system.base import PeerProcess
 
 SEND_BUFFER_BYTES = 64 * 1024
 """How much the system buffers for a slow reader; later frames wait here and can still be replaced."""
@@ -101,7 +102,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport = transport
         connected: socket.socket = transport.get_extra_info("socket")
         try:
-            self._peer = peer_of(connected)
+            self._peer = system.HERE.identify_peer(connected)
         except OSError:
             log.warning("a client was refused: the system does not report its user")
             transport.abort()
@@ -200,7 +201,7 @@ class HostServer:
         Raises:
             OSError: if the socket cannot be created.
         """
-        listening = await asyncio.to_thread(_bind, self._path)
+        listening = await asyncio.to_thread(bind, self._path)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: ClientConnection(self), sock=listening, backlog=BACKLOG)
 
@@ -278,7 +279,7 @@ class HostServer:
             self._lost(connection)
 
 
-def _bind(path: Path) -> socket.socket:
+def bind(path: Path) -> socket.socket:
     """Return a socket at *path* for this user only. It appears there once it listens, so it refuses no connection."""
     unfinished = path.with_name(f".{path.stem}.new")
     unfinished.unlink(missing_ok=True)

@@ -1,16 +1,17 @@
 """Starts a host as a separate process, which outlives its starter."""
 
 import contextlib
+import errno
 import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 
+from kasmon import system
 from kasmon.backends.common.environment import secret_values
 from kasmon.host.journal.log_file import opened
 from kasmon.host.rpc import fork_server
@@ -18,18 +19,24 @@ from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.rpc.secret_stdin import handed
 from kasmon.launch import MACHINERY, RUN, SESSION, base_environment
 from kasmon.model.permission import SessionId
-from kasmon.paths import Paths
+from kasmon.paths import Paths, private_folder
 from kasmon.store.event_log import Cursor
 
-OF_ONE_SESSION = ("KASMON_SESSION", "KASMON_TASK", "KASMON_WAVE", "KASMON_PEERS", "KASMON_PLAN", "TMUX", "TMUX_PANE")
-"""Variables that describe where their process runs; a host runs elsewhere."""
+if TYPE_CHECKING:
+    import subprocess
+
+OF_ONE_SESSION = (
+    *(SESSION, RUN, "KASMON_TASK", "KASMON_WAVE", "KASMON_PEERS", "KASMON_PLAN"),
+    *("TMUX", "TMUX_PANE"),
+)
+"""Variables that describe where their process runs; a host runs elsewhere, and does not end with an agent's run."""
 RUNNING = ("KASMON_", "PYTHON", "LD_", "DYLD_", "COVERAGE_", "VIRTUAL_ENV")
 """Prefixes of the variables that a host itself needs, in addition to those that every agent gets."""
 SERVICES = ("E2B_",)
 """Prefixes of the variables for sandboxes on a remote service; a host gets them in memory only."""
 
 
-Host = subprocess.Popen[bytes] | fork_server.ForkedHost
+Host: TypeAlias = "subprocess.Popen[bytes] | fork_server.ForkedHost"
 
 
 def spawn(places: Paths, session: SessionId, since: Cursor | None = None) -> Host:
@@ -45,18 +52,20 @@ def spawn(places: Paths, session: SessionId, since: Cursor | None = None) -> Hos
             starts nothing.
 
     Raises:
-        OSError: if no process could be started.
+        OSError: if no process could be started, or the session is another machine's.
     """
+    if places.via(session).exists():
+        raise OSError(errno.EXDEV, "the session is another machine's", str(places.via(session)))
     what = [session, *([] if since is None else ["--since", str(since)])]
     with _streams(places, places.host_log(session), keeps=True) as (environment, given, output):
-        if sys.platform == "linux" and SESSION not in os.environ and RUN not in os.environ:
+        if system.HERE.can_continue_after_fork and SESSION not in os.environ and RUN not in os.environ:
             with contextlib.suppress(OSError):  # without the fork server, a host starts in a new Python
                 if (host := _fork(places, what, environment, given, output)) is not None:
                     return host
         return _start(what, environment, given, output)
 
 
-def spawn_tmux_host(places: Paths) -> Host | None:
+def spawn_tmux_host(places: Paths) -> "Host | None":
     """Start the shared tmux host, detached, with its lock; None if there is one, or another process starts one.
 
     Raises:
@@ -74,24 +83,90 @@ def spawn_tmux_host(places: Paths) -> Host | None:
             lock.let_go()
 
 
-def spawn_runner(places: Paths, plan: str) -> subprocess.Popen[bytes]:
+def spawn_runner(places: Paths, plan: str) -> "subprocess.Popen[bytes]":
     """Start the process that runs *plan*, detached; it passes kasmon's variables on to its agents.
 
-    Several at once do no harm: one gets the lock, the others exit.
+    Its tasks may run on other machines: it may use the links, unless an agent starts it; its checks may not. Several
+    at once do no harm: one gets the lock, the others exit.
 
     Raises:
         OSError: if no process could be started.
     """
     with _streams(places, places.plan(plan) / "host.log", keeps=True) as (environment, given, output):
+        from kasmon.host.rpc.peer import evidence  # no host needs it here
+
+        if not evidence(os.getpid()):
+            environment.pop(MACHINERY)
         return _start(["--plan", plan], environment, given, output)
 
 
+def spawn_link(places: Paths, machine: str) -> "subprocess.Popen[bytes]":
+    """Start the link to the registered *machine*, detached. Several at once do no harm, as with `spawn_runner`.
+
+    Raises:
+        OSError: if no process could be started.
+    """
+    with _streams(places, places.machine(machine) / "link.log", keeps=False) as (environment, given, output):
+        environment.pop(MACHINERY)  # it starts no agent, and what it runs for a person may answer requests
+        return _start(["--machine", machine], environment, given, output)
+
+
+def spawn_notifier(places: Paths, names: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """Start the process that pushes notifications, detached. Several at once do no harm, as with `spawn_runner`.
+
+    Args:
+        places: the folders of kasmon.
+        names: the variables with addresses of services, which it gets in memory only.
+
+    Raises:
+        OSError: if no process could be started.
+    """
+    kept = {name: os.environ[name] for name in names if name in os.environ}
+    with _streams(places, places.notifications / "notifier.log", keeps=kept) as (environment, given, output):
+        return _start(["--notify"], environment, given, output)
+
+
+def spawn_prompter(places: Paths, work: Literal["limits", "watch"]) -> "subprocess.Popen[bytes]":
+    """Start a process that sends prompts by itself, detached. Several at once do no harm, as above.
+
+    Args:
+        places: the folders of kasmon.
+        work: `limits` resumes sessions after a usage limit, `watch` feeds watcher sessions.
+
+    Raises:
+        OSError: if no process could be started.
+    """
+    folder, log = {"limits": (places.limits, "resume.log"), "watch": (places.watch, "feeder.log")}[work]
+    private_folder(folder)
+    with _streams(places, folder / log, keeps=True) as (environment, given, output):
+        return _start([f"--{work}"], environment, given, output)
+
+
+def spawn_task_check(places: Paths, order: Path) -> "subprocess.Popen[bytes]":
+    """Start the process that runs the check in the file *order*, detached. Several at once do no harm, as above.
+
+    Raises:
+        OSError: if no process could be started.
+    """
+    with _streams(places, order.with_suffix(".log"), keeps=True) as (environment, given, output):
+        return _start(["--task-check", str(order)], environment, given, output)
+
+
 @contextlib.contextmanager
-def _streams(places: Paths, log: Path, *, keeps: bool) -> Iterator[tuple[dict[str, str], IO[bytes], IO[bytes]]]:
-    """Yield the environment, stdin and output of a host; with *keeps* it has all variables, most in memory only."""
+def _streams(
+    places: Paths, log: Path, *, keeps: bool | Mapping[str, str]
+) -> Iterator[tuple[dict[str, str], IO[bytes], IO[bytes]]]:
+    """Yield the environment, stdin and output of a host.
+
+    With *keeps* it has all variables, most in memory only; if that is a mapping, those of it in memory.
+    """
     places.make()
     shown, kept = build_host_environment(places, os.environ)
-    kept = kept if keeps else {name: value for name, value in kept.items() if name.startswith(SERVICES)}
+    if not isinstance(keeps, bool):
+        shown = {name: value for name, value in shown.items() if name not in keeps}
+        kept = dict(keeps)
+    elif not keeps:
+        kept = {name: value for name, value in kept.items() if name.startswith(SERVICES)}
     with opened(log) as output, handed(places, kept) as given:
         yield shown | {MACHINERY: "host"}, given, output
 
@@ -113,8 +188,8 @@ def _fork(
         client, servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with servers:
             arguments = [str(servers.fileno()), os.fspath(path), "-" * fork_server.TITLE_BYTES]
-            quiet = subprocess.DEVNULL
-            _start(["--fork-server", *arguments], environment, quiet, quiet, (servers.fileno(),))
+            environment = {**environment, **fork_server.ONE_ARENA}
+            _start(["--fork-server", *arguments], environment, None, None, (servers.fileno(),))
         return ask(client, limit_s=fork_server.START_S)
     finally:
         lock.let_go()
@@ -136,15 +211,18 @@ def _ask_running(path: Path, ask: "partial[fork_server.ForkedHost | None]") -> f
 def _start(
     what: Sequence[str],
     environment: Mapping[str, str],
-    stdin: IO[bytes] | int,
-    output: IO[bytes] | int,
+    stdin: IO[bytes] | None,
+    output: IO[bytes] | None,
     passed: Sequence[int] = (),
-) -> subprocess.Popen[bytes]:
+) -> "subprocess.Popen[bytes]":
+    """Start it; None is /dev/null."""
+    import subprocess  # here: it takes 4 ms to load, and the fork server starts most hosts
+
     child = subprocess.Popen(
         [sys.executable, "-P", "-m", "kasmon", "host", *what],
-        stdin=stdin,
-        stdout=output,
-        stderr=output,
+        stdin=stdin or subprocess.DEVNULL,
+        stdout=output or subprocess.DEVNULL,
+        stderr=output or subprocess.DEVNULL,
         cwd="/",
         env=environment,
         umask=0o077,

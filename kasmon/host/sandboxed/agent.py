@@ -44,6 +44,8 @@ class SandboxedAgent:
         self._notes = ContextNotes()
         self._written_context = b""
         self._is_first = True
+        self.inspected = asyncio.Event()
+        """Set once its process is known, or that it is not there."""
         self._work: asyncio.Task[None] | None = None
 
     @property
@@ -81,10 +83,13 @@ class SandboxedAgent:
     async def _run(self, front: int) -> None:
         session = (await asyncio.to_thread(load_or_default, self._places, log.warning)).session
         self.lifecycle.begin(terms_of(session))
-        if not self._is_first:
-            await self.lifecycle.recover()
-        if self.lifecycle.is_ending or not await self._inspect(front):
-            return
+        try:
+            if not self._is_first:
+                await self.lifecycle.recover()
+            if self.lifecycle.is_ending or not await self._inspect(front):
+                return
+        finally:
+            self.inspected.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.lifecycle.run())
             group.create_task(self._poll())

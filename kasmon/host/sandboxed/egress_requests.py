@@ -114,7 +114,7 @@ class EgressRequests:
         await self._try(asyncio.to_thread(self._apply, ()))  # what an earlier host allowed once has ended
         while True:
             await asyncio.sleep(LOOK_S)
-            await self._try(self._look())
+            await self._try(self._check())
 
     async def _try(self, work: Awaitable[None]) -> None:
         try:
@@ -122,7 +122,7 @@ class EgressRequests:
         except (KasmonError, OSError):  # it is paused or gone; the next look shows which
             log.debug("the refusals of sandbox %s cannot be read", self._session, exc_info=True)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         now = self._now()
         if over := [entry for entry, until in self._once.items() if until <= now]:
             for entry in over:

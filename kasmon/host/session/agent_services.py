@@ -11,22 +11,39 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from kasmon.boot_id import boot
-from kasmon.errors import KasmonError
+from kasmon.config import load_or_default
+from kasmon.errors import KasmonError, UsageError
 from kasmon.host.journal.async_writer import WRITTEN_S, LogWriter
+from kasmon.host.rpc.actor import require_actor
 from kasmon.host.rpc.frames import ReportContext
 from kasmon.host.rpc.peer import describe_terminal, must_be_a_person
+from kasmon.host.session.peer_limits import require_length
 from kasmon.host.session.request_registry import AcceptedAnswer, RequestRegistry
 from kasmon.host.session.stuck_monitor import StuckMonitor
-from kasmon.model.commands import Answer, Launch, Mode, Prompt, When
-from kasmon.model.events import CommentEvent, ConnectionRestored, NoticeRaised, SessionStarted
+from kasmon.model.commands import LINK_ID_LENGTH, Answer, Launch, Mode, Prompt, Sender, When
+from kasmon.model.events import (
+    CommentEvent,
+    ConnectionRestored,
+    FinishProposed,
+    NoticeRaised,
+    PeerMessageWritten,
+    SessionStarted,
+)
+from kasmon.model.limits.resume import waits_for_limit
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.model.stuck import StuckLimits
 from kasmon.model.task import build_report
 from kasmon.process_identity import started_at
+from kasmon.sanitize import clean_line
 
+EDITOR_CHARACTERS: Final = 40
+"""The longest name of an editor in the log."""
 CLOSE_S: Final = 20.0
 """How long a host that ends waits until the files of its last turn are stored."""
+
+PROPOSAL_LENGTH: Final = 1000
+"""The longest text of a proposal to finish a session, in characters; the rest is dropped."""
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +107,44 @@ class TurnRecorder:
             self._turn = None
 
 
+class LimitFollower:
+    """Starts the process that resumes sessions when this one begins to wait for a usage limit and the config wants it.
+
+    The config is read then: a limit is rare, and it may have changed since the host started.
+    """
+
+    def __init__(self, log_writer: LogWriter) -> None:
+        self._log_writer = log_writer
+        self._waits = waits_for_limit(log_writer.session)
+        self._task: asyncio.Task[None] | None = None
+        log_writer.listeners.append(self._follow)
+
+    def close(self) -> None:
+        """Stop following. Idempotent."""
+        if self._follow in self._log_writer.listeners:
+            self._log_writer.listeners.remove(self._follow)
+
+    def _follow(self) -> None:
+        waits = waits_for_limit(self._log_writer.session)
+        if waits and not self._waits:
+            self._task = asyncio.create_task(self._start())
+        self._waits = waits
+
+    async def _start(self) -> None:
+        await self._log_writer.written(WRITTEN_S)  # that process reads the log
+        try:
+            await asyncio.to_thread(self._start_resumer)
+        except OSError as error:
+            log.warning("the process that resumes sessions cannot be started: %s", error)
+
+    def _start_resumer(self) -> None:
+        places = self._log_writer.session_log.places
+        if load_or_default(places, log.warning).limits.resume == "auto":
+            from kasmon.host.rpc.spawn import spawn_prompter  # only for that: hosts are small
+
+            spawn_prompter(places, "limits")
+
+
 def _is_in_turn(session: Session) -> bool:
     return session.state in ALIVE and (session.in_turn or session.worked)
 
@@ -133,8 +188,10 @@ class AgentServices:
         """Opens requests for hosts that its sandbox was refused; None without a sandbox."""
         self._log_writer = log_writer
         self._answering = asyncio.Lock()
-        self._watching: asyncio.Task[None] | None = None
+        self._monitors: list[asyncio.Task[None]] = []
         self._turns: TurnRecorder | None = None
+        self._limit_follower: LimitFollower | None = None
+        self._launch, self._end_agent = launch, end_agent
         self._has_own_files = launch.sandbox is None and not launch.machine and launch.mode is not Mode.INTERPRETER
         if launch.sandbox is None:
             return
@@ -154,6 +211,11 @@ class AgentServices:
         if self.egress is not None:
             self.egress.begin()
 
+    async def wait_until_inspected(self) -> None:
+        """Wait until the agent's process is known, which in a sandbox is another than its pane's; after `begin`."""
+        if self.sandboxed_agent is not None:
+            await self.sandboxed_agent.inspected.wait()
+
     def watch_over(
         self, limits: StuckLimits, written_at: Callable[[], float] = lambda: 0.0, *, stores_turns: bool = True
     ) -> None:
@@ -163,16 +225,58 @@ class AgentServices:
         """
         if stores_turns and self._has_own_files:
             self._turns = TurnRecorder(self._log_writer)
-        self._watching = asyncio.create_task(StuckMonitor(self._log_writer, limits, written_at).run())
+        self._limit_follower = LimitFollower(self._log_writer)
+        if self._launch.actor is not None:
+            self._monitors.append(asyncio.create_task(self._stop_in_time()))
+        self._monitors.append(asyncio.create_task(StuckMonitor(self._log_writer, limits, written_at).run()))
+
+    async def _stop_in_time(self) -> None:
+        """End the agent, which another agent started, when its time is over, unless a person restarted it since."""
+        config = await asyncio.to_thread(load_or_default, self._log_writer.session_log.places, log.warning)
+        left_s = self._launch.created_at + 60 * config.fleet.minutes - time.time()
+        if left_s <= 0 and self._launch.generation > 1:
+            return
+        await asyncio.sleep(max(0.0, left_s))
+        minutes = f"{config.fleet.minutes:g}"
+        self._end_agent(f"stopped: an agent started it, and its time is over (fleet.minutes = {minutes})")
+
+    def hibernate_after(self, idle_s: float, is_watched: Callable[[], bool] = lambda: False) -> None:
+        """From now on, hibernate the session once it is idle for *idle_s* seconds; 0: never. *is_watched* as there."""
+        if idle_s > 0 and self._has_own_files:
+            from kasmon.host.session.idle_monitor import IdleMonitor  # only where the config has it
+
+            monitor = IdleMonitor(self._log_writer, idle_s, is_watched)
+            self._monitors.append(asyncio.create_task(monitor.run()))
 
     async def report(self, frame: ReportContext) -> None:
         """Note the agent's own report of its progress."""
         self._log_writer.note(build_report(frame.waiting, frame.done, time.time()))
         await self._log_writer.written(WRITTEN_S)
 
-    async def record_comment(self, event: CommentEvent) -> None:
-        """Log *event*; it is written when this returns."""
+    async def record_event(self, event: CommentEvent | PeerMessageWritten) -> None:
+        """Log *event*; it is written when this returns.
+
+        Raises:
+            UsageError: if it is a message to a peer, and too long.
+        """
+        if isinstance(event, PeerMessageWritten):
+            require_length(event.text)
         self._log_writer.note(event)
+        await self._log_writer.written(WRITTEN_S)
+
+    async def propose_finish(self, text: str, peer_pid: int) -> None:
+        """Log that the agent of process *peer_pid* proposes to finish the session, as *text* says.
+
+        Raises:
+            UsageError: if there is no text, or too much.
+            RefusedError: if that process is no agent's, or it is not certain whose.
+        """
+        require_length(text)
+        if not (cleaned := clean_line(text).strip()):
+            raise UsageError("a proposal needs a text that says what was done.")
+        places = self._log_writer.session_log.places
+        actor = await asyncio.to_thread(require_actor, places, peer_pid, "propose to finish a session")
+        self._log_writer.note(FinishProposed(at=time.time(), text=cleaned[:PROPOSAL_LENGTH], actor=actor))
         await self._log_writer.written(WRITTEN_S)
 
     async def answer(
@@ -197,6 +301,10 @@ class AgentServices:
         """
         await must_be_a_person(peer_pid, self._log_writer.session.pid, is_agents=is_agents)
         accepted, who = None, await asyncio.to_thread(describe_terminal, peer_pid)
+        if answer.link:
+            who = f"link {clean_line(answer.link[:LINK_ID_LENGTH])}, {who}"
+        if answer.editor:
+            who = f"editor {clean_line(answer.editor[:EDITOR_CHARACTERS])}, {who}"
         async with self._answering:
             if self.egress is not None and self.requests.is_own(answer.request):
                 await self.egress.answer(answer, who)
@@ -207,8 +315,10 @@ class AgentServices:
 
     async def aclose(self, *, is_over: bool) -> None:
         """Stop all of that; if the agent *is_over*, remove its sandbox except its home. Idempotent."""
-        if self._watching is not None:
-            self._watching.cancel()
+        for monitor in self._monitors:
+            monitor.cancel()
+        if self._limit_follower is not None:
+            self._limit_follower.close()
         if self._turns is not None:
             await self._turns.aclose()
         if self.egress is not None:
@@ -230,4 +340,5 @@ def first_prompt(session: Session, launch: Launch, when: When) -> Prompt | None:
     is_first = launch.generation <= 1 and not session.generation and not session.receipts_counted
     if not is_first or not launch.prompt.strip():
         return None
-    return Prompt(text=launch.prompt, when=when, by="user" if launch.wave is None else "wave")
+    by: Sender = "peer" if launch.actor is not None else "user" if launch.wave is None else "wave"
+    return Prompt(text=launch.prompt, when=when, by=by, actor=launch.actor)

@@ -23,6 +23,14 @@ MOST: Final = 6
 WINDOW_S: Final = 60.0
 
 
+def require_length(message: str) -> None:
+    """Raise `UsageError` if *message*, without its preface, is too long."""
+    if len(message) > LONGEST:
+        raise UsageError(
+            f"the message has {len(message)} characters.", hint=f"A message to a peer may have up to {LONGEST}."
+        )
+
+
 class PeerMessageLimiter:
     """The recent messages of peers to the agent of *session_log*."""
 

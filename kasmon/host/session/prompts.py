@@ -16,8 +16,11 @@ import msgspec
 
 from kasmon.errors import KasmonError, NotFoundError, RefusedError, SessionBusyError, TimedOutError, UsageError
 from kasmon.host.journal.async_writer import LogWriter
+from kasmon.host.session.budget_gate import BudgetGate
 from kasmon.host.session.peer_limits import PeerMessageLimiter
 from kasmon.model.commands import (
+    HELD,
+    LINK_ID_LENGTH,
     NO_TURN,
     AgentCommand,
     Interrupt,
@@ -29,7 +32,7 @@ from kasmon.model.commands import (
     Requeue,
     prompt_digest,
 )
-from kasmon.model.events import Event, QueueOrdered, ReceiptChanged, TurnEnded, TurnStarted
+from kasmon.model.events import Event, NoticeRaised, QueueOrdered, ReceiptChanged, TurnEnded, TurnStarted
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import clean_line
 
@@ -38,6 +41,7 @@ QUEUE: Final = 100
 BEGIN_S: Final = 10.0
 """How long the turn of a prompt that an idle agent accepted may take to begin, before the next may be sent."""
 SHOWN: Final = 200
+KEY_LENGTH: Final = 80
 TAKEN_IN = "the agent accepted it but never confirmed it: it may have become part of another turn"
 DROPPED = "the turn ended before the agent had accepted it"
 TAKEN_BACK = "taken back"
@@ -45,6 +49,9 @@ REST_LOOK_S: Final = 0.1
 """How often a host that hands over checks whether the turn has ended, in seconds."""
 NOT_STEERED = "this agent accepts nothing during a turn; the prompt is queued until it ends"
 LIMITED = "its usage limit was reached"
+UNWRITTEN = "its delivery cannot be logged: the disk may be full"
+HOLD_LOOK_S: Final = 1.0
+"""How often a queue that a budget or a full disk holds looks whether it still does, in seconds."""
 ON_THE_WAY = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
 CREDITABLE = (*ON_THE_WAY, ReceiptState.UNSURE)
 """The states of receipts whose prompt an agent may still name."""
@@ -67,6 +74,8 @@ class Prompts:
         self.is_leaving = False
         """Whether the host hands over: prompts that are not with the agent yet wait for the next host."""
         self._log_writer = log_writer
+        self._budget_gate = BudgetGate(log_writer)
+        self._hold_timer: asyncio.TimerHandle | None = None
         self._peer_limiter = PeerMessageLimiter(log_writer.session_log)
         self._send_command = send
         self._delivering = asyncio.Lock()
@@ -96,6 +105,8 @@ class Prompts:
         """
         if not prompt.text.strip():
             raise UsageError("a prompt must not be empty.")
+        if prompt.key and (repeated := self._find(prompt.key)) is not None:
+            return repeated
         prompt = self._peer_limiter.admit(prompt, time.time())
         if prompt.when == "refuse" and not self._is_free():
             state = self.state if self.state is not SessionState.IDLE else SessionState.WORKING
@@ -221,6 +232,8 @@ class Prompts:
     async def aclose(self) -> None:
         """Stop delivering. Idempotent."""
         self._stop_expecting()
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -230,14 +243,40 @@ class Prompts:
             await self._changed.wait()
             self._changed.clear()
             while self._log_writer.session.queue and self._is_free(queued=0):
+                first = self._in(R.QUEUED)[:1]
+                if first and (await self._is_held(first[0]) or not await self._log_writer.on_disk()):
+                    self._schedule_check()
+                    break
                 async with self._delivering:
                     waiting = self._in(R.QUEUED)
-                    if not waiting or self.state is not SessionState.IDLE:
-                        break
+                    if not waiting or self.state is not SessionState.IDLE or self._expecting or self.is_leaving:
+                        break  # something came while the budget was checked
+                    if waiting[0].id != first[0].id:
+                        continue
                     try:
                         await self._deliver(self._prompt(waiting[0].id), waiting[0])
                     except KasmonError:
                         continue  # its receipt has the error
+                if self._now(waiting[0]).state is R.QUEUED:
+                    self._schedule_check()
+                    break
+
+    def _schedule_check(self) -> None:
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+        self._hold_timer = asyncio.get_running_loop().call_later(HOLD_LOOK_S, self._changed.set)
+
+    async def _is_held(self, receipt: Receipt) -> bool:
+        """Whether a budget holds the queued prompt of *receipt*; if so, its reason says why."""
+        why = "" if self._prompt(receipt.id).over_budget else await self._budget_gate.find_hold()
+        held = f"{HELD}: {why}" if why else ""
+        now = self._now(receipt)
+        if held and now.state is R.QUEUED and now.reason != held:
+            if not now.reason.startswith(HELD):
+                text = f"A queued prompt is held: {why}"
+                self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="warning"))
+            self._step(now, R.QUEUED, held)
+        return bool(held)
 
     async def _interrupt(self) -> None:
         """End the running turn and wait until it has ended.
@@ -264,6 +303,8 @@ class Prompts:
         """
         was_idle = self.state is SessionState.IDLE
         receipt = self._typed(prompt, waiting)
+        if waiting is not None and not await self._log_writer.on_disk():  # else the next host would deliver it again
+            return self._move(self._stepped(self._now(receipt), R.QUEUED, UNWRITTEN), prompt)
         self._delivered.insert(0 if prompt.when == "interrupt" else len(self._delivered), receipt.id)
         try:
             await self._send_command(prompt)
@@ -345,7 +386,14 @@ class Prompts:
 
     def _prompt(self, receipt: ReceiptId) -> Prompt:
         fact = self._log_writer.session_log.prompts[receipt]
-        return Prompt(text=fact.prompt, by=fact.by)
+        return Prompt(
+            text=fact.prompt,
+            by=fact.by,
+            login=fact.login,
+            over_budget=fact.over_budget,
+            images=fact.images,
+            actor=fact.receipt.actor,
+        )
 
     def _receipt(self, receipt: ReceiptId, prompt: Prompt, state: ReceiptState) -> Receipt:
         return Receipt(
@@ -356,7 +404,12 @@ class Prompts:
             at=time.time(),
             digest=prompt_digest(self._as_sent(prompt.text)),
             by=prompt.by,
+            key=prompt.key[:KEY_LENGTH],
+            actor=prompt.actor,
         )
+
+    def _find(self, key: str) -> Receipt | None:
+        return next((each for each in self._log_writer.session.receipts if each.key == key[:KEY_LENGTH]), None)
 
     def _as_sent(self, text: str) -> str:
         return text
@@ -370,7 +423,15 @@ class Prompts:
     def _move(self, receipt: Receipt, prompt: Prompt | None = None) -> Receipt:
         moved = ReceiptChanged(at=receipt.at, receipt=receipt)
         if prompt is not None:
-            moved = msgspec.structs.replace(moved, prompt=prompt.text, by=prompt.by)
+            login = clean_line(prompt.login[:LINK_ID_LENGTH])
+            moved = msgspec.structs.replace(
+                moved,
+                prompt=prompt.text,
+                by=prompt.by,
+                login=login,
+                over_budget=prompt.over_budget,
+                images=tuple(msgspec.structs.replace(each, data=b"", path="") for each in prompt.images),
+            )
         self._log_writer.note(moved)
         return receipt
 

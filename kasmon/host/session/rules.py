@@ -104,11 +104,7 @@ class SessionRules:
         return kept
 
     def forget(self, rule: Rule) -> None:
-        """Remove *rule*. Blocks.
-
-        Raises:
-            KasmonError: if it cannot be removed.
-        """
+        """Remove *rule*. Blocks. Raises `KasmonError` if it cannot be removed."""
         try:
             self._book.remove(rule.id)
         except OSError as error:

@@ -23,6 +23,7 @@ from kasmon.errors import (
 )
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.agent_services import AgentServices, with_process
+from kasmon.host.session.prompt_images import load_images
 from kasmon.host.session.prompts import Prompts
 from kasmon.host.session.request_registry import AcceptedAnswer, RequestRegistry
 from kasmon.host.session.rules import STANDING, SessionRules
@@ -148,6 +149,9 @@ class StructuredAgentRunner:
         agent = self._running()
         if isinstance(command, Prompt):
             command = msgspec.structs.replace(command, when="now")
+            if command.images:
+                places = self._log_writer.session_log.places
+                command = await asyncio.to_thread(load_images, places, self._launch.session, command)
         try:
             async with asyncio.timeout(self._call_s):
                 await agent.send(command)
@@ -370,4 +374,5 @@ class StructuredAgentRunner:
             mode=self._launch.mode,
             workdir=started.workdir or self._launch.workdir,
             host_pid=os.getpid(),
+            account=self._launch.account,
         )

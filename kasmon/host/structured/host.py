@@ -23,6 +23,7 @@ from kasmon.errors import (
     KasmonError,
     LaunchError,
     LogMissingError,
+    NotHibernatedError,
     RefusedError,
     SessionEndedError,
     SessionNotFoundError,
@@ -35,12 +36,14 @@ from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.journal.session_log import SessionLog, load_launch
 from kasmon.host.rpc import frames, secret_stdin
+from kasmon.host.rpc.actor import find_actor
 from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.host.rpc.server import ClientConnection, HostServer
 from kasmon.host.sandboxed.mcp_server import GONE, server_gone
 from kasmon.host.session.agent_services import first_prompt
+from kasmon.host.session.prompt_images import store_images
 from kasmon.host.session.prompts import REST_LOOK_S
 from kasmon.host.session.stuck_monitor import limits_of
 from kasmon.host.structured.agent_runner import StructuredAgentRunner
@@ -52,6 +55,7 @@ from kasmon.model.commands import (
     Configure,
     Continue,
     Fork,
+    Hibernate,
     Interrupt,
     Launch,
     Mode,
@@ -63,7 +67,8 @@ from kasmon.model.commands import (
     Run,
     Stop,
 )
-from kasmon.model.events import SessionEnded
+from kasmon.model.events import HibernationBegun, SessionEnded
+from kasmon.model.idle.hibernation import find_obstacle
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.lifecycle import HANDED_OVER
 from kasmon.model.session_state import SessionState
@@ -94,6 +99,7 @@ class StructuredHost:
         config = config or Config()
         self._limits = config.limits
         self._stores_turns = config.review.turns
+        self._hibernate_after_s = config.session.hibernate_after * 60
         self._id = launch.session
         self._end_why = ""
         self.leaves_sandbox = False
@@ -118,6 +124,7 @@ class StructuredHost:
         self._agent.services.watch_over(
             limits_of(self._limits), lambda: self._agent.live.written_at, stores_turns=self._stores_turns
         )
+        self._agent.services.hibernate_after(self._hibernate_after_s)
         leaving = asyncio.create_task(self._leave_once_removed())
         ending = asyncio.create_task(self._leave_with_its_server())
         try:
@@ -179,11 +186,7 @@ class StructuredHost:
         )
 
     def _check_resumable(self) -> None:
-        """Check that the next host could resume the agent's conversation.
-
-        Raises:
-            RefusedError: if no host could.
-        """
+        """Check that the next host could resume the agent's conversation. Raises `RefusedError` if no host could."""
         session = self._log_writer.session
         if self._launch.mode is Mode.INTERPRETER or not session.turns:
             return
@@ -232,6 +235,7 @@ class StructuredHost:
             generation=generation,
             resume=resume,
             prompt=prompt,
+            fork=self._launch.fork if generation == 1 else None,
             remembers=session_log.last_prompt if resume and HIDDEN not in session_log.last_prompt else "",
             handshake_s=self._limits.handshake_s,
         )
@@ -244,6 +248,13 @@ class StructuredHost:
             await self._agent.handle_event(SessionEnded(at=time.time(), why=why, never_began=True))
             return False
         return True
+
+    async def _store_images(self, prompt: Prompt) -> Prompt:
+        if not prompt.images:
+            return prompt
+        if not self._backend.abilities.receives_images:
+            raise UnableError(f"the agent of session {self._id!r} accepts no pictures.")
+        return await asyncio.to_thread(store_images, self._places, self._id, prompt)
 
     def _receive(
         self, connection: ClientConnection, frame: frames.FromClient
@@ -258,8 +269,10 @@ class StructuredHost:
                 return self._execute(connection, frame)
             case frames.ReportContext():
                 return self._report_context(frame)
-            case frames.RecordComment():
-                return self._record_comment(frame)
+            case frames.RecordComment() | frames.RecordPeerMessage():
+                return self._record_event(frame)
+            case frames.ProposeFinish():
+                return self._propose_finish(connection, frame)
             case frames.Watch():
                 self._agent.live.watch(connection, frame.rate_hz)
             case frames.Unwatch():
@@ -284,11 +297,18 @@ class StructuredHost:
         await self._agent.services.report(frame)
         return frames.CommandResult(n=frame.n)
 
-    async def _record_comment(self, frame: frames.RecordComment) -> frames.CommandResult:
+    async def _record_event(self, frame: frames.RecordComment | frames.RecordPeerMessage) -> frames.CommandResult:
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
         self._must_run()
-        await self._agent.services.record_comment(frame.event)
+        await self._agent.services.record_event(frame.event)
+        return frames.CommandResult(n=frame.n)
+
+    async def _propose_finish(self, connection: ClientConnection, frame: frames.ProposeFinish) -> frames.CommandResult:
+        if frame.session != self._id:
+            raise SessionNotFoundError(frame.session)
+        self._must_run()
+        await self._agent.services.propose_finish(frame.text, connection.peer_pid)
         return frames.CommandResult(n=frame.n)
 
     async def _execute(self, connection: ClientConnection, frame: frames.ExecuteCommand) -> frames.CommandResult:
@@ -306,7 +326,9 @@ class StructuredHost:
                 self._must_run()
                 if self._handing_over is not None and prompt.when in ("now", "interrupt"):
                     prompt = msgspec.structs.replace(prompt, when="idle")  # it waits for the next host
-                receipt = await self._agent.prompts.submit(prompt)
+                prompt = await self._store_images(prompt)
+                actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, connection.peer_pid)
+                receipt = await self._agent.prompts.submit(msgspec.structs.replace(prompt, actor=actor))
             case Answer() as answer:
                 if not self._backend.abilities.asks and not self._agent.requests.is_own(answer.request):
                     raise UnableError(f"the agent of session {self._id!r} accepts no answers.")
@@ -324,6 +346,10 @@ class StructuredHost:
             case Stop() as stop:
                 self._must_run()
                 self._agent.end(STOPPED, stop.grace_s)
+            case Hibernate() as hibernate:
+                if self._log_writer.session.freed_bytes is None:  # else the reason is that
+                    self._must_run()
+                await self._hibernate(hibernate)
             case Requeue() as requeue:
                 receipt = self._agent.prompts.requeue(requeue)
             case Configure() as configure:
@@ -355,8 +381,23 @@ class StructuredHost:
             if value is not None and not able:
                 raise UnableError(f"the {what} of session {self._id!r} cannot be changed while it runs.")
 
+    async def _hibernate(self, command: Hibernate) -> None:
+        """End the agent; the log has first that it is hibernated by that. From then on it accepts nothing.
+
+        Raises:
+            RefusedError: if something waits for it, or its conversation could not be resumed.
+        """
+        session = self._log_writer.session
+        is_busy = self._handing_over is not None or not self._agent.prompts.is_at_rest
+        if why := find_obstacle(session) or ("it is being prompted" if is_busy else ""):
+            raise NotHibernatedError(session.name or self._id, why)
+        self._check_resumable()
+        self._log_writer.note(HibernationBegun(at=time.time(), freed_bytes=command.freed_bytes), durable=True)
+        await self._log_writer.on_disk()
+        self._agent.end(STOPPED, Stop().grace_s)
+
     def _must_run(self) -> None:
-        if self._agent.has_ended:
+        if self._agent.has_ended or self._log_writer.session.freed_bytes is not None:
             raise SessionEndedError(self._id)
 
 

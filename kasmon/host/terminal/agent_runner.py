@@ -18,30 +18,34 @@ from kasmon.backends.base import Chunk
 from kasmon.backends.common.environment import secret_values
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.terminal_backend import TmuxBackend
-from kasmon.errors import KasmonError, PromptChangedError, RefusedError
+from kasmon.errors import KasmonError, NotHibernatedError, PromptChangedError, RefusedError, SessionEndedError
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_in
 from kasmon.host.journal.session_log import SessionLog, load_launch
+from kasmon.host.rpc.actor import find_actor
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.session.agent_services import AgentServices, first_prompt, with_process
 from kasmon.host.session.request_registry import RequestRegistry
 from kasmon.host.session.rules import SessionRules
 from kasmon.host.terminal.typed_prompts import TypedPrompts
-from kasmon.model.commands import AgentCommand, Answer, Launch, Prompt, Receipt, Requeue, Stop
+from kasmon.model.commands import AgentCommand, Answer, Hibernate, Launch, Prompt, Receipt, Requeue, Stop
 from kasmon.model.events import (
     ConnectionLost,
     ConnectionRestored,
     Event,
+    HibernationBegun,
     NoticeRaised,
     SessionEnded,
     SessionStarted,
     SignalSeen,
 )
+from kasmon.model.idle.hibernation import find_obstacle
 from kasmon.model.permission import Decision, Request, SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.process_identity import is_running
+from kasmon.sanitize import clean_line
 from kasmon.tmux.formats import PaneFacts
 
 
@@ -217,9 +221,13 @@ class TerminalAgentRunner:
             runner.services.begin(facts.pid, is_new=not is_same)
         if facts.is_dead:
             agent.handle_pane_facts(facts)
+        elif is_same and now.freed_bytes is not None:
+            agent.end("stopped", Stop().grace_s)  # the earlier host ended while it hibernated it
         elif is_same and any(signal.source == "launch" for signal in now.signals):
-            runner.prompts.take_over()
-            await runner.prompts.begin(agent.reports_state)
+            if launch.sandbox is None or facts.pid != now.pid:
+                await runner._resume_prompts()
+            else:  # the earlier host ended before it had found the agent's process
+                runner._settling = asyncio.create_task(runner._resume_when_inspected())
         elif facts.ready or launch.machine:  # a remote one is connected by now, or is lost soon
             agent.begin_monitoring()
         return runner
@@ -232,11 +240,14 @@ class TerminalAgentRunner:
         Raises:
             KasmonError: as `TmuxAgent.send`, `Prompts.submit` and `AgentServices.answer`.
         """
+        if self._log_writer.session.freed_bytes is not None:
+            raise SessionEndedError(self._launch.session)
         if self.services.sandboxed_agent is not None:
             await self.services.sandboxed_agent.lifecycle.ensure_running(command)
         try:
             if isinstance(command, Prompt):
-                return await self.prompts.submit(command)
+                actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
+                return await self.prompts.submit(msgspec.structs.replace(command, actor=actor))
             if isinstance(command, Requeue):
                 return self.prompts.requeue(command)
             if isinstance(command, Answer):
@@ -247,6 +258,34 @@ class TerminalAgentRunner:
         finally:
             await self._log_writer.written(WRITTEN_S)
 
+    async def hibernate(self, command: Hibernate) -> None:
+        """End the agent; the log has first that it is hibernated by that. From then on it accepts nothing.
+
+        Raises:
+            NotHibernatedError: if something waits for it, or a person typed to it or is attached.
+            SessionEndedError, TmuxError: if its screen cannot be read.
+        """
+        name, seen_at = self._launch.name or self._launch.session, asyncio.get_running_loop().time()
+        reading = None if self.agent.box_rule is None else (await self.agent.see_now()).reading
+        box = None if reading is None else reading.composer
+        is_attached = await self.agent.is_attached()
+        why = find_obstacle(self._log_writer.session)
+        if not why and not self.prompts.is_at_rest:
+            why = "it is being prompted"
+        elif not why and is_attached:
+            why = "a terminal is attached to it"
+        elif not why and box is None:
+            why = "its input box is not visible, so it may hold a draft"
+        elif not why and reading is not None and reading.notice:
+            why = f"its screen shows {clean_line(reading.notice)!r}"
+        elif not why and box is not None and (box.draft or self.agent.keyed_at >= seen_at):
+            why = "its input box holds a draft"
+        if why:
+            raise NotHibernatedError(name, why)
+        self._log_writer.note(HibernationBegun(at=time.time(), freed_bytes=command.freed_bytes), durable=True)
+        await self._log_writer.on_disk()
+        self.agent.end("stopped", Stop().grace_s)
+
     async def wait_for_end(self) -> None:
         """Return when all events are written and the session's lock is free."""
         await asyncio.wait([self._output_monitor])
@@ -256,6 +295,18 @@ class TerminalAgentRunner:
         self._last_words_s = LAST_WORDS_S
         self.agent.let_go()
         await asyncio.wait([self._output_monitor])
+
+    async def _begin_prompts(self) -> None:
+        await self.services.wait_until_inspected()  # by its process the end of a shell's command is seen
+        await self.prompts.begin_when_ready()
+
+    async def _resume_when_inspected(self) -> None:
+        await self.services.wait_until_inspected()
+        await self._resume_prompts()
+
+    async def _resume_prompts(self) -> None:
+        self.prompts.resume()
+        await self.prompts.begin(self.agent.reports_state)
 
     async def _read_events(self) -> None:
         try:
@@ -277,7 +328,7 @@ class TerminalAgentRunner:
         if isinstance(event, SessionStarted | ConnectionRestored):
             event = await with_process(event)
             if isinstance(event, SessionStarted):
-                event = msgspec.structs.replace(event, host_pid=os.getpid())
+                event = msgspec.structs.replace(event, host_pid=os.getpid(), account=self._launch.account)
         translated = self.services.requests.translate(event)
         if translated is None:
             return
@@ -288,7 +339,7 @@ class TerminalAgentRunner:
                 self._begun.set()
             case SignalSeen(source="launch"):
                 self.services.begin(self.agent.pid)
-                self._settling = asyncio.create_task(self.prompts.begin_when_ready())
+                self._settling = asyncio.create_task(self._begin_prompts())
             case SignalSeen():
                 await self.prompts.handle_signal(event)
             case SessionEnded() | ConnectionLost():

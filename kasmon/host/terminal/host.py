@@ -29,7 +29,7 @@ from kasmon.host.session.prompts import REST_LOOK_S
 from kasmon.host.session.stuck_monitor import limits_of
 from kasmon.host.terminal.session import TerminalSession
 from kasmon.host.terminal.takeover import AdoptedServers, Takeover
-from kasmon.model.commands import Launch, Mode, SandboxCommand
+from kasmon.model.commands import Hibernate, Launch, Mode, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, places
 
@@ -86,6 +86,7 @@ class TmuxHost:
         self._adopted_servers = AdoptedServers(here, config.tmux, self._report_loss)
         self._stuck = limits_of(config.limits)
         self._stores_turns = config.review.turns
+        self._hibernate_after_s = config.session.hibernate_after * 60
         self._record_bytes = int(config.search.record_mb * 1_000_000) if config.search.record else 0
         self._terminals: dict[SessionId, TerminalSession] = {}
         self._tmux = ""
@@ -102,7 +103,7 @@ class TmuxHost:
         with contextlib.suppress(TmuxError):
             self._tmux = await asyncio.to_thread(line.server.version)
         try:
-            await Takeover(self._places, line, self._adopted_servers, self._terminal).take_over()
+            await Takeover(self._places, line, self._adopted_servers, self._terminal).run()
             await server.start()
             await self._serve(server)
         finally:
@@ -175,7 +176,13 @@ class TmuxHost:
             is_foreign = launch is not None and launch.adopted is not None
             backend = self._adopted_servers.of(launch) if launch is not None and is_foreign else self._backend
             self._terminals[session] = TerminalSession(
-                self._places, backend, session, self._stuck, self._record_bytes, stores_turns=self._stores_turns
+                self._places,
+                backend,
+                session,
+                self._stuck,
+                self._record_bytes,
+                stores_turns=self._stores_turns,
+                hibernate_after_s=self._hibernate_after_s,
             )
         return self._terminals[session]
 
@@ -233,6 +240,9 @@ class TmuxHost:
                 if isinstance(command, SandboxCommand):
                     await terminal.move(command)
                     return frames.CommandResult(n=frame.n)
+                if isinstance(command, Hibernate):
+                    await terminal.running.hibernate(command)
+                    return frames.CommandResult(n=frame.n)
                 receipt = await terminal.running.do(command, connection.peer_pid, is_agents=connection.as_agent)
                 return frames.CommandResult(n=frame.n, receipt=receipt)
             case frames.StartSession(variables=variables):
@@ -245,20 +255,18 @@ class TmuxHost:
                 await terminal.rename(name)
             case frames.ReportContext():
                 await terminal.running.services.report(frame)
-            case frames.RecordComment():
-                await terminal.running.services.record_comment(frame.event)
+            case frames.RecordComment() | frames.RecordPeerMessage():
+                await terminal.running.services.record_event(frame.event)
+            case frames.ProposeFinish(text=text):
+                await terminal.running.services.propose_finish(text, connection.peer_pid)
             case frames.ReadTerminal():
                 return await terminal.read(frame)
             case frames.DescribePane():
-                return await terminal.look(frame)
+                return await terminal.describe_pane(frame)
         return frames.CommandResult(n=frame.n)
 
     async def _load_terminal(self, session: SessionId) -> TerminalSession:
-        """Return the session of that id.
-
-        Raises:
-            SessionNotFoundError: if there is no such session of tmux.
-        """
+        """Return the session of that id. Raises `SessionNotFoundError` if there is no such session of tmux."""
         if session not in self._terminals:
             launch = await asyncio.to_thread(self._load_launch, session)
             terminal = self._terminal(session, launch)
@@ -274,7 +282,8 @@ class TmuxHost:
         }
 
     def _load_launch(self, session: SessionId) -> Launch:
-        if not SESSION.fullmatch(session) or not self._places.folder(session).is_dir():
+        is_here = SESSION.fullmatch(session) and not self._places.via(session).exists()
+        if not is_here or not self._places.folder(session).is_dir():
             raise SessionNotFoundError(session)
         launch = load_launch(self._places, session)
         if launch.mode is not Mode.TMUX:

@@ -48,12 +48,12 @@ def pauses(first_s: float = FIRST_S) -> Iterator[float]:
         pause_s = min(pause_s * 2, LONGEST_S)
 
 
-async def reached(look: Callable[[], Awaitable[object]], first_s: float = FIRST_S) -> bool:
-    """Wait until *look* no longer raises `UnavailableError`; false when it was tried for long enough."""
+async def reached(probe: Callable[[], Awaitable[object]], first_s: float = FIRST_S) -> bool:
+    """Wait until *probe* no longer raises `UnavailableError`; false when it was tried for long enough."""
     for pause_s in pauses(first_s):
         await asyncio.sleep(pause_s)
         try:
-            await look()
+            await probe()
         except UnavailableError:
             continue
         return True
@@ -63,9 +63,9 @@ async def reached(look: Callable[[], Awaitable[object]], first_s: float = FIRST_
 class ReconnectSearch:
     """The search for a lost agent that may run on another machine, which is asked until it answers."""
 
-    def __init__(self, look: Callable[[Launch], Awaitable[bool]], attach: Callable[[], Awaitable[None]]) -> None:
-        """*look*: whether it runs there, or raises `UnavailableError`; *attach*: displays it again, or its end."""
-        self._look, self._attach = look, attach
+    def __init__(self, probe: Callable[[Launch], Awaitable[bool]], attach: Callable[[], Awaitable[None]]) -> None:
+        """*probe*: whether it runs there, or raises `UnavailableError`; *attach*: displays it again, or its end."""
+        self._probe, self._attach = probe, attach
         self._backoff = Backoff()
         self._task: asyncio.Task[None] | None = None
         self._launch: Launch | None = None
@@ -95,13 +95,13 @@ class ReconnectSearch:
     async def finds(self, launch: Launch) -> bool:
         """Whether the agent is known at this moment to run there."""
         with contextlib.suppress(UnavailableError):
-            return await self._look(launch)
+            return await self._probe(launch)
         return False
 
     async def _go(self, launch: Launch) -> None:
         self._once_more = True
         while self._once_more:
-            if not await reached(lambda: self._look(launch), self._backoff.lost(time.monotonic())):
+            if not await reached(lambda: self._probe(launch), self._backoff.lost(time.monotonic())):
                 return
             self._once_more = False
             try:

@@ -173,16 +173,15 @@ class Recorder(PaneListener):
         self._plan()
 
     def handle_exit(self, status: int | None, number: int | None) -> None:
-        self.look()
+        self.read()
 
-    def look(self) -> None:
-        """Read at once."""
+    def read(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._looking is None:
             self._is_stale = False
-            self._looking = self._loop.create_task(self._look())
+            self._looking = self._loop.create_task(self._read())
         else:
             self._is_stale = True
 
@@ -210,9 +209,9 @@ class Recorder(PaneListener):
             if self._timer.when() <= due_at:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(due_at, self.look)
+        self._timer = self._loop.call_at(due_at, self.read)
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
             history = await self._asked()
             if history is not None:

@@ -89,8 +89,6 @@ BUSY: Final = 4
 
 
 class ScreenObserver(Protocol):
-    """A viewer of the captured screens."""
-
     @property
     def gap_s(self) -> float:
         """How long a screen is new enough, in seconds: 0 in focus, infinity for a slow viewer."""

@@ -61,7 +61,7 @@ class ScreenStream:
             return math.inf
         return 0.0 if self.has_focus or not self.rate_hz else 1 / self.rate_hz
 
-    def look(self, screen_capture: ScreenCapture | None) -> None:
+    def view(self, screen_capture: ScreenCapture | None) -> None:
         """View *screen_capture*, or nothing. Call again after a change of rate or focus."""
         if self._screen_capture is not None and self._screen_capture is not screen_capture:
             self._screen_capture.drop(self)
@@ -78,7 +78,7 @@ class ScreenStream:
 
     def close(self) -> None:
         """Stop pushing. Idempotent."""
-        self.look(None)
+        self.view(None)
         if self._timer is not None:
             self._timer.cancel()
 
@@ -256,11 +256,11 @@ class ScreenStreams:
         """Whether a user is focused on it."""
         return any(view.has_focus for view in self._views.values())
 
-    def look(self, screen_capture: ScreenCapture) -> None:
+    def view(self, screen_capture: ScreenCapture) -> None:
         """View *screen_capture* from now on."""
         self.screen_capture = screen_capture
         for view in self._views.values():
-            view.look(screen_capture)
+            view.view(screen_capture)
 
     def show(self, connection: ClientConnection, frame: ViewChange) -> None:
         view = self._views.get(connection)
@@ -279,7 +279,7 @@ class ScreenStreams:
                 if view is not None:
                     view.has_focus = False
                     view.scroll(0)
-                    view.look(self.screen_capture)
+                    view.view(self.screen_capture)
                     if view.rate_hz is None:
                         self.leave(connection)
             case Unwatch():
@@ -314,4 +314,4 @@ class ScreenStreams:
         if self.screen_capture is None:
             view.handle_end(NO_PANE)
         else:
-            view.look(self.screen_capture)
+            view.view(self.screen_capture)

@@ -91,11 +91,13 @@ class TerminalSession:
         record_bytes: int = 0,
         *,
         stores_turns: bool = True,
+        hibernate_after_s: float = 0.0,
     ) -> None:
         """
         Args:
             record_bytes: how much of its terminal's output is recorded; 0 records none.
             stores_turns: store the files before and after each turn.
+            hibernate_after_s: how long its agent may be idle before it is hibernated; 0 for ever.
         """
         self.session = session
         self._places = places
@@ -106,6 +108,7 @@ class TerminalSession:
         self._recorder: Recorder | None = None
         self._record_bytes = record_bytes
         self._stores_turns = stores_turns
+        self._hibernate_after_s = hibernate_after_s if backend.owns else 0.0
         self._window: WindowSize | None = None
         self._viewers = ScreenStreams(session)
         self._is_starting = self._has_lost_pane = False
@@ -174,7 +177,7 @@ class TerminalSession:
         if not self.is_alive:
             await self._start({}, again=False)
 
-    async def take_over(self, launch: Launch, facts: PaneFacts) -> None:
+    async def recover(self, launch: Launch, facts: PaneFacts) -> None:
         """Take over its agent, which runs or died in the pane of *facts* under an earlier host.
 
         Returns once an end that tmux knows is written: until then the log shows the agent as working.
@@ -214,11 +217,7 @@ class TerminalSession:
 
     @property
     def running(self) -> TerminalAgentRunner:
-        """The runner of its agent.
-
-        Raises:
-            SessionEndedError: if that has ended.
-        """
+        """The runner of its agent. Raises `SessionEndedError` if that has ended."""
         if self._runner is None or self._runner.agent.has_ended:
             raise SessionEndedError(self.session)
         return self._runner
@@ -241,6 +240,7 @@ class TerminalSession:
         self._runner = runner
         runner.agent.is_watched = lambda: self._viewers.has_focus
         runner.services.watch_over(self._stuck, stores_turns=self._stores_turns)
+        runner.services.hibernate_after(self._hibernate_after_s, runner.agent.is_watched)
         is_blank = is_new and runner.agent.printed_at == -math.inf
         self.use_pane(runner.agent.pane, runner.agent.window, is_blank=is_blank)
 
@@ -253,7 +253,7 @@ class TerminalSession:
             return
         before, self._screen_capture = self._screen_capture, ScreenCapture(self.backend.line, pane)
         self._screen_capture.on_closed = self._handle_pane_close
-        self._viewers.look(self._screen_capture)  # before the old one is closed, so that viewers get no end
+        self._viewers.view(self._screen_capture)  # before the old one is closed, so that viewers get no end
         self._vacate(before, NO_PANE)
         if self._record_bytes:
             record = TerminalRecord(self._places.record(self.session), self._record_bytes)
@@ -285,11 +285,7 @@ class TerminalSession:
             screen_capture.close(why)
 
     async def read(self, read: frames.ReadTerminal) -> frames.TerminalText:
-        """Return the text of its pane.
-
-        Raises:
-            UnavailableError: if it has none.
-        """
+        """Return the text of its pane. Raises `UnavailableError` if it has none."""
         try:
             captured = await self.backend.line.ask(wanted(self._pane(), read))
         except TmuxCommandError:
@@ -299,13 +295,9 @@ class TerminalSession:
             captured = await self.backend.line.ask(wanted(self._pane(), read))
         return frames.TerminalText(n=read.n, lines=await asyncio.to_thread(lines, captured, read))
 
-    async def look(self, look: frames.DescribePane) -> frames.PaneDescription:
-        """Return tmux's facts of its pane.
-
-        Raises:
-            UnavailableError: if it has none.
-        """
-        if look.attaching and self._runner is not None and self._runner.services.sandboxed_agent is not None:
+    async def describe_pane(self, frame: frames.DescribePane) -> frames.PaneDescription:
+        """Return tmux's facts of its pane. Raises `UnavailableError` if it has none."""
+        if frame.attaching and self._runner is not None and self._runner.services.sandboxed_agent is not None:
             await self._runner.services.sandboxed_agent.lifecycle.ensure_running()
         pane, line = self._pane(), self.backend.line
         everywhere = await line.panes()
@@ -315,7 +307,7 @@ class TerminalSession:
             raise UnavailableError(f"session {self.session!r}: {NO_PANE}.")
         attach = line.server.attach_argv(facts.session_id, facts.window_id)
         return frames.PaneDescription(
-            n=look.n,
+            n=frame.n,
             width=screen.width,
             height=screen.height,
             cursor=(screen.cursor_x, screen.cursor_y),

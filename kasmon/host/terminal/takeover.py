@@ -24,7 +24,7 @@ from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import ConnectionLost, SessionEnded, SessionForgotten
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, created
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER, SessionState
 from kasmon.paths import Paths
 from kasmon.process_identity import started_at
 from kasmon.store.event_log import EventLog
@@ -114,6 +114,8 @@ def survey(places: Paths) -> TakeoverSurvey:
         if folder.name in forgotten or not folder.is_dir():
             continue
         session = SessionId(folder.name)
+        if places.via(session).exists():  # its pane is on another machine
+            continue
         try:
             launch = load_launch(places, session)
         except LaunchError as error:
@@ -136,7 +138,7 @@ def outcome_of(
     """
     if facts is not None and not facts.is_dead:
         return TakeoverOutcome.FOUND  # even if its log does not show that: a killed host may not have logged it
-    if not session.generation or session.state is SessionState.ENDED:
+    if not session.generation or session.state in OVER:
         return TakeoverOutcome.NOTHING
     if facts is not None:
         return TakeoverOutcome.FOUND
@@ -180,7 +182,7 @@ class Takeover:
     ) -> None:
         self._places, self._line, self._adopted_servers, self._terminal = here, line, adopted_servers, terminal
 
-    async def take_over(self) -> None:
+    async def run(self) -> None:
         """Take over running agents, and log the outcome of the others."""
         survey_result = await asyncio.to_thread(survey, self._places)
         panes: dict[str, PaneFacts] = {}
@@ -196,18 +198,18 @@ class Takeover:
         of_boot = await asyncio.to_thread(boot)
         for orphan in survey_result.left:
             if orphan.launch.adopted is not None:
-                await self._take_over_adopted(orphan)
+                await self._recover_adopted(orphan)
                 continue
             session, facts = orphan.launch.session, panes.get(orphan.launch.session)
             outcome = outcome_of(orphan.session, facts, began, of_boot)
             if orphan.launch.machine and outcome is not TakeoverOutcome.FOUND:
-                await self._take_over_elsewhere(orphan, facts)
+                await self._recover_remote(orphan, facts)
                 continue
             match outcome:
                 case TakeoverOutcome.FOUND:
                     assert facts is not None
                     with contextlib.suppress(RefusedError):
-                        await self._terminal(session, orphan.launch).take_over(orphan.launch, facts)
+                        await self._terminal(session, orphan.launch).recover(orphan.launch, facts)
                 case TakeoverOutcome.GONE:
                     await write_off(
                         self._places, session, SessionEnded(at=time.time(), why="its pane no longer exists")
@@ -219,10 +221,10 @@ class Takeover:
                         self._terminal(session, orphan.launch).use_pane(facts.pane_id, facts.window_id)
         self._tidy(survey_result, panes)
 
-    async def _take_over_adopted(self, orphan: OrphanedSession) -> None:
+    async def _recover_adopted(self, orphan: OrphanedSession) -> None:
         """Monitor an adopted pane again, if it still exists."""
         launch, now = orphan.launch, orphan.session
-        if not now.generation or now.state in (SessionState.ENDED, SessionState.LOST):
+        if not now.generation or now.state in OVER | {SessionState.LOST}:
             return
         try:
             facts = await self._adopted_servers.of(launch).pane(launch)
@@ -234,15 +236,15 @@ class Takeover:
             await write_off(self._places, launch.session, SessionEnded(at=time.time(), why="its pane no longer exists"))
             return
         with contextlib.suppress(RefusedError):
-            await self._terminal(launch.session, launch).take_over(launch, facts)
+            await self._terminal(launch.session, launch).recover(launch, facts)
 
-    async def _take_over_elsewhere(self, orphan: OrphanedSession, facts: PaneFacts | None) -> None:
+    async def _recover_remote(self, orphan: OrphanedSession, facts: PaneFacts | None) -> None:
         """Search an agent on another machine, whatever happened to its local pane."""
         launch, now = orphan.launch, orphan.session
         terminal = self._terminal(launch.session, launch)
         if facts is not None:
             terminal.use_pane(facts.pane_id, facts.window_id)
-        if not now.generation or now.state is SessionState.ENDED:
+        if not now.generation or now.state in OVER:
             return
         if now.state is not SessionState.LOST:
             why = "its local pane ended while no host was running"

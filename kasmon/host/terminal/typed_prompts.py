@@ -15,21 +15,23 @@ import asyncio
 import contextlib
 import math
 import time
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from kasmon.backends.tmux.input.command_completion import CommandCompletion
-from kasmon.backends.tmux.input.prompt_entry import EntryObserver
-from kasmon.backends.tmux.readiness import StartingAgent, wait_until_settled
+from kasmon.backends.tmux.readiness import wait_until_settled
 from kasmon.errors import KasmonError, PromptLostError, RefusedError, SessionEndedError, UsageError
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.prompts import BEGIN_S, ON_THE_WAY, Prompts
-from kasmon.model.commands import AgentCommand, Prompt, Receipt, ReceiptId, ReceiptState
+from kasmon.model.commands import Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import SignalSeen, TurnEnded, TurnStarted
 from kasmon.model.evidence import claims
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
+
+if TYPE_CHECKING:
+    from kasmon.backends.tmux.agent import TmuxAgent
 
 BEGINS_S: Final = 8.0
 """How long a sender waits while the agent starts; after that the prompt is reported as queued."""
@@ -64,31 +66,10 @@ WORDLESS: Final = frozenset({"output", "fallback", "launch"})
 """Sources that do not show when an agent is idle."""
 
 
-class PromptTerminal(StartingAgent, Protocol):
-    """The agent that is typed to."""
-
-    async def send(self, command: AgentCommand, /) -> None: ...
-    @property
-    def completion(self) -> CommandCompletion | None: ...
-    def resume_completion(self) -> CommandCompletion | None: ...
-    @property
-    def keyed_at(self) -> float:
-        """When a user last typed, by the loop's clock; minus infinity before that."""
-
-    async def read_last_key_at(self) -> float:
-        """Return when a user last typed in an attached terminal that shows it, in whole seconds since the epoch."""
-
-    @property
-    def names_prompts(self) -> bool:
-        """Whether its hooks or its transcript name each prompt that it accepts."""
-
-    async def deliver(self, prompt: Prompt, typing: EntryObserver) -> str: ...
-
-
 class TypedPrompts(Prompts):
     """The prompts of one agent in a terminal. All are queued until it is ready; then the immediate ones are sent."""
 
-    def __init__(self, log_writer: LogWriter, agent: PromptTerminal) -> None:
+    def __init__(self, log_writer: LogWriter, agent: "TmuxAgent") -> None:
         super().__init__(log_writer, agent.send)
         self._agent = agent
         self._at_ready: list[ReceiptId] = []
@@ -184,7 +165,7 @@ class TypedPrompts(Prompts):
         at_ready = not self.is_ready and any(r.id in self._at_ready for r in self._in(ReceiptState.QUEUED))
         return self._is_over or not (self._delivering.locked() or self._sending or at_ready)
 
-    def take_over(self) -> None:
+    def resume(self) -> None:
         """Follow the prompts that an earlier host gave to the agent: their turn or command may be over by now."""
         ready_at = max(
             (signal.at for signal in self._log_writer.session.signals if signal.source == "launch"), default=0.0

@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from kasmon.model.plan.placement import machine_requirement
 from kasmon.model.plan.plan import Plan, Task, agent_of
 from kasmon.model.plan.progress import PlanRun, TaskState
 
@@ -45,6 +46,7 @@ def _list_inherited(old: Plan, was: Task, new: Plan, now: Task) -> list[str]:
     """Return the fields of a task that change with the plan's defaults, where the task does not set them."""
     given = {
         "agent": (agent_of(old, was), agent_of(new, now)),
+        "machine": (machine_requirement(old, was), machine_requirement(new, now)),
         "mode": (was.mode or old.mode, now.mode or new.mode),
         "worktree": (was.worktree or old.worktree, now.worktree or new.worktree),
         "base": (was.base or old.base, now.base or new.base),

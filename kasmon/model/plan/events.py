@@ -31,6 +31,8 @@ class PlanBegan(BaseEvent, frozen=True, kw_only=True, tag="plan.began"):
     repository: str | None = None
     """The git folder of the repository that its folder is in, which all worktrees share; empty outside of a repository,
     None if it was not determined. It decides where the tasks work; git is not asked about the folder again."""
+    on: str = ""
+    """The machine of tasks that name none, as `plan run --on` has it; replaces the plan's."""
 
 
 class PlanChanged(BaseEvent, frozen=True, kw_only=True, tag="plan.changed"):
@@ -46,6 +48,42 @@ class PlanDecisionMade(BaseEvent, frozen=True, kw_only=True, tag="plan.steered")
     task: str = ""
     agent: str = ""
     """For `replace`."""
+
+
+class TaskPlaced(BaseEvent, frozen=True, kw_only=True, tag="task.placed"):
+    """The machine of its next attempt was chosen; it starts there only.
+
+    Before the attempt begins, another one may be chosen: the machine was drained meanwhile, for example.
+    """
+
+    task: str
+    attempt: int
+    machine: str
+    """A registered one, or `LOCAL` for this one. Empty if none could be chosen."""
+    why: str = ""
+    """Why this one; or why none, for each machine."""
+    number: int = 0
+    """The task's, which an edit of the plan may change; 0 in older logs."""
+
+
+class PlacementEnded(BaseEvent, frozen=True, kw_only=True, tag="placement.ended"):
+    """The machine of an attempt that must not run there any more has ended it, and reports what that did.
+
+    Nothing of that is used: the attempt was placed again, retried elsewhere, or skipped.
+    """
+
+    task: str
+    attempt: int
+    epoch: int
+    machine: str
+    session: str = ""
+    state: str = ""
+    """`none`: it never had a session; `ended`: that had ended by itself; `stopped`: it was stopped now."""
+    commits: int = 0
+    changed: int | None = None
+    uncommitted: str = ""
+    branch: str = ""
+    """Where its work is on that machine; empty if there is none."""
 
 
 class TaskBegan(BaseEvent, frozen=True, kw_only=True, tag="task.began"):
@@ -67,6 +105,12 @@ class TaskBegan(BaseEvent, frozen=True, kw_only=True, tag="task.began"):
     """The started command; empty if it continues in another task's terminal, or nothing was started."""
     state: str = ""
     """A digest of the worktree's state at that time; empty if unknown."""
+    account: str = ""
+    """The account of the config that it uses; empty for the agent's own log-in, and in older logs."""
+    account_why: str = ""
+    """Why this one was chosen."""
+    since: float | None = None
+    """Earlier prompts of its session are of other tasks, by the clock of the session's machine; None: by `at`."""
 
 
 class TaskClaimed(BaseEvent, frozen=True, kw_only=True, tag="task.claimed"):
@@ -95,6 +139,13 @@ class TaskChecking(BaseEvent, frozen=True, kw_only=True, tag="task.checking"):
     machine: str = ""
 
 
+class TaskCheckEnded(BaseEvent, frozen=True, kw_only=True, tag="task.check-ended"):
+    """Its check on a registered machine was ended without a result, because the plan was stopped."""
+
+    task: str
+    attempt: int
+
+
 class TaskChecked(BaseEvent, frozen=True, kw_only=True, tag="task.checked"):
     task: str
     attempt: int
@@ -121,6 +172,23 @@ class TaskFailed(BaseEvent, frozen=True, kw_only=True, tag="task.failed"):
     why: str
     conflicts: tuple[str, ...] = ()
     """The conflicting files of the branches that it should start from; a person has to resolve them."""
+    is_lost: bool = False
+    """Its machine is unreachable, where it may still run. It is tried again without using up a retry."""
+
+
+class PeerMessageDelivered(BaseEvent, frozen=True, kw_only=True, tag="peer.delivered"):
+    """A message to a peer on another machine was delivered, or never will be."""
+
+    session: str
+    """The sender's."""
+    number: int
+    """The message's, among all that this session wrote, counted from 1."""
+    to: str
+    """As `PeerMessageWritten` has it."""
+    state: str = ""
+    """Of its receipt; empty if it was not sent."""
+    why: str = ""
+    """Why it was not sent."""
 
 
 class PlanEnded(BaseEvent, frozen=True, kw_only=True, tag="plan.ended"):
@@ -133,12 +201,16 @@ PlanFact: TypeAlias = (
     PlanBegan
     | PlanChanged
     | PlanDecisionMade
+    | TaskPlaced
+    | PlacementEnded
     | TaskBegan
     | TaskClaimed
     | TaskChecking
+    | TaskCheckEnded
     | TaskChecked
     | TaskDone
     | TaskFailed
+    | PeerMessageDelivered
     | PlanEnded
     | UnknownEvent
 )

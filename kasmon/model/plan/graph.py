@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kasmon.model.plan.placement import describe_requirement, machine_requirement
 from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.validation import named_needs
 
@@ -63,8 +64,10 @@ def label(task: Task, plan: Plan, state: str = "") -> str:
     name = task.id if task.id == str(task.number) else f"{task.number} {task.id}"
     words = [name, task.title if task.title != task.id else ""]
     agent = task.agent or ("shell" if task.run else plan.agent)
+    wanted = machine_requirement(plan, task)
     notes = [
         f"[{agent}]" if agent else "",
+        f"on {describe_requirement(wanted)}" if wanted is not None else "",
         f"{state}" if state else "",
         f"needs {', '.join(task.needs)}" if task.needs else "",
         f"continues from {task.inherits}" if task.inherits else "",

@@ -1,7 +1,8 @@
 """Plans in Markdown, in the format of kasmos: `## Wave N`, `### Task N: title`, preceded by the goal.
 
-A task may have `**Check:**`, `**Agent:**`, `**Needs:**`, `**Worktree:**` and `**Base:**`, each on its own line. The
-rest of its text is its prompt. A line that begins with another bold field stays text and causes a warning.
+A task may have `**Check:**`, `**Agent:**`, `**Machine:**`, `**Labels:**`, `**Accounts:**`, `**Needs:**`,
+`**Worktree:**` and `**Base:**`, each on its own line. The rest of its text is its prompt. A line that begins with
+another bold field stays text and causes a warning.
 
 Text in code fences belongs to the task. The forms are those of the predecessor (kasmos), so that its plans run here;
 faults that kasmos accepts silently are reported.
@@ -21,17 +22,21 @@ WAVE: Final = re.compile(r"## +Wave +(\d{1,9})\b")
 TASK: Final = re.compile(r"### +Task +(\d{1,9}) *: *(.*)")
 ALMOST: Final = re.compile(r"#{2,6} *(wave|task)\b|# *(wave|task) *\d", re.IGNORECASE)
 """A line meant as one of the plan's headings. A title may mention a task."""
-FIELD: Final = re.compile(r"\*\*(Goal|Architecture|Tech Stack|Agent|Mode|Worktree|Base):?\*\*:? *(.*)")
+OF_PLAN: Final = (
+    "Goal", "Architecture", "Tech Stack", "Agent", "Machine", "Labels", "Accounts", "Spread", "Mode", "Worktree",
+    "Base",
+)  # fmt: skip
+OF_TASK: Final = ("Check", "Agent", "Machine", "Labels", "Accounts", "Needs", "Worktree", "Base")
+FIELD: Final = re.compile(rf"\*\*({'|'.join(OF_PLAN)}):?\*\*:? *(.*)")
 BOLD: Final = re.compile(r" {0,3}((?:(?:[-*+]|\d{1,9}[.)]) +|> ?)*)\*\*([^*:]{1,40})(?::\*\*|\*\*:)[ \t]*(.*)")
 """A line that looks like a field: optional marks of a list or a quote, the name, the value."""
 NEARLY_BOLD: Final = re.compile(r" {0,3}(?:(?:[-*+]|\d{1,9}[.)]) +|> ?)*\*\*([^*:]{1,40})(?:\*\*[ \t]+:|:[^*]+\*\*)")
 """A line that looks like a field with its colon or its value in the wrong place: the name."""
-OF_PLAN: Final = ("Goal", "Architecture", "Tech Stack", "Agent", "Mode", "Worktree", "Base")
-OF_TASK: Final = ("Check", "Agent", "Needs", "Worktree", "Base")
 NO_FIELD: Final = f"is not a field of a task and is read as its text; the fields are {', '.join(OF_TASK)}"
 WORKTREES: Final = ("shared", "own", "folder")
+SPREADS: Final = ("least-used", "round-robin")
 NAMES: Final = re.compile(r"\s*(?:[,;]|\band\b)\s*", re.IGNORECASE)
-"""The separators between the tasks that a task needs."""
+"""The separators between the tasks that a task needs, and between labels or accounts."""
 FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 TITLE: Final = re.compile(r"# +(.+)")
 
@@ -176,6 +181,8 @@ class _Reader:
         else:
             if field == "needs":
                 given = tuple(dict.fromkeys(_task_id(name) for name in NAMES.split(value) if name))
+            elif field in ("labels", "accounts"):
+                given = _names(value)
             lines = (*task.lines, (field, number))
             self._tasks[-1] = msgspec.structs.replace(task, **{field: given}, lines=lines)
         self._fields.setdefault(field, number)
@@ -190,10 +197,13 @@ class _Reader:
             self._add_fault(number, f"the worktree is {value!r}; it must be shared, own or folder")
         elif key == "mode" and value not in ("tmux", "sdk"):
             self._add_fault(number, f"the mode is {value!r}; it must be tmux or sdk")
+        elif key == "spread" and _bare(value) not in SPREADS:
+            self._add_fault(number, f"the spread is {value!r}; it must be least-used or round-robin")
         else:
-            value = _bare(value) if key == "base" else value
+            is_bare = key in ("base", "machine", "spread")
+            given = _names(value) if key in ("labels", "accounts") else _bare(value) if is_bare else value
             lines = (*self._plan.lines, (key, number))
-            self._plan = msgspec.structs.replace(self._plan, **{key: value}, lines=lines)
+            self._plan = msgspec.structs.replace(self._plan, **{key: given}, lines=lines)
 
     def _check_order(self) -> None:
         """Report waves without tasks, and missing task numbers."""
@@ -213,6 +223,10 @@ class _Reader:
 
     def _warn(self, line: int, why: str) -> None:
         self._warnings.append(PlanFault(line=line, why=why))
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in NAMES.split(_bare(value)) if name))
 
 
 def _bare(value: str) -> str:

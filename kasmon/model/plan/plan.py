@@ -50,6 +50,12 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The task in whose terminal (for agents: in whose folder) it continues."""
     agent: str = ""
     """A profile, or `AGENT@HOST`; empty is the plan's."""
+    machine: str = ""
+    """The machine that it runs on, `ANY`, or `LOCAL`; empty is the plan's, unless it has labels."""
+    labels: tuple[str, ...] = ()
+    """The labels of the machines that it may run on: one of those that have all of them."""
+    accounts: tuple[str, ...] = ()
+    """The accounts of the config of which each attempt uses one; empty is the plan's."""
     mode: Literal["", "tmux", "sdk"] = ""
     """Empty is the profile's, else sdk if its program supports it."""
     sandbox: str = ""
@@ -84,10 +90,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tech_stack: str = ""
     agent: str = ""
     """The profile of tasks without one; empty is the config's default."""
+    machine: str = ""
+    """As for a task; for those that name neither a machine nor labels, nor a host."""
+    labels: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    """The accounts of tasks here that name none; those of other agents than a task's are not for that task."""
+    spread: Literal["", "least-used", "round-robin"] = ""
+    """How the accounts are chosen: the one whose limits are used least (also if empty), or each in turn."""
     mode: Literal["", "tmux", "sdk"] = ""
     worktree: Worktree = ""
     base: str = ""
     """The commit that its worktrees start from, by any name; empty is HEAD, or the branches that a task needs."""
+    fetch: Literal["", "remote"] = ""
+    """How the repository's commits come to registered machines: sent by kasmon, or fetched there from its remote."""
     gives_waves: bool = True
     """Whether a wave starts when the previous one is done; otherwise each task starts when what it needs is done."""
     advance: Literal["", "ask", "auto"] = ""
@@ -97,7 +112,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     done_by: Literal["turn", "said"] = "turn"
     """Whether the end of an agent's turn reports its task as done, or only `kasmon ctx --done`."""
     limit: int = 0
-    """The number of tasks that run at once; 0 is the config's."""
+    """The number of tasks that run at once; 0 is the config's, for each machine."""
+    per_machine: int = 0
+    """The number of its tasks that run at once on each machine; 0 is the config's `limit`."""
     env: tuple[str, ...] = ()
     """Names of the user's variables that its agents get: a provider's keys, for example."""
     tasks: tuple[Task, ...] = ()
@@ -112,16 +129,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             self,
             agent=self.agent or agent,
             limit=self.limit or limit,
+            per_machine=self.per_machine or limit,
             advance=self.advance or ("auto" if advance else "ask"),
             without_check=self.without_check or ("advance" if believe else "ask"),
         )
 
     def task(self, id_: str) -> Task:
-        """Return the task with this id.
-
-        Raises:
-            KeyError: if there is none.
-        """
+        """Return the task with this id. Raises `KeyError` if there is none."""
         for task in self.tasks:
             if task.id == id_:
                 return task
@@ -132,10 +146,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(task for task in self.tasks if task.wave == number)
 
     @property
+    def limits_all(self) -> bool:
+        """Whether `limit` is the plan's own, for all machines together; else it is for this machine."""
+        return any(field == "limit" for field, _ in self.lines)
+
+    @property
     def waves(self) -> int:
         return max((task.wave for task in self.tasks), default=0)
 
 
+ANY: Final = "any"
+"""As `machine`: this one, or any registered one."""
+LOCAL: Final = "local"
+"""As `machine`: this one, whatever the plan sets; also the name of this one where it is chosen."""
 SHELL: Final = "shell"
 """The profile of a task that is a shell command."""
 NEEDS: Final = "needs"

@@ -8,6 +8,8 @@ import msgspec
 
 from kasmon.model.events import UnknownEvent
 from kasmon.model.plan.events import (
+    PeerMessageDelivered,
+    PlacementEnded,
     PlanBegan,
     PlanChanged,
     PlanDecisionMade,
@@ -15,12 +17,14 @@ from kasmon.model.plan.events import (
     PlanFact,
     TaskBegan,
     TaskChecked,
+    TaskCheckEnded,
     TaskChecking,
     TaskClaimed,
     TaskDone,
     TaskFailed,
+    TaskPlaced,
 )
-from kasmon.model.plan.plan import Plan, Task, agent_of
+from kasmon.model.plan.plan import LOCAL, Plan, Task, agent_of
 
 
 class TaskState(StrEnum):
@@ -38,6 +42,17 @@ SETTLED: Final = frozenset({T.DONE, T.SKIPPED})
 """States after which dependent tasks may start."""
 ACTIVE: Final = frozenset({T.RUNNING, T.CLAIMED})
 """States of a task that has a session."""
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt on a registered machine."""
+
+    attempt: int
+    machine: str
+    epoch: int
+    """Its number among the placements of its task, counted from 1."""
+    number: int = 0
+    """As `TaskPlaced` has it."""
 
 
 class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +88,17 @@ class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
     base: str = ""
     initial_state: str = ""
     """The state of the worktree at the start of its last attempt."""
+    machine: str = ""
+    """The machine of its last attempt, or of the next one once that is placed: a registered one, or `LOCAL` where this
+    one was chosen. Empty if no machine is chosen for it: it runs here, or is not placed yet."""
+    placement: TaskPlaced | None = None
+    """Where its next attempt starts, or why it starts nowhere; None until that is known, and once it began."""
+    placements: tuple[Placement, ...] = ()
+    """Its attempts on registered machines that these have not reported as ended, oldest first."""
+    last_placement: Placement | None = None
+    """The last of them, also once that was reported as ended."""
+    epoch: int = 0
+    """How often it was placed on a machine."""
     agent: str = ""
     """The agent that replaces the plan's from the next attempt on; empty is the plan's."""
     ran: TaskBegan | None = None
@@ -81,6 +107,11 @@ class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
     """The conflicting files of the branches that its last attempt should start from."""
     tries: int = 0
     """The number of attempts that failed by themselves, compared with `retries`. Retries by a person do not count."""
+
+    @property
+    def prompts_since(self) -> float:
+        """Since when the prompts of its session are its own."""
+        return self.began_at if self.ran is None or self.ran.since is None else self.ran.since
 
     def agent_for(self, plan: Plan, task: Task) -> str:
         """Return the agent that ran *task*, or will run it if it waits. Empty if only the config decides."""
@@ -98,6 +129,8 @@ class PlanRun(msgspec.Struct, frozen=True, kw_only=True):
     headless: bool = False
     repository: str | None = None
     """As `PlanBegan` has it."""
+    on: str = ""
+    """Likewise."""
     began_at: float = 0.0
     state: Literal["running", "paused", "ended"] = "running"
     outcome: str = ""
@@ -110,6 +143,8 @@ class PlanRun(msgspec.Struct, frozen=True, kw_only=True):
     gate: int = 1
     """The last wave that a person has allowed to start."""
     tasks: Mapping[str, TaskRun] = {}
+    delivered: Mapping[str, int] = {}
+    """Session -> how many of its messages to peers on other machines were delivered."""
 
     def of(self, task: str) -> TaskRun:
         """Return the progress of *task*, an id; one that never began waits."""
@@ -133,18 +168,26 @@ def apply(run: PlanRun, event: PlanFact) -> PlanRun:
                 digest=event.digest,
                 headless=event.headless,
                 repository=event.repository,
+                on=event.on,
                 began_at=event.at,
             )
         case PlanChanged():
-            return put(run, digest=event.digest)
+            tasks = {id_: put(task, placement=None) if task.placement else task for id_, task in run.tasks.items()}
+            return put(run, digest=event.digest, tasks=tasks)
         case PlanEnded():
             return put(run, state="ended", outcome=event.outcome, why=event.why, ended_at=event.at)
         case PlanDecisionMade():
             return _apply_decision(run, event)
+        case TaskPlaced():
+            return _place(run, event)
+        case PlacementEnded():
+            return _end_placement(run, event)
         case TaskBegan():
             return _start_attempt(run, event)
-        case TaskClaimed() | TaskChecking() | TaskChecked() | TaskDone() | TaskFailed():
+        case TaskClaimed() | TaskChecking() | TaskCheckEnded() | TaskChecked() | TaskDone() | TaskFailed():
             return _apply_progress(run, event)
+        case PeerMessageDelivered():
+            return put(run, delivered={**run.delivered, event.session: event.number})
         case UnknownEvent():
             return run
 
@@ -181,6 +224,48 @@ def _apply_decision(run: PlanRun, event: PlanDecisionMade) -> PlanRun:
     return run
 
 
+def _place(run: PlanRun, event: TaskPlaced) -> PlanRun:
+    task = run.of(event.task)
+    if event.attempt != task.attempt + 1 or task.state not in (T.WAITING, T.FAILED):
+        return run
+    put = msgspec.structs.replace
+    placed = put(task, placement=event, machine=event.machine or task.machine)
+    last = task.placements[-1] if task.placements else None
+    chosen = (event.attempt, event.machine, event.number, task.epoch)
+    if event.machine == LOCAL:  # what runs here needs no placement: its session is here
+        placed = put(placed, epoch=task.epoch + 1)
+    elif event.machine and (last is None or (last.attempt, last.machine, last.number, last.epoch) != chosen):
+        placement = Placement(attempt=event.attempt, machine=event.machine, epoch=task.epoch + 1, number=event.number)
+        placed = put(placed, placements=(*task.placements, placement), last_placement=placement, epoch=placement.epoch)
+    return _with(run, event.task, placed)
+
+
+def _end_placement(run: PlanRun, event: PlacementEnded) -> PlanRun:
+    task = run.of(event.task)
+    left = tuple(each for each in task.placements if each.epoch != event.epoch)
+    is_next = event.epoch == task.epoch and event.attempt > task.attempt
+    next_ = None if is_next else task.placement  # one that was ended before it began is placed again
+    return _with(run, event.task, msgspec.structs.replace(task, placements=left, placement=next_))
+
+
+def find_lost_placements(run: PlanRun, task: str, *, is_removed: bool = False) -> tuple[Placement, ...]:
+    """Return the placements of *task* that must not run any more: all but the last.
+
+    Once it is over, runs here, or *is_removed* from the plan, that too; likewise one that was not logged as begun when
+    the plan was stopped.
+    """
+    at = run.of(task)
+    is_over = is_removed or at.state is T.SKIPPED or at.machine == LOCAL or run.is_aborted or run.state == "ended"
+    last = at.placements[-1:]
+    is_unlogged = run.is_stopped and bool(last) and last[0].attempt > at.attempt
+    return at.placements if is_over or is_unlogged else at.placements[:-1]
+
+
+def is_over(run: PlanRun) -> bool:
+    """Whether it has ended, and no machine has an attempt of it that may run."""
+    return run.state == "ended" and not any(at.placements for at in run.tasks.values())
+
+
 def _start_attempt(run: PlanRun, event: TaskBegan) -> PlanRun:
     task = run.of(event.task)
     if event.attempt != task.attempt + 1:
@@ -199,6 +284,10 @@ def _start_attempt(run: PlanRun, event: TaskBegan) -> PlanRun:
         branch=event.branch,
         base=event.base or task.base,
         initial_state=event.state,
+        machine=task.placement.machine if task.placement is not None else "",
+        placements=task.placements,
+        last_placement=task.last_placement,
+        epoch=task.epoch,
         agent=task.agent,
         ran=event,
     )
@@ -211,7 +300,9 @@ def _interrupt(task: TaskRun, at: float) -> TaskRun:
     return msgspec.structs.replace(task, state=T.WAITING, since=at, failures=failures)
 
 
-def _apply_progress(run: PlanRun, event: TaskClaimed | TaskChecking | TaskChecked | TaskDone | TaskFailed) -> PlanRun:
+def _apply_progress(
+    run: PlanRun, event: TaskClaimed | TaskChecking | TaskCheckEnded | TaskChecked | TaskDone | TaskFailed
+) -> PlanRun:
     put = msgspec.structs.replace
     task = run.of(event.task)
     if event.attempt != task.attempt or task.state not in (T.RUNNING, T.CLAIMED):
@@ -222,6 +313,8 @@ def _apply_progress(run: PlanRun, event: TaskClaimed | TaskChecking | TaskChecke
             moved = put(task, state=T.CLAIMED, since=event.at, claim=event.by, why=event.text, changed=event.changed)
         case TaskChecking():
             moved = put(task, checking=event)
+        case TaskCheckEnded():
+            moved = put(task, checking=None)
         case TaskChecked():
             moved = put(task, check=event, is_checked=event.ok, checking=None)
         case TaskDone():
@@ -234,7 +327,7 @@ def _apply_progress(run: PlanRun, event: TaskClaimed | TaskChecking | TaskChecke
                 why=event.why,
                 conflicts=event.conflicts,
                 failures=task.failures if event.conflicts else (*task.failures, event.why),
-                tries=task.tries if event.conflicts else task.tries + 1,
+                tries=task.tries if event.conflicts or event.is_lost else task.tries + 1,
                 duration_s=took_s,
             )
     return _with(run, event.task, moved)

@@ -3,13 +3,17 @@
 A step is proposed again until its event is logged; the runner keeps track of those in progress.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kasmon.model.permission import SessionId
-from kasmon.model.plan.plan import Plan, Task
+from kasmon.model.plan.events import TaskPlaced
+from kasmon.model.plan.placement import MachineRequirement, is_elsewhere, next_machine
+from kasmon.model.plan.plan import LOCAL, Plan, Task, agent_of
 from kasmon.model.plan.progress import ACTIVE, SETTLED, PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import is_needed, is_unsent, terminal_of, user_of
+from kasmon.model.plan.start_limits import NO_LIMITS, OWN_LOGIN, AccountChoice, AccountSpread, StartLimits
 from kasmon.model.plan.task_outcome import TaskOutcome, explain_uncertainty, find_outcome
 from kasmon.model.plan.validation import named_needs
 from kasmon.model.session import Session
@@ -18,11 +22,23 @@ from kasmon.model.session_state import SessionState
 T = TaskState
 LOST_S: Final = 60.0
 """In headless runs, an agent or its host that is lost for this long does not come back."""
+UNPLACED_S: Final = 600.0
+"""In headless runs, tasks for which no machine is chosen for this long, with nothing running, do not get one."""
 
 
 class StartNextAttempt(NamedTuple):
     task: Task
     attempt: int
+    account: AccountChoice = OWN_LOGIN
+
+
+class ChooseMachines(NamedTuple):
+    """Choose the machines of next attempts, which start once it is logged."""
+
+    tasks: tuple[StartNextAttempt, ...]
+    """In the order in which they get free machines."""
+    wanted: MachineRequirement
+    agent: str
 
 
 class StartAttemptSession(NamedTuple):
@@ -53,6 +69,8 @@ class FinishTask(NamedTuple):
     attempt: int
     done: bool
     why: str
+    is_lost: bool = False
+    """As `TaskFailed` has it."""
 
 
 class EndTaskSession(NamedTuple):
@@ -67,7 +85,14 @@ class FinishPlan(NamedTuple):
 
 
 Step: TypeAlias = (
-    StartNextAttempt | StartAttemptSession | ClaimTask | CheckTask | FinishTask | EndTaskSession | FinishPlan
+    StartNextAttempt
+    | ChooseMachines
+    | StartAttemptSession
+    | ClaimTask
+    | CheckTask
+    | FinishTask
+    | EndTaskSession
+    | FinishPlan
 )
 
 
@@ -79,16 +104,29 @@ class NextSteps(NamedTuple):
     """Task -> why it does not start, for each that waits or is blocked."""
     question: str = ""
     """The question to a person; empty if there is none."""
+    held: str = ""
+    """The budget that is used up, so that no further task starts; empty if none could start anyway."""
 
 
-def next_steps(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit: int, now: float) -> NextSteps:
+def next_steps(
+    plan: Plan,
+    run: PlanRun,
+    sessions: Mapping[str, Session],
+    limit: int,
+    now: float,
+    lost_machines: Mapping[str, str] = MappingProxyType({}),
+    limits: StartLimits = NO_LIMITS,
+) -> NextSteps:
     """Return the next steps.
 
     Args:
         run: its progress.
         sessions: the current sessions of its tasks, by id.
-        limit: how many tasks may run at once.
+        limit: how many tasks may run here at once; elsewhere `Plan.per_machine` and the machines limit them.
         now: in seconds since the epoch.
+        lost_machines: registered machine -> why its tasks are tried again on others. Those that may run on no other
+            one wait for it, unless no person can decide.
+        limits: what of budgets and accounts limits the start of further tasks.
     """
     if run.state == "ended":
         return NextSteps((), {})
@@ -99,30 +137,68 @@ def next_steps(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit:
         return NextSteps(_ends(plan, run, sessions), blocked)
     steps: list[Step] = []
     for task in plan.tasks:
-        steps += _of_task(plan, run, task, sessions, now)
+        why = lost_machines.get(run.of(task.id).machine, "")
+        if why and _is_bound_to_machine(plan, run, task):
+            steps.append(FinishTask(task, run.of(task.id).attempt, False, why, is_lost=True))
+        else:
+            steps += _of_task(plan, run, task, sessions, now)
     blocked = _blocked(plan, run)
-    began, room = 0, limit - sum(counts_as_running(run, task) for task in plan.tasks)
+    running = [is_elsewhere(plan, task, run) for task in plan.tasks if counts_as_running(run, task)]
+    here, everywhere = running.count(False), len(running)
+    groups: dict[tuple[MachineRequirement, str], list[StartNextAttempt]] = {}
+    spread, without_account = AccountSpread(plan, run, limits.accounts), list[Task]()
     for task in plan.tasks:
         if not _may_begin(run, task) or task.id in blocked:
             continue
+        at, wanted = run.of(task.id), next_machine(plan, task, run)
+        machine = LOCAL if wanted is None else at.placement.machine if at.placement is not None else ""
         if run.state == "paused":
             blocked[task.id] = "the plan is paused"
+        elif limits.held:
+            blocked[task.id] = limits.held
         elif (last := _find_previous_session(plan, run, task, sessions)) is not None:
             blocked[task.id] = f"its last attempt is stopping ({last.name})"
-        elif began >= room:
+        elif machine == LOCAL and here >= limit:
             blocked[task.id] = f"{limit} tasks are already running"
+        elif plan.limits_all and everywhere >= plan.limit:
+            blocked[task.id] = f"{plan.limit} tasks are already running"
+        elif wanted is None or machine:
+            choice = spread.choose(task) if machine == LOCAL else OWN_LOGIN
+            if choice.why and not choice.account:
+                blocked[task.id] = choice.why
+                without_account.append(task)
+                continue
+            steps.append(StartNextAttempt(task, at.attempt + 1, choice))
+            here, everywhere = here + (machine == LOCAL), everywhere + 1
         else:
-            steps.append(StartNextAttempt(task, run.of(task.id).attempt + 1))
-            began += 1
-    asks = _question(plan, run, sessions, now) if all(isinstance(step, EndTaskSession) for step in steps) else ""
-    if not steps and (finish := _finished(plan, run, asks)) is not None:
-        steps.append(finish)
-    return NextSteps(tuple(steps), blocked, asks)
+            groups.setdefault((wanted, agent_of(plan, task, at.agent)), []).append(
+                StartNextAttempt(task, at.attempt + 1)
+            )
+    for (wanted, agent), attempts in groups.items():
+        steps.append(ChooseMachines(tuple(attempts), wanted, agent))
+        if (placement := _find_unplaced(run, attempts)) is not None:
+            blocked |= {each.task.id: placement.why for each in attempts}
+    is_idle = all(isinstance(step, EndTaskSession | ChooseMachines) for step in steps)
+    held = limits.held if limits.held in blocked.values() else ""
+    asks = _question(plan, run, sessions, now, held) if is_idle else ""
+    if not any(limits.accounts.keys() & spread.find_candidates(task) for task in without_account) and not steps:
+        steps += filter(None, [_finished(plan, run, asks or next((blocked[task.id] for task in without_account), ""))])
+    if run.headless and (why := _explain_unplaced(run, steps, now)):
+        steps = [FinishPlan("failed", why)]
+    return NextSteps(tuple(steps), blocked, asks, held)
 
 
 def tries_left(run: PlanRun, task: Task) -> bool:
     """Whether *task*, which failed, is retried automatically; not before a person resolved its conflict."""
     return run.of(task.id).tries <= task.retries and not run.of(task.id).conflicts
+
+
+def _is_bound_to_machine(plan: Plan, run: PlanRun, task: Task) -> bool:
+    """Whether *task* cannot continue without its machine, and is better tried again than waiting for that."""
+    if not counts_as_running(run, task) or run.of(task.id).check is not None:
+        return False
+    wanted = next_machine(plan, task, run)
+    return wanted is not None and (run.headless or not wanted.machine)
 
 
 def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Session], now: float) -> list[Step]:
@@ -135,13 +211,13 @@ def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Sessio
             return [FinishTask(task, at.attempt, False, "its session could not be created")]
         if session is None:
             return []
-        if (said := find_outcome(plan, task, session, at.began_at, now)) is not None:
+        if (said := find_outcome(plan, task, session, at.prompts_since, now)) is not None:
             return [ClaimTask(task, at.attempt, said)]
         if run.headless and session.state is SessionState.LOST and now - session.since > LOST_S:
             return [FinishTask(task, at.attempt, False, f"its agent is lost for {LOST_S:g} s")]
         if run.headless and _has_no_host(session) and now - session.since > LOST_S:
             return [FinishTask(task, at.attempt, False, f"its host is gone for {LOST_S:g} s and did not come back")]
-        doubtful = explain_uncertainty(plan, task, session, at.began_at, now)
+        doubtful = explain_uncertainty(plan, task, session, at.prompts_since, now)
         if run.headless and doubtful and now - session.since > LOST_S:
             return [FinishTask(task, at.attempt, False, f"its agent is idle, and its prompt {doubtful}")]
         is_on_its_way = bool(session.generation) and not is_unsent(plan, run, task, session)
@@ -158,7 +234,7 @@ def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Sessio
         if plan.without_check == "advance" or run.headless:
             return [FinishTask(task, at.attempt, True, at.why or "reported by its agent")]
         return []
-    if session is None or not session.exists or is_needed(plan, run, task):
+    if session is None or not session.exists or session.is_unreachable or is_needed(plan, run, task):
         return []
     is_over = at.state is not T.DONE or session.state is SessionState.IDLE
     return [EndTaskSession(session.id)] if is_over else []
@@ -166,14 +242,33 @@ def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Sessio
 
 def _has_no_host(session: Session) -> bool:
     """Whether its agent may still run, but has no host that reports its state."""
-    return session.state is SessionState.UNSURE and session.host is not None and not session.host.alive
+    has_host = session.host is None or session.host.alive
+    return session.state is SessionState.UNSURE and not has_host and not session.is_unreachable
+
+
+def _find_unplaced(run: PlanRun, attempts: Sequence[StartNextAttempt]) -> TaskPlaced | None:
+    """Return why no machine can be chosen for *attempts*, which are placed together; None if that is not known yet."""
+    return next((found for each in attempts if (found := run.of(each.task.id).placement) is not None), None)
+
+
+def _explain_unplaced(run: PlanRun, steps: Sequence[Step], now: float) -> str:
+    """Return why the plan cannot continue: for `UNPLACED_S`, its tasks only waited for machines. Empty if it can."""
+    if any(at.state in ACTIVE for at in run.tasks.values()):
+        return ""
+    whys = []
+    for step in steps:
+        placement = _find_unplaced(run, step.tasks) if isinstance(step, ChooseMachines) else None
+        if placement is None or now - placement.at < UNPLACED_S:
+            return ""
+        whys.append(f"task {placement.task} found no machine for {UNPLACED_S:g} s: {placement.why}")
+    return "; ".join(whys)
 
 
 def _find_previous_session(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> Session | None:
     """Return the session of the last attempt of *task*, which is to start again, as long as it runs."""
     at = run.of(task.id)
     session = sessions.get(at.session)
-    if session is None or not session.exists or terminal_of(plan, run, task) == at.session:
+    if session is None or not session.exists or session.is_unreachable or terminal_of(plan, run, task) == at.session:
         return None
     return session
 
@@ -237,8 +332,8 @@ def _goes_on(plan: Plan, run: PlanRun) -> bool:
     return plan.advance == "auto" or run.headless
 
 
-def _question(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], now: float) -> str:
-    """Return the question to a person while nothing else can be done."""
+def _question(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], now: float, held: str) -> str:
+    """Return the question to a person while nothing else can be done; *held* is why no task that could may start."""
     claimed = [task.id for task in plan.tasks if run.of(task.id).state is T.CLAIMED and not task.check]
     failed = [task.id for task in plan.tasks if run.of(task.id).state is T.FAILED and not tries_left(run, task)]
     if conflict := next((id_ for id_ in failed if run.of(id_).conflicts), ""):
@@ -268,6 +363,8 @@ def _question(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], now: fl
         )
     if any(run.of(task.id).state in ACTIVE for task in plan.tasks):
         return ""
+    if held:
+        return f"{held}: raise it in the table [budget] of the config"
     wave = _open_wave(plan, run)
     if wave < plan.waves and _is_clean(plan, run, wave):
         return f"wave {wave} is done: start wave {wave + 1}"
@@ -277,7 +374,7 @@ def _question(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], now: fl
 def _is_doubtful(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Session], now: float) -> bool:
     at = run.of(task.id)
     session = sessions.get(at.session)
-    return session is not None and bool(explain_uncertainty(plan, task, session, at.began_at, now))
+    return session is not None and bool(explain_uncertainty(plan, task, session, at.prompts_since, now))
 
 
 def _is_lost(run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> bool:
@@ -309,6 +406,9 @@ def _finished(plan: Plan, run: PlanRun, request: str) -> FinishPlan | None:
 
 
 def _ends(plan: Plan, run: PlanRun, sessions: Mapping[str, Session]) -> tuple[Step, ...]:
-    """Return steps that end all running sessions of the plan, each once: two tasks may share one."""
-    ids = dict.fromkeys(run.of(task.id).session for task in plan.tasks)
-    return tuple(EndTaskSession(one.id) for id_ in ids if (one := sessions.get(id_)) is not None and one.exists)
+    """Return steps that end all running sessions of the plan, each once: two tasks may share one.
+
+    Those of an unreachable machine are ended with their placement, once it is back.
+    """
+    found = map(sessions.get, dict.fromkeys(run.of(task.id).session for task in plan.tasks))
+    return tuple(EndTaskSession(one.id) for one in found if one is not None and one.exists and not one.is_unreachable)

@@ -34,7 +34,7 @@ def is_unsent(plan: Plan, run: PlanRun, task: Task, session: Session) -> bool:
     at = run.of(task.id)
     if terminal_of(plan, run, task) != at.session or not session.exists:
         return False
-    return not any(receipt.at >= at.began_at for receipt in session.receipts)
+    return not any(receipt.at >= at.prompts_since for receipt in session.receipts)
 
 
 def is_needed(plan: Plan, run: PlanRun, task: Task) -> bool:
@@ -67,8 +67,10 @@ def user_of(plan: Plan, run: PlanRun, task: Task, is_ready: Callable[[Task], boo
 
 def root_of(plan: Plan, task: Task) -> Task:
     """Return the task in whose folder *task* works: itself, or the first one of its chain of `inherits`."""
+    if not task.inherits:  # most do not: a plan can have thousands of tasks
+        return task
     by_id = {one.id: one for one in plan.tasks}
-    return by_id[_root(by_id, task)] if task.inherits else task
+    return by_id[_root(by_id, task)]
 
 
 def _root(by_id: Mapping[str, Task], task: Task) -> str:

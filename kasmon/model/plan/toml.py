@@ -1,6 +1,8 @@
 """Plans in TOML: everything from Markdown, and also needs, checks, retries, time limits, worktrees and terminals.
 
-name = "tidy"                 goal, architecture, tech_stack, agent, mode, worktree, base, limit, env
+name = "tidy"                 goal, architecture, tech_stack, agent, mode, worktree, base, fetch, env
+machine = "gpu-1"             or "any"; labels = ["linux", "gpu"], limit = 8, per_machine = 2
+accounts = ["work", "home"]   spread = "least-used" or "round-robin"
 advance = "ask"               or "auto"; without_check = "ask" or "advance"; done_by = "turn" or "said"
 
 [[task]]
@@ -8,6 +10,7 @@ id = "parser"                 its number if omitted
 title = "Write the parser"
 prompt = "..."                or run = "make", a shell command
 needs = ["lexer"]             wave = 2, inherits = "lexer", agent, mode, sandbox, worktree, base, files, host
+machine = "gpu-1"             or "any", "local"; labels = ["linux", "gpu"], accounts = ["work"]
 check = "pytest -q"           check_time_limit = "10m", retries = 1, time_limit = "30m"
 
 `docs/plans.md` describes each key.
@@ -33,13 +36,19 @@ PLAN_KEYS: Final[Mapping[str, Any]] = {
     "architecture": str,
     "tech_stack": str,
     "agent": str,
+    "machine": str,
+    "labels": list,
+    "accounts": list,
+    "spread": ("least-used", "round-robin"),
     "mode": ("tmux", "sdk"),
     "worktree": ("shared", "own", "folder"),
     "base": str,
+    "fetch": ("remote",),
     "advance": ("ask", "auto"),
     "without_check": ("ask", "advance"),
     "done_by": ("turn", "said"),
     "limit": int,
+    "per_machine": int,
     "env": list,
     "task": list,
 }
@@ -53,6 +62,9 @@ TASK_KEYS: Final[Mapping[str, Any]] = {
     "inherits": object,
     "agent": str,
     "host": str,
+    "machine": str,
+    "labels": list,
+    "accounts": list,
     "mode": ("tmux", "sdk"),
     "sandbox": ("jail", "microvm", "e2b"),
     "worktree": ("shared", "own", "folder"),
@@ -92,10 +104,16 @@ def read(text: str, name: str) -> PlanDraft:
     good = {
         key: value
         for key, value in table.items()
-        if key not in ("task", "env") and key in PLAN_KEYS and _fits(value, PLAN_KEYS[key]) and value != ""
+        if key not in ("task", "env", "labels", "accounts")
+        and key in PLAN_KEYS
+        and _fits(value, PLAN_KEYS[key])
+        and value != ""
     }
-    if "limit" in good and good["limit"] < 1:
-        faults.append(PlanFault(line=place("limit"), why=f"the limit is {good.pop('limit')}; the minimum is 1"))
+    for key in ("limit", "per_machine"):
+        if key in good and good[key] < 1:
+            faults.append(PlanFault(line=place(key), why=f"the {key} is {good.pop(key)}; the minimum is 1"))
+    good["labels"] = _names(table, "labels", place, "the plan", faults)
+    good["accounts"] = _names(table, "accounts", place, "the plan", faults)
     good["env"] = _names(table, "env", place, "the plan", faults)
     if bad := [name for name in good["env"] if not VARIABLE.fullmatch(name)]:
         why = f"env of the plan holds {bad[0]!r}; it lists names of variables, whose values come from your environment"
@@ -149,6 +167,9 @@ def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[P
         needs=needs,
         inherits=_name(entry.get("inherits", "")),
         agent=agent,
+        machine=read_value("machine", ""),
+        labels=_names(entry, "labels", place, whose, faults),
+        accounts=_names(entry, "accounts", place, whose, faults),
         mode=read_value("mode", ""),
         sandbox=read_value("sandbox", ""),
         worktree=read_value("worktree", ""),

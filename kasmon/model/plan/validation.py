@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from kasmon.model.plan.placement import machine_requirement, worktree_of
 from kasmon.model.plan.plan import Plan, PlanFault, Task, host_of
 
 
@@ -28,7 +29,8 @@ def validate(draft: PlanDraft, agents: Sequence[str] | None = None) -> tuple[Pla
         agents: the existing profiles; None if unknown.
     """
     tasks = draft.plan.tasks
-    faults = [*draft.faults, *_doubles(tasks), *_needs(tasks), *_agents(draft.plan, agents), *_elsewhere(draft.plan)]
+    missing = _needs(tasks)
+    faults = [*draft.faults, *_doubles(tasks), *missing, *_agents(draft.plan, agents), *_elsewhere(draft.plan)]
     faults += _bases(draft.plan)
     if not tasks and not draft.faults:
         faults.append(PlanFault(line=0, why="it has no task"))
@@ -40,6 +42,8 @@ def validate(draft: PlanDraft, agents: Sequence[str] | None = None) -> tuple[Pla
                 line=_line_of_need(known[circle[0]], circle[1]), why=f"task {circle[0]!r} waits for itself: {words}"
             )
         )
+    if not missing and not circle:  # a task's machine is that of the one it inherits from
+        faults += [*_machines(draft.plan), *_accounts(draft.plan)]
     gives_waves = any(task.wave for task in tasks)
     if gives_waves:
         faults += [*([] if draft.reports_gaps else _gaps(tasks)), *_waves(tasks, known)]
@@ -115,11 +119,52 @@ def _elsewhere(plan: Plan) -> list[PlanFault]:
     return faults
 
 
+def _machines(plan: Plan) -> list[PlanFault]:
+    """Return faults for machines that contradict each other, or where the task works."""
+    faults = []
+    if plan.machine and plan.labels:
+        line = dict(plan.lines).get("labels", 0)
+        faults.append(PlanFault(line=line, why=f"the plan names the machine {plan.machine!r} and labels; name one"))
+    for task in plan.tasks:
+        wanted, kind = machine_requirement(plan, task), task.worktree or plan.worktree
+        line = task.line_of("machine" if task.machine else "labels")
+        if task.machine and task.labels:
+            why = f"task {task.id!r} names the machine {task.machine!r} and labels; name one of them"
+            faults.append(PlanFault(line=task.line_of("labels"), why=why))
+        elif task.inherits and (task.machine or task.labels):
+            if machine_requirement(plan, msgspec.structs.replace(task, inherits="")) != wanted:
+                why = f"task {task.id!r} names another machine than {task.inherits!r}, in whose folder it continues"
+                faults.append(PlanFault(line=line, why=why))
+        elif (task.machine or task.labels) and (host := host_of(plan, task)):
+            why = f"task {task.id!r} names a machine, but its agent runs on the host {host!r}; name one of them"
+            faults.append(PlanFault(line=line, why=why))
+        if wanted is not None and (task.worktree in ("shared", "folder") or kind == "folder"):
+            why = f"task {task.id!r} works in a worktree of its own on another machine, so it cannot work in {kind!r}"
+            faults.append(PlanFault(line=task.line_of("worktree"), why=why))
+    return faults
+
+
+def _accounts(plan: Plan) -> list[PlanFault]:
+    """Return faults for accounts that no agent here would use."""
+    faults = []
+    if plan.spread and not (plan.accounts or any(task.accounts for task in plan.tasks)):
+        line = dict(plan.lines).get("spread", 0)
+        faults.append(PlanFault(line=line, why="the plan has a spread, but no accounts"))
+    for task in plan.tasks:
+        if task.accounts and task.run:
+            why = f"task {task.id!r} is a shell command, which uses no account"
+            faults.append(PlanFault(line=task.line_of("accounts"), why=why))
+        elif task.accounts and (host_of(plan, task) or machine_requirement(plan, task) is not None):
+            why = f"task {task.id!r} may run on another machine, with the log-in there; accounts are for tasks here"
+            faults.append(PlanFault(line=task.line_of("accounts"), why=why))
+    return faults
+
+
 def _bases(plan: Plan) -> list[PlanFault]:
     """Return faults for a `base` without a worktree that starts from it."""
     faults = []
     for task in plan.tasks:
-        if task.base and (task.inherits or (task.worktree or plan.worktree) != "own"):
+        if task.base and (task.inherits or worktree_of(plan, task) != "own"):
             why = f'task {task.id!r} has a base, but no worktree of its own to start from it (worktree = "own")'
             faults.append(PlanFault(line=task.line_of("base"), why=why))
     return faults

@@ -6,18 +6,19 @@ import msgspec
 
 from kasmon.model import events
 from kasmon.model.agent_program import is_interactive
-from kasmon.model.commands import Mode
+from kasmon.model.commands import ConversationUsage, Mode
+from kasmon.model.limits.window import merge_windows
 from kasmon.model.reducers import lifecycle, session_requests
 from kasmon.model.reducers.evidence import record_signal
 from kasmon.model.reducers.sandbox import apply_sandbox
 from kasmon.model.reducers.session_requests import withdraw_all
 from kasmon.model.reducers.state import update_state
 from kasmon.model.sandbox.state import apply_sandbox_event
-from kasmon.model.session import Session, Tokens, last_line
-from kasmon.model.session_state import SessionState
+from kasmon.model.session import DAY_S, Session, Tokens, last_line
+from kasmon.model.session_state import RESTING, SessionState
 from kasmon.model.work_progress import update_progress
 
-REST: Final = frozenset({SessionState.STARTING, SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED})
+REST: Final = RESTING | {SessionState.STARTING}
 """States in which work starts another turn, in a terminal too."""
 
 
@@ -45,6 +46,8 @@ def _apply_details(session: Session, event: events.Event) -> Session:
             return session
         case events.SessionRenamed():
             return put(session, name=event.name)
+        case events.SessionTagged():
+            return put(session, tags=tuple(sorted({*session.tags, *event.added} - {*event.removed})))
         case events.SessionViewed():
             return put(session, viewed_at=max(event.at, session.viewed_at))
         case events.SessionForgotten():
@@ -58,7 +61,8 @@ def _apply_details(session: Session, event: events.Event) -> Session:
         case events.ConnectionRestored():
             return lifecycle.restore_connection(session, event)
         case events.TurnStarted():
-            return put(session, turns=session.turns + 1, in_turn=True, turn_ended="", turn_error="")
+            turns = session.turns + 1
+            return put(session, turns=turns, in_turn=True, turn_ended="", turn_error="", finish_proposed="")
         case events.TurnEnded():
             return end_turn(session, event)
         case events.NoticeRaised():
@@ -69,10 +73,18 @@ def _apply_details(session: Session, event: events.Event) -> Session:
             return lifecycle.set_up(session, event)
         case events.LimitReached():
             return put(session, limited_until=event.until, last_line=last_line(event.text) or session.last_line)
+        case events.LimitsReported():
+            return put(session, limit_windows=merge_windows(session.limit_windows, event.windows))
+        case events.HibernationBegun():
+            return put(session, freed_bytes=event.freed_bytes)
         case events.StuckSeen():
             return put(session, stuck=bool(event.why), stuck_why=event.why)
         case events.ContextReported():
             return report_context(session, event)
+        case events.FinishProposed():
+            return put(session, finish_proposed=event.text)
+        case events.PeerMessageWritten():
+            return put(session, peer_messages=session.peer_messages + 1)
         case events.RequestOpened():
             return session_requests.open_request(session, event.request)
         case events.RequestAnswered():
@@ -89,6 +101,8 @@ def _apply_details(session: Session, event: events.Event) -> Session:
             events.LogOpened()
             | events.SessionCreated()
             | events.PlanUpdated()
+            | events.CommandsAnnounced()
+            | events.SubtaskChanged()
             | events.UnknownMessageSeen()
             | events.LimitLifted()
             | events.CommentWritten()
@@ -157,8 +171,16 @@ def note_turn_end(before: Session, after: Session, event: events.Event) -> Sessi
 
 def note_usage(session: Session, event: events.UsageReported) -> Session:
     """Return *session* with its usage so far; a cost missing in *event* is unchanged."""
-    tokens = Tokens(input=event.input, output=event.output, context=event.context, limit=event.limit)
+    known = session.tokens.filled_by if session.tokens is not None and event.context else ()
+    filled_by = event.filled_by or known
+    tokens = Tokens(
+        input=event.input, output=event.output, context=event.context, limit=event.limit, filled_by=filled_by
+    )
     cost_usd = session.cost_usd if event.cost_usd is None else event.cost_usd
+    if (day := int(event.at // DAY_S)) > session.usage_day:
+        earlier = session.tokens or Tokens()
+        before = ConversationUsage(input=earlier.input, output=earlier.output, cost_usd=session.cost_usd)
+        session = msgspec.structs.replace(session, usage_day=day, used_before_day=before)
     return msgspec.structs.replace(session, tokens=tokens, cost_usd=cost_usd)
 
 

@@ -11,7 +11,7 @@ from kasmon.model.events import ConnectionLost, ConnectionRestored, SessionEnded
 from kasmon.model.reducers.sandbox import is_timed_out
 from kasmon.model.reducers.session_requests import withdraw_all
 from kasmon.model.session import Session, last_line, number
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER, SessionState
 
 KEPT_RECEIPTS: Final = 20
 WAITING: Final = (ReceiptState.QUEUED, ReceiptState.TYPED)
@@ -64,13 +64,17 @@ def apply_start(session: Session, event: SessionStarted) -> Session:
     The permission mode is unknown until the new agent reports it.
     """
     fresh = withdraw_all(session, "the agent was restarted", event.at)
+    if event.account not in (None, session.account):
+        fresh = msgspec.structs.replace(fresh, account=event.account, limit_windows=())
     return msgspec.structs.replace(
         fresh,
         generation=event.generation,
         backend=event.backend or session.backend,
         mode=event.mode,
-        workdir=event.workdir or session.workdir,
-        pid=event.pid,
+        workdir=(f"{session.via}:{event.workdir}" if session.via else event.workdir)
+        if event.workdir
+        else session.workdir,
+        pid=None if session.via else event.pid,  # a number on another machine is no process of this one
         pid_started=event.pid_started,
         pid_boot=event.pid_boot,
         resume_id=event.resume_id or session.resume_id,
@@ -86,6 +90,7 @@ def apply_start(session: Session, event: SessionStarted) -> Session:
         end_why="",
         stopped=False,
         handed_over=False,
+        freed_bytes=None,
         timed_out=False,
         signals=(),
         in_turn=False,
@@ -95,7 +100,7 @@ def apply_start(session: Session, event: SessionStarted) -> Session:
 
 def lose_connection(session: Session, event: ConnectionLost) -> Session:
     """Return *session* with the reason it is unreachable, if *event* is about the connection to its machine."""
-    is_news = event.what == "remote line" and session.state is not SessionState.ENDED
+    is_news = event.what == "remote line" and session.state not in OVER
     return msgspec.structs.replace(session, end_why=event.why) if is_news else session
 
 
@@ -103,6 +108,8 @@ def restore_connection(session: Session, event: ConnectionRestored) -> Session:
     """Return *session*, whose agent kept running while unreachable, with the process that *event* names."""
     if event.pid is None or session.state is not SessionState.LOST:
         return session
+    if session.via:
+        return msgspec.structs.replace(session, end_why="")
     return msgspec.structs.replace(
         session, pid=event.pid, pid_started=event.pid_started, pid_boot=event.pid_boot, end_why=""
     )
@@ -123,10 +130,11 @@ def set_up(session: Session, event: SettingsChanged) -> Session:
 def apply_end(session: Session, event: SessionEnded) -> Session:
     """Return *session* with how its agent ended.
 
-    Queued prompts remain if it never began, or was handed over.
+    Queued prompts remain if it never began, was handed over, or is hibernated.
     """
     gone = withdraw_all(session, "the agent ended", event.at)
-    keeps_queue = event.never_began or event.why == HANDED_OVER
+    is_resumed = event.why == HANDED_OVER or session.freed_bytes is not None
+    keeps_queue = event.never_began or is_resumed
     losing = frozenset(ON_THE_WAY) - ({ReceiptState.QUEUED} if keeps_queue else set())
     return msgspec.structs.replace(
         gone,

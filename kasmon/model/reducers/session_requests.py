@@ -7,7 +7,7 @@ import msgspec
 from kasmon.model.events import RequestAnswered
 from kasmon.model.permission import ClosedRequest, Request, RequestId
 from kasmon.model.session import Session, number
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER
 
 KEPT_CLOSED: Final = 50
 KEPT_DIFF: Final = 4000
@@ -17,7 +17,7 @@ KEPT_DIFF: Final = 4000
 def open_request(session: Session, request: Request) -> Session:
     """Return *session* with *request* open; one that comes after the end only counts."""
     counted = max(session.requests_counted, number(request.id, session.requests_counted + 1))
-    known = session.state is SessionState.ENDED or session.open_request(request.id) is not None
+    known = session.state in OVER or session.open_request(request.id) is not None
     asks = session.requests if known else (*session.requests, request)
     return msgspec.structs.replace(session, requests=asks, requests_counted=counted)
 

@@ -5,6 +5,7 @@ How the state is determined:
 | agent | state after an event |
 |---|---|
 | any | SessionEnded -> ended; ConnectionLost -> lost until ConnectionRestored or the next SessionStarted |
+| any, after HibernationBegun | either of these -> hibernated |
 | with a protocol | by `NEXT`; asking while a request of its own is open, limited until the limit is lifted |
 | in a terminal | by `evidence.judge` from the latest signal of each source |
 | interpreters in a sandbox | as with a protocol, and by the phase of their sandbox (`sandbox_state.state_of`) |
@@ -33,7 +34,7 @@ from kasmon.model.permission import Request
 from kasmon.model.reducers.evidence import apply_verdict
 from kasmon.model.reducers.sandbox import ASLEEP, apply_pause, find_phase_state
 from kasmon.model.session import Session
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER, SessionState
 
 S = SessionState
 NEXT: dict[SessionState, dict[type[BaseEvent], SessionState]] = {
@@ -47,15 +48,16 @@ NEXT: dict[SessionState, dict[type[BaseEvent], SessionState]] = {
     S.UNSURE: {SessionStarted: S.IDLE, TurnStarted: S.WORKING, TurnEnded: S.IDLE},
     S.LOST: {SessionStarted: S.IDLE, ConnectionRestored: S.UNSURE},
     S.ENDED: {SessionStarted: S.IDLE},
+    S.HIBERNATED: {SessionStarted: S.IDLE},
 }
 """Agents with a protocol: state -> event -> state. SessionEnded ends every state, ConnectionLost loses every one but
-ENDED; an open request of the agent makes STARTING, IDLE, WORKING and UNSURE ASKING. A request of the host, such as one
-for a refused network host, changes no state, since the agent does not wait for its answer."""
+ENDED and HIBERNATED; an open request of the agent makes STARTING, IDLE, WORKING and UNSURE ASKING. A request of the
+host, such as one for a refused network host, changes no state, since the agent does not wait for its answer."""
 
 ASKABLE: Final = frozenset({S.STARTING, S.IDLE, S.WORKING, S.ASKING, S.UNSURE})
 LINE_WAS_LOST: Final = "the connection was lost for a while"
 _UNMOVED: Final[dict[type[BaseEvent], frozenset[SessionState]]] = {
-    SignalSeen: frozenset({S.ENDED, S.LOST}),
+    SignalSeen: OVER | {S.LOST},
     ConnectionRestored: frozenset(SessionState) - {S.LOST},
 }
 """Events that do not affect a terminal agent in these states."""
@@ -64,11 +66,13 @@ _UNMOVED: Final[dict[type[BaseEvent], frozenset[SessionState]]] = {
 def update_state(before: Session, after: Session, event: Event) -> Session:
     state, source, why, asking = before.state, before.source, before.unsure_why, after.asking
     if isinstance(event, SessionEnded):
-        state, source, why, asking = S.ENDED, "exit", None, None
+        ended = S.ENDED if after.freed_bytes is None else S.HIBERNATED
+        state, source, why, asking = ended, "exit", None, None
     elif isinstance(event, ConnectionLost):
-        if before.state is S.ENDED:
+        if before.state in OVER:
             return after
-        state, source, why, asking = S.LOST, "host", None, None
+        lost = S.LOST if after.freed_bytes is None else S.HIBERNATED
+        state, source, why, asking = lost, "host", None, None
     elif isinstance(event, SandboxPhaseChanged) and after.mode is not Mode.INTERPRETER:
         return apply_pause(before, after, event)
     elif isinstance(event, SignalSeen) and before.state in ASLEEP:
@@ -90,7 +94,7 @@ def update_state(before: Session, after: Session, event: Event) -> Session:
         unsure_why=why,
         asking=asking,
         since=event.at if changed else before.since,
-        in_turn=after.in_turn and state is not S.ENDED,
+        in_turn=after.in_turn and state not in OVER,
         limited_until=after.limited_until if state is S.LIMITED else None,
     )
 

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
+from hashlib import sha256
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -58,6 +59,11 @@ class ShownHunk(msgspec.Struct, frozen=True, kw_only=True):
         old, old_count, new, new_count = found.groups()
         first, count = (new, new_count) if new_count != "0" else (old, old_count)
         return int(first), int(first) + int(count or 1) - 1
+
+    @property
+    def digest(self) -> str:
+        """A digest of all of it; another hunk, or this one after its file changed, has another."""
+        return sha256(msgspec.json.encode((self.name, self.head, self.lines, self.turn))).hexdigest()[:16]
 
     def count(self, sign: str) -> int:
         """Return the number of its lines with this sign."""

@@ -133,7 +133,7 @@ def apply_sandbox_event(current: SandboxState | None, event: events.Event) -> Sa
         case events.Checkpointed() if current is not None:
             return _checkpointed(current, event)
         case events.SandboxMeasured() if current is not None:
-            return msgspec.structs.replace(current, usage=_usage(event))
+            return msgspec.structs.replace(current, usage=msgspec.convert(event, SandboxUsage, from_attributes=True))
         case events.TurnStarted() if current is not None:
             return msgspec.structs.replace(current, turn=current.turn + 1, used_at=event.at, standby_at=None)
         case events.TurnEnded() if current is not None:
@@ -165,7 +165,7 @@ def must_be_on_disk(event: events.Event) -> bool:
 
 def is_news(current: SandboxUsage | None, event: events.SandboxMeasured) -> bool:
     """Whether *event* differs from *current* by 1/20 of the limit, or of the old value, or in being full."""
-    if current is None or current.is_full is not _usage(event).is_full:
+    if current is None or current.is_full is not msgspec.convert(event, SandboxUsage, from_attributes=True).is_full:
         return True
     figures = (
         (current.memory_bytes, event.memory_bytes, event.memory_allowed),
@@ -222,15 +222,4 @@ def _checkpointed(current: SandboxState, event: events.Checkpointed) -> SandboxS
         current,
         checkpoints=(*current.checkpoints, kept)[-KEPT_CHECKPOINTS:],
         checkpoints_counted=current.checkpoints_counted + 1,
-    )
-
-
-def _usage(event: events.SandboxMeasured) -> SandboxUsage:
-    return SandboxUsage(
-        memory_bytes=event.memory_bytes,
-        memory_allowed=event.memory_allowed,
-        disk_bytes=event.disk_bytes,
-        disk_allowed=event.disk_allowed,
-        processes=event.processes,
-        processes_allowed=event.processes_allowed,
     )

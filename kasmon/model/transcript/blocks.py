@@ -10,9 +10,11 @@ import msgspec
 
 from kasmon.model import events
 from kasmon.model.commands import FAILED_RECEIPTS
-from kasmon.model.formatting import clock, compact, duration
+from kasmon.model.formatting import clock, compact, duration, mb
+from kasmon.model.prompts.image import PromptImage, describe
 from kasmon.model.sandbox.policy import SandboxPhase
-from kasmon.model.transcript import markdown, request_blocks, run_blocks, tool_blocks
+from kasmon.model.transcript import request_blocks, run_blocks, tool_blocks
+from kasmon.model.transcript.markdown.renderer import draw_markdown
 from kasmon.model.transcript.style import FOLD_CHARACTERS, FOLD_LINES, INDENT, UNDER, TranscriptStyle, fold_row, hidden
 from kasmon.model.transcript.text import BLANK, Margin, Span, TextLine, Token, cells, wrap, wrap_paragraphs
 from kasmon.sanitize import Clean, clean_block, clean_line
@@ -87,6 +89,14 @@ class Block(msgspec.Struct, frozen=True):
     """The nesting level of its sub-agent."""
     within: Clean = Clean("")
     """The title of the sub-agent, if the block above belongs to another one."""
+    caller: int = -1
+    """The index of the block with the call of its sub-agent; -1 for none."""
+    steps: int = 0
+    """For the call of a sub-agent: how many blocks it has."""
+    last: Clean = Clean("")
+    """Likewise: its last call or text, on one line."""
+    repeats: bool = False
+    """For a request: the call's own result shows the same change."""
 
 
 def draw(block: Block, style: TranscriptStyle) -> list[TextLine]:
@@ -121,9 +131,10 @@ def _imported(imported: events.EntryImported, block: Block, style: TranscriptSty
 def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
     match block.event:
         case events.TurnStarted() as turn:
-            return _prompt(turn, style)
+            return _prompt(turn, images_of(block), style)
         case events.MessageWritten() as said:
-            rows = markdown.draw_markdown(clean_block(said.text), style.width, INDENT, colours=style.colours)
+            shown, colours, buttons = clean_block(said.text), style.colours, style.buttons
+            rows = draw_markdown(shown, style.width, INDENT, colours=colours, buttons=buttons)
             return [BLANK, *rows, *tool_blocks.cut_off(said.blob, style)]
         case events.ThoughtWritten() as thought:
             return [BLANK, *fold_text(thought.text, "✻", Token.THOUGHT, style)]
@@ -140,12 +151,14 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
         case events.ToolStarted() as run if run_blocks.code_of(run):
             return run_blocks.call(run, block.then, style)
         case events.ToolStarted() | events.ToolFinished():
-            return tool_blocks.call(block.event, block.then, style)
+            return [*tool_blocks.call(block.event, block.then, style), *_steps(block, style)]
+        case events.SubtaskChanged() as task:
+            return tool_blocks.subtask(task, style)
         case events.PlanUpdated() as plan:
             return _plan(plan, style)
         case events.RequestOpened() as opened:
             return [
-                *request_blocks.request(opened.request, style),
+                *request_blocks.request(opened.request, style, repeats=block.repeats),
                 *(row for event in block.then for row in request_blocks.answer(event, style)),
             ]
         case events.RequestAnswered() | events.RequestSetAside() | events.RequestWithdrawn():
@@ -177,10 +190,18 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
             return _row([(f"✗ lost the {lost.what}{why}", Token.ERROR)], style)
         case events.ConnectionRestored():
             return _row([("· reconnected", Token.NOTICE)], style)
+        case events.HibernationBegun(freed_bytes=freed):
+            return _row([(f"· hibernated, {mb(freed)} of memory freed", Token.NOTICE)], style)
         case events.StuckSeen() as seen:
             return _row([(f"! stuck? {clean_line(seen.why)}", Token.WARNING)], style) if seen.why else []
         case events.ContextReported() as said_so:
             return _stands(said_so, style)
+        case events.FinishProposed(text=text):
+            proposal: Span = ("· an agent proposes to finish this session: ", Token.NOTICE)
+            return wrap_paragraphs([(clean_block(text), Token.NOTICE)], style.width, (proposal,))
+        case events.PeerMessageWritten(name=name, text=text):
+            to: Span = (f"· to {clean_line(name)}: ", Token.NOTICE)
+            return wrap_paragraphs([(clean_block(text), Token.NOTICE)], style.width, (to,))
         case events.ReceiptChanged() as moved if moved.receipt.state in FAILED_RECEIPTS:
             reason = f" · {clean_line(moved.receipt.reason)}" if moved.receipt.reason else ""
             prompt = f"! prompt {moved.receipt.state}: {clean_line(moved.receipt.text)}{reason}"
@@ -199,9 +220,12 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
             events.LogOpened()
             | events.SessionCreated()
             | events.SessionRenamed()
+            | events.SessionTagged()
             | events.SessionForgotten()
             | events.SessionViewed()
             | events.SignalSeen()
+            | events.LimitsReported()
+            | events.CommandsAnnounced()
             | events.ReceiptChanged()
             | events.QueueOrdered()
             | events.SandboxMeasured()
@@ -212,6 +236,16 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
             return []
         case other:
             assert_never(other)
+
+
+def _steps(block: Block, style: TranscriptStyle) -> list[TextLine]:
+    """Return the row that hides and shows what a sub-agent did."""
+    if not block.steps or not (style.fold or style.opened):
+        return []
+    what = "step" if block.steps == 1 else "steps"
+    last = f", last: {block.last}" if block.last and not style.opened else ""
+    told = f"{'▾' if style.opened else '▸'} {block.steps} {what}{last}"
+    return [TextLine(row.spans, fold=True) for row in wrap([(told, Token.FAINT)], style.width, UNDER, UNDER)][:1]
 
 
 def _stands(said: events.ContextReported, style: TranscriptStyle) -> list[TextLine]:
@@ -234,15 +268,26 @@ def folds(block: Block) -> bool:
     """Whether folding hides a part of it."""
     if isinstance(block.event, events.EntryImported):
         return folds(msgspec.structs.replace(block, event=block.event.entry))
+    if block.steps:
+        return True
     if isinstance(block.event, events.ThoughtWritten | events.TurnStarted):
         return folds_text(block.event.text if isinstance(block.event, events.ThoughtWritten) else block.event.prompt)
-    ended = tool_blocks.ending(block.event, block.then)
-    return (ended is not None and tool_blocks.folds(ended)) or run_blocks.folds(block.event)
+    if isinstance(block.event, events.RequestOpened):
+        return block.repeats
+    return tool_blocks.folds(block.event, block.then) or run_blocks.folds(block.event)
 
 
-def _prompt(turn: events.TurnStarted, style: TranscriptStyle) -> list[TextLine]:
+def images_of(block: Block) -> tuple[PromptImage, ...]:
+    """Return the pictures of the prompt that *block* shows."""
+    return next((each.images for each in block.then if isinstance(each, events.ReceiptChanged)), ())
+
+
+def _prompt(turn: events.TurnStarted, images: Sequence[PromptImage], style: TranscriptStyle) -> list[TextLine]:
     sender = {"user": "", "wave": "sent by plan", "peer": "peer", "agent": "automatic"}[turn.by]
     rows = fold_text(turn.prompt, "❯", Token.PROMPT, style)
+    for image in images:
+        named = [(clean_line(image.name), Token.PROMPT), (f"  {describe(image)}", Token.FAINT)]
+        rows += wrap(named, style.width, (("  ▣ ", Token.PROMPT),), INDENT)
     return [BLANK, *rows, *(_row([(f"  ({sender})", Token.FAINT)], style) if sender else [])]
 
 
@@ -316,9 +361,9 @@ def fold_text(text: str, sign: str, token: Token, style: TranscriptStyle) -> lis
     rows = wrap_paragraphs([(shown, token)], style.width, ((f"{sign} ", token),))
     rest = whole[len(shown) :].strip()
     if "\n" in rest:
-        rows += hidden(rest.count("\n") + 1, "lines", style, INDENT)
+        rows += hidden(rest.count("\n") + 1, "more lines", style, INDENT)
     else:
-        rows += hidden(len(rest), "characters", style, INDENT)
+        rows += hidden(len(rest), "more characters", style, INDENT)
     return [*rows, *(fold_row("▴ collapse", style, INDENT) if style.opened and folds_text(text) else [])]
 
 

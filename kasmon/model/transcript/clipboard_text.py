@@ -3,9 +3,10 @@
 import msgspec
 
 from kasmon.model import events
-from kasmon.model.transcript import markdown, run_blocks, tool_blocks
+from kasmon.model.transcript import run_blocks, tool_blocks
 from kasmon.model.transcript.blocks import Block
 from kasmon.model.transcript.layout import Transcript
+from kasmon.model.transcript.markdown.renderer import code_blocks
 from kasmon.sanitize import Clean, clean_block
 
 
@@ -22,7 +23,7 @@ def piece(block: Block, code: int = 0) -> Piece | None:
         case events.EntryImported(entry=entry):
             return piece(msgspec.structs.replace(block, event=entry), code)
         case events.MessageWritten() as said if code:
-            blocks = markdown.code_blocks(clean_block(said.text))
+            blocks = code_blocks(clean_block(said.text))
             return Piece("code block", Clean(blocks[code - 1])) if code <= len(blocks) else None
         case events.MessageWritten() as said:
             return Piece("answer", clean_block(said.text))

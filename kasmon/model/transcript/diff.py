@@ -59,6 +59,18 @@ def number_both(lines: Sequence[str]) -> Iterator[tuple[str, Token, int, int]]:
             new, new_left = new + in_new, new_left - in_new
 
 
+def changed_lines(lines: Sequence[str]) -> list[str]:
+    """Return the removed and added lines of a diff, each with its sign; the same for the same change in any context."""
+    return [line for line, token, _, _ in number_both(lines) if token in (Token.REMOVED, Token.ADDED)]
+
+
+def count_changes(lines: Sequence[str]) -> str:
+    """Return how many lines a diff adds and removes, as `+1 −2`."""
+    changed = changed_lines(lines)
+    added = sum(line.startswith("+") for line in changed)
+    return f"+{added} −{len(changed) - added}"
+
+
 def of_inputs(asked: Mapping[str, Any], edited: Mapping[str, Any]) -> str:
     """Return the unified diff from *asked* to *edited*, two inputs of a tool; empty if they are the same."""
     import difflib  # only here: it is heavy, and inputs are rarely edited

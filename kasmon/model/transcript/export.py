@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import tzinfo
 from typing import Final
 
-from kasmon.model.events import EntryImported, Event, PartialTextWritten
+from kasmon.model.events import EntryImported, Event, PartialTextWritten, TurnStarted
 from kasmon.model.formatting import clock
 from kasmon.model.partial_text import PartialText
 from kasmon.model.session import Session
@@ -46,6 +46,22 @@ def export_header(session: Session, zone: tzinfo | None = None) -> str:
     }
     told = "".join(f"- {name}: {inline(value)}\n" for name, value in facts.items() if value)
     return f"# {inline(session.name or session.id)}\n\n{told}"
+
+
+def turn_events(events: Iterable[Event], turn: int) -> list[Event]:
+    """Return the events of one turn, from its prompt to the next one.
+
+    *turn* is counted from 1; from the end, -1 being the last one, if negative. Empty if there is no such turn.
+    """
+    turns: list[list[Event]] = []
+    for event in events:
+        entry = event.entry if isinstance(event, EntryImported) else event
+        if isinstance(entry, TurnStarted):
+            turns.append([])
+        if turns:
+            turns[-1].append(event)
+    index = turn - 1 if turn > 0 else len(turns) + turn
+    return turns[index] if 0 <= index < len(turns) else []
 
 
 def export_events(events: Iterable[Event], in_terminal: bool, zone: tzinfo | None = None) -> Iterator[str]:

@@ -1,6 +1,10 @@
 """The number of rows of each transcript block: measured where shown, elsewhere the average of the measured ones."""
 
+from array import array
 from collections.abc import Callable
+from typing import Final
+
+UNMEASURED: Final = -1
 
 
 class Heights:
@@ -16,8 +20,8 @@ class Heights:
     def __init__(self, height: Callable[[int], int], blocks: int) -> None:
         self._height = height
         self._stale: set[int] = set()
-        self._exact: list[int | None] = []
-        self._rows, self._measured = [0], [0]
+        self._exact = array("i")
+        self._rows, self._measured = array("i", [0]), array("i", [0])
         self._low = 0
         """All blocks from here on are measured."""
         self.follow(blocks)
@@ -43,13 +47,13 @@ class Heights:
 
     def mark_stale(self, block: int) -> None:
         """Mark *block* as to be measured again, if it was measured."""
-        if block < len(self._exact) and self._exact[block] is not None:
+        if block < len(self._exact) and self._exact[block] != UNMEASURED:
             self._stale.add(block)
 
     def of(self, block: int) -> int:
         """Return the height of *block*; measure it if necessary."""
         known = self._exact[block]
-        if known is None:
+        if known == UNMEASURED:
             known = self._height(block)
             self._put(block, known)
         return known
@@ -57,7 +61,7 @@ class Heights:
     def measure(self, blocks: int) -> bool:
         """Measure up to *blocks* further blocks, from the end backwards; return True when none is left."""
         while self._low > 0 and blocks > 0:
-            blocks -= self._exact[self._low - 1] is None
+            blocks -= self._exact[self._low - 1] == UNMEASURED
             self._low -= 1
             self.of(self._low)
         return self._low == 0
@@ -88,34 +92,34 @@ class Heights:
 
     def _grow(self, blocks: int) -> None:
         before = len(self._exact)
-        self._exact += [None] * (blocks - before)
+        self._exact += array("i", [UNMEASURED]) * (blocks - before)
         for tree in (self._rows, self._measured):
             _lengthen(tree, blocks - before)
 
     def _put(self, block: int, rows: int) -> None:
         was = self._exact[block]
         self._exact[block] = rows
-        _add(self._rows, block, rows - (was or 0))
-        _add(self._measured, block, was is None)
+        _add(self._rows, block, rows if was == UNMEASURED else rows - was)
+        _add(self._measured, block, was == UNMEASURED)
 
 
-def _add(tree: list[int], at: int, value: int) -> None:
+def _add(tree: "array[int]", at: int, value: int) -> None:
     at += 1
     while value and at < len(tree):
         tree[at] += value
         at += at & -at
 
 
-def _lengthen(tree: list[int], more: int) -> None:
+def _lengthen(tree: "array[int]", more: int) -> None:
     old = len(tree) - 1
-    tree += [0] * more
+    tree += array("i", [0]) * more
     at = old + (old & -old)
     while 0 < at < len(tree):
         tree[at] = _before(tree, old) - _before(tree, at - (at & -at))
         at += at & -at
 
 
-def _before(tree: list[int], at: int) -> int:
+def _before(tree: "array[int]", at: int) -> int:
     total = 0
     while at > 0:
         total += tree[at]
@@ -123,7 +127,7 @@ def _before(tree: list[int], at: int) -> int:
     return total
 
 
-def _holding(tree: list[int], row: int) -> int:
+def _holding(tree: "array[int]", row: int) -> int:
     """Return the index of the value in which the sum passes *row*."""
     at, step = 0, 1 << (len(tree) - 1).bit_length()
     while step:

@@ -60,11 +60,7 @@ class PackedList(Sequence[Item], Generic[Item]):
         return (self[at] for at in range(len(self)))
 
     def _find(self, at: int) -> tuple[list[Item], int]:
-        """Return the chunk with item *at*, and its index there.
-
-        Raises:
-            IndexError: if there is no such item.
-        """
+        """Return the chunk with item *at*, and its index there. Raises `IndexError` if there is no such item."""
         if not -len(self) <= at < len(self):
             raise IndexError(at)
         number, index = divmod(at % len(self), CHUNK)

@@ -5,7 +5,7 @@ from typing import Final
 from kasmon.model.events import Event, RequestAnswered, RequestSetAside, RequestWithdrawn
 from kasmon.model.permission import Decision, Request, RequestKind
 from kasmon.model.transcript import diff
-from kasmon.model.transcript.style import BELOW, UNDER, TranscriptStyle
+from kasmon.model.transcript.style import BELOW, UNDER, TranscriptStyle, fold_row
 from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, wrap, wrap_paragraphs
 from kasmon.sanitize import clean_line, redact
 
@@ -25,8 +25,11 @@ TOLD: Final = {
 }
 
 
-def request(asked: Request, style: TranscriptStyle) -> list[TextLine]:
-    """Return the whole request, never folded, with hidden characters shown and secrets redacted."""
+def request(asked: Request, style: TranscriptStyle, *, repeats: bool = False) -> list[TextLine]:
+    """Return the whole request, with hidden characters shown and secrets redacted.
+
+    Only a change that the call's own result shows too (*repeats*) is folded.
+    """
     title, shown = redact(asked.title)[0], redact(asked.shown.removesuffix("\n"))[0]
     opening = {
         RequestKind.PERMISSION: f"requests to use {clean_line(asked.tool)}:",
@@ -37,7 +40,9 @@ def request(asked: Request, style: TranscriptStyle) -> list[TextLine]:
     first = shown if shown.startswith(title) and not asked.is_diff else title
     head: list[Span] = [(opening, Token.ASKS), *([(f" {first}", Token.SUBJECT)] if first else [])]
     rows = [BLANK, *wrap_paragraphs(head, style.width, (("? ", Token.ASKS),))]
-    if asked.is_diff:
+    if repeats and style.fold:
+        rows += fold_row("▸ the same change as above", style)
+    elif asked.is_diff:
         rows += diff.draw_diff(shown.split("\n"), style.width, UNDER)
     elif shown and first != shown:
         rows += wrap_paragraphs([(shown, Token.SUBJECT)], style.width, UNDER)
@@ -47,7 +52,7 @@ def request(asked: Request, style: TranscriptStyle) -> list[TextLine]:
         rows += wrap_paragraphs([(redact(note)[0], Token.FAINT)], style.width, NOTE) if note else []
     if asked.why:
         rows += wrap_paragraphs([("reason: ", Token.FAINT), (redact(asked.why)[0], Token.TEXT)], style.width, UNDER)
-    return rows
+    return [*rows, *(fold_row("▴ collapse", style) if repeats and style.opened else [])]
 
 
 def answer(event: Event, style: TranscriptStyle) -> list[TextLine]:

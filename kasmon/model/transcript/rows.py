@@ -142,7 +142,6 @@ class TranscriptRows(Sequence[TextLine]):
         return None if found is None else RowPosition(*found)
 
     def block(self, at: int) -> list[TextLine]:
-        """Return the rows of block *at*."""
         self._follow()
         return self._block(at)
 
@@ -194,11 +193,14 @@ class TranscriptRows(Sequence[TextLine]):
         return rows
 
     def _draw(self, at: int, *, colours: bool = True) -> list[TextLine]:
+        block = self._transcript.blocks[at]
+        if block.caller >= 0 and self._transcript.is_hidden(at):
+            return []
         self.drawn += 1
         look = self._style if colours else self._plain
         if at in self._transcript.opened:
             look = msgspec.structs.replace(look, fold=False, opened=True)
-        rows = draw(self._transcript.blocks[at], look)
+        rows = draw(block, look)
         return rows[1:] if at == 0 and rows and not rows[0].spans else rows
 
 

@@ -59,7 +59,7 @@ def call(event: ToolStarted, then: Sequence[Event], style: TranscriptStyle) -> l
     language = LANGUAGES.get(event.tool, "") if style.colours else ""
     for spans in code.highlight(lines, language)[:most]:
         rows += [TextLine(row.spans, code=1) for row in wrap(spans, style.width, BAR, BAR, words=False)]
-    rows += hidden(len(lines) - most, "lines", style)
+    rows += hidden(len(lines) - most, "more lines", style)
     return rows + (tool_blocks.result(finished, style) if finished is not None else [])
 
 

@@ -66,6 +66,8 @@ def _texts(event: events.Event, in_terminal: bool) -> list[tuple[What, str]]:
             return [("tool", _called(event))]
         case events.ToolFinished():
             return [] if event.blob else [("output", event.output), ("diff", event.diff)]
+        case events.SubtaskChanged():
+            return [("output", event.output)]
         case events.PlanUpdated():
             return [("plan", "\n".join(item.text for item in event.items))]
         case events.RequestOpened(request=asked):
@@ -76,6 +78,8 @@ def _texts(event: events.Event, in_terminal: bool) -> list[tuple[What, str]]:
             return [("notice", event.text)]
         case events.CommentWritten(comment=comment):
             return [("note", comment.text)]
+        case events.PeerMessageWritten() | events.FinishProposed():
+            return [("note", event.text)]
         case events.ContextReported():
             return [("note", event.waiting or ""), ("note", event.done or "")]
         case events.TurnEnded():

@@ -26,13 +26,15 @@ class TranscriptStyle(msgspec.Struct, frozen=True, kw_only=True):
     """They are not cut because the user opened this block."""
     colours: bool = True
     """Whether code is highlighted; not necessary for rows that are only measured."""
+    buttons: bool = True
+    """Whether code blocks have a button that copies them."""
     zone: tzinfo | None = None
     """The time zone of clock times; None: this machine's."""
 
 
 def hidden(count: int, what: str, style: TranscriptStyle, margin: Margin = UNDER) -> list[TextLine]:
-    """Return the row with the number of lines or characters that are not drawn; none if all are."""
-    return fold_row(f"… {count} more {what}", style, margin) if count else []
+    """Return the row with the number of *what* is not drawn (`more lines`); none if all is."""
+    return fold_row(f"… {count} {what}", style, margin) if count else []
 
 
 def fold_row(text: str, style: TranscriptStyle, margin: Margin = UNDER) -> list[TextLine]:

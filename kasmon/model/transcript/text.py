@@ -22,6 +22,10 @@ class Token(StrEnum):
     FAINT = "faint"
     HEADING = "heading"
     STRONG = "strong"
+    EMPHASIS = "emphasis"
+    STRIKE = "strike"
+    LINK = "link"
+    """A link, or a button in the transcript."""
     CODE = "code"
     CODE_BLOCK = "code-block"
     BULLET = "bullet"
@@ -82,6 +86,10 @@ class TextLine(msgspec.Struct, frozen=True):
     """The number of its code block in its text, counted from 1; 0 for none."""
     fold: bool = False
     """It represents hidden rows, or can hide them again."""
+    button: bool = False
+    """A click on it copies its code block."""
+    links: tuple[str, ...] = ()
+    """The addresses in its paragraph, as they were written."""
 
     @property
     def text(self) -> str:
@@ -136,12 +144,13 @@ def wrap_paragraphs(spans: Sequence[Span], width: int, first: Margin = ()) -> li
     """Return *spans*, which may hold line breaks, as rows; *first* left of the first, blanks left of the others."""
     rest: Margin = ((" " * sum(len(text) for text, _ in first), Token.TEXT),) if first else ()
     rows: list[TextLine] = []
-    for line in _by_line(spans):
+    for line in by_line(spans):
         rows += wrap(line, width, rest if rows else first, rest)
     return rows
 
 
-def _by_line(spans: Sequence[Span]) -> Iterator[list[Span]]:
+def by_line(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Yield the lines of *spans*, which may hold line breaks."""
     line: list[Span] = []
     for text, token in spans:
         head, *others = text.split("\n")

@@ -119,11 +119,7 @@ class AgentContextFiles:
         os.chown(self.notes, *owner)
 
     def write_context(self, context: bytes) -> None:
-        """Replace the context.
-
-        Raises:
-            OSError: if it cannot be written.
-        """
+        """Replace the context. Raises `OSError` if it cannot be written."""
         self._put("context.json", context, 0o644)
 
     def _put(self, name: str, content: bytes, mode: int) -> None:

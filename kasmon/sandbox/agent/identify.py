@@ -17,7 +17,7 @@ from kasmon.model.events import ConfinementSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.paths import Paths
-from kasmon.process_identity import fields, started_at
+from kasmon.process_identity import started_at
 from kasmon.sandbox.agent.launch import NOTICES, policy_of
 from kasmon.sandbox.base import HostedTier
 from kasmon.sandbox.jail.bwrap_arguments import INSIDE
@@ -31,6 +31,7 @@ from kasmon.sandbox.remote_guest.launch_spec import (
     load_status,
 )
 from kasmon.sandbox.shared.processes import children, is_inside, lives, name_inside, tree
+from kasmon.system.linux import fields
 
 AGENT_START_S: Final = 10.0
 """How long a jail may take until its agent runs."""

@@ -52,11 +52,7 @@ def secrets_of(session: SessionId) -> tuple[str, ...]:
 
 
 def policy_of(places: Paths, session: SessionId) -> SandboxPolicy:
-    """Load the policy of the sandbox of *session*.
-
-    Raises:
-        SandboxError: if its file cannot be read.
-    """
+    """Load the policy of the sandbox of *session*. Raises `SandboxError` if its file cannot be read."""
     path = places.sandbox(session)
     try:
         return msgspec.json.decode(path.read_bytes(), type=SandboxPolicy)
@@ -140,7 +136,7 @@ def prepare_launch(
         jail.destroy(policy, None)
         session_folder = jail.host_folders.make(launch.session)
         home = jail.host_folders.home(launch.session)
-        found_credentials = credentials.look_up(policy.credentials, environment)
+        found_credentials = credentials.resolve(policy.credentials, environment)
         renewal_notices = credential_files.copy_back(policy.files, home, digests)
         credential_files.record_digests(policy.files, session_folder)
         credential_files.copy_in(policy.files, home, jail.host_folders.owner)

@@ -76,10 +76,10 @@ def prepare_launch(
     tier = load_agent_tier(places, policy)
     session_folder = tier.host_folders.of(launch.session)
     if isinstance(tier, HostedTier):
-        tier.take_access(environment)
+        tier.add_access(environment)
     adapted_argv, adapted_variables = scripted_agent.adapted(argv, variables)
     program_launch = tier.prepare_program(policy, adapted_argv, launch.workdir, adapted_variables)
-    found_credentials = credentials.look_up(policy.credentials, environment)
+    found_credentials = credentials.resolve(policy.credentials, environment)
     status = _find_resumable(tier, policy, session_folder) if launch.mode is Mode.TMUX else None
     home, renewal_notices = tier.host_folders.home(launch.session), tuple[str, ...]()
     if status is None:

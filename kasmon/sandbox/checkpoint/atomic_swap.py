@@ -82,11 +82,7 @@ def load_unfinished(note: Path) -> FolderSwap | None:
 
 
 def resume(swap: FolderSwap, note: Path) -> None:
-    """Continue *swap*, which another process began.
-
-    Raises:
-        SandboxError: if it fails.
-    """
+    """Continue *swap*, which another process began. Raises `SandboxError` if it fails."""
     if Path(swap.new).is_dir():
         _continue(swap, note)
         return

@@ -76,17 +76,13 @@ class CheckpointStore:
         return self._records.records().checkpoints
 
     def find(self, checkpoint: str) -> CheckpointRecord:
-        """Return the checkpoint of this id.
-
-        Raises:
-            NotFoundError: if there is none, or it was dropped.
-        """
+        """Return the checkpoint of this id. Raises `NotFoundError` if there is none, or it was dropped."""
         record = next((each for each in self.all() if each.id == checkpoint), None)
         if record is None:
             raise NotFoundError(f"there is no checkpoint {checkpoint!r}.", hint=OLDEST)
         return record
 
-    def take(
+    def create(
         self,
         workspace: str,
         turn: int,
@@ -103,12 +99,12 @@ class CheckpointStore:
             SandboxError: if the workspace is too large, or cannot be read.
             GitError, TimedOutError: if git failed. Nothing is stored then, and earlier checkpoints stay.
         """
-        checkpoint = self._take(workspace, turn, when, saved, mapped)
+        checkpoint = self._create(workspace, turn, when, saved, mapped)
         with contextlib.suppress(GitError, TimedOutError, OSError):  # space is freed another time
             self._apply_retention(is_new=checkpoint.holder == checkpoint.id)
         return checkpoint
 
-    def _take(
+    def _create(
         self,
         workspace: str,
         turn: int,
@@ -168,7 +164,7 @@ class CheckpointStore:
         point = self.find(checkpoint)
         undo = why_not = ""
         try:
-            undo = self._take(
+            undo = self._create(
                 workspace, point.turn, "asked", SavedInterpreters()
             ).id  # unlike `take`, drops no checkpoint: not the requested one
         except (SandboxError, GitError, TimedOutError) as error:  # too large a workspace may be the reason to restore
@@ -311,7 +307,6 @@ def select_dropped(
 
 
 def _remove(*folders: str) -> None:
-    """Remove *folders*, as far as that is possible."""
     for folder in folders:
         with contextlib.suppress(OSError):
             remove_tree(Path(folder))

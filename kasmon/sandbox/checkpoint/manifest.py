@@ -102,11 +102,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(text: bytes) -> Manifest:
-    """Parse a manifest.
-
-    Raises:
-        ValueError, TypeError, KeyError: if *text* is no manifest.
-    """
+    """Parse a manifest. Raises `ValueError`, `TypeError` or `KeyError` if *text* is no manifest."""
     decoded = json.loads(text)
     files = {path: ManifestEntry(*entry) for path, entry in decoded["files"].items()}
     if not all(_is_proper(path) and entry.kind in KINDS for path, entry in files.items()):

@@ -32,13 +32,13 @@ class ObjectStore:
         self.folder = folder
 
     def store(
-        self, top: int, known: dict[str, ManifestEntry], fresh: Iterable[str], name: str, at: float, message: str
+        self, top: int, base: dict[str, ManifestEntry], fresh: Iterable[str], name: str, at: float, message: str
     ) -> tuple[dict[str, ManifestEntry], str, list[SkippedFiles]]:
         """Store the contents of *fresh* beneath *top*, and a commit of all paths.
 
         Args:
             top: the descriptor of the folder that they are in.
-            known: all of its paths; the contents of those not in *fresh* are stored already.
+            base: all of its paths; the contents of those not in *fresh* are stored already.
             fresh: the paths whose contents are to be read.
             name: the name to store them under, for `drop`.
             at: the commit's time, in seconds since the epoch.
@@ -52,7 +52,7 @@ class ObjectStore:
         """
         self._create()
         skipped: list[SkippedFiles] = []
-        files = dict(known)
+        files = dict(base)
         with self._fast_import() as (stdin, stdout):
             for path in fresh:
                 try:

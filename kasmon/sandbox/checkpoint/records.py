@@ -48,11 +48,7 @@ class CheckpointRecords:
         self.folder = folder
 
     def records(self) -> CheckpointList:
-        """Return all records; none where none were written.
-
-        Raises:
-            SandboxError: if they cannot be read.
-        """
+        """Return all records; none where none were written. Raises `SandboxError` if they cannot be read."""
         try:
             return msgspec.json.decode((self.folder / "checkpoints.json").read_bytes(), type=CheckpointList)
         except FileNotFoundError:

@@ -105,11 +105,7 @@ def opened_file(top: int, path: str) -> Iterator[int]:
 
 
 def target(top: int, path: str) -> bytes:
-    """Return the target of the link *path* beneath *top*, as stored.
-
-    Raises:
-        OSError: if it is no link.
-    """
+    """Return the target of the link *path* beneath *top*, as stored. Raises `OSError` if it is no link."""
     folder, _, name = path.rpartition("/")
     with beneath(top, folder) as above:
         return os.fsencode(os.readlink(name, dir_fd=above))

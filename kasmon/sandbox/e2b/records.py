@@ -63,7 +63,7 @@ class E2bRecords:
         except (OSError, msgspec.MsgspecError) as error:
             raise SandboxError(f"the record of the sandbox of {policy.session!r} cannot be read", str(error)) from error
 
-    def known(self, policy: SandboxPolicy, identity: str) -> tuple[E2bRecord, SandboxRuntime]:
+    def require(self, policy: SandboxPolicy, identity: str) -> tuple[E2bRecord, SandboxRuntime]:
         """Return the record of the sandbox with the service's id *identity*; an empty *identity* matches any.
 
         Raises:

@@ -89,11 +89,7 @@ class E2bPorts:
 
 
 def _received(stream: CommandStream, port: int) -> Iterator[bytes]:
-    """Yield what `CommandStream.receive` does.
-
-    Raises:
-        SandboxError: if it cannot connect.
-    """
+    """Yield what `CommandStream.receive` does. Raises `SandboxError` if it cannot connect."""
     try:
         yield from stream.receive()
         stream.require_success()
@@ -279,7 +275,6 @@ class RelayedSandbox:
             launch_spec.add_differences(self._session_folder, fresh)
 
     def _fetch_when_idle(self) -> None:
-        """Fetch an agent's folders whenever it is idle."""
         while True:
             self._idle.wait()
             self._idle.clear()

@@ -52,17 +52,13 @@ def access(variables: Mapping[str, str] = os.environ) -> ServiceAccess | None:
 
 
 def require_access() -> ServiceAccess:
-    """Return `access()`.
-
-    Raises:
-        SandboxError: if there is no key.
-    """
+    """Return `access()`. Raises `SandboxError` if there is no key."""
     if (found := access()) is None:
         raise SandboxError("the service is unavailable", "no API key is set", HINT)
     return found
 
 
-def take_access(variables: Mapping[str, str]) -> None:
+def add_access(variables: Mapping[str, str]) -> None:
     """Remember the access in a caller's *variables*, if they have a key: the host may have been started without one."""
     if (found := _from_variables(variables)) is not None:
         _learned[:] = [found]
@@ -76,11 +72,7 @@ def _from_variables(variables: Mapping[str, str]) -> ServiceAccess | None:
 
 @functools.cache
 def sdk() -> Any:
-    """Return the SDK's module.
-
-    Raises:
-        ExtraMissingError: if it is not installed.
-    """
+    """Return the SDK's module. Raises `ExtraMissingError` if it is not installed."""
     try:
         import e2b
     except ImportError as error:
@@ -208,11 +200,7 @@ def extend_timeout(access: ServiceAccess, identity: str, timeout_s: int) -> None
 
 
 def set_hosts(access: ServiceAccess, identity: str, hosts: Sequence[str]) -> None:
-    """Let it reach only *hosts* from now on.
-
-    Raises:
-        SandboxError: if the service cannot apply that.
-    """
+    """Let it reach only *hosts* from now on. Raises `SandboxError` if the service cannot apply that."""
     with converted_errors("the hosts that the sandbox may reach were not changed"):
         sdk().Sandbox.update_network(identity, _egress(hosts), **access.options())
 
@@ -234,11 +222,7 @@ def create_snapshot(access: ServiceAccess, identity: str) -> str:
 
 
 def delete_snapshot(access: ServiceAccess, snapshot: str) -> None:
-    """Delete *snapshot* at the service. Idempotent.
-
-    Raises:
-        SandboxError: if the service does not confirm it.
-    """
+    """Delete *snapshot* at the service. Idempotent. Raises `SandboxError` if the service does not confirm it."""
     with converted_errors("a snapshot was not removed at the service"):
         sdk().Sandbox.delete_snapshot(snapshot, **access.options())
 

@@ -82,9 +82,9 @@ class E2b:
     def is_elsewhere(self) -> Literal[True]:
         return True
 
-    def take_access(self, variables: Mapping[str, str], /) -> None:
+    def add_access(self, variables: Mapping[str, str], /) -> None:
         """Take the service's key from *variables*, if they have one; the environment's own key has precedence."""
-        service.take_access(variables)
+        service.add_access(variables)
 
     def probe(self) -> TierProbe:
         """Ask the service for a list; no sandbox is created for that, since they cost money."""
@@ -235,7 +235,7 @@ class E2b:
             UnableError: if its memory may not be stored.
             SandboxError: if that fails; it runs then, or is gone.
         """
-        record, known = self._records.known(policy, runtime.remote)
+        record, known = self._records.require(policy, runtime.remote)
         if not record.keeps:
             raise UnableError(f"the sandbox of {policy.session!r} is not paused: {AT_A_SERVICE}.")
         relay.end_relay(known)
@@ -251,7 +251,7 @@ class E2b:
         Raises:
             SandboxError: if the service no longer has it, or cannot be reached.
         """
-        (record, runtime), hosts = self._records.known(policy, paused.snapshot or runtime.remote), hosts_of(policy)
+        (record, runtime), hosts = self._records.require(policy, paused.snapshot or runtime.remote), hosts_of(policy)
         access = self.access()
         service.connect(access, runtime.remote, self._timeout_s)
         if hosts != record.hosts:
@@ -338,7 +338,7 @@ class E2b:
         Raises:
             SandboxError: if there is no record of it.
         """
-        self._records.known(policy, runtime.remote)
+        self._records.require(policy, runtime.remote)
         return E2bPorts(self.access(), runtime.remote, self._timeout_s)
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
@@ -368,11 +368,7 @@ class E2b:
         return ""
 
     def access(self) -> service.ServiceAccess:
-        """Return the access to the service.
-
-        Raises:
-            SandboxError: if there is no key for it.
-        """
+        """Return the access to the service. Raises `SandboxError` if there is no key for it."""
         return self._access or service.require_access()
 
     def _fetch_folders(self, policy: SandboxPolicy, record: E2bRecord, runtime: SandboxRuntime) -> None:

@@ -41,11 +41,7 @@ def main(arguments: "list[str]") -> int:
 
 
 def note(said: "dict[str, str]") -> None:
-    """Write *said* as a note for the host.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
+    """Write *said* as a note for the host. Raises `OSError` if it cannot be written."""
     line = {
         "at": time.time(),
         "generation": os.environ.get("KASMON_GENERATION", ""),

@@ -69,16 +69,16 @@ class EventLoop:
     def run(self) -> None:
         """Run forever. Timers do not advance while the whole process is frozen."""
         while True:
-            self._look_at_the_clock(0.0)
+            self._postpone_timers(0.0)
             limit_s = None
             if self._timers:
                 limit_s = min(TICK_S, max(0.0, min(timer.at for timer in self._timers) - self._now))
             ready = self._poll.poll(None if limit_s is None else limit_s * 1000 + 1)
-            self._look_at_the_clock(limit_s)
+            self._postpone_timers(limit_s)
             for file, _ in ready:
                 if handler := self._handlers.get(file):
                     self._call(handler)
-            self._look_at_the_clock(0.0)
+            self._postpone_timers(0.0)
             for timer in [timer for timer in self._timers if timer.at <= self._now]:
                 if timer in self._timers:  # an earlier one may have cancelled it
                     self._timers.remove(timer)
@@ -90,7 +90,7 @@ class EventLoop:
         except Exception as error:  # noqa: BLE001 - a bug here must not end the interpreters
             print(f"internal error in the guest program: {error!r}", file=sys.stderr)  # noqa: T201
 
-    def _look_at_the_clock(self, slept_s: float | None) -> None:
+    def _postpone_timers(self, slept_s: float | None) -> None:
         """Postpone all timers by the time since the last call that *slept_s* does not explain."""
         before, self._now = self._now, time.monotonic()
         if slept_s is not None and self._now - before > slept_s + FROZEN_S:

@@ -81,7 +81,7 @@ def give(top: str, note: str) -> None:
     _note(note, now)
 
 
-def take(top: str, note: str, changes: str) -> None:
+def apply(top: str, note: str, changes: str) -> None:
     """Apply the changes in the file *changes* to *top*, and delete that file.
 
     A file that was changed in here too is renamed to `.inside`, or stays where the other side removed it.
@@ -169,4 +169,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "give":
         give(*sys.argv[2:])
     else:
-        take(*sys.argv[2:])
+        apply(*sys.argv[2:])

@@ -16,11 +16,7 @@ class FrameTooLargeError(ValueError):
 
 
 def pack(content: bytes, limit: int = LIMIT_BYTES) -> bytes:
-    """Return *content*, of at most *limit* bytes, as a frame.
-
-    Raises:
-        FrameTooLargeError: if it is longer.
-    """
+    """Return *content*, of at most *limit* bytes, as a frame. Raises `FrameTooLargeError` if it is longer."""
     if len(content) > limit:
         raise FrameTooLargeError(f"frame too large: {len(content)} bytes, and {limit} are allowed")
     return len(content).to_bytes(4, "big") + content

@@ -19,11 +19,7 @@ JsonObject = dict[str, object]
 
 
 def unpacked(data: object) -> bytes:
-    """Return the bytes of a base64 text.
-
-    Raises:
-        OSError: if *data* is no base64.
-    """
+    """Return the bytes of a base64 text. Raises `OSError` if *data* is no base64."""
     if not isinstance(data, str):
         raise OSError("'data' is base64")
     try:

@@ -8,7 +8,7 @@ has not acknowledged, so neither buffers more, whatever the other sends.
 import contextlib
 import json
 import os
-import select
+import selectors
 import socket
 import struct
 from collections.abc import Callable
@@ -20,6 +20,7 @@ HEAD = struct.Struct(">BI")
 REQUEST, MESSAGE, CONTENT, CONNECT, CONNECTED, DATA, ACKNOWLEDGE, END, CLOSE = range(1, 10)
 """JSON from the host end, JSON from the guest, content of a file; and of a connection: it is requested, is open, sends,
 has accepted so many bytes, reached EOF, is closed with a reason."""
+READABLE, WRITABLE = selectors.EVENT_READ, selectors.EVENT_WRITE
 CONTENT_BYTES = 1 << 16
 RECORD_BYTES = 1 << 22
 
@@ -100,7 +101,7 @@ class ConnectionMux:
             before_data: called with a connection and its data before that is sent. Raises OSError to close it.
         """
         self._emit, self._next, self._first, self._connect, self._before_data = emit, first, first, connect, before_data
-        self._events = select.epoll()
+        self._events = selectors.DefaultSelector()  # epoll, or kqueue
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._connections: dict[int, MuxConnection] = {}
         self._listeners: list[tuple[socket.socket, Callable[[int], None]]] = []
@@ -111,11 +112,11 @@ class ConnectionMux:
 
     def serve(self, limit_s: float = 0.0) -> None:
         """Handle all ready files; waits for one up to *limit_s*, forever for -1."""
-        for file, events in self._events.poll(limit_s):
-            if handler := self._handlers.get(file):
+        for key, events in self._events.select(None if limit_s < 0 else limit_s):
+            if handler := self._handlers.get(key.fd):
                 handler(events)
 
-    def watch(self, file: int, handler: Callable[[int], None], wanted: int = select.EPOLLIN) -> None:
+    def watch(self, file: int, handler: Callable[[int], None], wanted: int = READABLE) -> None:
         """Call *handler* from `serve` with the ready events of *wanted* for *file*; 0 unregisters it."""
         is_known = file in self._handlers
         if not wanted:
@@ -161,7 +162,6 @@ class ConnectionMux:
             self.watch(listener.fileno(), accept)
 
     def close_all(self) -> None:
-        """Close all connections."""
         for connection in list(self._connections.values()):
             self._drop(connection, "it was closed")
 
@@ -241,14 +241,14 @@ class ConnectionMux:
     def _watch(self, connection: MuxConnection) -> None:
         wanted = 0
         if connection.reads_more and connection.window > 0 and not connection.is_connecting and not connection.report:
-            wanted |= select.EPOLLIN
+            wanted |= READABLE
         if connection.is_connecting or connection.waiting:
-            wanted |= select.EPOLLOUT
+            wanted |= WRITABLE
         self.watch(connection.stream.fileno(), lambda events: self._handle_ready(connection, events), wanted)
 
     def _handle_ready(self, connection: MuxConnection, events: int) -> None:
         if connection.is_connecting:
-            if not events & (select.EPOLLOUT | select.EPOLLERR | select.EPOLLHUP):
+            if not events & WRITABLE:
                 return
             if fault := connection.stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 self._drop(connection, os.strerror(fault))
@@ -257,7 +257,7 @@ class ConnectionMux:
             self._emit(CONNECTED, connection.channel, b"")
         if connection.waiting:
             self._flush(connection)
-        if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and connection.channel in self._connections:
+        if events & READABLE and connection.channel in self._connections:
             self._read(connection)
         self._update(connection)
 
@@ -386,11 +386,7 @@ def _start_connecting(stream: socket.socket, address: "tuple[str, int] | str") -
 
 
 def listen_for_proxy(port: int = PROXY_PORT) -> socket.socket:
-    """Return a listening socket at the proxy port that programs inside use.
-
-    Raises:
-        OSError: if the port is in use.
-    """
+    """Return a listening socket at the proxy port that programs inside use. Raises `OSError` if the port is in use."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -5,11 +5,7 @@ import os
 
 
 def program(name: str) -> str:
-    """Return the path of a program.
-
-    Raises:
-        FileNotFoundError: if the sandbox has none of that name.
-    """
+    """Return the path of a program. Raises `FileNotFoundError` if the sandbox has none of that name."""
     for folder in os.environ.get("PATH", os.defpath).split(":"):
         path = f"{folder or '.'}/{name}"
         if os.access(path, os.X_OK) and not os.path.isdir(path):  # noqa: PTH112
@@ -53,7 +49,6 @@ class PrivateFolder:
                 os.unlink(f"{self.path}/{name}")  # noqa: PTH108
 
     def remove(self) -> None:
-        """Remove the folder with its content."""
         with contextlib.suppress(OSError):
             self.drop(*os.listdir(self.path))  # noqa: PTH208
             os.rmdir(self.path)  # noqa: PTH106

@@ -189,11 +189,7 @@ class GuestProcess:
     # Input.
 
     def write_input(self, at: int, data: bytes) -> None:
-        """Send it *data*, which starts at offset *at*.
-
-        Raises:
-            ValueError: if bytes before *at* are missing.
-        """
+        """Send it *data*, which starts at offset *at*. Raises `ValueError` if bytes before *at* are missing."""
         self.stdin.accept(at, data)
         self._write()
         self._attend()

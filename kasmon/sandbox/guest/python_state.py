@@ -140,7 +140,7 @@ class _Saver(pickle.Pickler):
         self._main = main
 
     def reducer_override(self, value: object) -> Any:
-        if isinstance(value, types.FunctionType) and not _is_found(value):
+        if isinstance(value, types.FunctionType) and not _is_importable(value):
             where = value.__globals__.get("__name__")
             if getattr(sys.modules.get(str(where)), "__dict__", None) is not value.__globals__:
                 raise pickle.PicklingError("a function of no module")
@@ -185,7 +185,7 @@ _MARKS = {type(each) for name, each in vars(dataclasses).items() if name in ("MI
 """Types of unique sentinels, which are compared by identity."""
 
 
-def _is_found(value: types.FunctionType) -> bool:
+def _is_importable(value: types.FunctionType) -> bool:
     """Whether another process can import the function by its name, so that its code need not be saved."""
     found: object = sys.modules.get(value.__module__) if value.__module__ != "__main__" else None
     for part in value.__qualname__.split("."):

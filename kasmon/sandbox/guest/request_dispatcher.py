@@ -80,7 +80,7 @@ class RequestRouter:
             "execute": self._runs.execute,
             "recall": self._runs.recall,
             "ping": self._ping,
-            "look": self._look,
+            "look": self._report_confinement,
             "level": self._level,
             "renew": self._renew,
             "surround": self._set_variables,
@@ -252,7 +252,7 @@ class RequestRouter:
             "services": {name: each.state() for name, each in self._environment.services.items()},
         }
 
-    def _look(self, client: GuestConnection, message: JsonObject) -> JsonObject:
+    def _report_confinement(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         return report_confinement()
 
     def _level(self, client: GuestConnection, message: JsonObject) -> None:

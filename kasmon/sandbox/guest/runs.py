@@ -117,7 +117,6 @@ class RunResultCache:
         self._given: dict[str, None] = {}
 
     def store(self, key: str, answer: dict[str, object]) -> None:
-        """Store *answer* as the result of the run *key*."""
         self.going.pop(key, None)
         self._answers[key] = answer
         self._sizes[key] = sum(len(value) for value in answer.values() if isinstance(value, str))

@@ -99,7 +99,6 @@ class WorkerInterpreter(Interpreter):
             self.handle_answer(said.pop("nonce", None), said)
 
     def _end_unreachable(self) -> None:
-        """End a worker that can no longer be reached."""
         if self.pid:
             end_family(self.pid)
 

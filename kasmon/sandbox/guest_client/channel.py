@@ -22,7 +22,6 @@ from kasmon.sandbox.guest_client.protocol import (
     GuestStatus,
     InterruptResult,
     Output,
-    Pong,
     RunReply,
     SavedInterpreters,
 )
@@ -178,22 +177,12 @@ class GuestChannel:
         Raises:
             SandboxError: if the answer has another nonce.
         """
-        pong = self._pool.ask(
-            _frame({"id": "", "type": "ping", "nonce": nonce}), lambda conn: conn.receive(Pong, _deadline())
+        status = self._pool.ask(
+            _frame({"id": "", "type": "ping", "nonce": nonce}), lambda conn: conn.receive(GuestStatus, _deadline())
         )
-        if pong.nonce != nonce:
+        if status.nonce != nonce:
             raise SandboxError("the sandbox cannot be trusted", "it answers with another nonce")
-        return GuestStatus(
-            counters={name: worker.turns for name, worker in pong.workers.items()},
-            busy=tuple(name for name, worker in pong.workers.items() if worker.busy),
-            instance=pong.instance,
-            protocol=pong.protocol,
-            pid=pong.pid,
-            up_s=pong.up_s,
-            now=pong.now,
-            workers=pong.workers,
-            services=pong.services,
-        )
+        return status
 
     def report_confinement(self) -> ConfinementReport | None:
         """Return the guest program's report of its confinement; None if its version cannot make one."""
@@ -213,11 +202,7 @@ class GuestChannel:
         return self._ask({"type": "set_clock", "now": at}).drift_s
 
     def write_volatile(self, path: str, content: bytes, mode: int) -> None:
-        """Write a file inside, atomically.
-
-        Raises:
-            SandboxError: if it cannot be written.
-        """
+        """Write a file inside, atomically. Raises `SandboxError` if it cannot be written."""
         data = base64.b64encode(content).decode("ascii")
         self._ask({"type": "write_volatile", "path": path, "data": data, "mode": mode})
 

@@ -116,11 +116,7 @@ class AgentConnection:
 
 
 def pack_request(message: object) -> bytes:
-    """Return *message* as a frame.
-
-    Raises:
-        ValueError: if it is too large, or contains text that cannot be encoded.
-    """
+    """Return *message* as a frame. Raises `ValueError` if it is too large, or contains text that cannot be encoded."""
     return pack(msgspec.json.encode(message))
 
 

@@ -1,6 +1,6 @@
 """Values and messages of the guest program's client; a message of another shape is refused on receipt."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
@@ -21,14 +21,6 @@ class InterruptResult(StrEnum):
     """The run continues."""
     NOTHING = "nothing runs"
     """No run, or another than the requested one: no interrupt was sent."""
-
-
-class InterpretersState(msgspec.Struct, frozen=True, kw_only=True):
-    """Status of the interpreters inside."""
-
-    counters: Mapping[str, int] = {}
-    """Interpreter -> number of its runs, over all restarts."""
-    busy: Sequence[str] = ()
 
 
 class SavedInterpreters(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,9 +54,10 @@ class ServiceStatus(msgspec.Struct, frozen=True):
     """The start and the end of its output, stdout and stderr together."""
 
 
-class GuestStatus(InterpretersState, frozen=True, kw_only=True):
+class GuestStatus(msgspec.Struct, frozen=True):
     """Identity and status of the guest program."""
 
+    nonce: str
     instance: str
     protocol: int
     pid: int
@@ -72,21 +65,17 @@ class GuestStatus(InterpretersState, frozen=True, kw_only=True):
     up_s: float
     now: float
     """Its clock."""
-    workers: Mapping[str, InterpreterStatus]
-    services: Mapping[str, ServiceStatus]
-
-
-class Pong(msgspec.Struct, frozen=True):
-    """The guest program's own report of its status."""
-
-    nonce: str
-    instance: str
-    protocol: int
-    pid: int
-    up_s: float
-    now: float
     workers: dict[str, InterpreterStatus]
     services: dict[str, ServiceStatus]
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Interpreter -> number of its runs, over all restarts."""
+        return {name: worker.turns for name, worker in self.workers.items()}
+
+    @property
+    def busy(self) -> tuple[str, ...]:
+        return tuple(name for name, worker in self.workers.items() if worker.busy)
 
 
 class ConfinementReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -93,11 +93,7 @@ def build_arguments(view: FilesystemView) -> list[str]:
 
 
 def encode_arguments(words: Sequence[str]) -> bytes:
-    """Encode *words* for bubblewrap's `--args`.
-
-    Raises:
-        ValueError: if a word contains a NUL.
-    """
+    """Encode *words* for bubblewrap's `--args`. Raises `ValueError` if a word contains a NUL."""
     if any("\0" in word for word in words):
         raise ValueError("a path or a variable contains a NUL")
     return b"".join(os.fsencode(word) + b"\0" for word in words)

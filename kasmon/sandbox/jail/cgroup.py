@@ -23,10 +23,10 @@ import msgspec
 
 from kasmon.model.sandbox.policy import MIB, SandboxSize
 from kasmon.paths import write_private
-from kasmon.process_identity import fields
 from kasmon.sandbox.base import UsageReport
 from kasmon.sandbox.shared.processes import LOOK_S, PROC, children, send_signal, threads, tree
 from kasmon.sandbox.shared.safe_tree import measure_tree
+from kasmon.system.linux import fields
 
 PRLIMIT: Final = "/usr/bin/prlimit"
 FILES: Final = 4096
@@ -76,11 +76,7 @@ class Cgroup:
         self.folder = folder
 
     def make(self, size: SandboxSize) -> CgroupLimits:
-        """Create the group with those limits of *size* that it can hold.
-
-        Raises:
-            OSError: if it cannot be created.
-        """
+        """Create the group with those limits of *size* that it can hold. Raises `OSError` if it cannot be created."""
         with contextlib.suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)
         self._try_write("cgroup.freeze", "0")  # an existing group may be frozen

@@ -6,10 +6,10 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
+from kasmon import system
 from kasmon.errors import SandboxError
 from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.jail import cgroup, seccomp
@@ -35,7 +35,7 @@ SETTINGS: Final = Path("/proc/sys")
 
 def lacking(program: str) -> UnavailableReason | None:
     """Return what this machine lacks for a jail, as far as that is known without trying."""
-    if sys.platform != "linux":
+    if not system.HERE.has_namespaces:
         return UnavailableReason("a jail requires Linux namespaces", "Use another tier (`kasmon doctor` lists them).")
     found = shutil.which(program)
     if found is None:

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.process_identity import read_environ
 from kasmon.sandbox.base import ConfinementProof
 from kasmon.sandbox.shared.processes import LOOK_S, PROC, is_inside, name_inside, tree
+from kasmon.system.linux import read_environ
 
 IN_MEMORY: Final = ("/tmp", "/run", "/dev/shm")
 """Folders of a jail that are on no disk."""
@@ -117,11 +117,7 @@ def probe_command() -> list[str]:
 
 
 def parse_report(text: str) -> ProcessConfinement:
-    """Parse the output of the probe.
-
-    Raises:
-        SandboxError: if the text is not valid probe output.
-    """
+    """Parse the output of the probe. Raises `SandboxError` if the text is not valid probe output."""
     try:
         return msgspec.json.decode(text.strip().encode(), type=ProcessConfinement)
     except msgspec.MsgspecError as error:

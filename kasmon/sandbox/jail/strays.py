@@ -40,11 +40,11 @@ class JailLeftover(msgspec.Struct, frozen=True, kw_only=True):
         return not self.holds_work and self.process is None
 
 
-def strays(places: Paths, known: Collection[str]) -> tuple[JailLeftover, ...]:
-    """Return this kasmon's leftovers without a session in *known*; for root, also those of kasmons that are gone."""
+def strays(places: Paths, sessions: Collection[str]) -> tuple[JailLeftover, ...]:
+    """Return this kasmon's leftovers without a session in *sessions*; for root, also those of kasmons that are gone."""
     own = HostFolders(places).base
     found = [
-        _inspect_leftover(folder, is_ours=True) for folder in _list_session_folders(own) if folder.name not in known
+        _inspect_leftover(folder, is_ours=True) for folder in _list_session_folders(own) if folder.name not in sessions
     ]
     for base in sorted(OF_ROOT.iterdir()) if os.geteuid() == 0 and OF_ROOT.is_dir() else ():
         if base != own and _is_orphaned(base):

@@ -144,7 +144,7 @@ class SandboxCheckpoints:
     def _create_checkpoint(self, when: When, turn: int, what: str) -> str:
         findings = self._sandbox.clean()
         saved = self._save_interpreters(findings)
-        point = self._points.take(self._sandbox.workspace, turn, when, saved, self._mapped())
+        point = self._points.create(self._sandbox.workspace, turn, when, saved, self._mapped())
         self._journal.note(
             Checkpointed(
                 at=self._journal.clock(),

@@ -16,7 +16,7 @@ import msgspec
 from kasmon.errors import KasmonError, SandboxError
 from kasmon.model.sandbox.policy import Interpreter, SandboxPolicy, ServiceSpec, VolatileFile
 from kasmon.sandbox.guest_client.channel import GuestChannel
-from kasmon.sandbox.guest_client.protocol import InterpretersState
+from kasmon.sandbox.guest_client.protocol import GuestStatus
 from kasmon.sandbox.shared.credentials import CredentialFindings
 
 PROBE_S: Final = 1.0
@@ -168,7 +168,7 @@ def _correct_clock(guest: GuestChannel) -> list[str]:
     return [f"Its clock was {abs(lag_s):.1f} s {'behind' if lag_s > 0 else 'ahead'}."] if abs(lag_s) > LAG_S else []
 
 
-def _find_counter_drift(state: InterpretersState, counters: Mapping[str, int], was_asleep: bool) -> list[str]:
+def _find_counter_drift(state: GuestStatus, counters: Mapping[str, int], was_asleep: bool) -> list[str]:
     """Return which interpreters were restarted or ran more than was recorded; runs continue while there is no host."""
     moved: list[str] = []
     for name, before in counters.items():

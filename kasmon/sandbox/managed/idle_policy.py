@@ -60,11 +60,7 @@ def origin_of(here: Paths, session: str) -> ForkOrigin | None:
 
 
 def store_origin(here: Paths, session: str, origin: ForkOrigin) -> None:
-    """Store *origin* as that of the sandbox of *session*.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
+    """Store *origin* as that of the sandbox of *session*. Raises `OSError` if it cannot be written."""
     write_private(here.origin(session), msgspec.json.encode(origin))
 
 

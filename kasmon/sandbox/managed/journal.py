@@ -130,11 +130,7 @@ COPIED: Final = "forked with memory"
 
 
 def measure(tier: SandboxTier, policy: SandboxPolicy, journal: SandboxJournal) -> None:
-    """Record the sandbox's usage if it has changed enough.
-
-    Raises:
-        KasmonError, OSError: if it cannot be read.
-    """
+    """Record the sandbox's usage if it has changed enough. Raises `KasmonError` or `OSError` if it cannot be read."""
     runtime = journal.sandbox_state.runtime
     if not isinstance(tier, UsageTier) or runtime is None:
         return

@@ -30,7 +30,7 @@ from kasmon.sandbox.managed.journal import (
 )
 from kasmon.sandbox.network.allowlist import allowlist
 from kasmon.sandbox.network.proxy_control import not_proxied
-from kasmon.sandbox.shared.credentials import CredentialFindings, CredentialLeaks, format_places, look_up
+from kasmon.sandbox.shared.credentials import CredentialFindings, CredentialLeaks, format_places, resolve
 
 NAMES: Final = 8
 """How many names are listed of what could not be restored."""
@@ -85,7 +85,7 @@ class ManagedSandbox:
 
     def credentials(self) -> CredentialFindings:
         """Return the current values of its credentials."""
-        return look_up(self.policy.credentials)
+        return resolve(self.policy.credentials)
 
     def run(
         self,
@@ -290,11 +290,7 @@ class ManagedSandbox:
         return ""
 
     def end(self, why: str) -> None:
-        """Remove it, except for its files and checkpoints. Idempotent.
-
-        Raises:
-            SandboxError: if something is left.
-        """
+        """Remove it, except for its files and checkpoints. Idempotent. Raises `SandboxError` if something is left."""
         known = self.journal.sandbox_state
         if known.phase is SandboxPhase.EXPIRED and not known.is_intended:
             return
@@ -340,16 +336,16 @@ class ManagedSandbox:
         journal.move(SandboxPhase.RUNNING, why=why, lost=lost)
         return lost
 
-    def _recreate(self, known: SandboxState) -> str:
+    def _recreate(self, before: SandboxState) -> str:
         """Create a sandbox again that another process did not finish creating; return what was lost.
 
         The unfinished one may lack files, and no user code has run in it.
         """
         with contextlib.suppress(KasmonError):
-            self.tier.destroy(self.policy, known.runtime)
-        files = f"its files are those of checkpoint {known.snapshot}" if known.snapshot else FILES_KEPT
-        lost = f"its host ended while it was created: {MEMORY_LOST}; {files}" if known.generation > 1 else ""
-        return self.make(lost=lost, content=self.spare(known.snapshot), checkpoint=known.snapshot)
+            self.tier.destroy(self.policy, before.runtime)
+        files = f"its files are those of checkpoint {before.snapshot}" if before.snapshot else FILES_KEPT
+        lost = f"its host ended while it was created: {MEMORY_LOST}; {files}" if before.generation > 1 else ""
+        return self.make(lost=lost, content=self.spare(before.snapshot), checkpoint=before.snapshot)
 
     def replace_lost(self, why: str) -> str:
         """Replace a lost sandbox with a new one over the same files; return what was lost.

@@ -30,7 +30,7 @@ from kasmon.sandbox.microvm.start import (
     start_host_end,
 )
 from kasmon.sandbox.network.proxy_control import socket_in
-from kasmon.sandbox.shared.credentials import SHORTEST, CredentialFindings, forms, look_up
+from kasmon.sandbox.shared.credentials import SHORTEST, CredentialFindings, forms, resolve
 from kasmon.sandbox.shared.processes import listen, open_log, open_memory_file
 
 WRITE_S: Final = 60.0
@@ -64,7 +64,7 @@ def write_memory(qmp: QmpClient, path: Path) -> None:
 def remove_credentials(policy: SandboxPolicy, path: Path) -> None:
     """Remove remaining values of credentials from the memory at *path*: node does not clear freed memory."""
     if policy.credentials:
-        scrub_file(path, look_up(policy.credentials))
+        scrub_file(path, resolve(policy.credentials))
 
 
 def scrub(image: Image, findings: CredentialFindings) -> int:

@@ -56,11 +56,7 @@ def find_program(program: str) -> str | None:
 
 
 def fetch(folder: Path, report: Callable[[str], None] = lambda _: None) -> list[DebianPackage]:
-    """Fetch all packages of an image into *folder*.
-
-    Raises:
-        SandboxError: if apt fails.
-    """
+    """Fetch all packages of an image into *folder*. Raises `SandboxError` if apt fails."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / "partial").mkdir(mode=0o700, exist_ok=True)
     write_private(folder / "status", b"")

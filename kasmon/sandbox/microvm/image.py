@@ -213,11 +213,7 @@ def _compile_library(root: Path) -> None:
 
 
 def create_disk(root: Path, target: Path) -> None:
-    """Create the disk *target* with the content of *root*.
-
-    Raises:
-        SandboxError: if that fails.
-    """
+    """Create the disk *target* with the content of *root*. Raises `SandboxError` if that fails."""
     entries = list(root.rglob("*"))
     used = sum((path.lstat().st_size + 4095) // 4096 * 4096 for path in entries)
     blocks = (used * 21 // 20 + len(entries) * 512 + SPARE_BYTES) // 4096
@@ -230,10 +226,6 @@ def create_disk(root: Path, target: Path) -> None:
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
+    """Return the SHA-256 of a file. Raises `OSError` if it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

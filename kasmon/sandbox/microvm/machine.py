@@ -409,11 +409,7 @@ def _label(policy: SandboxPolicy) -> str:
 
 
 def _fill(vm_files: VmFiles) -> tuple[str, ...]:
-    """Copy its files into a new machine; return notices for the user.
-
-    Raises:
-        SandboxError: if they do not all fit.
-    """
+    """Copy its files into a new machine; return notices for the user. Raises `SandboxError` if they do not all fit."""
     reply = send_request(vm_files.control, FILL_S, "fill")
     if reply.get("not_taken"):
         why = "; ".join(map(str, reply["not_taken"]))

@@ -9,7 +9,6 @@ hard link to it, so that none loses it.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -30,6 +29,7 @@ from kasmon.sandbox.microvm.image import create_disk
 from kasmon.sandbox.microvm.qemu import PROGRAMS_BYTES
 from kasmon.sandbox.shared.program_files import ProgramFiles, is_script, needed, outermost, whole
 from kasmon.sandbox.shared.safe_tree import copy
+from kasmon.store.file_lock import lock_folder
 
 THERE: Final = "/opt/programs"
 """Where their disk is mounted in a machine."""
@@ -207,7 +207,7 @@ class ProgramDisks:
             if not folder.exists():
                 private_folder(folder)
         disk = self.folder / f"{compute_id(programs)}.ext4"
-        with self._locked():
+        with lock_folder(self.folder):
             if not disk.is_file():
                 self._make(programs, disk)
             os.utime(disk)
@@ -230,16 +230,6 @@ class ProgramDisks:
             create_disk(root, fresh)
             os.truncate(fresh, PROGRAMS_BYTES)
             fresh.replace(disk)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Lock out other processes that make a disk."""
-        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
 
 
 def compute_id(programs: Sequence[str]) -> str:

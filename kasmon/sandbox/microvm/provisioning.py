@@ -39,11 +39,7 @@ FIRST: Final[dict[Interpreter, str]] = {
 
 
 def warm_up(runtime: SandboxRuntime) -> None:
-    """Warm up the machine at *runtime*.
-
-    Raises:
-        SandboxError: if it does not answer.
-    """
+    """Warm up the machine at *runtime*. Raises `SandboxError` if it does not answer."""
     with contextlib.closing(GuestChannel(runtime.socket)) as inside:
         inside.prewarm(tuple(FIRST))
         for interpreter, code in FIRST.items():
@@ -153,9 +149,9 @@ class VmProvisioning:
         finally:
             self._forget(policy)
 
-    def _store_trial(self, found: KvmTrial) -> None:
+    def _store_trial(self, trial: KvmTrial) -> None:
         with contextlib.suppress(OSError):
-            qemu_program.store_trial(self._trial, found)
+            qemu_program.store_trial(self._trial, trial)
         for name in ("accelerator", "means", "made_by"):
             self.__dict__.pop(name, None)
 

@@ -107,8 +107,6 @@ QUIET: Final = (
 
 
 class OpenFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Open files by their descriptors."""
-
     kernel: int
     initrd: int
     root: int

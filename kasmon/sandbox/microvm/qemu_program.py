@@ -75,11 +75,7 @@ def load_trial(path: Path, on: str) -> KvmTrial | None:
 
 
 def store_trial(path: Path, trial: KvmTrial) -> KvmTrial:
-    """Store *trial* at *path*.
-
-    Raises:
-        OSError: if that fails.
-    """
+    """Store *trial* at *path*. Raises `OSError` if that fails."""
     private_folder(path.parent)
     write_private(path, msgspec.json.encode(trial))
     return trial
@@ -161,11 +157,7 @@ def can_use_kvm(owner: tuple[int, int]) -> bool:
 
 
 def run_tool(*words: str) -> None:
-    """Run a program that creates or changes a disk.
-
-    Raises:
-        SandboxError: if it fails, with its own message.
-    """
+    """Run a program that creates or changes a disk. Raises `SandboxError` if it fails, with its own message."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError) as error:

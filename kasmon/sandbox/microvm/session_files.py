@@ -129,11 +129,7 @@ class VmFiles:
         return (notice,) if notice else ()
 
     def replace_disks(self, base: Path, disk: Path) -> None:
-        """Replace its disks: *base*, and a copy of *disk* over it.
-
-        Raises:
-            OSError: if that fails.
-        """
+        """Replace its disks: *base*, and a copy of *disk* over it. Raises `OSError` if that fails."""
         for old in (self.base, self.disk, self.copied):
             old.unlink(missing_ok=True)
         try:
@@ -143,11 +139,7 @@ class VmFiles:
         shutil.copyfile(disk, self.disk)
 
     def replace_program_disk(self, disk: Path | None) -> None:
-        """Replace its program disk by *disk*, which does not change any more.
-
-        Raises:
-            OSError: if that fails.
-        """
+        """Replace its program disk by *disk*, which does not change any more. Raises `OSError` if that fails."""
         self.programs.unlink(missing_ok=True)
         if disk is None:
             return

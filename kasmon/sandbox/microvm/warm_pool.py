@@ -21,6 +21,7 @@ from kasmon.paths import private_folder
 from kasmon.sandbox.microvm import debian_packages
 from kasmon.sandbox.microvm.qemu_program import IMAGES, run_tool
 from kasmon.sandbox.shared.snapshot_store import SnapshotStore
+from kasmon.store.file_lock import lock_folder
 
 WARM: Final = SessionId("golden")
 """The session id of the warm machine, which belongs to no session."""
@@ -51,11 +52,7 @@ class WarmPool:
         """A disk overlay without changes."""
 
     def make(self) -> None:
-        """Create the two empty disks if missing.
-
-        Raises:
-            SandboxError, OSError: if they cannot be created.
-        """
+        """Create the two empty disks if missing. Raises `SandboxError` or `OSError` if they cannot be created."""
         if self.plain.is_file() and self.nothing.is_file():
             return
         private_folder(self.folder.parent)
@@ -127,9 +124,5 @@ class WarmPool:
         """Lock out other processes that change the pool."""
         private_folder(self.folder.parent)
         private_folder(self.folder)
-        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with lock_folder(self.folder):
             yield
-        finally:
-            os.close(handle)

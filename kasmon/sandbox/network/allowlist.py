@@ -77,11 +77,7 @@ class HostVerdict(NamedTuple):
 
 
 def allowlist(hosts: Iterable[str]) -> tuple[AllowlistEntry, ...]:
-    """Parse *hosts* into entries, with presets expanded.
-
-    Raises:
-        UsageError: for an invalid host, with the reason.
-    """
+    """Parse *hosts* into entries, with presets expanded. Raises `UsageError` for an invalid host, with the reason."""
     entries: list[AllowlistEntry] = []
     for text in hosts:
         written = text.strip().lower()

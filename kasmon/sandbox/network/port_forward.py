@@ -54,11 +54,7 @@ class NetworkConnector:
             raise SandboxError("the sandbox's network cannot be reached", why or "its helper ended")
 
     def connect(self, port: int) -> socket.socket:
-        """Return a connection to 127.0.0.1:*port* inside.
-
-        Raises:
-            SandboxError: if nothing listens there.
-        """
+        """Return a connection to 127.0.0.1:*port* inside. Raises `SandboxError` if nothing listens there."""
         with self._lock:
             try:
                 self._requests.sendall((port & 0xFFFFFFFF).to_bytes(4, "big"))

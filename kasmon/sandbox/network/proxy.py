@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from kasmon import system
 from kasmon.errors import UsageError
 from kasmon.sandbox.network.allowlist import (
     AllowlistEntry,
@@ -54,11 +55,7 @@ Resolve = Callable[[str, int], Sequence[tuple[int, str]]]
 
 
 def resolve_host(host: str, port: int) -> list[tuple[int, str]]:
-    """Resolve *host* with this machine's resolver.
-
-    Raises:
-        OSError: if it has no address.
-    """
+    """Resolve *host* with this machine's resolver. Raises `OSError` if it has no address."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [(family, str(address[0])) for family, _, _, _, address in found]
 
@@ -254,9 +251,8 @@ class EgressProxy:
         return {"pid": os.getpid(), "hosts": self.hosts, "open": len(self._tunnels), "denied": self.denied}
 
     def _end_with_process(self, pid: int) -> None:
-        """End when the process *pid* does, on Linux; elsewhere only when the socket is gone."""
-        if sys.platform == "linux":
-            self._events.register(os.pidfd_open(pid), selectors.EVENT_READ, self._end)
+        """End when the process *pid* does."""
+        self._events.register(system.HERE.open_exit_handle(pid), selectors.EVENT_READ, self._end)
 
     def _end(self) -> None:
         self._over = True

@@ -220,7 +220,7 @@ class GuestAttachment(NamedTuple):
     marks: tuple[str, str]
     notices: tuple[str, ...] = ()
     lost: str = ""
-    is_found: bool = False
+    is_running: bool = False
     """Whether the agent was running already."""
     context: bytes = b""
 
@@ -278,7 +278,7 @@ def _attach_existing(tier: AgentTier, spec: RemoteLaunchSpec) -> GuestAttachment
             raise SandboxError("it has ended", "it is not running, and nothing of it was saved")
         runtime = tier.resume(spec.policy, known.runtime, PauseResult(held=False, snapshot=kept.id))
     launch_spec.end_wait(Path(spec.session_folder))
-    return GuestAttachment(tier=tier, runtime=runtime, run=spec.run, marks=known.marks, is_found=True)
+    return GuestAttachment(tier=tier, runtime=runtime, run=spec.run, marks=known.marks, is_running=True)
 
 
 def _start_agent(spec: RemoteLaunchSpec, runtime: SandboxRuntime, size: "tuple[int, int] | None") -> bytes:

@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from kasmon import system
 from kasmon.errors import RefusedError, SandboxError
 from kasmon.paths import write_private
 from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Files, ManifestEntry, parents_first
@@ -40,8 +41,6 @@ class BundledFile(msgspec.Struct, frozen=True):
 
 
 class FileBundle(msgspec.Struct, frozen=True):
-    """The changes in a folder."""
-
     whole: bool = True
     """Whether it holds everything: the receiver removes all other paths."""
     gone: tuple[str, ...] = ()
@@ -77,11 +76,7 @@ def encode_bundle(folder: str, files: Files, gone: Sequence[str] = (), *, whole:
 
 
 def decode_bundle(reply: str | bytes) -> FileBundle:
-    """Decode a bundle that a sandbox sent.
-
-    Raises:
-        SandboxError: if it is invalid.
-    """
+    """Decode a bundle that a sandbox sent. Raises `SandboxError` if it is invalid."""
     try:
         return msgspec.json.decode(reply, type=FileBundle)
     except msgspec.MsgspecError as error:
@@ -164,7 +159,7 @@ def _remove_entry(handle: int, name: str) -> None:
         os.unlink(name, dir_fd=handle)
         return
     with beneath(handle, name) as lower:
-        here = Path(f"/proc/self/fd/{lower}").resolve()
+        here = Path(system.HERE.find_path(lower)).resolve()
     remove_tree(here)
 
 
@@ -248,16 +243,16 @@ class FolderSync:
         self._record_taken({*given.fresh, *given.gone} - ours, known, whole=given.whole)
         return missed
 
-    def _record_taken(self, paths: Iterable[str], known: FolderFiles | None, *, whole: bool) -> None:
+    def _record_taken(self, paths: Iterable[str], before: FolderFiles | None, *, whole: bool) -> None:
         now = self._scan()
-        if whole or known is None:
+        if whole or before is None:
             self._record(now)
             return
         for path in paths:
-            known.pop(path, None)
+            before.pop(path, None)
             if path in now:
-                known[path] = now[path]
-        self._record(known)
+                before[path] = now[path]
+        self._record(before)
 
     def _scan(self) -> FolderFiles:
         with opened(self.folder) as top:

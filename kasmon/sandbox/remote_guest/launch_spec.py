@@ -15,6 +15,7 @@ from typing import Final, Protocol, TypeGuard
 
 import msgspec
 
+from kasmon import system
 from kasmon.errors import SandboxError, UnableError
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime, Tier
 from kasmon.paths import Paths, write_private
@@ -74,11 +75,7 @@ def has_agents(tier: Tier, places: Paths) -> bool:
 
 
 def load_agent_tier(places: Paths, policy: SandboxPolicy) -> AgentTier:
-    """Return the tier of *policy*.
-
-    Raises:
-        UnableError: if it cannot run agents.
-    """
+    """Return the tier of *policy*. Raises `UnableError` if it cannot run agents."""
     tier = load(policy.tier, places)
     if not _runs_agents(tier):
         raise UnableError(
@@ -182,10 +179,7 @@ def build_file_request(path: str, content: bytes, mode: int) -> dict[str, object
 
 def is_front(pid: int) -> bool:
     """Whether process *pid* is a stdio proxy."""
-    try:
-        return FRONT.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
+    return FRONT in system.HERE.read_arguments(pid)
 
 
 def load_status(session_folder: Path) -> RemoteAgentStatus | None:

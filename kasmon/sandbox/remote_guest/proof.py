@@ -6,24 +6,18 @@ forge it. For a jail, this machine's kernel is asked from outside (`jail/proof`)
 
 import contextlib
 import os
-from pathlib import Path
-from typing import Final
 
+from kasmon.boot_id import boot
 from kasmon.errors import KasmonError
 from kasmon.model.sandbox.policy import SandboxRuntime
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.guest_client.protocol import ConfinementReport
 
-BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-
 
 def ours() -> ConfinementReport:
     """Return what a process of this machine would report."""
     told = os.uname()
-    boot = ""
-    with contextlib.suppress(OSError):
-        boot = BOOT.read_text().strip()
-    return ConfinementReport(kernel=f"{told.release} {told.version}", boot=boot, user=os.getuid())
+    return ConfinementReport(kernel=f"{told.release} {told.version}", boot=boot(), user=os.getuid())
 
 
 def mismatches(runtime: SandboxRuntime) -> tuple[str, ...] | None:

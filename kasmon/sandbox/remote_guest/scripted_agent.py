@@ -41,11 +41,7 @@ def adapted(argv: Sequence[str], variables: Mapping[str, str]) -> tuple[tuple[st
 
 
 def put(home: Path, owner: tuple[int, int]) -> None:
-    """Replace kasmon's modules in *home*; *owner* owns them.
-
-    Raises:
-        OSError: if that fails.
-    """
+    """Replace kasmon's modules in *home*; *owner* owns them. Raises `OSError` if that fails."""
     folder = home / FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     for each in (folder.parent, folder):

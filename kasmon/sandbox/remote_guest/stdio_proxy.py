@@ -94,7 +94,7 @@ class StdioProxy:
         self._is_open = True
         self._lost_at = 0.0
         self._leave_at: float | None = None
-        self._is_to_draw = attachment.is_found
+        self._is_to_draw = attachment.is_running
         self._resize_at: float | None = None
         self._context: bytes = attachment.context
         self._looked_at = time.monotonic()

@@ -105,9 +105,9 @@ def _parents_of(path: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
-def _as_there(fresh: ManifestEntry, known: ManifestEntry | None) -> ManifestEntry:
+def _as_there(fresh: ManifestEntry, before: ManifestEntry | None) -> ManifestEntry:
     """Return *fresh* with the permissions outside: those of a copy are its owner's alone."""
-    mode = known.mode if known is not None and known.kind == FILE else 0o644
+    mode = before.mode if before is not None and before.kind == FILE else 0o644
     return fresh._replace(mode=mode | RUNS if fresh.mode & RUNS else mode & ~RUNS)
 
 

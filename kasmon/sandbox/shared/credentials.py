@@ -46,7 +46,7 @@ class CredentialFindings(NamedTuple):
         return tuple(dict.fromkeys(value for value in self.values.values() if len(value) >= SHORTEST))
 
 
-def look_up(credentials: Sequence[Credential], variables: Mapping[str, str] = os.environ) -> CredentialFindings:
+def resolve(credentials: Sequence[Credential], variables: Mapping[str, str] = os.environ) -> CredentialFindings:
     """Return the current values of *credentials*, under each name and alias. Blocks up to `COMMAND_S` per command.
 
     Args:
@@ -56,7 +56,7 @@ def look_up(credentials: Sequence[Credential], variables: Mapping[str, str] = os
     values: dict[str, str] = {}
     missing: list[str] = []
     for credential in credentials:
-        value, why = _look_up(credential, variables)
+        value, why = _resolve(credential, variables)
         if value is None:
             missing.append(f"The credential {credential.name!r} has no value: {why}.")
             continue
@@ -142,7 +142,7 @@ def forms(value: str) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(written))
 
 
-def _look_up(credential: Credential, variables: Mapping[str, str]) -> tuple[str | None, str]:
+def _resolve(credential: Credential, variables: Mapping[str, str]) -> tuple[str | None, str]:
     """Return the value, or None and why there is none."""
     if why := fault(credential):
         return None, why

@@ -1,6 +1,7 @@
 """The view that a jail of a policy has: which folders of this machine it sees, and its variables."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,8 @@ OURS_BEGIN: Final = ("XDG_", "TMUX", "WAYLAND_", "XAUTHORITY", "LD_", "KASMON_LI
 PROXIES: Final = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 TOO_MUCH: Final = tuple(map(Path, ("/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/var")))
 """Folders that no sandbox may see as a whole."""
+TASK_WORKTREE: Final = re.compile(r"a[0-9]+-[0-9]+")
+"""The names of worktrees of tasks of other machines' plans, in the folder of the task."""
 OWN_PLACES: Final = ("/proc/", "/sys/", "/dev/", "/usr/", f"{INSIDE}/")
 
 
@@ -101,11 +104,7 @@ def build_view(
 
 
 def require_mountable(host_folders: HostFolders, source: str, target: str) -> None:
-    """Check that a jail may see *source* at *target*.
-
-    Raises:
-        RefusedError: if it may not.
-    """
+    """Check that a jail may see *source* at *target*. Raises `RefusedError` if it may not."""
     if not target.startswith("/") or os.path.normpath(target) != target or "\0" in source + target:
         raise RefusedError(
             f"nothing can be mounted at {target!r} in a sandbox.", hint="Give an absolute path, without `..`."
@@ -120,12 +119,15 @@ def require_mountable(host_folders: HostFolders, source: str, target: str) -> No
 
 
 def _is_kasmons(real: Path, places: Paths, base: Path) -> bool:
-    """Whether *real* contains one of kasmon's folders, or is inside one; the worktrees of its plans do not count."""
+    """Whether *real* contains one of kasmon's folders, or is inside one; worktrees of plans' tasks do not count."""
     ours = [folder.resolve() for folder in (places.state, places.config, places.runtime, base)]
     if any(folder.is_relative_to(real) for folder in ours):
         return True
     state = places.state.resolve()
-    if real.is_relative_to(state / "plans") and len(real.relative_to(state / "plans").parts) > 2:
+    plans, tasks = state / places.plans.name, state / places.plan_tasks.name
+    if real.is_relative_to(plans) and len(real.relative_to(plans).parts) > 2:
+        return False
+    if real.is_relative_to(tasks) and any(map(TASK_WORKTREE.fullmatch, real.relative_to(tasks).parts[2:3])):
         return False
     return any(real.is_relative_to(folder) for folder in ours)
 

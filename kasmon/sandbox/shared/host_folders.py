@@ -153,7 +153,7 @@ class HostFolders:
         self.places.make()
         with self.locked():
             folder = _make_passable(self.of(session))
-            self._take_over(folder)
+            self._own_files(folder)
             self._own(folder / "home")
             lock = folder / "lock"
             if not lock.exists():
@@ -274,7 +274,7 @@ class HostFolders:
         finally:
             os.close(handle)
 
-    def _take_over(self, folder: Path) -> None:
+    def _own_files(self, folder: Path) -> None:
         """Change the owner of files in *folder* that an earlier version left under the id shared by every kasmon."""
         for each in folder.iterdir() if os.geteuid() == 0 else ():
             if (user := each.lstat().st_uid) in FEW_USERS and user != self.owner[0]:

@@ -12,8 +12,9 @@ from typing import Final
 
 from kasmon.boot_id import boot
 from kasmon.paths import SOCKET_PATH_BYTES
-from kasmon.process_identity import SAME_S, fields, is_running
+from kasmon.process_identity import is_running
 from kasmon.process_identity import started_at as started_at
+from kasmon.system.linux import Linux, fields
 
 LOG_BYTES: Final = 64 * 1024
 
@@ -121,7 +122,7 @@ def send_signal(pid: int, number: signal.Signals, started: float | None = None) 
         return False
     try:
         now = started_at(pid)
-        if now is None or (started is not None and abs(now - started) >= SAME_S):
+        if now is None or (started is not None and abs(now - started) >= Linux.start_tolerance_s):
             return False
         signal.pidfd_send_signal(handle, number)
     except OSError:

@@ -155,11 +155,7 @@ class SnapshotStore:
         self.advance_generation()
 
     def drop(self) -> None:
-        """Remove all snapshots and the disk generation. Idempotent.
-
-        Raises:
-            OSError: if something cannot be removed.
-        """
+        """Remove all snapshots and the disk generation. Idempotent. Raises `OSError` if something cannot be removed."""
         remove_tree(self.folder)
 
     def copy_to(self, other: "SnapshotStore", snapshot: Snapshot) -> Snapshot:

@@ -27,11 +27,7 @@ class Arguments(NamedTuple):
 
 
 def read(argv: list[str]) -> Arguments | None:
-    """Parse *argv*; return None if it asks for help.
-
-    Raises:
-        UnusableArguments: with the message for the user.
-    """
+    """Parse *argv*; return None if it asks for help. Raises `UnusableArguments` with the message for the user."""
     arguments = Arguments()
     rest = list(argv)
     while rest:

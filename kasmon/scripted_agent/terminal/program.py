@@ -85,11 +85,7 @@ class Program:
         self._colours = wants_colours()
 
     def run(self) -> int:
-        """Play until the agent ends; return the exit code.
-
-        Raises:
-            Hangup: if the terminal goes away.
-        """
+        """Play until the agent ends; return the exit code. Raises `Hangup` if the terminal goes away."""
         self._terminal.write(build_title_report(""))
         self._boot()
         if self._arguments.script.strip():

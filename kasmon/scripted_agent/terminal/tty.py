@@ -71,11 +71,7 @@ class RawTerminal:
         return (columns, rows) if columns and rows else DEFAULT_SIZE
 
     def write(self, text: str) -> None:
-        """Write all of *text*.
-
-        Raises:
-            Hangup: if the terminal is gone.
-        """
+        """Write all of *text*. Raises `Hangup` if the terminal is gone."""
         data = memoryview(text.encode("utf-8", "replace"))
         try:
             while data:

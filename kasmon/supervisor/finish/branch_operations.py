@@ -337,7 +337,6 @@ def _undo_merge(target: Path, commit: str) -> str:
 
 
 def _merged_tree(target: Path, commit: str) -> str:
-    """Return the tree of a merge of *commit* into the HEAD of *target*."""
     return git(target, "merge-tree", "--write-tree", "HEAD", commit).partition("\n")[0]
 
 

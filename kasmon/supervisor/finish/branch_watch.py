@@ -18,7 +18,7 @@ from kasmon.paths import Paths
 from kasmon.repository.branch import BranchSummary, PullRequest
 from kasmon.repository.git import git, git_folders
 from kasmon.supervisor.finish.branch_operations import find_remote
-from kasmon.supervisor.finish.pull_requests import INTERVAL_S, find_pull_request, known_pull_request
+from kasmon.supervisor.finish.pull_requests import INTERVAL_S, find_pull_request, stored_pull_request
 from kasmon.supervisor.worktrees.branch_state import BranchStates
 from kasmon.supervisor.worktrees.collision_watch import POLL_S
 from kasmon.supervisor.worktrees.folder_watch import FolderWatch
@@ -82,23 +82,22 @@ def _read(
     trees = _trees(sessions)
     found = states.read(trees.values(), changed)
     summaries = {
-        path: BranchSummary(state=state, pull_request=known_pull_request(places, Path(path), state.name))
+        path: BranchSummary(state=state, pull_request=stored_pull_request(places, Path(path), state.name))
         for path, state in found.items()
     }
     return {session: summaries[tree.path] for session, tree in trees.items() if tree.path in summaries}
 
 
 def _requests(
-    sessions: tuple[Session, ...], found: Mapping[SessionId, BranchSummary]
+    sessions: tuple[Session, ...], summaries: Mapping[SessionId, BranchSummary]
 ) -> Iterator[tuple[Session, PullRequest]]:
     for session in sessions:
-        summary = found.get(session.id)
+        summary = summaries.get(session.id)
         if summary is not None and summary.pull_request is not None:
             yield session, summary.pull_request
 
 
 def _trees(sessions: tuple[Session, ...]) -> dict[SessionId, SessionWorktree]:
-    """Return the worktrees of *sessions*; blocks."""
     return {each.id: tree for each in sessions if (tree := worktree_of(each)) is not None}
 
 
@@ -112,21 +111,21 @@ async def _report_changes(
 ) -> None:
     """Put the worktrees whose files changed into *changed*; an empty set where only refs did, None for all."""
     while True:
-        known = sessions()
-        key = _key(known)
+        before = sessions()
+        key = _key(before)
 
-        def is_over(known: tuple[Session, ...] = known, key: frozenset[tuple[object, ...]] = key) -> bool:
-            return (now := sessions()) is not known and _key(now) != key
+        def is_over(before: tuple[Session, ...] = before, key: frozenset[tuple[object, ...]] = key) -> bool:
+            return (now := sessions()) is not before and _key(now) != key
 
         changed.put_nowait(None)
-        trees = await asyncio.to_thread(_trees, known)
+        trees = await asyncio.to_thread(_trees, before)
         tops, refs = await asyncio.to_thread(_watched, trees)
         folders = frozenset([*tops, *refs])
         try:
             async with contextlib.aclosing(watch.follow(folders, is_over, _is_relevant)) as reports:
                 async for stale in reports:
                     changed.put_nowait(stale & tops)
-                    if stale == folders and trees != await asyncio.to_thread(_trees, known):
+                    if stale == folders and trees != await asyncio.to_thread(_trees, before):
                         break  # an agent has changed to another worktree
         except (OSError, RuntimeError) as error:
             log.info("branches are not watched but polled: %s", error)
@@ -153,21 +152,28 @@ async def _read_pull_requests(
     places: Paths, sessions: Sessions, may_ask: Callable[[], bool], changed: "asyncio.Queue[frozenset[str] | None]"
 ) -> None:
     """Read the pull requests of each repository while *may_ask*; put an empty set into *changed* after that."""
-    due, known = dict[Path, float](), frozenset[tuple[object, ...]]()
+    due, due_at, known = dict[Path, float](), 0.0, frozenset[tuple[object, ...]]()
     while True:
-        is_due = time.monotonic() >= min(due.values(), default=0.0) or _key(sessions()) != known
+        is_due = time.monotonic() >= due_at or _key(sessions()) != known
         if is_due and may_ask():
             known = _key(sessions())
             if await asyncio.to_thread(_ask, places, sessions(), due):
                 changed.put_nowait(frozenset())
+            due_at = min(due.values(), default=time.monotonic() + INTERVAL_S)
         await asyncio.sleep(LOOK_S)
 
 
 def _ask(places: Paths, sessions: tuple[Session, ...], due: dict[Path, float]) -> bool:
-    """Read the pull requests of the repositories that are *due*; return whether there was one. Blocks."""
+    """Read the pull requests of the repositories that are *due*; return whether there was one. Blocks.
+
+    Afterwards *due* has exactly the repositories of *sessions*.
+    """
     was_due = False
+    before = dict(due)
+    due.clear()
     for shared, path in _repositories(_trees(sessions)):
-        if time.monotonic() < due.get(shared, 0.0):
+        due[shared] = before.get(shared, 0.0)
+        if time.monotonic() < due[shared]:
             continue
         due[shared] = time.monotonic() + INTERVAL_S
         was_due = True

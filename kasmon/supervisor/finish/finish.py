@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from kasmon.errors import KasmonError, RefusedError, StaleRequestError
+from kasmon.errors import RefusedError, StaleRequestError
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import Receipt
 from kasmon.model.session import Session
@@ -34,8 +34,6 @@ from kasmon.supervisor.worktrees.branch_state import HEADS
 
 
 class FinishResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done."""
-
     done: tuple[str, ...]
     """A sentence for each step."""
     conflicts: tuple[str, ...] = ()
@@ -125,18 +123,11 @@ def _carry_out(places: Paths, session: Session, plan: PlannedFinish, report: Cal
 
 
 def changed_since(session: Session) -> StaleRequestError:
-    """Return the error that the plan of *session* is out of date."""
-    error = StaleRequestError(session.id)
-    KasmonError.__init__(
-        error,
-        f"the branch of {session.name!r}, its base, or files changed since this was planned. Nothing was done.",
-        hint=f"Review it again: `kasmon finish {session.id} --dry-run` with the same options.",
-    )
-    return error
+    what = f"the branch of {session.name!r}, its base, or files"
+    return StaleRequestError.of_plan(session.id, what, f"`kasmon finish {session.id} --dry-run` with the same options")
 
 
 def _conflict_prompt(plan: PlannedFinish, files: tuple[str, ...]) -> str:
-    """Return the prompt that has an agent resolve the conflicts in *files*."""
     how = plan.request.update
     end = "`git rebase --continue`" if how == "rebase" else "`git commit --no-edit`"
     return (

@@ -38,8 +38,9 @@ from kasmon.supervisor.finish.pull_requests import (
     base_branch,
     find_program,
     find_pull_request,
-    known_pull_request,
+    stored_pull_request,
 )
+from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.worktrees.branch_state import HEADS, read_state
 from kasmon.supervisor.worktrees.changes import state_digest
 from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
@@ -131,11 +132,13 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
 
     Raises:
         UnableError: if *session* works in no git worktree, or is a task of a plan.
+        OtherMachineError: if that is on another machine.
         UsageError: if parts of the request contradict each other.
         SessionBusyError: if a turn runs.
         RefusedError: if a step cannot be done; it says why.
         GitError, TimedOutError: if git fails.
     """
+    check_here(session)
     tree = worktree_of(session)
     if tree is None:
         raise UnableError(f"{session.name!r} works in no git worktree.", hint="Use git in its folder.")
@@ -271,11 +274,7 @@ def _check_push(plan: PlannedFinish) -> None:
 
 
 def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
-    """Yield what the plan does.
-
-    Raises:
-        RefusedError: if a merge could not be done now.
-    """
+    """Yield what the plan does. Raises `RefusedError` if a merge could not be done now."""
     request, state, path = plan.request, plan.state, Path(plan.tree.path)
     if plan.source is not None:
         text = f"fetch {plan.source.branch} from {plan.source.remote}, with your credentials"
@@ -389,11 +388,7 @@ def _digest(plan: PlannedFinish) -> str:
 
 
 def local_base(state: BranchState) -> str:
-    """Return the ref of the base branch.
-
-    Raises:
-        RefusedError: if the base is no local branch.
-    """
+    """Return the ref of the base branch. Raises `RefusedError` if the base is no local branch."""
     if not state.base_ref.startswith(HEADS):
         raise _no_base_branch(state)
     return state.base_ref
@@ -438,7 +433,7 @@ def _proposal(places: Paths, plan: PlannedFinish) -> PullRequest:
     path, state, (remote, branch) = Path(plan.tree.path), plan.state, plan.remote
     find_program(path, remote)
     base = base_branch(path, state, remote)
-    known = known_pull_request(places, path, branch)
+    known = stored_pull_request(places, path, branch)
     if known is not None and known.state == "open":
         return known
     if not state.ahead and not plan.request.commits:
@@ -447,11 +442,7 @@ def _proposal(places: Paths, plan: PlannedFinish) -> PullRequest:
 
 
 def _source(tree: SessionWorktree) -> str:
-    """Return the checkout that *tree* was requested in.
-
-    Raises:
-        RefusedError: if there is none.
-    """
+    """Return the checkout that *tree* was requested in. Raises `RefusedError` if there is none."""
     source = Path(tree.source)
     top = repository(source) if source.is_dir() else None
     if top is None or top.resolve() == Path(tree.path).resolve():

@@ -15,7 +15,7 @@ import msgspec
 
 from kasmon.config import load
 from kasmon.config.profile import programs
-from kasmon.errors import KasmonError, RefusedError, StaleRequestError, UnableError
+from kasmon.errors import RefusedError, StaleRequestError, UnableError
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -177,6 +177,11 @@ def plan_merges(
 
 
 def _read(session: Session, check: str) -> _Branch:
+    if session.via:
+        raise UnableError(
+            f"{session.name!r} is on {session.via!r}: only branches of this machine are merged one by one.",
+            hint=f"Run `kasmon merge-plan` on {session.via}.",
+        )
     tree = worktree_of(session)
     if tree is None:
         raise UnableError(f"{session.name!r} works in no git worktree.", hint="Merge its branch with git.")
@@ -281,14 +286,8 @@ def outcome_lines(outcome: MergeOutcome, count: int) -> list[str]:
 
 
 def changed_since() -> StaleRequestError:
-    """Return the error that a plan is out of date."""
-    error = StaleRequestError("")
-    KasmonError.__init__(
-        error,
-        "a branch, the base, or files changed since this was planned. Nothing was done.",
-        hint="Review it again: `kasmon merge-plan --dry-run` with the same sessions.",
-    )
-    return error
+    what = "a branch, the base, or files"
+    return StaleRequestError.of_plan("", what, "`kasmon merge-plan --dry-run` with the same sessions")
 
 
 def find_plan_branches(run: PlanRun, plan: Plan, fleet: Fleet) -> tuple[list[Session], dict[SessionId, str]]:

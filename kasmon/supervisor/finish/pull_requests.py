@@ -42,8 +42,6 @@ PASSED: Final = frozenset({"SUCCESS", "NEUTRAL", "SKIPPED"})
 
 
 class _KnownRequests(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a repository's pull requests."""
-
     asked_at: float = 0.0
     failures: int = 0
     why: str = ""
@@ -51,7 +49,7 @@ class _KnownRequests(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[PullRequest, ...] = ()
 
 
-def known_pull_request(places: Paths, path: Path, branch: str) -> PullRequest | None:
+def stored_pull_request(places: Paths, path: Path, branch: str) -> PullRequest | None:
     """Return the newest pull request of *branch* that was read before. It asks nothing."""
     return _newest(_load(stored_file(places, path)), branch)
 
@@ -60,7 +58,7 @@ def read_branches(places: Paths, trees: Iterable[SessionWorktree]) -> dict[str, 
     """Return the states of *trees* by their paths, with the numbers of the pull requests that were read before."""
     states = dict(BranchStates().read(trees))
     for path, state in states.items():
-        if (known := known_pull_request(places, Path(path), state.name)) is not None:
+        if (known := stored_pull_request(places, Path(path), state.name)) is not None:
             states[path] = msgspec.structs.replace(state, pull_request=known.number)
     return states
 

@@ -6,22 +6,22 @@ inotify drops events when its queue is full and reports none for network file sy
 import contextlib
 import os
 import select
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from typing import Final
 
+from kasmon import system
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
-from kasmon.supervisor.fleet.inotify import CLOSE_WRITE, CREATE, IGNORED, MODIFY, MOVED_TO, Inotify
+from kasmon.system.inotify import CLOSE_WRITE, CREATE, IGNORED, MODIFY, MOVED_TO, Inotify
 
 STEP_MS: Final = 10
 """Without inotify: how often to look for changes, and how long it must be quiet before they are reported."""
 GROUP_MS: Final = 25
 """How long changes are gathered at most."""
-GATHER_S: Final = 0.015
-"""With inotify: how long changes are gathered after the first one."""
+GATHER_S: Final = 0.002
+"""With inotify: how long changes are gathered after the first: the write of an event, and the close of its file."""
 HINT_FILES: Final = frozenset({"events.jsonl", "host.lock"})
 """The files of a session whose changes are hints. A host that ends closes its lock, which is reported too."""
 
@@ -40,8 +40,8 @@ class StopEvent(threading.Event):
 
     def set(self) -> None:
         if not self.is_set():
+            os.write(self._writer, b"\0")  # first: a thread that sees the event set may close it
             super().set()
-            os.write(self._writer, b"\0")
 
     def close(self) -> None:
         """Close the pipe. Call once, when no thread waits any more."""
@@ -54,7 +54,7 @@ def hints(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[Sessio
 
     Blocks in between; meant for a thread of its own. A change of the fleet's log yields an empty set.
     """
-    yield from _by_inotify(places, stop, every_s) if sys.platform == "linux" else _by_watchfiles(places, stop, every_s)
+    yield from _by_inotify(places, stop, every_s) if system.HERE.has_inotify else _by_watchfiles(places, stop, every_s)
     while not stop.wait(every_s):
         yield set()
 

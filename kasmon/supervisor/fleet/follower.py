@@ -5,13 +5,14 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from kasmon.model.fleet import Fleet
-from kasmon.model.permission import SessionId
-from kasmon.paths import Paths
 from kasmon.supervisor.fleet.file_hints import StopEvent, hints
+
+if TYPE_CHECKING:
+    from kasmon.supervisor.fleet.watch import FleetWatch
 
 RECONCILE_S: Final = 1.0
 """How often everything is refreshed, with or without hints, in seconds."""
@@ -19,36 +20,22 @@ TICK_S: Final = 0.5
 """How long the thread waits for a hint at most; a reconcile is never later by more."""
 GAP_S: Final = 0.1
 """The shortest time between two published fleets, in seconds; a new state or request is published at once."""
-SHORTEST_REST_S, LONGEST_REST_S = 0.01, 0.1
+SHORTEST_REST_S, LONGEST_REST_S = 0.015, 0.04
 """The limits of the pause after a refresh on a hint, in seconds: `RESTS` times as long as it took. The shortest one
-follows a refresh of everything, which has its own interval: a new state would wait for its end."""
+follows a refresh of everything, which has its own interval: a new state would wait for its end. A change after the
+pause is refreshed at once, and all changes during the pause together at its end."""
 RESTS: Final = 20
-
-
-class FollowedView(Protocol):
-    """What is followed; its calls access files and are made in the follower's thread."""
-
-    places: Paths
-
-    def refresh(self) -> Fleet: ...
-
-    def refresh_only(self, sessions: Iterable[SessionId]) -> Fleet: ...
-
-    @property
-    def urgent_changes(self) -> int:
-        """How many times a state changed, or requests appeared or went away."""
 
 
 class Follower:
     """Refreshes *watched* in a thread of its own and publishes the newest fleet that differs from the previous one."""
 
-    def __init__(self, watched: FollowedView, gap_s: float = GAP_S) -> None:
+    def __init__(self, watched: "FleetWatch", gap_s: float = GAP_S) -> None:
         """*gap_s*: the shortest time between two fleets, in seconds."""
         self._watched, self._gap_s = watched, gap_s
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
-        self._newest = Fleet()
         self._published_at = -math.inf
         self._publish_timer: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
@@ -62,7 +49,7 @@ class Follower:
         self._changed.clear()
         if self._error is not None:
             raise self._error
-        return self._newest
+        return self._watched.fleet
 
     async def aclose(self) -> None:
         """End the thread; idempotent, done after at most one more refresh."""
@@ -82,28 +69,29 @@ class Follower:
         self._on_loop(self._ended.set)
 
     def _follow(self) -> None:
-        published, urgent = self._watched.refresh(), self._watched.urgent_changes
-        self._on_loop(self._publish, published, True)
-        reconciled_at = pause_ends_at = time.monotonic()
-        for hinted in hints(self._watched.places, self._stop, TICK_S):
-            if self._stop.wait(max(0.0, pause_ends_at - time.monotonic())):
-                return
+        watched = self._watched
+        watched.reconcile()
+        published, urgent = (watched.version, watched.read_only), watched.urgent_changes
+        self._on_loop(self._publish, True)
+        reconciled_at = time.monotonic()
+        for hinted in hints(watched.places, self._stop, TICK_S):
             refreshed_at = time.monotonic()
             rest_s = SHORTEST_REST_S
             if refreshed_at >= reconciled_at + RECONCILE_S:
-                fleet, reconciled_at = self._watched.refresh(), refreshed_at
+                watched.reconcile()
+                reconciled_at = refreshed_at
             else:
-                fleet = self._watched.refresh_only(hinted)
+                watched.refresh_only(hinted)
                 rest_s = min(max(RESTS * (time.monotonic() - refreshed_at), rest_s), LONGEST_REST_S)
-            pause_ends_at = time.monotonic() + rest_s
-            if fleet.sessions is not published.sessions or fleet.read_only != published.read_only:
-                is_urgent, urgent = self._watched.urgent_changes != urgent, self._watched.urgent_changes
-                published = fleet
-                self._on_loop(self._publish, published, is_urgent)
+            if (newest := (watched.version, watched.read_only)) != published:
+                is_urgent, urgent, published = watched.urgent_changes != urgent, watched.urgent_changes, newest
+                if is_urgent or self._publish_timer is None:
+                    self._on_loop(self._publish, is_urgent)
+            if self._stop.wait(rest_s):
+                return
 
-    def _publish(self, fleet: Fleet, is_urgent: bool) -> None:
-        """Publish *fleet*: at once if *is_urgent*, or if the last one is long enough ago."""
-        self._newest = fleet
+    def _publish(self, is_urgent: bool) -> None:
+        """Publish the fleet: at once if *is_urgent*, or if the last one is long enough ago."""
         if is_urgent:
             self._publish_now()
         elif self._publish_timer is None:

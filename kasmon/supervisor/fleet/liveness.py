@@ -3,6 +3,7 @@
 | events | host | agent's process | displayed state |
 |---|---|---|---|
 | the log cannot be read | any | any | unsure |
+| of another machine, which is unreachable | any | any | unsure, since it is unreachable |
 | ended, or lost as its host logged | any | any | as in the events |
 | never started | runs, or 15 s and its worktree's setup not over | - | starting |
 | never started, or its folder is gone | gone | - | lost |
@@ -24,7 +25,7 @@ import msgspec
 from kasmon.model.commands import Mode
 from kasmon.model.reducers.evidence import apply_verdict
 from kasmon.model.session import HostProbe, Session
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER, SessionState
 
 START_S: Final = 15.0
 """How long a session may take from its creation to its host's lock, in seconds."""
@@ -38,6 +39,7 @@ AGENT_ALIVE: Final = "host gone, agent alive"
 AGENT_UNKNOWN: Final = "host gone, agent unknown"
 UNWRITTEN: Final = "the log is not writable"
 UNREADABLE: Final = "its log cannot be read"
+UNREACHABLE: Final = "is unreachable"
 LINE_GONE: Final = "its process is gone"
 
 
@@ -56,15 +58,33 @@ class Liveness(NamedTuple):
     """Whether its folder is gone; only probed if it apparently never started."""
     unreadable: str = ""
     """Why its log cannot be read; empty if it can."""
+    unreachable: str = ""
+    """Why its machine is unreachable; empty if it is not. Nothing else is known then."""
+    unreachable_since: float = 0.0
+    clock_offset_s: float = 0.0
+    """How far the clock of its machine is ahead of the one here: its events have the times of that clock."""
 
 
 def derive(session: Session, seen: Liveness, now: float) -> Session:
     """Return *session*, folded from its events, as displayed at *now* with the liveness *seen*."""
+    if seen.clock_offset_s:
+        session, seen = _correct_times(session, seen, now)
     if seen.unreadable:
         why = f"{UNREADABLE}: {seen.unreadable}"
         return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source="log")
-    if session.state is SessionState.ENDED:
+    if session.state in OVER:
         return session
+    if seen.unreachable:
+        return msgspec.structs.replace(
+            session,
+            state=SessionState.UNSURE,
+            unsure_why=f"{session.via} {UNREACHABLE}: {seen.unreachable}",
+            asking=None,
+            requests=(),
+            source="link",
+            since=seen.unreachable_since,
+            host=HostProbe(pid=None, alive=False),
+        )
     host = HostProbe(pid=seen.host or None, alive=seen.host is not None)
     if session.state is SessionState.LOST:
         return _mark_lost(session, host, session.end_why or LINE_GONE, session.since)
@@ -90,7 +110,7 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
         return msgspec.structs.replace(
             session,
             state=SessionState.UNSURE,
-            unsure_why=f"{AGENT_LEFT} (pid {session.pid})",
+            unsure_why=f"{AGENT_LEFT} (pid {session.pid})" if session.pid else AGENT_LEFT,
             asking=None,
             requests=(),
             source="host",
@@ -108,6 +128,23 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
         since=since,
         host=host,
     )
+
+
+def _correct_times(session: Session, seen: Liveness, now: float) -> tuple[Session, Liveness]:
+    """Return both with the times of the clock here, *session* as it is judged at *now*."""
+    ahead_s = seen.clock_offset_s
+    recheck_at = session.recheck_at
+    if recheck_at is not None and recheck_at <= now + ahead_s and seen.host is not None:
+        session, recheck_at = apply_verdict(session, now + ahead_s, since=recheck_at), None
+    session = msgspec.structs.replace(
+        session,
+        since=session.since and session.since - ahead_s,
+        finished_at=session.finished_at and session.finished_at - ahead_s,
+        limited_until=None if session.limited_until is None else session.limited_until - ahead_s,
+        recheck_at=None if recheck_at is None else recheck_at - ahead_s,
+        requests=tuple(msgspec.structs.replace(ask, asked_at=ask.asked_at - ahead_s) for ask in session.requests),
+    )
+    return session, seen._replace(written_at=seen.written_at and seen.written_at - ahead_s)
 
 
 def _derive_interpreter(session: Session, seen: Liveness, host: HostProbe, since: float) -> Session:
@@ -131,7 +168,12 @@ def _unwritten(session: Session, host: HostProbe, why: str) -> Session:
 
 
 def _mark_lost(session: Session, host: HostProbe, why: str, since: float) -> Session:
-    """A lost session has no open requests: no process could take the answer."""
+    """A lost session has no open requests: no process could take the answer.
+
+    One that was being hibernated is hibernated: its host ended after the agent, or with it.
+    """
+    if session.freed_bytes is not None:
+        return msgspec.structs.replace(session, state=SessionState.HIBERNATED, source="host", since=since, host=host)
     return msgspec.structs.replace(
         session,
         state=SessionState.LOST,

@@ -1,12 +1,13 @@
 """Find a session by id, exact name, or unambiguous id prefix, in this order; never by name prefix.
 
-An agent's own session is the one that its environment names.
+Names are unique on each machine only. Of several sessions with a name, that of this machine is meant; `MACHINE:NAME` is
+one of a registered machine. An agent's own session is the one that its environment names.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
-from kasmon.errors import AmbiguousSessionError, SessionNotFoundError
+from kasmon.errors import AmbiguousSessionError, OtherMachineError, SessionNotFoundError, UsageError
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 
@@ -32,6 +33,7 @@ def find(fleet: Fleet, requested: str) -> Session:
         if session.id == requested:
             return session
     named = [session for session in fleet.sessions if session.name == requested]
+    named = [session for session in named if not session.via] or named or _find_on_machine(fleet, requested)
     prefixed = [session for session in fleet.sessions if session.id.startswith(requested)]
     candidates = named or (prefixed if len(requested) >= PREFIX_LENGTH else [])
     if not candidates:
@@ -42,3 +44,44 @@ def find(fleet: Fleet, requested: str) -> Session:
     if len(candidates) > 1:
         raise AmbiguousSessionError(requested, sorted(session.id for session in candidates))
     return candidates[0]
+
+
+def _find_on_machine(fleet: Fleet, requested: str) -> list[Session]:
+    machine, _, name = requested.partition(":")
+    return [each for each in fleet.sessions if each.via and each.via == machine and name in (each.name, each.id)]
+
+
+def find_here(fleet: Fleet, requested: str) -> Session:
+    """Return the session as `find` does, for what needs its files or processes.
+
+    Raises:
+        OtherMachineError: if they are on a registered machine.
+        NotFoundError: as `find`.
+    """
+    session = find(fleet, requested)
+    check_here(session)
+    return session
+
+
+def check_named_alone(session: Session, names: Collection[str]) -> None:
+    """Raise if *session*, one of *names*, is of another machine, where the other names mean others.
+
+    Raises:
+        UsageError: if that is so.
+    """
+    if session.via and len(names) > 1:
+        raise UsageError(
+            f"session {session.label!r} is on machine {session.via!r}: sessions of other machines are named one at a "
+            "time.",
+            hint=f"Run the command for {f'{session.via}:{session.name}'!r} alone.",
+        )
+
+
+def check_here(session: Session) -> None:
+    """Raise unless the files and processes of *session* are on this machine.
+
+    Raises:
+        OtherMachineError: if they are on a registered one.
+    """
+    if session.via:
+        raise OtherMachineError(session.id, session.name, session.via)

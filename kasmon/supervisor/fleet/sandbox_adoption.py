@@ -13,13 +13,18 @@ from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
+from kasmon.supervisor.fleet.lookup import check_here
 
 log = logging.getLogger(__name__)
 
 
 def find_orphans(sessions: Iterable[Session]) -> list[Session]:
     """Return the sessions whose sandbox runs and whose host does not."""
-    return [each for each in sessions if each.mode is Mode.INTERPRETER and each.state is SessionState.UNSURE]
+    return [
+        each
+        for each in sessions
+        if each.mode is Mode.INTERPRETER and each.state is SessionState.UNSURE and not each.via
+    ]
 
 
 def find_unfinished(places: Paths, sessions: Iterable[Session]) -> list[Session]:
@@ -69,6 +74,7 @@ def end_unfinished(places: Paths, session: Session) -> None:
     Raises:
         KasmonError: if not everything could be ended.
     """
+    check_here(session)
     from kasmon.sandbox import tiers
     from kasmon.supervisor.sandboxes.create import policy_of_session  # imports all tiers; the dashboard starts without
 
@@ -89,6 +95,8 @@ def _may_be_unfinished(session: Session) -> bool:
 
     A jail ends with its agent's front process, and a microVM does not.
     """
+    if session.via:
+        return False
     if session.mode is not Mode.INTERPRETER:
         return session.sandbox == "microvm" and session.state in (SessionState.ENDED, SessionState.LOST)
     sandbox_state = session.sandbox_state

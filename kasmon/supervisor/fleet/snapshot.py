@@ -7,9 +7,11 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from kasmon.errors import UnavailableError
 from kasmon.host.journal.fleet_index import MUCH_BYTES, save_index
@@ -17,11 +19,12 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER
 from kasmon.paths import Paths
 from kasmon.process_identity import is_running
 from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetIndex
+from kasmon.store.machines import HostPresence, MachineReader, MachineStatus, machine_folders
 from kasmon.supervisor.fleet.liveness import Liveness, derive
 
 ROOM_BYTES: Final = 1 << 20
@@ -36,6 +39,10 @@ class LivenessProbe:
         """Why events cannot be written, as `check` found; empty if they can."""
         self._places = places
         self._locks: dict[SessionId, Path] = {}
+        self._link_locks: dict[str, Path] = {}
+        self._machine_reader = MachineReader(places)
+        self.machines: dict[str, MachineStatus] = {}
+        """What is known of each registered machine, as `check_machines` found."""
 
     def check(self) -> None:
         """Make sure that probes are possible: a lock that cannot be opened would look like a free one.
@@ -57,14 +64,63 @@ class LivenessProbe:
         """
         fleet_index.read_session(session)
         folded = fleet_index.sessions[session].session
-        if folded.state is SessionState.ENDED:
-            return Liveness()
+        if folded.state in OVER:
+            return Liveness(clock_offset_s=self.clock_offset_s(folded.via))
         liveness = self._probe(folded)
         if liveness.host is None and fleet_index.read_session(session):
             liveness = self._probe(fleet_index.sessions[session].session)
         return liveness
 
+    def check_machines(self, names: Iterable[str] | None = None) -> set[str]:
+        """Find out which machines of *names* (None: all) are reachable; return those for which that changed."""
+        before, machines = self.machines, {} if names is None else dict(self.machines)
+        for name in machine_folders(self._places) if names is None else names:
+            if (status := self._check_machine(name)) is None:
+                machines.pop(name, None)
+            else:
+                machines[name] = status
+        self.machines = machines
+        return {
+            name
+            for name in before.keys() | machines.keys()
+            if (now := machines.get(name)) is not (was := before.get(name))
+            and (now is None or was is None or _shown(now) != _shown(was))
+        }
+
+    def clock_offset_s(self, machine: str) -> float:
+        """Return how far the clock of *machine* is ahead; 0 if it is this one, or that is unknown."""
+        return self.machines[machine].presence.clock_offset_s if machine in self.machines else 0.0
+
+    def _check_machine(self, name: str) -> MachineStatus | None:
+        before, report = self.machines.get(name), self._machine_reader.read(name)
+        if report is None:
+            return None
+        lock = self._link_locks.get(name) or self._link_locks.setdefault(name, self._places.machine_lock(name))
+        try:
+            link = lock_holder(lock)
+        except OSError:  # no file handles are left, say: nothing new is known
+            return before
+        machine, presence, reported_at = report
+        if before is not None and before.presence is presence and before.machine is machine and before.link == link:
+            return before
+        return MachineStatus(machine=machine, presence=presence, link=link, reported_at=reported_at)
+
+    def _probe_remote(self, session: Session) -> Liveness:
+        """Return what is known of a session of a registered machine."""
+        machine = self.machines.get(session.via)
+        if machine is None:
+            return Liveness(unreachable="it is no longer registered", unreachable_since=session.since)
+        if why := machine.why_unreachable:
+            since = machine.unreachable_since or session.since
+            return Liveness(unreachable=why, unreachable_since=since, clock_offset_s=machine.presence.clock_offset_s)
+        presence = machine.presence.sessions.get(session.id, HostPresence())
+        liveness = Liveness(*msgspec.structs.astuple(presence))
+        ahead_s = machine.presence.clock_offset_s
+        return liveness._replace(clock_offset_s=ahead_s) if ahead_s else liveness
+
     def _probe(self, session: Session) -> Liveness:
+        if session.via:
+            return self._probe_remote(session)
         lock = self._locks.get(session.id) or self._lock(session.id)
         host = lock_holder(lock)
         if host is not None:
@@ -85,6 +141,11 @@ class LivenessProbe:
             return session.since
 
 
+def _shown(machine: MachineStatus) -> tuple[str, float]:
+    """Return what all sessions of *machine* show."""
+    return machine.why_unreachable, machine.presence.clock_offset_s
+
+
 def read_fleet(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
     """Return the current fleet; needs no running process.
 
@@ -98,6 +159,7 @@ def read_fleet(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
     try:
         fleet_index.read_fleet()
         probe.check()
+        probe.check_machines()
         derived: list[Session] = []
         for session in list(fleet_index.sessions):
             try:
@@ -133,3 +195,8 @@ def _file_system_stats(folder: Path) -> os.statvfs_result:
         with contextlib.suppress(FileNotFoundError):
             return os.statvfs(place)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
+
+
+def read_session(places: Paths, session: SessionId) -> Session:
+    """Return the current state of *session*. Raises `SessionNotFoundError` if it no longer exists."""
+    return read_fleet(places).require(session)

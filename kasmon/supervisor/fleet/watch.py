@@ -1,7 +1,7 @@
 """Follow the fleet: read all logs, probe which processes are alive, and yield one frozen `Fleet` after the other.
 
 A change on disk is noticed at once if the system reports it, but that is a hint. Once a second, every session that
-has not ended is refreshed; if there are hundreds, in turns within four seconds. All others follow every few seconds.
+has not ended is refreshed; if there are hundreds, in turns within eight seconds. All others follow every few seconds.
 """
 
 import threading
@@ -14,11 +14,12 @@ from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER
 from kasmon.paths import Paths
 from kasmon.store.event_log import START, Cursor, EventLog
 from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetChange, FleetIndex
+from kasmon.store.machines import MachineStatus
 from kasmon.supervisor.fleet.cache_writer import FleetCacheWriter
 from kasmon.supervisor.fleet.follower import GAP_S, Follower
 from kasmon.supervisor.fleet.liveness import Liveness, derive
@@ -27,9 +28,9 @@ from kasmon.supervisor.fleet.snapshot import LivenessProbe, read_fleet
 
 __all__ = ["FleetWatch", "find", "read_fleet"]
 
-AT_ONCE: Final = 100
+AT_ONCE: Final = 50
 """A refresh covers at least this many sessions that have not ended. If there are more, it covers a share of them:"""
-TURNS: Final = 4
+TURNS: Final = 8
 """after this many refreshes, at 1 Hz, each of them had its turn."""
 ENDED_AT_ONCE: Final = 250
 """How many ended sessions a refresh covers in turn (one may be restarted): at 1 Hz all of 1,000 within 4 s."""
@@ -49,7 +50,9 @@ class FleetWatch:
         self._fleet_index = FleetIndex(places)
         self._probe = LivenessProbe(places)
         self._cache_writer = FleetCacheWriter(places) if writes else None
-        self._fleet = Fleet()
+        self._refreshed_at = 0.0
+        self._listed: tuple[int, tuple[Session, ...]] = 0, ()
+        """The displayed sessions, and the `version` from which on they were."""
         self._shown: dict[SessionId, Session] = {}
         self._derived_from: dict[SessionId, tuple[Session, Liveness]] = {}
         """What each displayed session was derived from."""
@@ -59,14 +62,32 @@ class FleetWatch:
         self._ended: list[SessionId] = []
         """The ended sessions still to be refreshed in this round."""
         self._is_new = True
+        self.read_only = ""
+        """As in `Fleet`."""
+        self.version = 0
+        """How many refreshes changed a displayed session."""
         self.urgent_changes = 0
         """How many times a state changed, or requests appeared or went away."""
+
+    @property
+    def fleet(self) -> Fleet:
+        """The fleet as last refreshed. Never blocks: in the middle of a refresh, some sessions are newer."""
+        version, (listed, sessions) = self.version, self._listed
+        if listed != version:  # thousands of sessions are not listed after each of a hundred changes a second
+            sessions = tuple(self._shown.values())
+            self._listed = version, sessions
+        return Fleet(sessions=sessions, at=self._refreshed_at, read_only=self.read_only)
 
     def refresh(self) -> Fleet:
         """Refresh all sessions whose turn it is and return the fleet; accesses files, so call it in a thread.
 
         If a file cannot be read, the sessions keep their last known state, and `Fleet.read_only` gives the reason.
         """
+        self.reconcile()
+        return self.fleet
+
+    def reconcile(self) -> None:
+        """Refresh all sessions whose turn it is, as `refresh`."""
         with self._busy:
             if self._is_new:
                 load_cache(self.places.index, self._fleet_index)
@@ -76,17 +97,22 @@ class FleetWatch:
                     self._ended = [session for session in self._shown if session not in self._active]
                 requested = {*self._next_turn(self._clock()), *self._ended[-ENDED_AT_ONCE:]}
                 del self._ended[-ENDED_AT_ONCE:]
-            self._refresh(requested)
+            self._refresh(requested, None)
             if self._cache_writer is not None:
                 self._cache_writer.write(self._fleet_index)
-            return self._fleet
 
-    def refresh_only(self, sessions: Iterable[SessionId]) -> Fleet:
-        """Refresh *sessions* and read the fleet's own log only; return the fleet."""
+    def refresh_only(self, sessions: Iterable[SessionId]) -> None:
+        """Refresh *sessions* and read the fleet's own log only."""
         with self._busy:
             if not self._is_new:
-                self._refresh(sessions)
-            return self._fleet
+                known = self._fleet_index.sessions
+                vias = {known[session].session.via for session in sessions if session in known}
+                self._refresh(sessions, vias - {""})
+
+    @property
+    def machines(self) -> tuple[MachineStatus, ...] | None:
+        """What is known of each registered machine, by name, since the last refresh; None before the first."""
+        return None if self._is_new else tuple(self._probe.machines[name] for name in sorted(self._probe.machines))
 
     def events(self, session: SessionId, since: Cursor = START) -> Iterator[tuple[Event, Cursor]]:
         """Yield the session's events after *since*, each with the cursor behind it; none while it has no log."""
@@ -94,6 +120,17 @@ class FleetWatch:
             yield from EventLog(self.places.log(session)).read(since)
         except LogMissingError:
             return
+
+    def evidence(self) -> dict[SessionId, tuple[Session, Liveness]]:
+        """Return each session as its log has it, with the liveness that its displayed state was derived from."""
+        with self._busy:
+            return dict(self._derived_from)
+
+    def log_size(self, session: SessionId) -> int:
+        """Return the size of the session's log, in bytes, when it was last read for `evidence`; 0 without a session."""
+        with self._busy:
+            folded = self._fleet_index.sessions.get(session)
+            return folded.log_size if folded is not None else 0
 
     async def changes(self, gap_s: float = GAP_S) -> AsyncGenerator[Fleet, None]:
         """Yield the fleet now, then after each change, at most every *gap_s* seconds. Never ends by itself.
@@ -129,27 +166,39 @@ class FleetWatch:
         turn = self._waiting[-size:]
         del self._waiting[-size:]
         return turn + [
-            id_ for id_ in self._active if (at := self._fleet_index.sessions[id_].session.recheck_at) and at <= now
+            id_
+            for id_ in self._active
+            if (at := (folded := self._fleet_index.sessions[id_].session).recheck_at)
+            and at <= now + self._probe.clock_offset_s(folded.via)
         ]
 
-    def _refresh(self, requested: Iterable[SessionId]) -> None:
-        """Refresh *requested*, and the sessions changed in the fleet's log, in `_fleet`."""
+    def _refresh(self, requested: Iterable[SessionId], machines: set[str] | None) -> None:
+        """Refresh *requested*, and the sessions changed in the fleet's log.
+
+        *machines*: those to be probed (None: all). The sessions of machines that became unreachable, or are no longer
+        so, are refreshed too: otherwise hundreds of them would follow in turns.
+        """
         now, problem = self._clock(), ""
         try:
             self._probe.check()
             moved = self._fleet_index.read_fleet()
         except OSError as error:
-            self._publish(now, False, _why(error))
+            self._note(now, False, _why(error))
             return
-        sessions = self._fleet_index.sessions.keys() if self._is_new else moved.changed.union(requested)
+        folded = self._fleet_index.sessions
+        if machines is not None:
+            machines |= {via for id_ in moved.changed if (via := folded[id_].session.via)}
+        if cut := self._probe.check_machines(machines):
+            requested = {*requested, *(id_ for id_ in self._active if id_ in folded and folded[id_].session.via in cut)}
+        sessions = folded.keys() if self._is_new else moved.changed.union(requested)
         self._is_new = False
         extended: list[SessionId] = []
         differs = self._drop(moved)
         for session in list(sessions):
-            if session not in self._fleet_index.sessions:
+            if session not in folded:
                 continue
             try:
-                before = self._fleet_index.sessions[session]
+                before = folded[session]
                 liveness = self._probe.read(self._fleet_index, session)
             except OSError as error:
                 problem = _why(error)
@@ -157,22 +206,22 @@ class FleetWatch:
                 if session not in self._shown:
                     differs |= self._show(session, Liveness(unreadable=error.strerror or str(error)), now)
                 continue
-            if self._fleet_index.sessions[session] is not before:
+            if folded[session] is not before:
                 extended.append(session)
             differs |= self._show(session, liveness, now)
         if self._cache_writer is not None:
             self._cache_writer.note(moved.changed.union(extended), moved.removed)
-        self._publish(now, differs, problem)
+        self._note(now, differs, problem)
 
     def _show(self, session: SessionId, liveness: Liveness, now: float) -> bool:
         """Derive the displayed state of *session* from *liveness*; return whether it changed."""
         folded = self._fleet_index.sessions[session].session
         folded_before, liveness_before = self._derived_from.get(session, (None, None))
-        is_due = folded.recheck_at is not None and folded.recheck_at <= now
+        is_due = folded.recheck_at is not None and folded.recheck_at <= now + liveness.clock_offset_s
         if folded is folded_before and liveness == liveness_before and folded.generation and not is_due:
             return False
         self._derived_from[session] = (folded, liveness)
-        (self._active.discard if folded.state is SessionState.ENDED else self._active.add)(session)
+        (self._active.discard if folded.state in OVER else self._active.add)(session)
         derived, shown = derive(folded, liveness, now), self._shown.get(session)
         if derived == shown:
             return False
@@ -188,10 +237,11 @@ class FleetWatch:
             self._shown.pop(session, None)
         return bool(moved.removed)
 
-    def _publish(self, now: float, differs: bool, problem: str) -> None:
-        sessions = tuple(self._shown.values()) if differs else self._fleet.sessions
+    def _note(self, now: float, differs: bool, problem: str) -> None:
+        self.version += differs
+        self._refreshed_at = now
         kept = self._cache_writer.problem if self._cache_writer is not None else ""
-        self._fleet = Fleet(sessions=sessions, at=now, read_only=problem or kept or self._probe.write_problem)
+        self.read_only = problem or kept or self._probe.write_problem
 
 
 def _why(error: OSError) -> str:

@@ -1,37 +1,116 @@
 """The lines that the user approves before a plan runs, and which decisions are valid while it runs."""
 
 import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from kasmon.config import Config, ResolvedProfile, resolve
-from kasmon.errors import KasmonError
+from kasmon.errors import KasmonError, RefusedError
 from kasmon.model.plan.events import PlanAction
+from kasmon.model.plan.machine_choice import MachineChoice
+from kasmon.model.plan.placement import MachineRequirement, describe_requirement, machine_requirement, worktree_of
 from kasmon.model.plan.plan import NEEDS, Plan, host_of, predecessors
 from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
-from kasmon.model.plan.shared_terminal import root_of
-from kasmon.repository.git import head, repository
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.repository.git import git, head, repository
 from kasmon.supervisor.plans.sandboxes import sandboxes
+from kasmon.supervisor.plans.start_limits import describe_accounts
 from kasmon.supervisor.plans.task_folder import branch_of
 from kasmon.supervisor.worktrees.worktree import check_branches, commit_of, no_commit, no_repository, remarks
 
 SHELL = "shell"
 
 
-def describe_plan(plan: Plan, config: Config, folder: Path) -> list[str]:
-    """Return every command that *plan* would run in *folder*, and the agents it starts, as lines for the user."""
+class MachinePreview(NamedTuple):
+    """What is known before a plan starts of the machines that its tasks would get."""
+
+    choices: Mapping[str, MachineChoice]
+    """Task -> the machine that it would get now, for tasks that are placed."""
+    remarks: Sequence[str]
+    """On machines that get none of them."""
+
+
+def ask_machines(places: Paths, config: Config, plan: Plan, folder: Path) -> MachinePreview:
+    """Ask the machines what they offer to *plan* in *folder*, if one of its tasks is placed. Blocks.
+
+    Raises:
+        RefusedError: if a task may only run on a machine whose kasmon is too old for that.
+    """
+    if all(machine_requirement(plan, task) is None for task in plan.tasks):
+        return MachinePreview({}, ())
+    from kasmon.supervisor.plans.machines.placement import check_versions, find_offers, propose  # not for other plans
+
+    offers = find_offers(places, config, plan, folder)
+    return MachinePreview(propose(places, plan, offers), check_versions(places, plan, offers))
+
+
+def describe_plan(
+    plan: Plan,
+    config: Config,
+    folder: Path,
+    choices: Mapping[str, MachineChoice] | None = None,
+    own_names: Collection[str] = (),
+    sessions: Iterable[Session] = (),
+) -> list[str]:
+    """Return every command that *plan* would run in *folder*, the agents it starts, and where, as lines for the user.
+
+    Args:
+        plan, config, folder: what is to run, and how and where here.
+        choices: task -> the machine that it would get now, for tasks that are placed; empty if that is unknown.
+        own_names: the names of this machine.
+        sessions: all sessions, whose reports decide which accounts are used first.
+    """
     lines = [f"Plan {plan.name!r}: {len(plan.tasks)} tasks in {plan.waves} waves, in {folder}"]
     agents: dict[str, list[str]] = {}
+    elsewhere: dict[str, list[str]] = {}
+    maybe_here: dict[str, list[str]] = {}
     for task in plan.tasks:
         agent = task.agent or (SHELL if task.run else plan.agent or config.default_agent)
         agent = plan.agent + agent if agent.startswith("@") else agent
-        agents.setdefault(agent, []).append(task.id)
+        wanted = machine_requirement(plan, task)
+        (agents if wanted is None else elsewhere).setdefault(agent, []).append(task.id)
+        if wanted is not None and _may_run_here(wanted, config, own_names):
+            maybe_here.setdefault(agent, []).append(task.id)
     for agent, tasks in agents.items():
         lines.append(f"  starts {_command(config, agent)} for {_named(tasks)}")
+    for agent, tasks in elsewhere.items():
+        lines.append(f"  starts {agent!r}, as the config of its machine has it, for {_named(tasks)}")
+    for agent, tasks in maybe_here.items():
+        lines.append(
+            f"  starts {_command(config, agent)} if {_named(tasks)} {'runs' if len(tasks) == 1 else 'run'} here"
+        )
+    lines += describe_accounts(config, plan, sessions)
+    lines += _describe_machines(plan, choices or {})
     lines += [f"  confines {_named(tasks)} by a sandbox {tier!r}" for tier, tasks in sandboxes(config, plan).items()]
     lines += [f"  passes on {', '.join(plan.env)}"] if plan.env else []
     lines += [f"  runs in the shell of task {task.id}: {task.run}" for task in plan.tasks if task.run]
     lines += [f"  checks task {task.id} by: {task.check}" for task in plan.tasks if task.check]
     return lines
+
+
+def _may_run_here(wanted: MachineRequirement, config: Config, own_names: Collection[str]) -> bool:
+    is_wanted = not wanted.machine or wanted.machine in own_names
+    return is_wanted and set(wanted.labels) <= set(config.machine.labels)
+
+
+def _describe_machines(plan: Plan, choices: Mapping[str, MachineChoice]) -> list[str]:
+    """Return which tasks are placed on machines, with their checks, and which machine each would get now."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for task in plan.tasks:
+        if (wanted := machine_requirement(plan, task)) is not None:
+            now = ""
+            if (choice := choices.get(task.id)) is not None:
+                now = f"now on {choice.machine}" if choice.machine else f"on none now ({choice.why})"
+            groups.setdefault((describe_requirement(wanted), now), []).append(task.id)
+    if not groups:
+        return []
+    return [
+        *(f"  runs {_named(tasks)} on {where}{f': {now}' if now else ''}" for (where, now), tasks in groups.items()),
+        "  there, their agents, commands and checks run with your account, in a git worktree",
+        f"  runs at most {plan.per_machine} tasks on each machine",
+    ]
 
 
 def _named(tasks: list[str]) -> str:
@@ -63,21 +142,30 @@ def check_repository(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None
 
     Raises:
         UsageError: if a task requires a worktree and there is no repository; or if a `base` names no commit.
-        RefusedError: if a name of the plan's branches conflicts with an existing branch.
+        RefusedError: if a name of the plan's branches conflicts with an existing branch; or if a task is for another
+            machine and the repository is a shallow clone.
         GitError: if git cannot create a worktree of the repository.
     """
-    kinds = {task.worktree or plan.worktree: task.id for task in plan.tasks if not task.inherits}
+    kinds = {worktree_of(plan, task): task.id for task in plan.tasks if not task.inherits}
+    placed = next((task.id for task in plan.tasks if machine_requirement(plan, task) is not None), "")
     if kinds.keys() <= {"folder"}:
         return []
     repo = repository(folder)
     if repo is None:
+        if placed:
+            raise no_repository(placed, folder, 'run it here with `machine = "local"`')
         for kind in ("own", "shared"):
             if kind in kinds:
                 raise no_repository(kinds[kind], folder)
         return []
     if not head(repo):
         raise no_commit(repo)
-    here = [task for task in plan.tasks if (root_of(plan, task).worktree or plan.worktree) != "folder"]
+    if placed and git(repo, "rev-parse", "--is-shallow-repository").strip() == "true":
+        raise RefusedError(
+            f"task {placed!r} cannot run on another machine: {str(repo)!r} is a shallow clone, without its history.",
+            hint='Run `git fetch --unshallow` there, or run the task here with `machine = "local"`.',
+        )
+    here = [task for task in plan.tasks if worktree_of(plan, task) != "folder"]
     branches = {branch_of(plan_id, plan, task): task.id for task in here if not host_of(plan, task)}
     made = set() if run is None else {at.branch for at in run.tasks.values()}
     check_branches(repo, [branch for branch in branches if branch not in made])
@@ -89,7 +177,7 @@ def check_repository(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None
 
 def _missing_work(plan: Plan) -> list[str]:
     """Return remarks on tasks that need work on the branch of another, but have no own worktree to merge it in."""
-    kinds = {task.id: root_of(plan, task).worktree or plan.worktree for task in plan.tasks}
+    kinds = {task.id: worktree_of(plan, task) for task in plan.tasks}
     notes = []
     for task in plan.tasks:
         own = [need for need in predecessors(plan, task) if kinds[need] == "own" and not host_of(plan, plan.task(need))]

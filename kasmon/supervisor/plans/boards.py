@@ -18,17 +18,18 @@ import msgspec
 from kasmon.config import Config
 from kasmon.errors import KasmonError
 from kasmon.model.fleet import Fleet
-from kasmon.model.plan.parser import read
 from kasmon.model.plan.plan import Plan, describe_fault
 from kasmon.model.plan.progress import PlanRun
 from kasmon.model.plan.scheduler import NextSteps, next_steps
+from kasmon.model.plan.start_limits import NO_LIMITS
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.edit import PlanEdit, build_first_edit, find_edit
 from kasmon.supervisor.plans.folders import PlanFile, PlanFolders
-from kasmon.supervisor.plans.view import apply_config
+from kasmon.supervisor.plans.start_limits import find_start_limits
+from kasmon.supervisor.plans.view import apply_config, approved_plan, is_of_other_plan, logged_sessions
 
 LOOK_S: Final = 0.25
 """How often plans are refreshed while one has not ended, in seconds."""
@@ -72,6 +73,8 @@ class PlanBoards:
         self._folder_stamp = 0
         self._grouped_of: Fleet | None = None
         self._groups: dict[str, list[Session]] = {}
+        self._copies: dict[str, Session] = {}
+        """The sessions of other machines, by id."""
         self._boards: tuple[PlanBoard, ...] = ()
         self._files = _Files(places)
 
@@ -82,9 +85,13 @@ class PlanBoards:
         """
         with self._busy:
             self._find()
-            self._group(self._fleet())
+            fleet = self._fleet()
+            self._group(fleet)
             config = self._config()
-            boards = [watched.read(self._groups.get(id_, ()), config) for id_, watched in self._watched.items()]
+            boards = [
+                watched.read((*self._groups.get(id_, ()), *watched.find_copies(self._copies)), config, fleet)
+                for id_, watched in self._watched.items()
+            ]
             begun = [board for board in boards if board is not None]
             at_work = {board.run.file for board in begun if board.run.state != "ended"}
             files = [board for board in self._files.read(config) if board.id not in at_work]
@@ -120,8 +127,9 @@ class PlanBoards:
         if fleet is self._grouped_of:
             return
         self._grouped_of, self._groups = fleet, {}
+        self._copies = {str(session.id): session for session in fleet.sessions if session.via}
         for session in fleet.sessions:
-            if session.plan in self._watched:
+            if session.plan in self._watched and not is_of_other_plan(self._places, session):
                 self._groups.setdefault(session.plan, []).append(session)
 
 
@@ -149,15 +157,14 @@ class _Files:
         return list(self._boards.values())
 
 
-def _file_board(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
-    """Return the board of a plan that never ran."""
-    file, plan = Path(found.file), apply_config(found.plan, config)
+def _file_board(places: Paths, plan_file: PlanFile, config: Config) -> PlanBoard:
+    file, plan = Path(plan_file.file), apply_config(plan_file.plan, config)
     edit = build_first_edit(
-        places, plan, file, tuple(describe_fault(file.name, fault) for fault in found.faults), config
+        places, plan, file, tuple(describe_fault(file.name, fault) for fault in plan_file.faults), config
     )
-    run = PlanRun(name=plan.name, file=found.file, folder=str(file.parent))
+    run = PlanRun(name=plan.name, file=plan_file.file, folder=str(file.parent))
     problem = edit.refused[0] if edit.refused else ""
-    return PlanBoard(id=found.file, plan=plan, run=run, is_run=False, edit=edit, problem=problem)
+    return PlanBoard(id=plan_file.file, plan=plan, run=run, is_run=False, edit=edit, problem=problem)
 
 
 class _PlanWatch:
@@ -177,9 +184,12 @@ class _PlanWatch:
         self._edit_of: PlanRun | None = None
         """The progress at which its file was last compared."""
         self._board: PlanBoard | None = None
+        self._logged_of: PlanRun | None = None
+        self._logged: list[str] = []
+        self._limits = NO_LIMITS
 
-    def read(self, sessions: Iterable[Session], config: Config) -> PlanBoard | None:
-        """Return its board; None until it has begun."""
+    def read(self, sessions: Iterable[Session], config: Config, fleet: Fleet) -> PlanBoard | None:
+        """Return its board; None until it has begun. *sessions* are its own of *fleet*."""
         now = tuple(sessions)
         is_new = self._board is None or config is not self._config or not _are_identical(now, self._sessions)
         self._sessions, self._config = now, config
@@ -191,11 +201,19 @@ class _PlanWatch:
                 return None
             is_new |= self._read_approved()
             is_new |= self._check_runner_and_file(config)
+            is_new |= self._find_limits(config, fleet)
         except (OSError, KasmonError) as error:
             problem = error.message if isinstance(error, KasmonError) else str(error.strerror or error)
         if self._board is None or is_new or problem != self._board.problem:
             self._board = self._build_board(problem)
         return self._board
+
+    def find_copies(self, copies: Mapping[str, Session]) -> list[Session]:
+        """Return those of *copies* that are sessions of its tasks, in an order that stays."""
+        run = self._plan_log.run
+        if copies and run is not self._logged_of:
+            self._logged_of, self._logged = run, sorted(logged_sessions(run))
+        return [copies[id_] for id_ in self._logged if id_ in copies] if copies else []
 
     def _read(self) -> bool:
         if (size := self._plan_log.size()) == self._size:
@@ -208,9 +226,16 @@ class _PlanWatch:
         digest = self._plan_log.run.digest
         if digest == self._agreed:
             return False
-        self._plan = read(self._plan_log.agreed.read_text("utf-8"), Path(self._plan_log.run.file).name)
+        self._plan = approved_plan(self._plan_log)
         self._agreed = digest
         return True
+
+    def _find_limits(self, config: Config, fleet: Fleet) -> bool:
+        """Find what limits the start of its tasks, while it has not ended; return whether that changed."""
+        before, self._limits = self._limits, NO_LIMITS
+        if self._plan_log.run.state != "ended":
+            self._limits = find_start_limits(config, self._plan, self._sessions, fleet.sessions)
+        return before != self._limits
 
     def _check_runner_and_file(self, config: Config) -> bool:
         """Check the runner's lock and the plan's file, once a second; return whether one changed."""
@@ -246,7 +271,7 @@ class _PlanWatch:
             id=plan_log.plan,
             plan=plan,
             run=plan_log.run,
-            ahead=next_steps(plan, plan_log.run, sessions, plan.limit, time.time()),
+            ahead=next_steps(plan, plan_log.run, sessions, plan.limit, time.time(), limits=self._limits),
             sessions=sessions,
             is_run=self._is_run,
             edit=self._edit,

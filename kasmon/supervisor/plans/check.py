@@ -107,11 +107,16 @@ async def run_check(
     return build_result(code == 0, code if code >= 0 else None, why, bytes(tail))
 
 
+def runs_check(check: TaskChecking) -> bool:
+    """Whether the process of *check* runs on this machine."""
+    return bool(check.pid) and is_running(check.pid, check.pid_started, check.pid_boot)
+
+
 def end_orphaned_check(orphan: TaskChecking) -> None:
     """End the check *orphan*, left by an earlier runner, with all that it started, if it still runs; blocks."""
     if not orphan.pid or (orphan.pid_boot and orphan.pid_boot != boot()):
         return
-    if is_running(orphan.pid, orphan.pid_started):
+    if runs_check(orphan):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(orphan.pid, signal.SIGKILL)
     if orphan.mark:

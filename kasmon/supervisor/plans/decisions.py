@@ -11,9 +11,10 @@ from kasmon.model.plan.parser import read
 from kasmon.model.plan.plan import Plan
 from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog
+from kasmon.supervisor.limits.agents import check_is_person
 from kasmon.supervisor.plans import approval, start
 from kasmon.supervisor.plans.sandboxes import must_be_able
-from kasmon.supervisor.plans.view import PlanView, read_view
+from kasmon.supervisor.plans.view import PlanView, apply_config, approved_plan, read_view
 
 
 def record_decision(
@@ -29,10 +30,11 @@ def record_decision(
 
     Raises:
         PlanNotFoundError: if there is no such plan.
-        RefusedError: if it has ended, or the decision is not possible now.
+        RefusedError: if it has ended, or the decision is not possible now; or if an agent calls this.
         UsageError: if it has no such task, or there is no such agent.
         UnavailableError: if the decision cannot be logged.
     """
+    check_is_person(places, "decide about a plan")
     plan_log = start.find_plan(places, requested)
     _check_not_ended(plan_log)
     view = read_view(plan_log, fleet, config)
@@ -57,10 +59,12 @@ def apply_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
     Raises:
         PlanNotFoundError: if there is no such plan, or its file is gone.
         PlanFaultyError: if the file has faults.
-        RefusedError: if the plan has ended, the file changed since it was shown, or removes what has begun.
+        RefusedError: if the plan has ended, the file changed since it was shown, or removes what has begun; or if an
+            agent calls this.
         KasmonError: if a task cannot have its sandbox.
         UnavailableError: if it cannot be logged.
     """
+    check_is_person(places, "change a plan")
     if "/" in plan:
         _begin(places, config, Path(plan), digest)
         return
@@ -70,7 +74,7 @@ def apply_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
     text = start.text_of(file)
     if start.digest(text) != digest:
         raise RefusedError(f"{str(file)!r} has been edited since it was shown.", hint="Review it again.")
-    new, old = read(text, file.name, tuple(config.agents)), read(plan_log.agreed.read_text("utf-8"), file.name)
+    new, old = read(text, file.name, tuple(config.agents), plan_log.run.on), approved_plan(plan_log)
     must_be_able(places, config, new, Path(plan_log.run.folder))
     plan_log.more()  # a task may have begun meanwhile
     _check_not_ended(plan_log)
@@ -88,6 +92,7 @@ def _begin(places: Paths, config: Config, file: Path, digest: str) -> None:
     plan = read(text, file.name, tuple(config.agents))
     must_be_able(places, config, plan, file.parent)
     approval.check_repository(plan, file.parent, start.next_id(places, plan))
+    approval.ask_machines(places, config, apply_config(plan, config), file.parent)
     start.run(places, start.store_approved_plan(places, plan, text, file, file.parent, headless=False))
 
 

@@ -12,6 +12,8 @@ from kasmon.model.plan.parser import parse_for_display
 from kasmon.model.plan.plan import Plan, describe_fault
 from kasmon.model.plan.progress import PlanRun
 from kasmon.paths import Paths
+from kasmon.store.machines import own_names
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans import approval as agreement
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.sandboxes import find_problem
@@ -39,7 +41,13 @@ def build_first_edit(places: Paths, plan: Plan, file: Path, faults: Sequence[str
         digest=start.digest("" if refused else _text(file)),
         lines=tuple(f"+ task {task.id}: {task.title}" for task in plan.tasks),
         refused=refused,
-        agreement=() if refused else tuple(agreement.describe_plan(plan, config, file.parent)),
+        agreement=()
+        if refused
+        else tuple(
+            agreement.describe_plan(
+                plan, config, file.parent, own_names=own_names(places), sessions=read_fleet(places).sessions
+            )
+        ),
     )
 
 
@@ -48,7 +56,7 @@ def find_edit(places: Paths, text: str, file: Path, plan: Plan, run: PlanRun, co
     digest = start.digest(text)
     if digest == run.digest:
         return None
-    new, faults = parse_for_display(text, str(file), tuple(config.agents))
+    new, faults = parse_for_display(text, str(file), tuple(config.agents), run.on)
     if faults:
         return PlanEdit(digest=digest, refused=tuple(describe_fault(file.name, fault) for fault in faults))
     lines, refused = changes(plan, new, run)
@@ -60,9 +68,9 @@ def find_edit(places: Paths, text: str, file: Path, plan: Plan, run: PlanRun, co
         remarks = [f"  but {remark}" for remark in agreement.check_repository(new, folder, run.plan, run)]
     except KasmonError as error:
         refused = (*refused, error.message)
-    return PlanEdit(
-        digest=digest, lines=lines, refused=refused, agreement=(*agreement.describe_plan(new, config, folder), *remarks)
-    )
+    sessions = read_fleet(places).sessions
+    described = agreement.describe_plan(new, config, folder, own_names=own_names(places), sessions=sessions)
+    return PlanEdit(digest=digest, lines=lines, refused=refused, agreement=(*described, *remarks))
 
 
 def _text(file: Path) -> str:

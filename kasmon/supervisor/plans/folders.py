@@ -31,16 +31,16 @@ class PlanFolders:
     def __init__(self, folders: Iterable[str], agents: Sequence[str] | None = None) -> None:
         self._folders = [expanded(folder) for folder in folders]
         self._agents = agents
-        self._known: dict[str, tuple[tuple[int, int], PlanFile | None]] = {}
+        self._cache: dict[str, tuple[tuple[int, int], PlanFile | None]] = {}
 
     def read(self) -> tuple[PlanFile, ...]:
         """Return all plans, sorted by file; an unreadable one has a fault."""
         seen: dict[str, tuple[tuple[int, int], PlanFile | None]] = {}
         for path, facts in self._files():
-            before = self._known.get(str(path))
+            before = self._cache.get(str(path))
             mark = facts.st_mtime_ns, facts.st_size
             seen[str(path)] = before if before is not None and before[0] == mark else (mark, self._read(path))
-        self._known = seen
+        self._cache = seen
         return tuple(found for _, (_, found) in sorted(seen.items()) if found is not None)
 
     def _files(self) -> list[tuple[Path, os.stat_result]]:

@@ -13,13 +13,14 @@ from kasmon.model.commands import ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import TaskFailed
-from kasmon.model.plan.progress import ACTIVE
+from kasmon.model.plan.progress import ACTIVE, TaskRun, TaskState, is_over
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans import start
+from kasmon.supervisor.plans.check import runs_check
 from kasmon.supervisor.plans.view import approved_plan
 from kasmon.supervisor.sessions import session_operations
 
@@ -43,7 +44,7 @@ class InterruptedPlan(NamedTuple):
 
 
 def find_interrupted_plans(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
-    """Return what the plans that have not ended lost; each plan's own runner follows its tasks.
+    """Return what the plans that are not over lost; each plan's own runner follows its tasks.
 
     Raises:
         PlanNotFoundError, PlanFaultyError: if a plan's approved text is gone.
@@ -52,7 +53,11 @@ def find_interrupted_plans(places: Paths, fleet: Fleet) -> list[InterruptedPlan]
     for id_ in plans(places):
         plan_log = PlanLog(places, id_)
         plan_log.more()
-        if not plan_log.run.began_at or plan_log.run.state == "ended":
+        if not plan_log.run.began_at or is_over(plan_log.run):
+            continue
+        if plan_log.run.state == "ended":
+            if not start.is_run(plan_log):
+                found.append(InterruptedPlan(id_, "run", why="it has ended, but not yet on each machine"))
             continue
         tasks = {task.id: task for task in approved_plan(plan_log).tasks}
         for name, at in plan_log.run.tasks.items():
@@ -65,9 +70,21 @@ def find_interrupted_plans(places: Paths, fleet: Fleet) -> list[InterruptedPlan]
                 found.append(InterruptedPlan(id_, "fail", name, at.attempt, session, NO_ID))
             else:
                 found.append(InterruptedPlan(id_, "resume", name, at.attempt, session, session.resume_id))
-        if not plan_log.run.is_stopped and not start.is_run(plan_log):
+        if start.is_run(plan_log):
+            continue
+        if not plan_log.run.is_stopped:
             found.append(InterruptedPlan(id_, "run", why="it has no runner"))
+        elif any(_may_run_check(at) for at in plan_log.run.tasks.values()):
+            found.append(InterruptedPlan(id_, "run", why="it is stopped, and a check of it still runs"))
     return found
+
+
+def _may_run_check(at: TaskRun) -> bool:
+    """Whether a check of a stopped plan runs here, or was not ended on its machine."""
+    if at.checking is None:
+        return False
+    is_elsewhere = bool(at.placements) and not at.checking.pid and at.state is TaskState.CLAIMED
+    return is_elsewhere or runs_check(at.checking)
 
 
 async def recover(places: Paths, loss: InterruptedPlan) -> str:
@@ -78,7 +95,7 @@ async def recover(places: Paths, loss: InterruptedPlan) -> str:
     """
     plan_log = PlanLog(places, loss.plan)
     if loss.action == "run":
-        start.run(places, plan_log)
+        await asyncio.to_thread(start.run, places, plan_log)
         return "continues"
     if loss.action == "fail" or loss.session is None:
         failed = TaskFailed(at=time.time(), task=loss.task, attempt=loss.attempt, why=loss.why)

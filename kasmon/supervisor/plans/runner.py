@@ -9,19 +9,22 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from kasmon.config import Config
-from kasmon.errors import KasmonError, ProtocolVersionError
+from kasmon.config import Config, load
+from kasmon.errors import ConfigError, KasmonError, ProtocolVersionError, RemoteUnreachableError
 from kasmon.model.fleet import Fleet
-from kasmon.model.plan.events import PlanEnded
-from kasmon.model.plan.plan import Plan
-from kasmon.model.plan.progress import ACTIVE, PlanRun, TaskRun, TaskState
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.events import PlanEnded, TaskCheckEnded
+from kasmon.model.plan.placement import is_elsewhere, machine_requirement, worktree_of
+from kasmon.model.plan.plan import LOCAL, Plan, Task
+from kasmon.model.plan.progress import ACTIVE, Placement, PlanRun, TaskRun, TaskState, find_lost_placements
 from kasmon.model.plan.scheduler import (
     CheckTask,
+    ChooseMachines,
     ClaimTask,
     EndTaskSession,
     FinishPlan,
@@ -33,18 +36,22 @@ from kasmon.model.plan.scheduler import (
     counts_as_running,
     next_steps,
 )
+from kasmon.model.plan.start_limits import NO_LIMITS, AccountChoice, StartLimits
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets
 from kasmon.supervisor.plans.check import end_orphaned_check
-from kasmon.supervisor.plans.peer_context import TaskContexts
+from kasmon.supervisor.plans.machines.placement import TaskPlacement
+from kasmon.supervisor.plans.peers.context import TaskContexts
+from kasmon.supervisor.plans.peers.delivery import deliver, find_senders
+from kasmon.supervisor.plans.start_limits import find_start_limits
 from kasmon.supervisor.plans.task_actions import TaskActions
 from kasmon.supervisor.plans.task_folder import TaskFolders
 from kasmon.supervisor.plans.task_session import TaskStarter
-from kasmon.supervisor.plans.view import apply_config, approved_plan
-from kasmon.supervisor.sessions.tmux_host import bring_back, without_host
+from kasmon.supervisor.plans.view import apply_config, approved_plan, find_sessions
+from kasmon.supervisor.sessions.tmux_host import bring_back, lacks_host, without_host
 from kasmon.supervisor.worktrees.collision_watch import sweeps
 from kasmon.supervisor.worktrees.folder_watch import FolderWatch
 
@@ -58,9 +65,15 @@ LOOK_S: Final = 1.0
 """How often a step is computed, without any change."""
 TELL_S: Final = 0.5
 """How often the contexts of peers are updated at most, in seconds."""
+AWAY_S: Final = 600.0
+"""How long after its end, in seconds, a plan's runner waits for machines that were away: attempts there must end."""
+SEND_CONTEXTS_S: Final = 3.0
+"""How often they are sent to another machine at most, in seconds."""
 AGAIN_S: Final = 2.0
 """How long after a failure a step is retried: a full disk, a host that does not answer. Also how long the fleet may
 take to show what was started or ended; it is not done again within this time."""
+LONGEST_PAUSE_S: Final = 15.0
+"""After a lost connection to a machine the pause doubles from `AGAIN_S` up to this, in seconds."""
 
 log = logging.getLogger(__name__)
 
@@ -73,18 +86,28 @@ class PlanRunner:
         self._places = places
         self._plan_log = plan_log
         self._config = config
+        self._current_config, self._config_read_at = config, -math.inf
+        """The config as it was read last, for budgets and accounts."""
+        self._limits = NO_LIMITS
         self._task_folders = TaskFolders(places, plan_log.plan, Path(plan_log.run.folder))
         self._starter = TaskStarter(places, config, plan_log, self._task_folders)
         self._actions = TaskActions(places, plan_log, config, self._task_folders)
+        self._placement = TaskPlacement(places, plan_log, config)
         self._contexts = TaskContexts(places)
+        self._lost_machines: Mapping[str, str] = {}
+        self._machines_read_at = -math.inf
         self._fleet = Fleet()
         """As last read; nothing begins before the first read, which shows what an earlier runner started."""
         self._changed = asyncio.Event()
         self._running: dict[tuple[str, ...], asyncio.Task[None]] = {}
         self._did_at: dict[tuple[str, ...], float] = {}
         """When sessions were last started and ended, in seconds of the loop's clock."""
+        self._failures: dict[tuple[str, ...], int] = {}
+        """How often in a row a machine could not be reached for an action."""
         self._dropped: set[str] = set()
-        """The sessions whose checks on other machines are being ended."""
+        """The sessions whose checks on other machines are being ended, or were."""
+        self._away: set[str] = set()
+        """The machines that were away when something should end there; a stopped plan does not wait for them."""
         self._too_old: ProtocolVersionError | None = None
         self._digest = ""
         self._plan = Plan(name="")
@@ -93,7 +116,7 @@ class PlanRunner:
         self._files: dict[str, tuple[str, ...]] = {}
 
     async def run(self) -> None:
-        """Run until the plan has ended.
+        """Run until the plan has ended, and no machine has an attempt of it that may run.
 
         Raises:
             ProtocolVersionError: if a host has another version. No task fails by that; the next runner continues.
@@ -117,6 +140,7 @@ class PlanRunner:
                 for watcher in (watching, listening):
                     if watcher.done():  # without it, the loop would wait forever; the next runner may succeed
                         watcher.result()
+            await self._wait_for_lost_placements()
         finally:
             all_of_it = (watching, listening, sweeping, *self._running.values())
             for task in all_of_it:
@@ -152,19 +176,26 @@ class PlanRunner:
             self._changed.set()
 
     def _own_worktree_sessions(self) -> tuple[Session, ...]:
-        own = {t.id for t in self._plan.tasks if (t.worktree or self._plan.worktree) == "own"}
+        own = {task.id for task in self._plan.tasks if worktree_of(self._plan, task) == "own"}
         own_sessions = {at.session for id_, at in self._plan_log.run.tasks.items() if id_ in own and at.state in ACTIVE}
-        return tuple(session for session in self._fleet.sessions if session.id in own_sessions)
+        return tuple(session for session in self._fleet.sessions if session.id in own_sessions and not session.via)
 
     async def _step(self) -> None:
         """Compute the next steps once, and start those that are not being executed."""
         await asyncio.to_thread(self._read_log)
         run = self._plan_log.run
-        sessions = {str(session.id): session for session in self._fleet.sessions if session.plan == run.plan}
-        self.ahead = next_steps(self._plan, run, sessions, self._limit(), time.time())
+        sessions = find_sessions(self._plan_log, self._fleet)
+        lost = await self._find_lost_machines()
+        self._limits = await asyncio.to_thread(self._find_limits, sessions.values())
+        self.ahead = next_steps(self._plan, run, sessions, self._limit(), time.time(), lost, self._limits)
         self._drop_checks()
+        self._end_lost_placements()
         if without_host(sessions.values()):
             self._start(("host",), self._bring_back_host)
+        for task in self._plan.tasks:
+            session = sessions.get(run.of(task.id).session)
+            if run.of(task.id).state in ACTIVE and session is not None and session.via and lacks_host(session):
+                self._start(("host", session.via), partial(self._bring_back_host_of, run, task))
         for step in self.ahead.steps:
             self._execute(step)
         if (wait_s := self._contexts_written_at + TELL_S - time.monotonic()) > 0:
@@ -173,13 +204,88 @@ class PlanRunner:
             return
         self._contexts_written_at = time.monotonic()
         await asyncio.to_thread(self._contexts.write, self._plan, run, self._fleet, dict(self._files))
+        for machine in self._contexts.unsent():
+            self._start(("contexts", machine), partial(self._send_contexts, machine))
+        for sender in find_senders(run, self._fleet):
+            action = partial(deliver, self._places, self._plan_log, sender, self._fleet)
+            self._start(("messages", sender.id), action)
+
+    async def _send_contexts(self, machine: str) -> None:
+        with contextlib.suppress(RemoteUnreachableError):  # they are sent once it is back
+            await asyncio.to_thread(self._contexts.send, machine)
+        await asyncio.sleep(SEND_CONTEXTS_S)
+
+    async def _find_lost_machines(self) -> Mapping[str, str]:
+        machines = {
+            at.machine
+            for at in self._plan_log.run.tasks.values()
+            if at.machine not in ("", LOCAL) and (at.state in ACTIVE or at.placement is not None)
+        }
+        if machines and time.monotonic() >= self._machines_read_at + LOOK_S:
+            self._machines_read_at = time.monotonic()
+            limit_s = self._config.plans.lost_machine_s
+            self._lost_machines = await asyncio.to_thread(self._placement.find_lost, machines, limit_s)
+        return self._lost_machines if machines else {}
+
+    async def _wait_for_lost_placements(self) -> None:
+        """After the end of the plan, end the attempts on machines that were away, if these return in time."""
+        await asyncio.to_thread(self._read_log)
+        try:
+            async with asyncio.timeout(AWAY_S):
+                while self._plan_log.run.state == "ended" and self._end_lost_placements():
+                    await asyncio.gather(*self._running.values(), return_exceptions=True)
+        except TimeoutError:
+            log.warning("attempts on machines that stayed away were not ended; `kasmon recover` waits for these again")
+
+    def _end_lost_placements(self) -> bool:
+        """Start to end the attempts that must not run any more on their machines; return whether there are any."""
+        lost = self._find_lost_placements()
+        for id_, placement in lost:
+            self._start(("end placement", id_, str(placement.epoch)), partial(self._end_placement, id_, placement))
+        return bool(lost)
+
+    def _find_lost_placements(self) -> list[tuple[str, Placement]]:
+        """Return task and placement of each attempt that must not run any more, and is not just being started."""
+        run, left = self._plan_log.run, {task.id for task in self._plan.tasks}
+        return [
+            (id_, placement)
+            for id_ in run.tasks
+            for placement in find_lost_placements(run, id_, is_removed=id_ not in left)
+            if placement.attempt <= run.of(id_).attempt or ("attempt", id_) not in self._running
+        ]
+
+    async def _end_placement(self, id_: str, placement: Placement) -> None:
+        at = self._plan_log.run.of(id_)
+        is_last = placement.epoch == at.epoch and placement.attempt == at.attempt
+        session = self._fleet.get(SessionId(at.session)) if is_last else None
+        try:
+            await self._actions.end_placement(self._plan, id_, placement, session)
+        except RemoteUnreachableError:
+            self._away.add(placement.machine)
+            await asyncio.sleep(AGAIN_S)
+
+    async def _end_check(self, task: Task) -> None:
+        at = self._plan_log.run.of(task.id)
+        try:
+            await self._actions.end_check(task)
+        except RemoteUnreachableError:
+            self._away.add(at.machine)
+            await asyncio.sleep(AGAIN_S)
+        else:
+            ended = TaskCheckEnded(at=time.time(), task=task.id, attempt=at.attempt)
+            await asyncio.to_thread(self._plan_log.note, ended)
 
     async def _is_stopped(self) -> bool:
-        """Whether the user stopped the plan, and nothing of it runs any more."""
-        if not self._plan_log.run.is_stopped or self._running or self.ahead.steps:
+        """Whether the user stopped the plan, and nothing of it runs any more, except where a machine is away."""
+        run = self._plan_log.run
+        is_busy = any(key[0] not in ("end placement", "end check") for key in self._running)
+        if not run.is_stopped or is_busy or self.ahead.steps:
+            return False
+        left = {placement.machine for _, placement in self._find_lost_placements()}
+        if (left | {run.of(task.id).machine for task in self._find_stopped_checks()}) - self._away:
             return False
         fleet = await asyncio.to_thread(read_fleet, self._places)
-        return not any(session.exists for session in fleet.sessions if session.plan == self._plan_log.run.plan)
+        return not any(session.exists for session in find_sessions(self._plan_log, fleet).values())
 
     def _read_log(self) -> None:
         """Read what was added to the log, and the approved text if its digest changed."""
@@ -188,14 +294,26 @@ class PlanRunner:
             self._plan = apply_config(approved_plan(self._plan_log), self._config)
             self._digest = self._plan_log.run.digest
 
+    def _find_limits(self, sessions: Iterable[Session]) -> StartLimits:
+        """Return what limits the start of further tasks, by the config as it is now: a person may have changed it."""
+        if (now := time.monotonic()) - self._config_read_at >= LOOK_S:
+            self._config_read_at = now
+            try:
+                self._current_config = load(self._places)
+            except ConfigError as error:  # a person is editing it
+                log.warning("the config is not valid, so its budgets and accounts stay as they were: %s", error)
+        return find_start_limits(self._current_config, self._plan, sessions, self._fleet.sessions)
+
     def _limit(self) -> int:
-        """Return how many tasks may run now: the plan's limit, but no more on a busy machine; at least one."""
+        """Return how many tasks may run here now: the plan's limit, but no more on a busy machine; at least one."""
         most = self._config.plans.max_load
         if not most or os.getloadavg()[0] / (os.cpu_count() or 1) <= most:
             return self._plan.limit
         run = self._plan_log.run
         at_work = sum(
-            counts_as_running(run, task) or ("attempt", task.id) in self._running for task in self._plan.tasks
+            counts_as_running(run, task) or ("attempt", task.id) in self._running
+            for task in self._plan.tasks
+            if not is_elsewhere(self._plan, task, run)
         )
         return max(1, min(self._plan.limit, at_work))
 
@@ -203,9 +321,14 @@ class PlanRunner:
         match step:
             case StartNextAttempt() if any(key[:2] == ("check", step.task.id) for key in self._running):
                 pass  # the check of its last attempt is being ended
-            case StartNextAttempt(task, attempt):
+            case StartNextAttempt(task, attempt, account):
                 run, fleet = self._plan_log.run, self._fleet
-                self._start(("attempt", task.id), lambda: self._starter.attempt(self._plan, run, task, attempt, fleet))
+                self._start(("attempt", task.id), lambda: self._begin(run, task, attempt, fleet, account))
+            case ChooseMachines(_, wanted, agent):
+                self._start(
+                    ("place", wanted.machine, *wanted.labels, agent),
+                    lambda: self._placement.place(self._plan, step, self._limit()),
+                )
             case StartAttemptSession() if self._just_did(("attempt", step.task.id)):
                 pass  # the fleet is not up to date yet
             case StartAttemptSession(task, attempt, session):
@@ -226,10 +349,21 @@ class PlanRunner:
             case FinishPlan():
                 self._start(("finish",), lambda: self._finish(step))
 
+    async def _begin(self, run: PlanRun, task: Task, attempt: int, fleet: Fleet, account: AccountChoice) -> None:
+        if machine_requirement(self._plan, task) is None or await self._placement.confirm(
+            task, attempt, self._lost_machines
+        ):
+            await self._starter.attempt(self._plan, run, task, attempt, fleet, account)
+
     async def _bring_back_host(self) -> None:
         """Restart the shared tmux host: without it no session in a terminal reports its state."""
         if await bring_back(self._places):
             log.warning("the shared tmux host was restarted after it was lost")
+
+    async def _bring_back_host_of(self, run: PlanRun, task: Task) -> None:
+        """Restart the shared tmux host of the machine of *task*, and wait until it may be shown here."""
+        await self._starter.bring_back_host(self._plan, run, task)
+        await asyncio.sleep(AGAIN_S)
 
     def _drop_checks(self) -> None:
         """End the checks of attempts that the user retried or dropped."""
@@ -242,6 +376,22 @@ class PlanRunner:
             if orphan is not None and orphan.machine and not _is_needed(run, at) and at.session not in self._dropped:
                 self._dropped.add(at.session)
                 self._start(("drop", at.session), partial(self._actions.drop_check, orphan.machine, at.session))
+        for task in self._find_stopped_checks():
+            self._start(("end check", task.id), partial(self._end_check, task))
+
+    def _find_stopped_checks(self) -> list[Task]:
+        """Return the tasks whose checks may run on registered machines although the plan is stopped."""
+        run = self._plan_log.run
+        if not run.is_stopped:
+            return []
+        return [
+            task
+            for task in self._plan.tasks
+            if (at := run.of(task.id)).state is TaskState.CLAIMED
+            and at.checking is not None
+            and at.placements
+            and is_elsewhere(self._plan, task, run)
+        ]
 
     def _start(self, key: tuple[str, ...], action: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Execute *action* in the background, unless it is being executed."""
@@ -260,12 +410,17 @@ class PlanRunner:
     async def _run_action(self, key: tuple[str, ...], action: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await action()
+            self._failures.pop(key, None)
             if key[0] in ("attempt", "end"):
                 self._did_at[key] = asyncio.get_running_loop().time()
         except ProtocolVersionError as error:  # a newer kasmon is in use: its runner continues
             log.warning("%s: %s", " ".join(key), error)
             self._too_old = error
             self._changed.set()
+        except RemoteUnreachableError as error:
+            log.warning("%s: %s", " ".join(key), error)
+            self._failures[key] = failures = self._failures.get(key, 0) + 1
+            await asyncio.sleep(min(AGAIN_S * 2.0 ** (failures - 1), LONGEST_PAUSE_S))
         except (KasmonError, OSError) as error:
             log.warning("%s: %s", " ".join(key), error)
             await asyncio.sleep(AGAIN_S)
@@ -276,9 +431,9 @@ class PlanRunner:
     async def _finish(self, step: FinishPlan) -> None:
         """End the plan, unless something was just started that must be ended first."""
         self._fleet = await asyncio.to_thread(read_fleet, self._places)
-        run = self._plan_log.run
-        sessions = {str(session.id): session for session in self._fleet.sessions if session.plan == run.plan}
-        if next_steps(self._plan, run, sessions, self._plan.limit, time.time()).steps != (step,):
+        run, sessions = self._plan_log.run, find_sessions(self._plan_log, self._fleet)
+        ahead = next_steps(self._plan, run, sessions, self._plan.limit, time.time(), limits=self._limits)
+        if ahead.steps != (step,):
             return
         await asyncio.to_thread(self._plan_log.note, PlanEnded(at=time.time(), outcome=step.outcome, why=step.why))
 

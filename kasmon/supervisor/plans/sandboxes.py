@@ -10,11 +10,13 @@ from kasmon.config import Config, ResolvedProfile, resolve
 from kasmon.errors import KasmonError, UnableError
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
+from kasmon.model.plan.placement import machine_requirement
 from kasmon.model.plan.plan import Plan, Task, agent_of
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.plans.start_limits import check_accounts
 
 ASLEEP: Final = frozenset({SessionState.STANDBY, SessionState.PAUSED})
 
@@ -31,11 +33,13 @@ def usual_mode(config: Config, agent: str, sandbox: str | None) -> Mode | None:
 
 
 def resolve_confined(config: Config, plan: Plan, task: Task) -> ResolvedProfile | None:
-    """Resolve the agent of *task* if a sandbox confines it; None if none does, or its agent cannot be started anyway.
+    """Resolve the agent of *task* if a sandbox here confines it; None if none does, or its agent cannot be started.
 
     Raises:
         KasmonError: if it requires a sandbox that its kind of session cannot have.
     """
+    if machine_requirement(plan, task) is not None:
+        return None  # that machine's config decides
     agent, mode_name, requested = agent_of(plan, task), task.mode or plan.mode, task.sandbox or None
     try:
         resolve(config, agent, mode_name, sandbox="")
@@ -47,13 +51,14 @@ def resolve_confined(config: Config, plan: Plan, task: Task) -> ResolvedProfile 
 
 
 def must_be_able(places: Paths, config: Config, plan: Plan, folder: Path) -> None:
-    """Refuse *plan* in *folder* if one of its tasks cannot have its sandbox now.
+    """Refuse *plan* in *folder* if one of its tasks cannot have its sandbox or its account now.
 
     Raises:
         NoSandboxError: if no sandbox of its tier can be created here.
         RefusedError: if its agent cannot be in it, or the user has not confirmed what it is granted.
         KasmonError: for any other reason; the message names the task.
     """
+    check_accounts(config, plan)
     for task in plan.tasks:
         try:
             _check(places, config, plan, task, folder)
@@ -137,7 +142,6 @@ def _check(places: Paths, config: Config, plan: Plan, task: Task, folder: Path) 
 
 
 def _tier(config: Config, plan: Plan, task: Task) -> Tier | None:
-    """Return the sandbox tier of *task*; None if it has none, or cannot have it."""
     try:
         resolved = resolve_confined(config, plan, task)
     except KasmonError:

@@ -13,20 +13,29 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.host.rpc.spawn import spawn_runner
 from kasmon.model.plan.events import PlanBegan, PlanChanged
 from kasmon.model.plan.parser import is_plan
+from kasmon.model.plan.placement import worktree_of
 from kasmon.model.plan.plan import Plan
+from kasmon.model.plan.progress import is_over
 from kasmon.paths import Paths, private_folder, write_private
 from kasmon.repository.git import repository, where
 from kasmon.store.plan_log import PlanLog, plans
+from kasmon.supervisor.limits.agents import check_is_person
 from kasmon.supervisor.worktrees.worktree import proper_branch
 
 
-def store_approved_plan(places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, headless: bool) -> PlanLog:
+def store_approved_plan(
+    places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, headless: bool, on: str = ""
+) -> PlanLog:
     """Store a plan that the user approved, and return its log; nothing of it runs yet.
 
+    *on*: the machine of tasks that name none, as `with_default_machine` takes it; *plan* has it already.
+
     Raises:
+        RefusedError: if an agent calls this: its tasks would have none of the limits of the table [fleet].
         UnavailableError: if it cannot be written.
         GitError: if its folder is in a repository that git refuses to open.
     """
+    check_is_person(places, "start a plan")
     shared = _shared(plan, folder)
     try:
         places.make()
@@ -52,6 +61,7 @@ def store_approved_plan(places: Paths, plan: Plan, text: str, file: Path, folder
             digest=digest(text),
             headless=headless,
             repository=shared,
+            on=on,
         )
     )
     plan_log.more()
@@ -64,13 +74,13 @@ def next_id(places: Paths, plan: Plan) -> str:
 
 
 def run(places: Paths, plan_log: PlanLog) -> None:
-    """Start a runner for *plan_log*; do nothing if it has one, or has ended.
+    """Start a runner for *plan_log*; do nothing if it has one, or is over.
 
     Raises:
         UnavailableError: if no process can be started.
     """
     plan_log.more()
-    if plan_log.run.state == "ended" or is_run(plan_log):
+    if is_over(plan_log.run) or is_run(plan_log):
         return
     try:
         spawn_runner(places, plan_log.plan)
@@ -149,7 +159,7 @@ def _shared(plan: Plan, folder: Path) -> str | None:
     try:
         return where(folder)[1] if repository(folder) is not None else ""
     except GitError:
-        if any((task.worktree or plan.worktree) != "folder" for task in plan.tasks):
+        if any(worktree_of(plan, task) != "folder" for task in plan.tasks):
             raise
         return None
 

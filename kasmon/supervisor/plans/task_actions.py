@@ -7,19 +7,25 @@ import time
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from kasmon.config import Config
-from kasmon.errors import KasmonError, RemoteUnreachableError, SessionEndedError
+from kasmon.errors import KasmonError, NotFoundError, RemoteUnreachableError, SessionEndedError
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import PlanFact, TaskChecked, TaskClaimed, TaskDone, TaskFailed
+from kasmon.model.plan.placement import is_elsewhere, worktree_of
 from kasmon.model.plan.plan import Plan, Task, predecessors
-from kasmon.model.plan.progress import TaskRun
+from kasmon.model.plan.progress import Placement, TaskRun
 from kasmon.model.plan.scheduler import ClaimTask, FinishTask
-from kasmon.model.session_state import SessionState
+from kasmon.model.session import Session
+from kasmon.model.session_state import OVER, SessionState
 from kasmon.paths import Paths, private_folder, write_private
+from kasmon.repository.git import shared_folder
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans import task_folder
 from kasmon.supervisor.plans.check import run_check
+from kasmon.supervisor.plans.machines.registered_tasks import RegisteredTasks, build_end
 from kasmon.supervisor.plans.remote_task import RemoteTasks
 from kasmon.supervisor.plans.sandboxes import fetch_changes
 from kasmon.supervisor.plans.task_session import variables
@@ -43,6 +49,7 @@ class TaskActions:
         self._plan_log = plan_log
         self._task_folders = task_folders
         self._remote_tasks = RemoteTasks(config.remote.ssh)
+        self._registered_tasks = RegisteredTasks(places, plan_log)
         self._unreachable_since: dict[str, float] = {}
         """Session -> when its machine first failed to answer, on the monotonic clock, in seconds."""
 
@@ -53,8 +60,17 @@ class TaskActions:
         if not step.outcome.by:
             await self._note(TaskFailed(at=time.time(), task=task.id, attempt=step.attempt, why=step.outcome.text))
             return
-        has_own_worktree = (task.worktree or plan.worktree) == "own"
-        if (machine := self._remote_tasks.machine(plan, self._plan_log.run, task)) is not None:
+        has_own_worktree = worktree_of(plan, task) == "own"
+        if is_elsewhere(plan, task, self._plan_log.run):
+            try:
+                change_count, result_text, remark = await self._fetch_result(plan, task, step.attempt)
+            except RemoteUnreachableError:
+                raise
+            except KasmonError as error:
+                why = f"its work could not be fetched: {str(error).rstrip('.')}"
+                await self._note(TaskFailed(at=time.time(), task=task.id, attempt=step.attempt, why=why))
+                return
+        elif (machine := self._remote_tasks.machine(plan, self._plan_log.run, task)) is not None:
             change_count = None
             result_text, remark = await self._result_of(machine, task, at.session)
         else:
@@ -72,6 +88,22 @@ class TaskActions:
             changed=change_count,
         )
         await asyncio.to_thread(self._store_result, task, result_text, claimed)
+
+    async def _fetch_result(self, plan: Plan, task: Task, attempt: int) -> tuple[int | None, str, str]:
+        """Fetch what *attempt* did on its machine; return how many files it changed, its result, and a remark.
+
+        Raises:
+            RemoteUnreachableError: if the machine is not connected.
+            KasmonError: why it cannot be fetched.
+        """
+        run = self._plan_log.run
+        found = await asyncio.to_thread(self._registered_tasks.read_result, run, task, attempt)
+        repo, branch = await asyncio.to_thread(shared_folder, Path(run.folder)), run.of(task.id).branch
+        await asyncio.to_thread(self._registered_tasks.fetch, run, task, attempt, repo, branch, found.commit)
+        remark = f" ({found.problem})" if found.problem else ""
+        if found.uncommitted and any(task.id in predecessors(plan, other) for other in plan.tasks):
+            remark += f" ({found.uncommitted}: dependent tasks start without them)"
+        return found.changed, found.text, remark
 
     async def _result_of(self, machine: RemoteMachine, task: Task, session: str) -> tuple[str, str]:
         """Return the result of *task* on *machine*, and a remark if the machine cannot be reached.
@@ -91,6 +123,18 @@ class TaskActions:
         """Run the check of *task* where the task worked, and log its result."""
         run = self._plan_log.run
         at = run.of(task.id)
+        if is_elsewhere(plan, task, run):
+            try:
+                checked = await self._registered_tasks.check(run, task, attempt, self._note)
+                if checked.ok:  # what was committed meanwhile was checked, too
+                    await self._fetch_result(plan, task, attempt)
+                await self._note(checked)
+            except RemoteUnreachableError:
+                raise  # it is asked again, and answers with the result of the same check
+            except KasmonError as error:
+                why = f"could not be run: {str(error).rstrip('.')}"
+                await self._note(TaskChecked(at=time.time(), task=task.id, attempt=attempt, ok=False, why=why))
+            return
         if (machine := self._remote_tasks.machine(plan, run, task)) is not None:
             own = variables(self._plan_log.plan, task, at.session, {})
             await self._note(
@@ -106,15 +150,21 @@ class TaskActions:
         own = variables(self._plan_log.plan, task, at.session)
         await self._note(await run_check(task.id, attempt, task.check, at.workdir, own, self._note, task.check_limit_s))
 
+    async def end_check(self, task: Task) -> None:
+        """End the check of *task* on its registered machine, while the plan is stopped."""
+        await asyncio.to_thread(self._registered_tasks.end_check, self._plan_log.run, task)
+
     async def drop_check(self, host: str, session: str) -> None:
         """End the check of *session* on the machine *host*, whose result is not needed any more."""
         await self._remote_tasks.end_check(host, session)
 
     async def settle(self, step: FinishTask, fleet: Fleet) -> None:
         """Log the outcome of the step's task; interrupt a failed command that still runs."""
-        fact = TaskDone if step.done else TaskFailed
-        at = self._plan_log.run.of(step.task.id)
-        await self._note(fact(at=time.time(), task=step.task.id, attempt=step.attempt, why=step.why))
+        at, now, id_ = self._plan_log.run.of(step.task.id), time.time(), step.task.id
+        if step.done:
+            await self._note(TaskDone(at=now, task=id_, attempt=step.attempt, why=step.why))
+        else:
+            await self._note(TaskFailed(at=now, task=id_, attempt=step.attempt, why=step.why, is_lost=step.is_lost))
         known = fleet.get(SessionId(at.session))
         if step.task.run and not step.done and known is not None and known.state is SessionState.WORKING:
             with contextlib.suppress(KasmonError):  # another command may run in its terminal, if this one ends
@@ -126,6 +176,28 @@ class TaskActions:
         if known is not None and known.exists:
             with contextlib.suppress(SessionEndedError):  # the fleet was not up to date
                 await session_operations.stop(self._places, known)
+
+    async def end_placement(self, plan: Plan, id_: str, placement: Placement, session: Session | None) -> None:
+        """End an attempt of the task *id_* that must not run any more on its machine, and log what it did.
+
+        *session* is its own, as far as that is known; if it has ended, the machine is not asked.
+
+        Raises:
+            RemoteUnreachableError: if the machine is not connected.
+            KasmonError: if it cannot be ended.
+        """
+        ended = build_end(id_, placement)
+        task = next(
+            (each for each in plan.tasks if each.id == id_), Task(id=id_, number=0)
+        )  # it may be removed from the plan
+        if session is not None and session.state in OVER:
+            ended = msgspec.structs.replace(ended, session=session.id, state="ended")
+        elif placement.number or task.number:
+            try:
+                ended = await asyncio.to_thread(self._registered_tasks.end, task, placement)
+            except NotFoundError as error:  # the machine is no longer registered
+                log.warning("attempt %s of %s on %s: %s", placement.attempt, id_, placement.machine, error)
+        await self._note(ended)
 
     def _fetch_changes(self, plan: Plan, task: Task, at: TaskRun) -> str:
         """Copy the changes of *task* from its sandbox to its folder; describe what was not copied."""

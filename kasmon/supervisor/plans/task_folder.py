@@ -1,11 +1,11 @@
 """The folder where a task works: the plan's folder or one worktree, the task's own worktree, or another task's."""
 
-import asyncio
 import shlex
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.errors import KasmonError, RefusedError
+from kasmon.model.plan.placement import is_elsewhere, machine_requirement, worktree_of
 from kasmon.model.plan.plan import NEEDS, Plan, Task, host_of
 from kasmon.model.plan.progress import PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
@@ -13,10 +13,17 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder, write_private
 from kasmon.repository.git import git, head, repository, where
 from kasmon.store.plan_log import PlanLog
-from kasmon.supervisor.plans.view import approved_plan
-from kasmon.supervisor.plans.worktree_base import begin_worktree
+from kasmon.supervisor.plans.view import approved_plan, is_of_other_plan
+from kasmon.supervisor.plans.worktree_base import begin_branch, begin_placed_worktree, begin_worktree
 from kasmon.supervisor.worktrees.changes import state_digest
-from kasmon.supervisor.worktrees.worktree import TaskWorktree, check_worktree, create, no_repository, proper_branch
+from kasmon.supervisor.worktrees.worktree import (
+    TaskWorktree,
+    check_worktree,
+    commit_of,
+    create,
+    no_repository,
+    proper_branch,
+)
 
 OWN_FOLDER: Final = ".kasmon"
 """In a task's folder, the files that kasmon and its agents exchange; ignored by git."""
@@ -39,6 +46,20 @@ class _OwnWorktree(NamedTuple):
     """Whether it is the task's own, not the one of the whole plan."""
 
 
+class TaskBranch(NamedTuple):
+    """The branch of a task that works on another machine."""
+
+    repo: Path
+    """The git folder of its repository."""
+    name: str
+    commit: str
+    """Where it is."""
+    base: str
+    """The commit that the task's work begins at."""
+    folder: str
+    """The plan's folder within the repository."""
+
+
 class TaskFolders:
     """The folders where the tasks of one plan work. Worktrees are created one at a time: git has one lock.
 
@@ -47,6 +68,8 @@ class TaskFolders:
     """
 
     def __init__(self, places: Paths, plan_id: str, folder: Path) -> None:
+        import asyncio  # only in this class: commands of tasks do without
+
         self._trees = places.plan(plan_id) / "trees"
         self._id = plan_id
         self._folder = folder
@@ -60,8 +83,21 @@ class TaskFolders:
             RefusedError: if what should be its worktree is not, or is not on its branch.
             KasmonError: if git cannot create it.
         """
+        import asyncio
+
         async with self._lock:
             return await asyncio.to_thread(self._create, plan, task, run)
+
+    async def branch(self, plan: Plan, task: Task, run: PlanRun) -> TaskBranch:
+        """Return the branch of *task*, which works on another machine, at the commit that it starts from.
+
+        Raises:
+            KasmonError: as `of`.
+        """
+        import asyncio
+
+        async with self._lock:
+            return await asyncio.to_thread(self._create_branch, plan, task, run)
 
     def check(self, plan: Plan, task: Task, run: PlanRun) -> None:
         """Raise unless *task* has begun and can continue in its folder: its worktree, on its branch or none. Blocks.
@@ -115,7 +151,8 @@ class TaskFolders:
             return TaskWorktree(path=str(self._folder), base="" if repo is None else head(repo))
         private_folder(self._trees)
         if own.is_own:
-            tree = begin_worktree(own.repo, own.tree, own.branch, plan, task, run)
+            begin = begin_worktree if machine_requirement(plan, task) is None else begin_placed_worktree
+            tree = begin(own.repo, own.tree, own.branch, plan, task, run)
         else:
             base = plan.base if plan.base != NEEDS else ""
             tree = create(own.repo, own.tree, own.branch, base or "HEAD")
@@ -123,11 +160,24 @@ class TaskFolders:
         own.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return TaskWorktree(path=str(own.folder), branch=tree.branch, base=tree.base)
 
+    def _create_branch(self, plan: Plan, task: Task, run: PlanRun) -> TaskBranch:
+        own = self._find_worktree(plan, task, run)
+        if own is None:
+            raise no_repository(task.id, self._folder)
+        private_folder(self._trees)
+        tree = begin_branch(own.repo, own.tree, own.branch, plan, task, run)
+        return TaskBranch(
+            repo=Path(where(own.repo)[1]),
+            name=own.branch,
+            commit=commit_of(own.repo, f"refs/heads/{own.branch}"),
+            base=tree.base,
+            folder=own.folder.relative_to(own.tree).as_posix(),
+        )
+
     def _find_worktree(self, plan: Plan, task: Task, run: PlanRun) -> _OwnWorktree | None:
-        """Return the worktree of *task*; None if it works in the plan's folder."""
         _check_not_remote(plan, task, run)
         root = root_of(plan, task)
-        kind = root.worktree or plan.worktree
+        kind = worktree_of(plan, task)
         if not kind and run.repository == "":
             kind = "folder"  # there was no repository when the plan was approved
         repo = None if kind == "folder" else repository(self._folder)
@@ -155,14 +205,14 @@ class TaskFolders:
 def check_session(places: Paths, session: Session) -> None:
     """Raise unless *session* may restart: one of a plan's task needs the worktree of that task, verified. Blocks.
 
-    A session without a plan passes, as does one of a deleted plan or on another machine.
+    A session without a plan passes, as does one of a deleted plan, or of a plan or a task of another machine.
 
     Raises:
         RefusedError: if no task of its plan has this session, or as `TaskFolders.check` raises.
         PlanNotFoundError, PlanFaultyError: if the plan's approved text is gone, or can no longer be read.
         KasmonError: if git fails.
     """
-    if not session.plan:
+    if not session.plan or is_of_other_plan(places, session):
         return
     plan_log = PlanLog(places, session.plan)
     plan_log.more()
@@ -173,7 +223,7 @@ def check_session(places: Paths, session: Session) -> None:
     for task in plan.tasks:
         at = run.of(task.id)
         if session.id in (at.session, *at.earlier):
-            if not host_of(plan, task, at.agent):
+            if not host_of(plan, task, at.agent) and not is_elsewhere(plan, task, run):
                 TaskFolders(places, plan_log.plan, Path(run.folder)).check(plan, task, run)
             return
     raise RefusedError(
@@ -214,8 +264,8 @@ def _check_inside(own: _OwnWorktree) -> None:
 
 def branch_of(plan_id: str, plan: Plan, task: Task) -> str:
     """Return the branch on which *task* works, if it has a worktree."""
-    root = root_of(plan, task)
-    return f"plan/{plan_id}.{own_name(root)}" if (root.worktree or plan.worktree) == "own" else f"plan/{plan_id}"
+    is_own = worktree_of(plan, task) == "own"
+    return f"plan/{plan_id}.{own_name(root_of(plan, task))}" if is_own else f"plan/{plan_id}"
 
 
 def own_name(task: Task) -> str:

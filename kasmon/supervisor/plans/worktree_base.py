@@ -5,19 +5,21 @@ task that inherits the worktree begins, what that task needs. A conflict is left
 block; use a thread.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from kasmon.errors import GitError, KasmonError, MergeConflictError, RefusedError
+from kasmon.model.plan.placement import worktree_of
 from kasmon.model.plan.plan import NEEDS, Plan, Task, predecessors
 from kasmon.model.plan.progress import PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
 from kasmon.repository.git import git, head, knows
 from kasmon.supervisor.worktrees.unsaved_files import not_committed
-from kasmon.supervisor.worktrees.worktree import TaskWorktree, commit_of, create
+from kasmon.supervisor.worktrees.worktree import TaskWorktree, check_branches, commit_of, create, no_commit
 
 MERGE: Final = (
     *("merge", "--quiet", "--no-edit", "--no-ff", "--no-squash", "--commit", "--no-stat", "--no-log"),
@@ -39,26 +41,92 @@ def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, 
         UsageError: if its `base` names no commit.
         KasmonError: as `create` raises, or if git fails to merge.
     """
-    root, base = root_of(plan, task), _base_of(plan, task, run)
-    base_name = root.base or plan.base
-    is_given, has_begun = base_name not in ("", NEEDS), bool(base) and knows(repo, f"refs/heads/{branch}")
-    needed: dict[str, str] = {}
-    if not is_given and not has_begun:  # do not merge what was committed since into that work
-        needed |= branches_of(plan, root, run)
-    if task is not root and not run.of(task.id).base and (root.base == NEEDS or plan.base in ("", NEEDS)):
-        needed |= branches_of(plan, task, run)
-    needed.pop(branch, None)
-    commits = _independent(repo, {name: _head_of(repo, name, of) for name, of in needed.items()})
-    tree = create(repo, path, branch, base_name if is_given else next(iter(commits.values()), "HEAD"))
+    start = _find_start(repo, branch, plan, task, run)
+    base, is_given, has_begun, commits = start.base, bool(start.base_name), start.has_begun, start.commits
+    tree = create(repo, path, branch, start.base_name or next(iter(commits.values()), "HEAD"))
     sides = [branch, *commits] if is_given or has_begun else [*commits]
     if commits:
         _check_finished(path, sides)
-    missing = {name: commit for name, commit in commits.items() if not _contains(path, commit)}
+    missing = {name: commit for name, commit in commits.items() if not _contains(path, "HEAD", commit)}
     for name, commit in missing.items():
         _merge(path, sides, name, commit)
     if missing or not (is_given or has_begun):
         base = head(path)
     return msgspec.structs.replace(tree, base=base or tree.base)
+
+
+def begin_branch(repo: Path, path: Path, branch: str, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
+    """Have *branch* at the work that *task*, which works on another machine, starts from; no worktree is left.
+
+    Only a merge needs one, at *path* until it is done; its conflicts are resolved there.
+
+    Raises:
+        RefusedError: if the branch exists, but was not created for the task.
+        KasmonError: as `begin_worktree`, or if git fails.
+    """
+    start, ref = _find_start(repo, branch, plan, task, run), f"refs/heads/{branch}"
+    name = ref if start.has_begun else start.base_name or next(iter(start.commits.values()), "HEAD")
+    if not knows(repo, "HEAD"):
+        raise no_commit(repo)
+    commit = commit_of(repo, name)
+    has_worktree = os.path.lexists(path / ".git")
+    if knows(repo, ref) and not start.has_begun and not has_worktree:  # from a runner that was killed
+        head_commit = commit_of(repo, ref)
+        if not all(_contains(repo, head_commit, each) for each in (commit, *start.commits.values())):
+            check_branches(repo, [branch])
+        return TaskWorktree(path=str(path), branch=branch, base=head_commit)
+    if has_worktree or not all(_contains(repo, commit, each) for each in start.commits.values()):
+        if start.has_begun and not has_worktree:
+            git(repo, "worktree", "add", "--quiet", "--", str(path), branch)
+        tree = begin_worktree(repo, path, branch, plan, task, run)
+        git(repo, "worktree", "remove", "--", str(path))
+        return tree
+    if not start.has_begun:
+        git(repo, "update-ref", ref, commit, "")
+    return TaskWorktree(path=str(path), branch=branch, base=start.base if start.has_begun else commit)
+
+
+def begin_placed_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
+    """As `begin_worktree`, for a task that may have begun on another machine: its branch is here, without a worktree.
+
+    Raises:
+        KasmonError: as `begin_branch`.
+    """
+    if not os.path.lexists(path / ".git"):
+        begin_branch(repo, path, branch, plan, task, run)
+        git(repo, "worktree", "add", "--quiet", "--", str(path), branch)
+    return begin_worktree(repo, path, branch, plan, task, run)
+
+
+class _Start(NamedTuple):
+    """What a task's branch starts from."""
+
+    base: str
+    """The `base` logged for it; empty if it did not begin yet."""
+    base_name: str
+    """What the plan gives as its base; empty for the work that it needs."""
+    has_begun: bool
+    commits: dict[str, str]
+    """The branches that it needs and their commits."""
+
+
+def _find_start(repo: Path, branch: str, plan: Plan, task: Task, run: PlanRun) -> _Start:
+    root, base = root_of(plan, task), _base_of(plan, task, run)
+    base_name = root.base or plan.base
+    base_name = "" if base_name == NEEDS else base_name
+    has_begun = bool(base) and knows(repo, f"refs/heads/{branch}")
+    needed: dict[str, str] = {}
+    if not base_name and not has_begun:  # do not merge what was committed since into that work
+        needed |= branches_of(plan, root, run)
+    if task is not root and not run.of(task.id).base and (root.base == NEEDS or plan.base in ("", NEEDS)):
+        needed |= branches_of(plan, task, run)
+    needed.pop(branch, None)
+    return _Start(
+        base,
+        base_name,
+        has_begun,
+        _independent(repo, {name: _head_of(repo, name, of) for name, of in needed.items()}),
+    )
 
 
 def branches_of(plan: Plan, task: Task, run: PlanRun) -> dict[str, str]:
@@ -79,7 +147,7 @@ def branches_of(plan: Plan, task: Task, run: PlanRun) -> dict[str, str]:
         if at.state is TaskState.DONE and at.branch:
             found.setdefault(at.branch, need)
             continue
-        if at.state is TaskState.DONE and (root_of(plan, needed).worktree or plan.worktree) == "folder":
+        if at.state is TaskState.DONE and worktree_of(plan, needed) == "folder":
             found.setdefault(PLAN_HEAD, need)
         waiting += predecessors(plan, needed)
     return found
@@ -132,8 +200,8 @@ def _check_finished(path: Path, branches: Sequence[str]) -> None:
     )
 
 
-def _contains(path: Path, commit: str) -> bool:
-    return git(path, "merge-base", "HEAD", commit, fails=True).strip() == commit
+def _contains(path: Path, tip: str, commit: str) -> bool:
+    return git(path, "merge-base", tip, commit, fails=True).strip() == commit
 
 
 def _merge(path: Path, branches: Sequence[str], branch: str, commit: str) -> None:

@@ -58,12 +58,12 @@ def find_ignored(plan_log: PlanLog, patterns: Sequence[str]) -> dict[Path, Ignor
     return found
 
 
-def clean(plan_log: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -> CleanResult:
+def clean(plan_log: PlanLog, fleet: Fleet, ignored: Mapping[Path, IgnoredFiles]) -> CleanResult:
     """Remove the worktrees of the plan of *plan_log* in which nothing could be lost; keep the others. Blocks.
 
     Args:
         fleet: the sessions as they are now; any session or process in a worktree keeps it.
-        found: the ignored files that were shown to the user, from `find_ignored`; any other ignored file keeps it.
+        ignored: the ignored files that were shown to the user, from `find_ignored`; any other ignored file keeps it.
 
     Raises:
         RefusedError: if the plan has not ended.
@@ -72,7 +72,7 @@ def clean(plan_log: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -
     removed, kept = [], []
     for path in _worktrees(plan_log):
         try:
-            _remove(plan_log, path, fleet, found)
+            _remove(plan_log, path, fleet, ignored)
             removed.append(str(path))
         except KasmonError as error:
             kept.append(str(error))
@@ -133,12 +133,12 @@ def _check_ended(plan_log: PlanLog) -> None:
         )
 
 
-def _remove(plan_log: PlanLog, path: Path, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -> None:
+def _remove(plan_log: PlanLog, path: Path, fleet: Fleet, ignored: Mapping[Path, IgnoredFiles]) -> None:
     repo = repository(Path(plan_log.run.folder))
     if repo is None:
         raise RefusedError(f"the repository of {str(path)!r} is gone.")
     check_unused(path, fleet)
-    remove(repo, path, found[path].deletable if path in found else ())
+    remove(repo, path, ignored[path].deletable if path in ignored else ())
 
 
 def _worktrees(plan_log: PlanLog) -> list[Path]:

@@ -21,17 +21,16 @@ INTERRUPTED = "[Request interrupted"
 """The prefix of the entry by which a transcript records that the user interrupted the turn."""
 
 
-def conversations(config: Path) -> Iterator[StoredConversation]:
-    """Yield the conversations in the config folder *config*; unreadable ones are omitted."""
-    return read_all(config.glob("projects/*/*.jsonl"), conversation)
+def conversations(config: Path, name: str = "*") -> Iterator[StoredConversation]:
+    """Yield the conversations in the config folder *config*; unreadable ones are omitted.
+
+    *name*: a pattern of their ids.
+    """
+    return read_all(config.glob(f"projects/*/{name}.jsonl"), conversation)
 
 
 def conversation(file: Path) -> StoredConversation | None:
-    """Return the conversation in *file*; None if it contains no prompt.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
+    """Return the conversation in *file*; None if it contains no prompt. Raises `OSError` if it cannot be read."""
     prompts = list(dict.fromkeys(history.prompts(file)))
     if not prompts:
         return None

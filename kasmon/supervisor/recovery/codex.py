@@ -30,9 +30,12 @@ LONGEST_TITLE = 300
 """In characters."""
 
 
-def conversations(folder: Path) -> Iterator[StoredConversation]:
-    """Yield the conversations in codex's *folder*; unreadable ones are omitted."""
-    return read_all(folder.glob("sessions/*/*/*/rollout-*.jsonl"), conversation)
+def conversations(folder: Path, name: str = "*") -> Iterator[StoredConversation]:
+    """Yield the conversations in codex's *folder*; unreadable ones are omitted.
+
+    *name*: a pattern of their ids.
+    """
+    return read_all(folder.glob(f"sessions/*/*/*/rollout-*-{name}.jsonl"), conversation)
 
 
 def conversation(file: Path) -> StoredConversation | None:

@@ -4,8 +4,9 @@ A program that stores no conversation, such as a shell, is not restarted: its co
 """
 
 import asyncio
+import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -97,12 +98,13 @@ class LostSession(msgspec.Struct, frozen=True, kw_only=True):
 def find_lost_sessions(places: Paths, fleet: Fleet) -> list[LostSession]:
     """Return what to do about each lost or handed-over session of *fleet*, oldest first. Blocks.
 
-    Sessions of plans are left out.
+    Sessions of plans and of other machines are left out.
     """
     gone = [
         each
         for each in fleet.sessions
-        if (each.state is SessionState.LOST or each.handed_over) and not each.plan and each.mode is not Mode.INTERPRETER
+        if (each.state is SessionState.LOST or each.handed_over)
+        and not (each.plan or each.via or each.mode is Mode.INTERPRETER)
     ]
     taken = {each.resume_id for each in fleet.sessions if each.resume_id}
     return [_case(places, each, taken - {each.resume_id}) for each in sorted(gone, key=lambda each: each.created_at)]
@@ -149,7 +151,7 @@ def _case(places: Paths, session: Session, taken: set[str]) -> LostSession:
         why = f"it may still run on its machine: `kasmon restart {session.id}` reconnects"
         return LostSession(session=session, action="leave", why=why)
     try:
-        finding = _finding(places, session, load_launch(places, session.id), taken)
+        finding = find_conversation(places, session, load_launch(places, session.id), taken)
     except (LaunchError, OSError) as error:
         told = error.message if isinstance(error, LaunchError) else error.strerror
         why = f"its log cannot be read: {told}"
@@ -166,8 +168,16 @@ def _case(places: Paths, session: Session, taken: set[str]) -> LostSession:
     )
 
 
-def _finding(places: Paths, session: Session, launch: Launch, taken: set[str]) -> RecoveryMatch:
-    there = read_conversations(places, launch)
+def find_conversation(
+    places: Paths, session: Session, launch: Launch, taken: Collection[str], *, only: str = ""
+) -> RecoveryMatch:
+    """Return the conversation of *session* that its agent stores, with what proves it. Blocks.
+
+    Args:
+        taken: ids of other sessions' conversations, which are excluded.
+        only: read no other conversation than the one with this id, where the agent's files are named by it.
+    """
+    there = read_conversations(places, launch, only)
     if there is not None:
         return find_match(read_conversation(places, session), there, taken)
     if session.resume_id and launch.mode is not Mode.TMUX:  # its backend verifies it before the first prompt
@@ -193,33 +203,36 @@ def _remember(places: Paths, session: Session, conversation: str) -> None:
     write_private(places.launch(session.id), msgspec.json.encode(launch))
 
 
-def _read_claude(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
-    return claude.conversations(Path(variables.get("CLAUDE_CONFIG_DIR") or home / ".claude"))
+def _read_claude(variables: Mapping[str, str], home: Path, name: str) -> Iterator[StoredConversation]:
+    return claude.conversations(Path(variables.get("CLAUDE_CONFIG_DIR") or home / ".claude"), name)
 
 
-def _read_codex(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
-    return codex.conversations(Path(variables.get("CODEX_HOME") or home / ".codex"))
+def _read_codex(variables: Mapping[str, str], home: Path, name: str) -> Iterator[StoredConversation]:
+    return codex.conversations(Path(variables.get("CODEX_HOME") or home / ".codex"), name)
 
 
-def _read_gemini(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
+def _read_gemini(variables: Mapping[str, str], home: Path, _: str) -> Iterator[StoredConversation]:
     return gemini.conversations(home / ".gemini")
 
 
-def _read_opencode(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
+def _read_opencode(variables: Mapping[str, str], home: Path, _: str) -> Iterator[StoredConversation]:
     return opencode.conversations(Path(variables.get("XDG_DATA_HOME") or home / ".local/share") / "opencode")
 
 
-STORES: Final[Mapping[str, Callable[[Mapping[str, str], Path], Iterator[StoredConversation]]]] = {
+STORES: Final[Mapping[str, Callable[[Mapping[str, str], Path, str], Iterator[StoredConversation]]]] = {
     "claude": _read_claude,
     "codex": _read_codex,
     "gemini": _read_gemini,
     "opencode": _read_opencode,
 }
-"""Program -> its conversations, from its environment variables and home folder."""
+"""Program -> its conversations, from its environment variables, home folder and a pattern of their ids."""
 
 
-def read_conversations(places: Paths, launch: Launch) -> list[StoredConversation] | None:
-    """Return all conversations that the agent of *launch* stores; None if their format is unknown. Blocks."""
+def read_conversations(places: Paths, launch: Launch, only: str = "") -> list[StoredConversation] | None:
+    """Return all conversations that the agent of *launch* stores; None if their format is unknown. Blocks.
+
+    *only*: as `find_conversation`.
+    """
     read = STORES.get(program_of(launch.argv)) or STORES.get(launch.agent)
     if read is None:
         return None
@@ -227,4 +240,5 @@ def read_conversations(places: Paths, launch: Launch) -> list[StoredConversation
     variables = load_variables(places, launch.session)
     if inside is None:
         variables = inherited(own_prefixes(launch.argv), os.environ) | variables
-    return list(read(variables, inside or Path(variables.get("HOME") or Path.home())))
+    name = glob.escape(only).replace("/", "[/]") if only else "*"  # an agent reported it
+    return list(read(variables, inside or Path(variables.get("HOME") or Path.home()), name))

@@ -28,6 +28,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, open_regular
 from kasmon.sanitize import clean_block, clean_lines
 from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.worktrees.changes import find_shown_file, top_of
 
 LINE_BEGINS: Final = b'{"kind":"comment.'
@@ -48,6 +49,10 @@ def list_comments(places: Paths, session: Session) -> tuple[LoggedComment, ...]:
     Raises:
         GitError: if git fails.
     """
+    if session.via:
+        from kasmon.supervisor.machines import review  # only for sessions of other machines
+
+        return review.list_comments(places, session)
     logged = fold_comments(_read_events(places, session))
     if not logged:
         return ()
@@ -95,7 +100,7 @@ def build_comment(
         last_line=first + len(lines) - 1,
         side=side,
         lines=lines,
-        occurrences=len(find_lines(lines, _read_lines(session, file))),
+        occurrences=0 if session.via else len(find_lines(lines, _read_lines(session, file))),
         hunk=hunk,
         text=text,
     )
@@ -116,11 +121,12 @@ def check_text(text: str) -> str:
 
 
 async def write_comment(places: Paths, session: Session, comment: ReviewComment) -> None:
-    """Log *comment*; one with the same id is replaced.
+    """Log *comment*; one with the same id is replaced. Raises `KasmonError` as `_record`."""
+    if session.via:
+        from kasmon.supervisor.machines import review  # only for sessions of other machines
 
-    Raises:
-        KasmonError: as `_record`.
-    """
+        await in_thread(review.write_comment, places, session, comment)
+        return
     await _record(places, session, CommentWritten(at=time.time(), comment=comment))
 
 
@@ -133,6 +139,11 @@ async def edit_comment(places: Paths, session: Session, comment: str, text: str)
         KasmonError: as `_record`.
     """
     known = await in_thread(find_comment, places, session, comment)
+    if session.via:
+        from kasmon.supervisor.machines import review  # only for sessions of other machines
+
+        await in_thread(review.change_comment, places, session, "edit", comment, check_text(text))
+        return msgspec.structs.replace(known, text=check_text(text))
     edited = msgspec.structs.replace(known, text=check_text(text))
     await write_comment(places, session, edited)
     return edited
@@ -145,6 +156,11 @@ async def remove_comment(places: Paths, session: Session, comment: str) -> None:
         NotFoundError: if there is none.
         KasmonError: as `_record`.
     """
+    if session.via:
+        from kasmon.supervisor.machines import review  # only for sessions of other machines
+
+        await in_thread(review.change_comment, places, session, "rm", comment)
+        return
     await in_thread(find_comment, places, session, comment)
     await _record(places, session, CommentRemoved(at=time.time(), comment=comment))
 
@@ -156,16 +172,18 @@ async def mark_comment(places: Paths, session: Session, comment: str, *, is_reso
         NotFoundError: if there is none.
         KasmonError: as `_record`.
     """
+    if session.via:
+        from kasmon.supervisor.machines import review  # only for sessions of other machines
+
+        action = "resolve" if is_resolved else "reopen"
+        await in_thread(review.change_comment, places, session, action, comment)
+        return
     await in_thread(find_comment, places, session, comment)
     await _record(places, session, CommentMarked(at=time.time(), comment=comment, is_resolved=is_resolved))
 
 
 def find_comment(places: Paths, session: Session, comment: str) -> ReviewComment:
-    """Return the comment with this id. Blocks.
-
-    Raises:
-        NotFoundError: if there is none.
-    """
+    """Return the comment with this id. Blocks. Raises `NotFoundError` if there is none."""
     for each in fold_comments(_read_events(places, session)):
         if each.comment.id == comment:
             return each.comment
@@ -181,6 +199,10 @@ async def send_comments(places: Paths, session: Session, when: When = "now") -> 
         NotFoundError: if no comment is open.
         KasmonError: as `session_operations.send`, and as `_record`.
     """
+    if session.via:
+        from kasmon.supervisor.machines import review  # only for sessions of other machines
+
+        return await in_thread(review.send_comments, places, session, when)
     from kasmon.supervisor.sessions import session_operations  # heavy: comments are listed more often than sent
 
     listed = await in_thread(list_comments, places, session)
@@ -200,7 +222,9 @@ async def _record(places: Paths, session: Session, event: CommentEvent) -> None:
     Raises:
         UnavailableError: if it cannot be written.
         HostUnreachableError, TimedOutError, ProtocolVersionError: if the host does not do it.
+        OtherMachineError: if the log is another machine's.
     """
+    check_here(session)
     if await in_thread(_append, places, session, event):
         return
     from kasmon.host.rpc.connect import reach  # as above

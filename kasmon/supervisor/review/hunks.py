@@ -19,6 +19,7 @@ from kasmon.paths import Paths, private_folder, write_private
 from kasmon.repository.git import git
 from kasmon.sanitize import clean_line, clean_lines
 from kasmon.store.file_lock import lock
+from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.worktrees import changes, turn_changes
 
 Action = Literal["revert", "stage"]
@@ -143,11 +144,8 @@ def _check_unconverted(top: Path, name: str) -> None:
 
 
 def last_action(places: Paths, session: Session) -> LastAction:
-    """Return the last action on a hunk of *session* that was not undone.
-
-    Raises:
-        NotFoundError: if there is none.
-    """
+    """Return the last action on a hunk of *session* that was not undone. Raises `NotFoundError` if there is none."""
+    check_here(session)
     patches = _patches(places.hunks(session.id))
     if not patches:
         raise NotFoundError(f"no hunk of {session.name!r} was reverted or staged here.")

@@ -23,8 +23,7 @@ from kasmon.sandbox.shared import credentials
 from kasmon.sandbox.shared.cleanup import forget_removed_tier
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes.availability import must_be_there
-from kasmon.supervisor.sessions.claim import claim_id
-from kasmon.supervisor.sessions.names import announce, check_name, note
+from kasmon.supervisor.sessions.names import announce, check_name, claim_id, note
 
 BACKEND: Final = "interpreter"
 CALLED: Final = "interpreters"
@@ -122,11 +121,7 @@ def create_session(
 
 
 def policy_of_session(places: Paths, session: SessionId) -> SandboxPolicy:
-    """Return the policy of the sandbox of *session*.
-
-    Raises:
-        SandboxError: if it cannot be read.
-    """
+    """Return the policy of the sandbox of *session*. Raises `SandboxError` if it cannot be read."""
     try:
         return msgspec.json.decode(places.sandbox(session).read_bytes(), type=SandboxPolicy)
     except (OSError, msgspec.DecodeError) as error:

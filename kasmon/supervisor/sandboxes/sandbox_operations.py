@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from kasmon.config import Config
-from kasmon.errors import KasmonError, SandboxError, SessionEndedError, SessionNotFoundError
+from kasmon.config.agent_address import there
+from kasmon.errors import KasmonError, SandboxError, SessionEndedError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Fork, Pause, Resume
 from kasmon.model.events import SandboxPhaseChanged
@@ -30,7 +31,9 @@ from kasmon.sandbox.managed.idle_policy import origin_of
 from kasmon.sandbox.managed.sandbox import FILES_KEPT, MEMORY_LOST
 from kasmon.sandbox.network.port_forward import PortForward
 from kasmon.store.event_log import Cursor, EventLog
-from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.lookup import check_here
+from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
+from kasmon.supervisor.machines.delegation import run_there
 from kasmon.supervisor.sandboxes.create import NewSandbox, create_session, delete_unstarted, policy_of_session, prepare
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
 from kasmon.supervisor.sandboxes.use import execute, must_be_sandbox, run, start_host
@@ -72,7 +75,7 @@ async def get_or_create(places: Paths, config: Config, new_sandbox: NewSandbox) 
         UnableError: if a session of another kind has the name.
     """
     fleet = await asyncio.to_thread(read_fleet, places)
-    known = next((session for session in fleet.sessions if session.name == new_sandbox.name), None)
+    known = next((each for each in fleet.sessions if each.name == new_sandbox.name and not each.via), None)
     if known is None:
         return await create(places, config, new_sandbox), ""
     must_be_sandbox(known)
@@ -92,9 +95,9 @@ async def ephemeral(places: Paths, config: Config, new_sandbox: NewSandbox) -> A
     name = f"{new_sandbox.name}-{secrets.token_hex(4)}"
     session = await create(places, config, msgspec.structs.replace(new_sandbox, name=name))
     try:
-        yield await asyncio.to_thread(_find_session, places, session)
+        yield await asyncio.to_thread(read_session, places, session)
     finally:
-        await remove(places, await asyncio.to_thread(_find_session, places, session))
+        await remove(places, await asyncio.to_thread(read_session, places, session))
 
 
 async def pause(places: Paths, session: Session, *, to_disk: bool) -> Session:
@@ -107,10 +110,14 @@ async def pause(places: Paths, session: Session, *, to_disk: bool) -> Session:
             the host is killed meanwhile, the next one creates another sandbox, which is paused as well.
         KasmonError: as `execute` raises.
     """
+    if session.via:
+        words = ["sandbox", "pause", session.id, "--disk" if to_disk else "--hold"]
+        await run_there(places, session, *words, until=lambda now: now is None or now.state is SessionState.PAUSED)
+        return await asyncio.to_thread(read_session, places, session.id)
     log = EventLog(places.log(session.id))
     since = Cursor(await asyncio.to_thread(log.size))
     await execute(places, session, Pause(to_disk=to_disk))
-    now = await asyncio.to_thread(_find_session, places, session.id)
+    now = await asyncio.to_thread(read_session, places, session.id)
     if why := await asyncio.to_thread(_not_paused, places, now, log, since, to_disk):
         raise SandboxError(
             f"the sandbox of {session.name!r} was not paused", why, f"`kasmon sandbox show {session.id}` shows more."
@@ -155,8 +162,10 @@ def history(places: Paths, session: Session, until: str = "") -> tuple[tuple[Int
     Raises:
         NotFoundError: if there is no such checkpoint.
         UnableError: if the session is no interpreter sandbox.
+        OtherMachineError: if it is on another machine.
     """
     must_be_sandbox(session)
+    check_here(session)
     facts = (event for event, _ in EventLog(places.log(session.id)).read())
     return replay(facts, lambda digest: (places.blobs(session.id) / digest).read_text("utf-8"), until)
 
@@ -173,6 +182,10 @@ async def fork(places: Paths, session: Session, name: str = "", checkpoint: str 
         KasmonError: as `create` and `execute` raise; there is no new session then.
     """
     must_be_sandbox(session)
+    if session.via:
+        from kasmon.supervisor.machines import sandboxes  # only for sessions of other machines
+
+        return await sandboxes.fork(places, session, name, checkpoint)
     known = await asyncio.to_thread(policy_of_session, places, session.id)
     policy = msgspec.structs.replace(known, workspace="")
     origin = ForkOrigin(source=session.id, name=session.name, at=time.time())
@@ -200,6 +213,12 @@ async def forwarded(places: Paths, session: Session, port: int, here: int = 0) -
         RefusedError: if *here* is taken.
         KasmonError: as `execute` raises, since the sandbox is resumed for this.
     """
+    if session.via:
+        raise SandboxError(
+            f"cannot forward a port of {session.name!r}",
+            f"it is on {session.via!r}",
+            f"`kasmon sandbox forward` on {session.via} forwards it there, and `ssh -L` from there to here.",
+        )
     await execute(places, session, Resume())
     now = (await asyncio.to_thread(read_fleet, places)).get(session.id)
     runtime = now.sandbox_state.runtime if now is not None and now.sandbox_state is not None else None
@@ -223,8 +242,10 @@ def diff(places: Paths, session: Session, turn: int | None = None) -> str:
     Raises:
         NotFoundError: if no checkpoint has them.
         UnableError: if the session is no interpreter sandbox.
+        OtherMachineError: if it is on another machine.
     """
     must_be_sandbox(session)
+    check_here(session)
     points = CheckpointStore(places.checkpoints(session.id))
     last = max((point.turn for point in points.all() if point.when == "after"), default=0)
     return points.diff(last if turn is None else turn)
@@ -241,6 +262,10 @@ async def remove(places: Paths, session: Session) -> str:
         KasmonError: if not everything could be removed.
     """
     must_be_sandbox(session)
+    if session.via:
+        output = await run_there(places, session, "sandbox", "rm", session.id, until=lambda now: now is None)
+        kept = msgspec.json.decode(output, type=_Removal).kept
+        return there(session.via, kept[0]) if kept else ""
     if session.state not in (SessionState.ENDED, SessionState.LOST):
         try:
             await start_host(places, session)
@@ -254,11 +279,23 @@ async def remove(places: Paths, session: Session) -> str:
     return await list_entry.forget(places, session)
 
 
-def _find_session(places: Paths, session: SessionId) -> Session:
-    now = read_fleet(places).get(session)
-    if now is None:
-        raise SessionNotFoundError(session)
-    return now
+class _Removal(msgspec.Struct, frozen=True):
+    """What `kasmon sandbox rm --json` prints."""
+
+    kept: tuple[str, ...] = ()
+
+
+async def create_like(places: Paths, session: Session, name: str) -> Session:
+    """Create and start a sandbox called *name*, like that of *session*, without its files.
+
+    Raises:
+        KasmonError: as `create` raises.
+    """
+    known = await asyncio.to_thread(policy_of_session, places, session.id)
+    policy = msgspec.structs.replace(known, workspace="")
+    launch = await asyncio.to_thread(create_session, places, check_name(name), policy, time.time())
+    await begin(places, launch)
+    return await asyncio.to_thread(read_session, places, launch.session)
 
 
 async def replay_session(places: Paths, session: Session, name: str, until: str = "") -> str:
@@ -270,14 +307,16 @@ async def replay_session(places: Paths, session: Session, name: str, until: str 
         UnableError: if *session* is no interpreter sandbox.
         KasmonError: as `create` and `run` raise.
     """
-    codes = await asyncio.to_thread(history, places, session, until)
-    known = await asyncio.to_thread(policy_of_session, places, session.id)
-    policy = msgspec.structs.replace(known, workspace="")
-    launch = await asyncio.to_thread(create_session, places, check_name(name), policy, time.time())
-    await begin(places, launch)
-    new = await asyncio.to_thread(_find_session, places, launch.session)
-    failed = 0
-    for interpreter, code in codes:
-        failed += bool((await run(places, new, interpreter, code)).exit_code)
-    ran = "1 run" if len(codes) == 1 else f"{len(codes)} runs"
+    must_be_sandbox(session)
+    if session.via:
+        from kasmon.supervisor.machines import sandboxes  # only for sessions of other machines
+
+        count, failed = await sandboxes.replay(places, session, name, until)
+    else:
+        codes = await asyncio.to_thread(history, places, session, until)
+        new = await create_like(places, session, name)
+        count, failed = len(codes), 0
+        for interpreter, code in codes:
+            failed += bool((await run(places, new, interpreter, code)).exit_code)
+    ran = "1 run" if count == 1 else f"{count} runs"
     return f"{name}: {ran} replayed" + (f", {failed} ended with an error" if failed else "")

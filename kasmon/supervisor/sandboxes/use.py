@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.errors import HostUnreachableError, SessionEndedError, UnableError
+from kasmon.errors import HostUnreachableError, OtherMachineError, SessionEndedError, UnableError
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand, FromHost, RunOutputChunk
@@ -20,6 +20,7 @@ from kasmon.model.sandbox.policy import SIZES, Interpreter, RunResult
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
+from kasmon.supervisor.fleet.lookup import check_here
 
 MOVING_S: Final = 180.0
 """How long it may take to pause or resume a sandbox, or to save or restore a checkpoint, after its turn's end."""
@@ -68,15 +69,21 @@ async def run(
             printed(frame)
 
     for hosts_left in reversed(range(HOSTS)):
-        async with _link_host(places, session) as host:
-            host.on_push = handle_push
-            try:
-                done = await _ask_host(host, session, command, limit_s)
-            except HostUnreachableError:
-                if not hosts_left:
-                    raise
-                command = msgspec.structs.replace(command, again=True)
-                continue
+        try:
+            async with _link_host(places, session) as host:
+                host.on_push = handle_push
+                try:
+                    done = await _ask_host(host, session, command, limit_s)
+                except HostUnreachableError:
+                    if not hosts_left:
+                        raise
+                    command = msgspec.structs.replace(command, again=True)
+                    continue
+        except OtherMachineError:  # no host of it runs there
+            if not hosts_left:
+                raise
+            await execute(places, session, Resume())
+            continue
         if done.ran is not None:
             return done.ran
     raise HostUnreachableError(session.name, "it did not report the result of the run")
@@ -96,8 +103,13 @@ async def execute(places: Paths, session: Session, command: SandboxCommand) -> s
         KasmonError: as `run` raises, or if the command failed.
     """
     is_agents = bool(session.sandbox) and isinstance(command, Pause | Resume)
-    async with _link_host(places, session, is_agents=is_agents) as host:
-        return (await _ask_host(host, session, command, MOVING_S)).outcome
+    try:
+        async with _link_host(places, session, is_agents=is_agents) as host:
+            return (await _ask_host(host, session, command, MOVING_S)).outcome
+    except OtherMachineError:  # no host of it runs there
+        from kasmon.supervisor.machines import sandboxes  # rarely needed
+
+        return await sandboxes.execute(places, session, command)
 
 
 async def start_host(places: Paths, session: Session) -> None:
@@ -131,7 +143,11 @@ async def _link_host(places: Paths, session: Session, *, is_agents: bool = False
     if session.state is SessionState.ENDED:
         raise SessionEndedError(session.name)
     is_lost = session.state is SessionState.LOST
-    host = await open_link(places, session.id, session.mode, start=is_lost, limit_s=AROUND_S)
+    try:
+        host = await open_link(places, session.id, session.mode, start=is_lost, limit_s=AROUND_S)
+    except HostUnreachableError:
+        check_here(session)  # its machine can start one
+        raise
     try:
         yield host
     finally:
@@ -146,11 +162,7 @@ async def _ask_host(host: HostLink, session: Session, command: SandboxCommand, l
 
 
 def must_be_sandbox(session: Session) -> None:
-    """Raise unless *session* is an interpreter sandbox.
-
-    Raises:
-        UnableError: if it is not.
-    """
+    """Raise `UnableError` unless *session* is an interpreter sandbox."""
     if session.mode is not Mode.INTERPRETER:
         raise UnableError(
             f"session {session.name!r} is not an interpreter sandbox.",

@@ -3,12 +3,14 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kasmon.errors import UnavailableError
 from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.model.session_state import OVER
 from kasmon.paths import Paths
 from kasmon.store.search_index import SearchIndex
 from kasmon.store.search_sources import SearchSource, SourceLines, sources, text_of
@@ -20,8 +22,8 @@ LEAST_REST_S, LONGEST_REST_S = 5.0, 60.0
 """How long to pause when the index is up to date, in seconds: doubled each time, within these limits. Files not yet
 in the index are found by reading them."""
 RESTS: Final = 4
-"""The pause is this many times the last step's duration, or `IDLE_RESTS` times if there was nothing to index."""
-IDLE_RESTS: Final = 200
+"""The pause is this many times the last step's duration, or `IDLE_RESTS` times if nothing is left to index."""
+IDLE_RESTS: Final = 100
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class SearchIndexWriter:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeps the search index", daemon=True)
         self._last_problem = ""
+        self._cache = SourceCache(places)
 
     def start(self) -> None:
         """Start the thread. Call once."""
@@ -52,13 +55,17 @@ class SearchIndexWriter:
             began = time.monotonic()
             indexed_bytes = 0
             try:
-                indexed_bytes = update_some(self._index, self._places, self._fleet(), PIECE_BYTES) if self._may() else 0
+                if self._may():
+                    indexed_bytes = update_some(self._index, self._cache, self._fleet(), PIECE_BYTES)
                 self._last_problem = ""
             except (UnavailableError, OSError) as error:
                 self._log_once(str(error))
             took = time.monotonic() - began
-            longer_s = min(2 * rest_s, LONGEST_REST_S)
-            rest_s = RESTS * took if indexed_bytes else max(LEAST_REST_S, longer_s, IDLE_RESTS * took)
+            if indexed_bytes >= PIECE_BYTES:
+                rest_s = RESTS * took
+            else:
+                longer_s = min(2 * rest_s, LONGEST_REST_S) if not indexed_bytes else LEAST_REST_S
+                rest_s = max(LEAST_REST_S, longer_s, IDLE_RESTS * took)
         self._index.close()
 
     def _log_once(self, why: str) -> None:
@@ -68,7 +75,25 @@ class SearchIndexWriter:
             log.warning("%s", why)
 
 
-def update_some(index: SearchIndex, places: Paths, sessions: Sequence[Session], most_bytes: int) -> int:
+class SourceCache:
+    """The files of sessions. Those of a session that has ended are listed once, until something of it changes."""
+
+    def __init__(self, places: Paths) -> None:
+        self._places = places
+        self._listed: dict[SessionId, tuple[Session, list[SearchSource]]] = {}
+
+    def collect(self, sessions: Iterable[Session]) -> list[SearchSource]:
+        """Return the files of *sessions* that can be searched."""
+        before, self._listed = self._listed, {}
+        for session in sessions:
+            known = before.get(session.id)
+            if known is None or known[0] is not session or session.state not in OVER:
+                known = session, sources(self._places, session.id)
+            self._listed[session.id] = known
+        return [source for _, listed in self._listed.values() for source in listed]
+
+
+def update_some(index: SearchIndex, cache: SourceCache, sessions: Sequence[Session], most_bytes: int) -> int:
     """Index what was added to *sessions*, about *most_bytes* of it; return how many bytes were indexed.
 
     Raises:
@@ -80,7 +105,7 @@ def update_some(index: SearchIndex, places: Paths, sessions: Sequence[Session], 
     def text(source: SearchSource, block: SourceLines) -> str:
         return text_of(source, block, source.session in terminals)
 
-    current = [source for session in sessions for source in sources(places, session.id)]
+    current = cache.collect(sessions)
     indexed_bytes = index.update(current, text, time.time(), most_bytes)
     index.retain_only(current)
     return indexed_bytes
@@ -92,9 +117,9 @@ def update_all(places: Paths) -> None:
     Raises:
         UnavailableError, OSError: as `update_some`.
     """
-    index = SearchIndex(places.search_index)
+    index, cache = SearchIndex(places.search_index), SourceCache(places)
     try:
-        while update_some(index, places, list_sessions(places), 1 << 24):
+        while update_some(index, cache, list_sessions(places), 1 << 24):
             pass
     finally:
         index.close()

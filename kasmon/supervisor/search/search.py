@@ -30,6 +30,7 @@ from kasmon.store.search_sources import (
     hits_on_screen,
     sources,
 )
+from kasmon.supervisor.machines.copied_files import copy_files
 
 FIRST_STEP_BYTES: Final = 1 << 13
 STEP_BYTES: Final = 1 << 16
@@ -121,6 +122,8 @@ class _SearchParameters(NamedTuple):
 def _in_session(parameters: _SearchParameters, session: Session) -> list[SearchHit]:
     """Return the hits in *session*, oldest first; of each of its files about as many of the newest as suffice."""
     places, query = parameters.places, parameters.query
+    if session.via:
+        copy_files(places, session)
     log = places.log(session.id)
     with contextlib.suppress(FileNotFoundError):
         check_regular(log, log.stat())  # a FIFO has no bytes to search, so reading it would not fail
@@ -175,12 +178,12 @@ def _line_start(source: SearchSource, at: int) -> int:
     return 0
 
 
-def _add_positions(places: Paths, source: SearchSource, found: Sequence[SearchHit]) -> list[SearchHit]:
+def _add_positions(places: Paths, source: SearchSource, hits: Sequence[SearchHit]) -> list[SearchHit]:
     """Return hits in a blob with the time and place of the event that it belongs to."""
-    if not found:
+    if not hits:
         return []
     place, at = find_blob_event(places.log(source.session), source.name)
-    return [msgspec.structs.replace(hit, position=place, at=at) for hit in found] if at else []
+    return [msgspec.structs.replace(hit, position=place, at=at) for hit in hits] if at else []
 
 
 def _redact(collected: Iterable[SearchHit], pattern: SearchPattern, redactor: Redactor) -> list[SearchHit]:

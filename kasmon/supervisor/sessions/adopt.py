@@ -18,8 +18,7 @@ from kasmon.model.events import SessionCreated
 from kasmon.model.pane_candidate import AdoptablePane, default_socket, find_pane
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, expanded, write_private
-from kasmon.supervisor.sessions.claim import claim_id
-from kasmon.supervisor.sessions.names import announce, check_name
+from kasmon.supervisor.sessions.names import announce, check_name, claim_id
 from kasmon.supervisor.sessions.start import begin
 
 
@@ -38,10 +37,13 @@ async def adopt(places: Paths, target: str, name: str = "", socket: str = "") ->
 
     Raises:
         NotFoundError, UsageError: if that is no pane, or several.
-        RefusedError: if it is already adopted, or its program has ended.
+        RefusedError: if it is already adopted, or its program has ended; or if an agent calls this.
         NameTakenError: if another session has the name.
         KasmonError: as `begin` raises.
     """
+    from kasmon.supervisor.limits.agents import check_is_person  # the dashboard starts without
+
+    await asyncio.to_thread(check_is_person, places, "adopt a pane")
     listing = await _list_panes(places, socket)
     pane = find_pane(target, listing.panes)
     if pane.adopted:

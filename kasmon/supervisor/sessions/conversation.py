@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import psutil
 
+from kasmon import system
 from kasmon.backends.common.environment import inherited, load_variables, own_prefixes, program_of
 from kasmon.backends.common.transcripts import claude_transcript
 from kasmon.backends.tmux.evidence.codex_rollout import UUID, rollout
@@ -31,7 +32,6 @@ from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import EntryImported, Event, SessionStarted, SettingsChanged, TerminalEntry
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
-from kasmon.process_identity import variables_of
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.recovery import claude, codex
 from kasmon.supervisor.sessions.permission_mode import of_codex
@@ -191,7 +191,7 @@ def _registry_location(process: psutil.Process, home: Path | None) -> tuple[int,
         from kasmon.sandbox.shared.processes import name_inside  # only imported if there is a sandbox
 
         return int(name_inside(process.pid) or 0), home / ".claude"
-    environment = variables_of(process.pid)
+    environment = system.HERE.read_variables(process.pid)
     config_dir = environment.get("CLAUDE_CONFIG_DIR")
     return process.pid, Path(config_dir) if config_dir else Path(environment.get("HOME", "/")) / ".claude"
 

@@ -12,24 +12,33 @@ from pathlib import Path
 
 import msgspec
 
+from kasmon.agents.catalog import find
 from kasmon.backends import project_trust
-from kasmon.backends.common.environment import encoded, inherited, own_prefixes, secret_values
+from kasmon.backends.common.environment import (
+    encoded,
+    inherited,
+    own_prefixes,
+    program_of,
+    secret_values,
+)
 from kasmon.config import Config, ResolvedProfile, resolve
 from kasmon.config.agent_address import there
 from kasmon.config.profile import has_worktree_by_default
-from kasmon.errors import SessionEndedError, SessionNotFoundError, UnableError, UsageError
+from kasmon.errors import RefusedError, SessionEndedError, UnableError, UsageError
 from kasmon.host.journal.redaction import Redactor
-from kasmon.model.commands import Launch, Mode, SessionWorktree
+from kasmon.host.rpc.actor import find_actor
+from kasmon.host.rpc.peer import evidence
+from kasmon.model.commands import ActingAgent, ConversationFork, Launch, Mode, SessionWorktree
 from kasmon.model.events import SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.model.session_state import ALIVE
 from kasmon.model.task import OWN_PREFIXES
 from kasmon.paths import Paths, expanded, write_private
-from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions.claim import claim_id
+from kasmon.supervisor.fleet.snapshot import read_session
+from kasmon.supervisor.limits.account import AccountVariables, account_variables, find_account
 from kasmon.supervisor.sessions.folder_config import profile_hash
-from kasmon.supervisor.sessions.names import announce, check_name
+from kasmon.supervisor.sessions.names import announce, check_name, check_tags, claim_id
 from kasmon.supervisor.sessions.start import inherited_by, secret_names
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -87,6 +96,8 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `branch` exists already."""
     prompt: str = ""
     """The first prompt."""
+    fork: ConversationFork | None = None
+    """structured claude and codex: the conversation to begin with a copy of."""
     parent: SessionId | None = None
     """Open another window next to this tmux session's."""
     environment: tuple[str, ...] = ()
@@ -98,8 +109,13 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     peers: int | None = None
     """The size of the wave, including this session."""
     plan: str | None = None
+    tags: tuple[str, ...] = ()
+    account: str = ""
+    """An account of the config; empty for the agent's own log-in."""
     sandbox: str | None = None
     """The sandbox: a tier, or empty for none; None means the profile's setting."""
+    tools: tuple[str, ...] = ()
+    """What its agent may use of `kasmon mcp --tools`, beside its profile's setting. Only a person may set it."""
     agrees: bool = False
     """Whether the user confirms what its sandbox gets; required once for each profile's settings."""
     window: str = ""
@@ -120,24 +136,49 @@ def prepare(
         variables: the caller's environment.
 
     Raises:
-        UsageError: if the name, the folder, a variable or the mode is invalid.
+        UsageError: if the name, a tag, the folder, a variable or the mode is invalid.
         NameTakenError: if another session that is not forgotten has the name.
         KasmonError: as `config.resolve` raises for an agent that cannot be started.
         UnableError, SessionEndedError, SessionNotFoundError: if there is no terminal for a window next to it.
         UntrustedFolderError: if a structured agent would run code from the folder that the user has not trusted.
-        RefusedError: if its worktree's branch exists already, or its folder would be in the repository.
+        RefusedError: if its worktree's branch exists already, or its folder would be in the repository; or if an agent
+            requests it, and may not.
         GitError: if git cannot create its worktree.
         UnavailableError: if the state folder is not writable.
     """
     check_name(new.name)
+    check_tags(new.tags)
+    if new.tools and (shown := evidence(os.getpid())):
+        raise RefusedError(
+            "an agent cannot give a session tools.",
+            hint=f"Do it in your own terminal: this came from a process of kasmon ({shown}).",
+        )
+    actor = find_actor(places, os.getpid())
+    if actor is not None:
+        from kasmon.supervisor.limits.agents import check_is_person, starting  # only for agents
+
+        if new.plan:
+            check_is_person(places, "start sessions of a plan")
+            return _create(places, config, new, at, variables, None)
+        with starting(places, actor):
+            return _create(places, config, new, at, variables, actor)
+    return _create(places, config, new, at, variables, None)
+
+
+def _create(
+    places: Paths, config: Config, new: NewSession, at: float, variables: Mapping[str, str], actor: ActingAgent | None
+) -> Launch:
+    """Create the session as `prepare` does, for *actor*."""
+    if new.account and not (new.agent or new.argv):
+        new = msgspec.structs.replace(new, agent=find_account(config, new.account).agent)
     resolved = resolve(config, new.agent, new.mode, new.argv, sandbox=new.sandbox, environment=variables)
     if not has_worktree(config, new, resolved):
-        return _prepare(places, config, new, resolved, at, variables)
+        return _prepare(places, config, new, resolved, at, variables, actor)
     from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree  # rarely needed
 
     request = WorktreeRequest(base=new.base, branch=new.branch, reuses_branch=new.reuses_branch)
     with new_worktree(config.worktree, request, _folder(new.workdir), new.name) as (tree, workdir):
-        return _prepare(places, config, new, resolved, at, variables, tree, workdir)
+        return _prepare(places, config, new, resolved, at, variables, actor, tree, workdir)
 
 
 def has_worktree(config: Config, new: NewSession, resolved: ResolvedProfile) -> bool:
@@ -176,13 +217,16 @@ def _prepare(
     resolved: ResolvedProfile,
     at: float,
     variables: Mapping[str, str],
+    actor: ActingAgent | None,
     worktree: SessionWorktree | None = None,
     workdir: str = "",
 ) -> Launch:
     """Create the session as `prepare` does; *workdir* is its folder in its *worktree*, if it has one."""
     name = check_name(new.name)
-    own = own_variables(resolved.environment, (*new.environment, *new.public_environment), variables)
+    account = _account(config, new, resolved, variables)
+    own = own_variables(resolved.environment | account.own, (*new.environment, *new.public_environment), variables)
     secret, public = named(new.environment), named(new.public_environment)
+    directory_variable = find(program_of(resolved.argv, resolved.agent)).variables.config_folder
     if both := secret & public:
         raise UsageError(f"{min(both)!r} is given by both --env and --env-public.", hint="Give it once.")
     launch = Launch(
@@ -195,16 +239,20 @@ def _prepare(
         workdir=there(resolved.machine, new.workdir) if resolved.machine else workdir or str(_folder(new.workdir)),
         worktree=worktree,
         prompt=new.prompt,
+        fork=new.fork,
         model=resolved.model,
         parent=_parent(places, new.parent, resolved),
+        actor=actor,
+        tools=tuple(sorted({*new.tools, *resolved.tools})),
         task=new.task,
         wave=new.wave,
         peers=new.peers,
         plan=new.plan,
+        tags=check_tags(new.tags),
         fallback=resolved.fallback,
         bypassing=resolved.bypassing,
         is_command=resolved.is_command,
-        public_variables=tuple(sorted(public)),
+        public_variables=tuple(sorted(public.union(account.public, own.keys() & {directory_variable}))),
         brought="" if resolved.machine else profile_hash(places, config, new.workdir, resolved.agent),
         machine=resolved.machine,
         sandbox=resolved.sandbox,
@@ -215,6 +263,8 @@ def _prepare(
     )
     _check_writable(launch)
     passed = inherited_by(launch, variables)
+    if not launch.machine:
+        launch = msgspec.structs.replace(launch, account=new.account or (passed | own).get(directory_variable, ""))
     if launch.mode is Mode.SDK:
         project_trust.check(launch.backend, launch.argv, launch.workdir, passed | own)
     policy = _policy(places, resolved, launch, agrees=new.agrees)
@@ -225,6 +275,31 @@ def _prepare(
         launch = msgspec.structs.replace(launch, session=session)
         _write_files(places, launch, own, variables, policy)
     return launch
+
+
+def _account(
+    config: Config, new: NewSession, resolved: ResolvedProfile, variables: Mapping[str, str]
+) -> AccountVariables:
+    """Return the variables of the account that *new* requests; none without one.
+
+    Raises:
+        UnableError: if its config directory would be in a sandbox, or on another machine.
+        KasmonError: as `account_variables`.
+    """
+    if not new.account:
+        return AccountVariables(own={}, public=frozenset(), directory=None)
+    if resolved.machine:
+        raise UnableError(
+            f"the account {new.account!r} cannot be used on {resolved.machine!r}: its log-in is on this machine."
+        )
+    program = program_of(resolved.argv, resolved.agent)
+    account = account_variables(config, new.account, resolved.agent, program, variables)
+    if account.directory is not None and resolved.sandbox is not None:
+        raise UnableError(
+            f"the account {new.account!r} has a config directory, which a sandbox does not see.",
+            hint="Copy its log-in into the sandbox by a profile of its own: [agents.NAME.confined] files.",
+        )
+    return account
 
 
 def _policy(places: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees: bool) -> SandboxPolicy | None:
@@ -276,9 +351,7 @@ def _parent(places: Paths, requested: SessionId | None, resolved: ResolvedProfil
     """Return the session whose terminal gets another window; None if none is requested."""
     if requested is None:
         return None
-    parent = read_fleet(places).get(requested)
-    if parent is None:
-        raise SessionNotFoundError(requested)
+    parent = read_session(places, requested)
     if parent.mode is not Mode.TMUX:
         raise UnableError(f"cannot open a window of {parent.name!r}: a structured session has no terminal.")
     if resolved.mode is not Mode.TMUX:

@@ -16,7 +16,7 @@ from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutError, UnavailableError
 from kasmon.host.journal.session_log import begun
 from kasmon.host.journal.session_log import load_launch as launch_of
-from kasmon.host.rpc.connect import reach_running_tmux_host
+from kasmon.host.rpc.connect import reach, reach_running_tmux_host
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.host.rpc.frames import DescribePane, FromHost, PaneDescription, SubscriptionEnd, TerminalRows, Watch
 from kasmon.model.commands import Mode
@@ -172,16 +172,12 @@ def _changes(places: Paths, session: Session, now: float) -> tuple[Transition, .
 
 
 async def _capture(places: Paths, session: Session) -> tuple[PaneDescription, TerminalRows]:
-    """Return the current content of the session's pane.
-
-    Raises:
-        KasmonError: if it cannot be captured.
-    """
+    """Return the current content of the session's pane. Raises `KasmonError` if it cannot be captured."""
 
     def is_screen(push: FromHost) -> bool:
         return isinstance(push, TerminalRows | SubscriptionEnd) and push.session == session.id
 
-    async with reach_running_tmux_host(places) as host:
+    async with reach(places, session.id, session.mode) if session.via else reach_running_tmux_host(places) as host:
         pane = await host.ask(DescribePane(n=0, session=session.id))
         try:
             rows = await host.watch(Watch(session=session.id, rate_hz=1.0), is_screen, LOOK_S)
@@ -195,12 +191,12 @@ async def _capture(places: Paths, session: Session) -> tuple[PaneDescription, Te
 def _read(
     places: Paths,
     session: Session,
-    found: ExplainedState,
+    explained: ExplainedState,
     pane: PaneDescription,
     rows: TerminalRows,
     catalogue: "Callable[[str], RuleCatalog] | None",
 ) -> ExplainedState:
-    """Return *found* with the reading of *rows*, by the applicable rules."""
+    """Return *explained* with the reading of *rows*, by the applicable rules."""
     text = "\n".join(f"{row}\x1b[m" if "\x1b" in row else row for _, row in sorted(rows.changed))
     shot = captured(
         text,
@@ -210,15 +206,20 @@ def _read(
         alternate=rows.modes.alternate,
         columns=rows.columns,
     )
-    found = msgspec.structs.replace(found, text=text, shot=shot)
+    explained = msgspec.structs.replace(explained, text=text, shot=shot)
     program = program_in(places, session)
+    from kasmon.agents.catalog import catalog
     from kasmon.detection.rule_catalog import RuleCatalog
 
-    rules = catalogue(program) if catalogue is not None else RuleCatalog([places.config / "screens"], program)
+    rules = (
+        catalogue(program)
+        if catalogue is not None
+        else RuleCatalog([places.config / "screens"], program, catalog(places))
+    )
     chosen = rules.rules(program, pane.agent_version)
     if chosen is None:
-        return msgspec.structs.replace(found, note=f"there are no screen rules for {program!r}")
+        return msgspec.structs.replace(explained, note=f"there are no screen rules for {program!r}")
     from kasmon.detection.reader import read
 
     reading = read(shot, chosen.rules, time.time(), wants_all=True)
-    return msgspec.structs.replace(found, reading=reading, note=chosen.note)
+    return msgspec.structs.replace(explained, reading=reading, note=chosen.note)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kasmon.detection.rule_catalog import short_name
 from kasmon.detection.terminal_screen import TerminalScreen
 from kasmon.errors import RefusedError
 from kasmon.model.evidence import Signal
@@ -23,29 +24,29 @@ SCREEN, TITLE, EXPECTED, EVIDENCE = "screen.txt", "title.txt", "expected.toml", 
 """The files of a golden folder; the last only if there is more than a screen."""
 
 
-def lines(found: ExplainedState) -> list[str]:
-    verdict, reading = found.verdict, found.reading
+def lines(explained: ExplainedState) -> list[str]:
+    verdict, reading = explained.verdict, explained.reading
     asking = f" ({verdict.asking})" if verdict.asking else ""
     why = f": {clean_line(verdict.why)}" if verdict.why else ""
     output = [f"{verdict.state}{asking} (source: {verdict.source}){why}"]
     if reading is not None:
-        output += _reading_lines(reading, found.note)
-    elif found.note:
-        output.append(f"  rules     {found.note}")
-    if found.unseen:
-        output.append(f"  unseen    {clean_line(found.unseen)}")
+        output += _reading_lines(reading, explained.note)
+    elif explained.note:
+        output.append(f"  rules     {explained.note}")
+    if explained.unseen:
+        output.append(f"  unseen    {clean_line(explained.unseen)}")
     lost = {lost.signal.source: lost.why for lost in verdict.lost}
     output += [
         f"  {signal.source:<9} {_describe_signal(signal)}{_since(signal)}"
         + (f"; {lost[signal.source]}" if signal.source in lost else "")
-        for signal in found.signals
+        for signal in explained.signals
     ]
-    output += [f"  {source:<9} silent: {clean_line(why)}" for source, why in found.absent]
-    return output + [f"  {_changed(change)}" for change in found.transitions]
+    output += [f"  {source:<9} silent: {clean_line(why)}" for source, why in explained.absent]
+    return output + [f"  {_changed(change)}" for change in explained.transitions]
 
 
-def as_object(found: ExplainedState) -> dict[str, Any]:
-    verdict, reading = found.verdict, found.reading
+def as_object(explained: ExplainedState) -> dict[str, Any]:
+    verdict, reading = explained.verdict, explained.reading
     lost = {lost.signal.source: lost.why for lost in verdict.lost}
     return {
         "state": verdict.state.value,
@@ -53,48 +54,36 @@ def as_object(found: ExplainedState) -> dict[str, Any]:
         "why": verdict.why or None,
         "asking": verdict.asking.value if verdict.asking else None,
         "until": verdict.until,
-        "evidence": [{**msgspec.to_builtins(signal), "lost": lost.get(signal.source)} for signal in found.signals],
-        "screen": None if reading is None else _screen_object(reading, found.note),
-        "absent": dict(found.absent),
-        "unseen": found.unseen or None,
-        "transitions": [msgspec.to_builtins(change) for change in found.transitions],
+        "evidence": [{**msgspec.to_builtins(signal), "lost": lost.get(signal.source)} for signal in explained.signals],
+        "screen": None if reading is None else _screen_object(reading, explained.note),
+        "absent": dict(explained.absent),
+        "unseen": explained.unseen or None,
+        "transitions": [msgspec.to_builtins(change) for change in explained.transitions],
     }
 
 
 def save(
-    folder: Path, text: str, shot: TerminalScreen, found: ExplainedState, evidence: Mapping[str, Any] | None = None
+    folder: Path, text: str, shot: TerminalScreen, explained: ExplainedState, evidence: Mapping[str, Any] | None = None
 ) -> None:
     """Write a golden folder: *text*, a captured screen, with its reading, and *evidence* beyond the screen, if any.
 
     Raises:
         RefusedError: if *folder* already has one.
     """
-    import tomli_w
-
     from kasmon.detection.reader import ScreenReading, build_reading_table
+    from kasmon.detection.recorded_screen import write
 
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if existing := next((name for name in (SCREEN, TITLE, EXPECTED, EVIDENCE) if (folder / name).exists()), None):
-        raise RefusedError(f"{str(folder / existing)!r} already exists.", hint="Name another folder.")
-    reading = found.reading or ScreenReading()
-    facts = {
-        "columns": shot.columns,
-        "rows": len(shot.rows),
-        "cursor": list(shot.cursor) if shot.cursor else None,
-        "cursor_visible": shot.cursor_visible,
-        "alternate": shot.alternate,
-    }
-    state = found.verdict.state.value if found.verdict.state is not SessionState.UNSURE else reading.state
+    if (folder / EVIDENCE).exists():
+        raise RefusedError(f"{str(folder / EVIDENCE)!r} already exists.", hint="Name another folder.")
+    reading = explained.reading or ScreenReading()
+    state = explained.verdict.state.value if explained.verdict.state is not SessionState.UNSURE else reading.state
     expected = {
         "state": state,
         **({"reads": reading.state} if reading.state != state else {}),
         **({"asking": reading.asking.value} if reading.asking else {}),
         **build_reading_table(reading),
-        "shot": {key: value for key, value in facts.items() if value is not None},
     }
-    write_private(folder / SCREEN, text.encode())
-    write_private(folder / TITLE, f"{shot.title}\n".encode())
-    write_private(folder / EXPECTED, tomli_w.dumps(expected).encode())
+    write(folder, text, shot.title, shot, expected)
     if evidence is not None:
         write_private(folder / EVIDENCE, msgspec.json.format(msgspec.json.encode(evidence)))
 
@@ -104,7 +93,7 @@ def _reading_lines(reading: "ScreenReading", version_note: str) -> list[str]:
 
     rule = f"rule {reading.rule!r}" if reading.rule else "no rule matches"
     parts: dict[str, Sequence[str]] = {
-        "screen": [f"{reading.state}, {rule} of {Path(reading.file).name}"],
+        "screen": [f"{reading.state}, {rule} of {short_name(reading.file)}"],
         "rules": [version_note] if version_note else [],
         "text": reading.text.split("\n") if reading.text and not reading.menu else [],
         "notice": [reading.notice] if reading.notice else [],
@@ -124,7 +113,7 @@ def _screen_object(reading: "ScreenReading", version_note: str) -> dict[str, Any
     menu = reading.menu
     if menu is not None:
         seen["menu"] = {**seen["menu"], "keys": {decision.value: key for decision, key in menu.keys.items()}}
-    return {**seen, "file": Path(reading.file).name, "note": version_note or None}
+    return {**seen, "file": short_name(reading.file), "note": version_note or None}
 
 
 def _describe_signal(signal: Signal) -> str:

@@ -3,13 +3,13 @@
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from kasmon.errors import KasmonError, LogMissingError, RefusedError
+from kasmon.errors import KasmonError, LogMissingError, RefusedError, UsageError
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Mode
@@ -19,25 +19,57 @@ from kasmon.model.transcript import export
 from kasmon.paths import Paths
 from kasmon.store import terminal_record
 from kasmon.store.event_log import EventLog
+from kasmon.supervisor.machines.copied_files import copy_record, read_blob
 
-Format: TypeAlias = Literal["markdown", "json"]
-SUFFIXES: Final[dict[Format, str]] = {"markdown": "md", "json": "json"}
+Format: TypeAlias = Literal["markdown", "json", "html"]
+SUFFIXES: Final[dict[Format, str]] = {"markdown": "md", "json": "json", "html": "html"}
 CUT: Final = re.compile(r"\n… [\d,]+ more characters, blob ([0-9a-f]{64})\Z")
 NOT_THERE: Final = "\n… the rest no longer exists"
 NOT_RECORDED: Final = "… (some output was missed here)"
 
 
-def as_markdown(places: Paths, session: Session) -> str:
-    """Return the transcript of *session*, then its recorded terminal output, without truncation."""
+def as_markdown(places: Paths, session: Session, turn: int = 0) -> str:
+    """Return the transcript of *session*, then its recorded terminal output, without truncation.
+
+    With *turn*, only that turn, as `export.turn_events`.
+
+    Raises:
+        UsageError: if there is no such turn.
+    """
+    copy_record(places, session)
     redactor = Redactor(secrets_of(places, session.id))
-    whole = (_with_full_texts(places, session, event) for event in _events(places, session))
+    whole = (_with_full_texts(places, session, event) for event in _turn(places, session, turn))
     parts = [export.export_header(session), *export.export_events(whole, session.mode is Mode.TMUX)]
-    parts.append(export.export_output(_printed(places, session)))
+    parts.append(export.export_output(_printed(places, session)) if not turn else "")
     return redactor.line("".join(parts))
+
+
+def as_html(places: Paths, session: Session, turn: int = 0) -> str:
+    """Return the transcript of *session*, or one *turn* of it, as a page that needs no other file.
+
+    Raises:
+        UsageError: if there is no such turn.
+    """
+    from kasmon.model.transcript.html import html_page  # only to share
+
+    copy_record(places, session)
+    redactor = Redactor(secrets_of(places, session.id))
+    whole = (_with_full_texts(places, session, event) for event in _turn(places, session, turn))
+    return "".join(html_page(session, (redactor.fact(event) for event in whole)))
+
+
+def _turn(places: Paths, session: Session, turn: int) -> Iterable[Event]:
+    if not turn:
+        return _events(places, session)
+    found = export.turn_events(_events(places, session), turn)
+    if not found:
+        raise UsageError(f"session {session.id!r} has no turn {turn}.", hint="1 is the first turn, -1 the last one.")
+    return found
 
 
 def as_objects(places: Paths, session: Session) -> dict[str, Any]:
     """Return `events`: each event as logged; `terminal`: each recorded line with its number and time."""
+    copy_record(places, session)
     redactor = Redactor(secrets_of(places, session.id))
     events = [_redact(event, redactor) for event in _events(places, session)]
     lines = terminal_record.number_lines(terminal_record.everything(places.record(session.id)))
@@ -95,25 +127,24 @@ def _events(places: Paths, session: Session) -> Iterator[Event]:
 
 def _with_full_texts(places: Paths, session: Session, event: Event) -> Event:
     replace = msgspec.structs.replace
-    blobs = places.blobs(session.id)
     if isinstance(event, EntryImported):
         return replace(event, entry=_with_full_texts(places, session, event.entry))
     if isinstance(event, MessageWritten) and event.blob:
-        return replace(event, text=_blob(blobs, event.blob, event.text), blob="")
+        return replace(event, text=_blob(places, session, event.blob, event.text), blob="")
     if isinstance(event, ToolFinished) and event.blob:
-        whole = _blob(blobs, event.blob, event.output)
+        whole = _blob(places, session, event.blob, event.output)
         return replace(event, output=whole, diff=event.diff if whole.endswith(NOT_THERE) else "", blob="")
     for name in ("text", "input", "prompt"):
         text = getattr(event, name, None)
         if isinstance(text, str) and (cut := CUT.search(text)) is not None:
-            return replace(event, **{name: _blob(blobs, cut[1], text[: cut.start()])})
+            return replace(event, **{name: _blob(places, session, cut[1], text[: cut.start()])})
     return event
 
 
-def _blob(blobs: Path, digest: str, beginning: str) -> str:
+def _blob(places: Paths, session: Session, digest: str, beginning: str) -> str:
     """Return the text of a blob; if it no longer exists, its *beginning* with a remark."""
     try:
-        return (blobs / Path(digest).name).read_text("utf-8", "replace")
+        return read_blob(places, session, digest)
     except OSError:
         return f"{beginning}{NOT_THERE}"
 

@@ -1,22 +1,25 @@
-"""Change a session's entry in the list: its name, whether its result was viewed, and its removal."""
+"""Change a session's entry in the list: its name, its tags, whether its result was viewed, and its removal."""
 
 import contextlib
 import shlex
 import time
+from collections.abc import Callable, Iterable
 
-from kasmon.errors import KasmonError, RefusedError, TimedOutError, UnavailableError
+import msgspec
+
+from kasmon.config.agent_address import there
+from kasmon.errors import KasmonError, RefusedError, TimedOutError, UnavailableError, UsageError
 from kasmon.host.rpc.connect import reach_running_tmux_host
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.host.rpc.frames import NumberedFrame, ReleasePane, RenameWindow
 from kasmon.model.commands import Mode
-from kasmon.model.events import SessionForgotten, SessionRenamed, SessionViewed
+from kasmon.model.events import SessionForgotten, SessionRenamed, SessionTagged, SessionViewed
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
-from kasmon.store.rules import RuleBook
 from kasmon.store.terminal_record import forget as forget_record
-from kasmon.supervisor.sessions.names import announce, check_name, note
+from kasmon.supervisor.sessions.names import announce, check_name, check_tags, note
 from kasmon.supervisor.sessions.start import forget_prompt
 
 
@@ -28,6 +31,9 @@ async def rename(places: Paths, session: Session, name: str) -> str:
         NameTakenError: if another session has it.
     """
     clean = check_name(name)
+    if session.via:
+        await _run_there(places, session, "rename", clean, until=lambda now: now is None or now.name == clean)
+        return clean
     fact = SessionRenamed(at=time.time(), session=session.id, name=clean)
     await in_thread(announce, places, fact)
     if session.mode is Mode.TMUX:
@@ -36,13 +42,39 @@ async def rename(places: Paths, session: Session, name: str) -> str:
     return clean
 
 
+async def tag(places: Paths, session: Session, added: Iterable[str] = (), removed: Iterable[str] = ()) -> str:
+    """Add and remove tags, and return a sentence with the tags that the session has from now on.
+
+    Raises:
+        UsageError: if a tag is invalid, or both added and removed, or the session would have too many.
+        UnavailableError: if it cannot be written.
+    """
+    added, removed = check_tags(added), check_tags(removed)
+    if both := set(added).intersection(removed):
+        raise UsageError(f"the tag {min(both)!r} is both added and removed.", hint="Give it once.")
+    tags = tuple(sorted({*session.tags, *added} - {*removed}))
+    if added:
+        check_tags(tags)
+    if session.via:
+        words = [*(f"--add={each}" for each in added), *(f"--remove={each}" for each in removed)]
+        await _run_there(places, session, "tag", *words, until=lambda now: now is None or now.tags == tags)
+    elif tags != session.tags:
+        fact = SessionTagged(at=time.time(), session=session.id, added=added, removed=removed)
+        await in_thread(note, places, fact)
+    return f"tags: {', '.join(tags)}" if tags else "no tags"
+
+
 async def mark_viewed(places: Paths, session: Session) -> None:
     """Log that the user viewed the result of *session*, unless that is logged already.
 
     Raises:
         UnavailableError: if it cannot be written.
     """
-    if session.is_unviewed:
+    if not session.is_unviewed:
+        return
+    if session.via:
+        await _run_there(places, session, "mark", until=lambda now: now is None or not now.is_unviewed)
+    else:
         await in_thread(note, places, SessionViewed(at=time.time(), session=session.id))
 
 
@@ -60,6 +92,10 @@ async def forget(places: Paths, session: Session) -> str:
             f"cannot remove session {session.name!r}: it is {session.state}.",
             hint=f"Stop it first: `kasmon stop {session.id}`.",
         )
+    if session.via:
+        removed = await _run_there(places, session, "rm", until=lambda now: now is None)
+        kept = msgspec.json.decode(removed, type=_Removal).kept
+        return there(session.via, kept) if kept else ""
     if session.mode is Mode.TMUX:
         with contextlib.suppress(UnavailableError, TimedOutError):  # then its pane is gone, or goes with its server
             await _ask_running_host(places, ReleasePane(n=0, session=session.id))
@@ -75,6 +111,20 @@ async def forget(places: Paths, session: Session) -> str:
         kept = await in_thread(remove_sandbox, places, session.id)
     await in_thread(_remove_from_list, places, session.id)
     return kept
+
+
+class _Removal(msgspec.Struct, frozen=True):
+    """What `kasmon rm --json` prints."""
+
+    kept: str | None = None
+
+
+async def _run_there(
+    places: Paths, session: Session, command: str, *words: str, until: Callable[[Session | None], bool]
+) -> bytes:
+    from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines
+
+    return await run_there(places, session, command, session.id, *words, until=until)
 
 
 def copy_stays(path: str) -> str:
@@ -94,4 +144,6 @@ def _remove_from_list(places: Paths, session: SessionId) -> None:
     forget_prompt(places, session)
     forget_record(places.record(session))
     with contextlib.suppress(KasmonError, OSError):  # a rule for a session that is gone applies to nothing
+        from kasmon.store.rules import RuleBook  # here: it takes 5 ms to load, and `new` imports this module
+
         RuleBook(places.rules).drop_session(session)

@@ -1,7 +1,7 @@
-"""Move a session to the other mode: end it in one mode and resume the same conversation in the other.
+"""Move a session to the other mode, or to another account: end it and resume the same conversation there.
 
-Nothing is ended before it is known that the other mode can be started, and a running turn is never cut off. If the
-other mode fails to start nevertheless, or opens another conversation, the session returns to its previous mode.
+Nothing is ended before it is known that the other mode can be started, and a running turn is never cut off. If it
+fails to start there nevertheless, or opens another conversation, the session returns to its previous mode and account.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.common.environment import program_of
+from kasmon.backends.common.environment import encoded, load_variables, program_of
 from kasmon.config import Config, ResolvedProfile, resolve
 from kasmon.config.permission_bypass import is_bypassing
 from kasmon.errors import (
@@ -36,6 +36,8 @@ from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.limits.account import account_variables, copy_conversation, remove_account
+from kasmon.supervisor.machines.delegation import run_there
 from kasmon.supervisor.plans.task_folder import check_session
 from kasmon.supervisor.sessions.conversation import (
     TELLING,
@@ -60,7 +62,13 @@ HOLD_S: Final = 2.0
 
 
 async def move(
-    places: Paths, config: Config, session: Session, to: Mode, *, changes_permissions: bool = False
+    places: Paths,
+    config: Config,
+    session: Session,
+    to: Mode,
+    account: str | None = None,
+    *,
+    changes_permissions: bool = False,
 ) -> Launch:
     """Continue the conversation of *session* in the mode *to*, with the same id and log.
 
@@ -70,7 +78,8 @@ async def move(
         places: where the session is stored.
         config: the config that applies in its folder.
         session: the session to move.
-        to: the other mode.
+        to: the mode; with *account* also its own.
+        account: the account of the config to use from now on, empty for the agent's own log-in; None: the same.
         changes_permissions: the user accepts that the agent may ask more or less than before, if the permission mode
             cannot be kept.
 
@@ -82,10 +91,17 @@ async def move(
         UnableError: if its program cannot continue there, or does not report its conversation.
         LaunchError: if it did not start there, or not with this conversation; it runs in its previous mode, unless the
             message says otherwise.
+        KasmonError: as `run_there`, for a session of another machine.
     """
+    if session.via:
+        words = ["move", session.id, "--to", to.value, *["--change-permissions"] * changes_permissions]
+        words += [] if account is None else [f"--account={account}"]
+        generation = session.generation
+        await run_there(places, session, *words, until=lambda now: now is None or now.generation > generation)
+        return await asyncio.to_thread(launch_of, places, session.id)
     if session.adopted:
         raise RefusedError(f"cannot move session {session.name!r}: it is in your own tmux.")
-    if to is session.mode:
+    if to is session.mode and account is None:
         raise RefusedError(f"session {session.name!r} already runs in mode {to.value!r}.")
     if session.queue:
         raise RefusedError(
@@ -120,6 +136,9 @@ async def move(
         raise PermissionModeError(session.name, problem)
     if problem:
         await must_be_a_person(os.getpid(), None, action="change a permission mode")
+    change = (
+        None if account is None else await asyncio.to_thread(_change_account, places, config, before, account, home)
+    )
     previous_profile = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
     previous_launch, _ = _build_launch(session, before, previous_profile, conversation, permissions)
     if session.state in ALIVE:
@@ -128,21 +147,105 @@ async def move(
     await wait_for_host_exit(places, session.id)
     if to is not Mode.TMUX and (folder := folder_of(places, before, home)) is not None:
         await asyncio.to_thread(import_turns, places, session.id, program_of(before.argv), folder, conversation)
+    if change is None:
+        await _start(places, after, previous_launch, None, f"in mode {to.value!r}")
+        return after
+    after = msgspec.structs.replace(after, account=change.name, public_variables=change.public)
+    await _start(places, after, previous_launch, change, f"with the account {change.name!r}")
+    return after
+
+
+async def _start(places: Paths, after: Launch, previous: Launch, change: "_AccountChange | None", where: str) -> None:
+    """Start the agent of *after*, with its *change* of the account; if that fails, start that of *previous* again.
+
+    Raises:
+        LaunchError: if it did not start, as `move`; the message says *where*.
+    """
     try:
+        if change is not None:
+            await asyncio.to_thread(change.apply, after.resume or "")
         await _resume(places, after)
     except KasmonError as error:
-        told = f"session {session.name!r} did not start in mode {to.value!r}"
+        told = f"session {after.name!r} did not start {where}"
+        back = "in its previous mode" if change is None else "with its previous account"
         try:
             await _end(places, after)
-            await wait_for_host_exit(places, session.id)
-            await _resume(places, msgspec.structs.replace(previous_launch, generation=after.generation + 1))
+            await wait_for_host_exit(places, after.session)
+            if change is not None:
+                await asyncio.to_thread(change.revert)
+            await _resume(places, msgspec.structs.replace(previous, generation=after.generation + 1))
         except KasmonError as other:
             raise LaunchError(
-                f"{told}: {error.message} It also did not restart in its previous mode: {other.message}",
+                f"{told}: {error.message} It also did not restart {back}: {other.message}",
                 hint=error.hint or other.hint,
             ) from error
-        raise LaunchError(f"{told}, so it continues in its previous mode: {error.message}", hint=error.hint) from error
-    return after
+        raise LaunchError(f"{told}, so it continues {back}: {error.message}", hint=error.hint) from error
+
+
+class _AccountChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The change of a session to the account *name*: its variables, and where its conversation is and has to be."""
+
+    places: Paths
+    launch: Launch
+    name: str
+    public: tuple[str, ...]
+    before: dict[str, str]
+    after: dict[str, str]
+
+    def apply(self, conversation: str) -> None:
+        """Copy *conversation*, then store the variables.
+
+        Raises:
+            KasmonError: if it cannot be copied; nothing is stored then.
+        """
+        program = program_of(self.launch.argv, self.launch.agent)
+        source = folder_of(self.places, self.launch, None)
+        self._store(self.after)
+        try:
+            target = folder_of(self.places, self.launch, None)
+            if source is None or target is None:
+                raise UnableError(f"kasmon does not know where {program!r} keeps its conversations.")
+            copy_conversation(program, conversation, source, target)
+        except KasmonError:
+            self.revert()
+            raise
+
+    def revert(self) -> None:
+        """Store the previous variables."""
+        self._store(self.before)
+
+    def _store(self, variables: dict[str, str]) -> None:
+        write_private(self.places.environment(self.launch.session), encoded(variables))
+
+
+def _change_account(places: Paths, config: Config, launch: Launch, account: str, home: Path | None) -> _AccountChange:
+    """Return the change of the session of *launch* to *account*; nothing is changed yet.
+
+    Raises:
+        RefusedError: if it uses that account.
+        UnableError: if it is in a sandbox, or its program's conversations cannot be moved.
+        KasmonError: as `account_variables`.
+    """
+    if account == launch.account:
+        raise RefusedError(f"session {launch.name!r} uses that account.")
+    if home is not None:
+        raise UnableError(f"session {launch.name!r} is in a sandbox, which has a log-in of its own.")
+    if folder_of(places, launch, home) is None:
+        program = program_of(launch.argv, launch.agent)
+        raise UnableError(
+            f"a conversation of {program!r} cannot be moved to another account: its files are not known.",
+            hint="Start a new session with `kasmon new --account`.",
+        )
+    before = load_variables(places, launch.session)
+    after, public = remove_account(config, launch, before), frozenset[str]()
+    if account:
+        program = program_of(launch.argv, launch.agent)
+        variables = account_variables(config, account, launch.agent, program, os.environ)
+        after, public = after | variables.own, variables.public
+    names = public.union(launch.public_variables) & after.keys()
+    return _AccountChange(
+        places=places, launch=launch, name=account, public=tuple(sorted(names)), before=before, after=after
+    )
 
 
 async def _resume(places: Paths, launch: Launch) -> None:

@@ -1,19 +1,30 @@
-"""Session names: validate them, and assign them so that no two sessions have the same."""
+"""Names, tags and ids of sessions: validate names and tags, and assign names and ids that no other session has."""
 
+import contextlib
 import itertools
+import os
+import shutil
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from kasmon.errors import NameTakenError, UnavailableError, UsageError
-from kasmon.model.events import SessionCreated, SessionForgotten, SessionRenamed, SessionViewed
+from kasmon.errors import LogMissingError, NameTakenError, UnavailableError, UsageError
+from kasmon.model.events import SessionCreated, SessionForgotten, SessionRenamed, SessionTagged, SessionViewed
+from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
 from kasmon.sanitize import Clean, clean_line
 from kasmon.store.event_log import EventLog
 from kasmon.store.fleet_index import session_names
 
+FIRST_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+LETTERS: Final = f"{FIRST_LETTERS}234567"
+ID_LENGTH: Final = 8
 WIDTH_CELLS: Final = 80
 """The widest name, in terminal cells."""
+TAG_CELLS: Final = 32
+"""The widest tag, in terminal cells."""
+MOST_TAGS: Final = 16
+"""The most tags of a session."""
 
 
 def check_name(name: str) -> Clean:
@@ -32,17 +43,45 @@ def check_name(name: str) -> Clean:
     return clean
 
 
+def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return *tags* as they are stored: in small letters, each once, sorted.
+
+    Raises:
+        UsageError: if one is no word that can be displayed, is too wide, or there are too many.
+    """
+    checked = sorted({_check_tag(tag) for tag in tags})
+    if len(checked) > MOST_TAGS:
+        raise UsageError(f"{len(checked)} tags are too many.", hint=f"A session may have up to {MOST_TAGS} tags.")
+    return tuple(checked)
+
+
+def _check_tag(tag: str) -> str:
+    name = unicodedata.normalize("NFC", tag.strip()).casefold()
+    if not name or name.startswith("-") or "," in name or name != clean_line(name) or any(map(str.isspace, name)):
+        raise UsageError(
+            f"{clean_line(tag)[:TAG_CELLS]!r} is not a tag.",
+            hint="A tag is one word without commas, and does not begin with a hyphen.",
+        )
+    if (width := width_cells(name)) > TAG_CELLS:
+        raise UsageError(
+            f"the tag {name[:20] + '…'!r} is {width} cells wide.", hint=f"A tag may have up to {TAG_CELLS} cells."
+        )
+    return name
+
+
 def next_name(places: Paths, name: str) -> Clean:
     """Return *name* with the first number, from 2 on, that no session has: `lab-2`."""
     stem = Clean(clean_line(name).strip())
-    taken = {*session_names(event for event, _ in EventLog(places.fleet_log).read()).values()}
+    taken: set[str] = set()
+    with contextlib.suppress(LogMissingError):
+        taken = {*session_names(event for event, _ in EventLog(places.fleet_log).read()).values()}
     numbered = (Clean(f"{stem}-{number}") for number in itertools.count(2))
     return check_name(next(each for each in numbered if each not in taken))
 
 
 def note(
     places: Paths,
-    fact: SessionCreated | SessionRenamed | SessionForgotten | SessionViewed,
+    fact: SessionCreated | SessionRenamed | SessionTagged | SessionForgotten | SessionViewed,
     check: Callable[[], None] | None = None,
 ) -> None:
     """Append *fact* to the fleet's log.
@@ -77,6 +116,41 @@ def announce(places: Paths, fact: SessionCreated | SessionRenamed) -> None:
                 raise NameTakenError(name, other)
 
     note(places, fact, require_free)
+
+
+@contextlib.contextmanager
+def claim_id(places: Paths) -> Iterator[SessionId]:
+    """Claim a new session id with an empty folder; if the context raises, the folder is removed.
+
+    Raises:
+        UnavailableError: if the state folder is not writable.
+    """
+    try:
+        places.make()
+        session = claim(places)
+        try:
+            yield session
+        except BaseException:
+            shutil.rmtree(places.folder(session), ignore_errors=True)
+            raise
+    except OSError as error:
+        is_file = isinstance(error, FileExistsError)
+        why = "a file is in the way" if is_file else error.strerror or error
+        folder = error.filename if is_file else places.state
+        raise UnavailableError(
+            f"cannot write into {str(folder)!r}: {why}.", hint="Run `kasmon doctor` for a diagnosis."
+        ) from error
+
+
+def claim(places: Paths) -> SessionId:
+    """Return a new session id, claimed by creating its folder."""
+    while True:
+        first, *others = os.urandom(ID_LENGTH)  # `secrets` would take 9 ms to load
+        letters = (LETTERS[other % len(LETTERS)] for other in others)
+        session = SessionId(FIRST_LETTERS[first % len(FIRST_LETTERS)] + "".join(letters))
+        with contextlib.suppress(FileExistsError):
+            places.folder(session).mkdir(mode=0o700)
+            return session
 
 
 def width_cells(text: str) -> int:

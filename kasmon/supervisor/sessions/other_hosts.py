@@ -53,7 +53,8 @@ class OtherHost(msgspec.Struct, frozen=True):
 
 def find_other_hosts(places: Paths, sessions: Iterable[Session]) -> list[OtherHost]:
     """Return the running hosts whose release or protocol differs from ours, the tmux host first. Blocks."""
-    alone = [each for each in sessions if each.mode is not Mode.TMUX and each.host is not None and each.host.alive]
+    own = [each for each in sessions if each.mode is not Mode.TMUX and not each.via]
+    alone = [each for each in own if each.host is not None and each.host.alive]
     hosts: list[tuple[Session | None, Path, Path]] = [(None, places.tmux_host_lock, places.tmux_host_socket)]
     hosts += [(each, places.host_lock(each.id), places.socket(each.id)) for each in alone]
     found = []

@@ -4,7 +4,9 @@ A `Session` argument is the state that the caller saw; where that matters, the h
 """
 
 import contextlib
+import os
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,28 +14,42 @@ import msgspec
 
 from kasmon.backends.common.environment import program_of
 from kasmon.config.agent_address import machine_of
+from kasmon.config.parser import load_or_default
 from kasmon.config.permission_bypass import is_bypassing
+from kasmon.config.schema import BudgetConfig
 from kasmon.errors import (
     HostUnreachableError,
     InteractiveOnlyError,
     KasmonError,
     ProtocolVersionError,
     RefusedError,
+    RemoteUnreachableError,
     SessionEndedError,
     TimedOutError,
+    UnableError,
     UsageError,
 )
 from kasmon.host.journal.session_log import advanced, begun
 from kasmon.host.journal.session_log import load_launch as launch_of
+from kasmon.host.rpc.actor import find_actor
 from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.control import ControlKind
 from kasmon.host.rpc.event_loop import in_thread, sleep
-from kasmon.host.rpc.frames import CommandResult, DescribePane, ExecuteCommand, PaneDescription, ReportContext
+from kasmon.host.rpc.frames import (
+    CommandResult,
+    DescribePane,
+    ExecuteCommand,
+    PaneDescription,
+    ProposeFinish,
+    RecordPeerMessage,
+    ReportContext,
+)
 from kasmon.model.commands import (
     AgentCommand,
     Answer,
     Configure,
     Continue,
+    Hibernate,
     Interrupt,
     Launch,
     Mode,
@@ -44,11 +60,13 @@ from kasmon.model.commands import (
     Stop,
     When,
 )
-from kasmon.model.events import SessionEnded, TurnEnded
+from kasmon.model.events import PeerMessageWritten, SessionEnded, TurnEnded
+from kasmon.model.fleet import find_children
 from kasmon.model.permission import SessionId
+from kasmon.model.prompts.image import PromptImage, check_images
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session
-from kasmon.model.session_state import ALIVE, SessionState
+from kasmon.model.session_state import ALIVE, OVER, SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -86,6 +104,8 @@ async def create(places: Paths, config: "Config", new_session: "NewSession") -> 
     """
     from kasmon.supervisor.sessions.create import prepare  # most commands create none
 
+    if new_session.prompt.strip():
+        await in_thread(_check_budget, places, None)
     launch = await in_thread(prepare, places, config, new_session, time.time())
     launch = await in_thread(_set_up, places, launch)
     try:
@@ -107,32 +127,115 @@ async def create(places: Paths, config: "Config", new_session: "NewSession") -> 
 
 
 async def send(
-    places: Paths, session: Session, text: str, when: When = "now", by: Sender = "user", *, anyway: bool = False
+    places: Paths,
+    session: Session,
+    text: str,
+    when: When = "now",
+    by: Sender = "user",
+    *,
+    anyway: bool = False,
+    login: str = "",
+    key: str = "",
+    over_budget: bool = False,
+    images: Sequence[PromptImage] = (),
+    on_resumed: Callable[[float], None] = lambda _: None,
 ) -> Receipt:
     """Send the agent *text* as one prompt, and return its receipt so far; the log has the later states.
 
-    A structured agent whose host has another version is first resumed by this one.
+    A structured agent whose host has another version is first resumed by this one, and a hibernated one is resumed.
 
-    *anyway*: as `Prompt.anyway`.
+    Args:
+        anyway, login, key: as in `Prompt`. A session of another machine that is resumed first gets no login.
+        over_budget: also if a budget of the config is used up.
+        images: the pictures that go with it.
+        on_resumed: called with how long the resume of a hibernated one took, in seconds.
 
     Raises:
-        UsageError: if there is no text.
+        UsageError: if there is no text, or there are too many pictures.
+        UnableError: if the agent accepts no pictures.
+        RefusedError: if a budget is used up, or an agent sends it and has reached a limit of the table [fleet].
         SessionBusyError: if the agent is in a turn and *when* is `refuse`.
         SessionEndedError, HostUnreachableError: if no host can take it.
         TimedOutError: if the host did not answer in time; whether it has the prompt is unknown then.
     """
     if not text.strip():
         raise UsageError("missing prompt.")
-    prompt = Prompt(text=text, when=when, by=by, anyway=anyway)
-    if not session.handed_over:
+    _check_images(session, images)
+    if not over_budget:
+        await in_thread(_check_budget, places, session)
+    if session.actor is not None and (actor := await in_thread(find_actor, places, os.getpid())) is not None:
+        from kasmon.supervisor.limits.agents import check_prompt  # only for agents
+
+        await in_thread(check_prompt, places, session, actor)
+    prompt = Prompt(text=text, when=when, by=by, anyway=anyway, login=login, over_budget=over_budget, key=key)
+    prompt = msgspec.structs.replace(prompt, images=tuple(images))
+    if not session.handed_over and session.state is not SessionState.HIBERNATED:
         try:
             return await _receipt(places, session, prompt)
         except ProtocolVersionError:
-            if session.mode is not Mode.SDK:
+            if session.mode is not Mode.SDK and not session.via:
                 raise
+        except SessionEndedError:
+            session = await _await_hibernation(places, session)
+            if session.state is not SessionState.HIBERNATED:
+                raise
+    if session.via:  # of another version, or to be resumed first
+        return await _send_there(places, session, prompt)
+    was_hibernated, began = session.state is SessionState.HIBERNATED, time.monotonic()
     await restart(places, session)
+    if was_hibernated:
+        on_resumed(time.monotonic() - began)
     resumed_session = msgspec.structs.replace(session, state=SessionState.STARTING, handed_over=False)
     return await _receipt(places, resumed_session, prompt)
+
+
+def _check_images(session: Session, images: Sequence[PromptImage]) -> None:
+    check_images(images)
+    if not images or "receives_images" in session.abilities:
+        return
+    kind = "agent in a terminal" if session.mode is Mode.TMUX else "agent"
+    raise UnableError(
+        f"the {kind} of {session.label!r} accepts no pictures from kasmon.",
+        hint="Write the path of the picture into the prompt.",
+    )
+
+
+def _check_budget(places: Paths, session: Session | None) -> None:
+    """Raise if a budget of the config does not allow a prompt to *session*, or to a new one. Blocks."""
+    config = load_or_default(places)
+    if config.budget == BudgetConfig():
+        return
+    from kasmon.supervisor.limits.budgets import require_budget  # only with a budget
+
+    require_budget(config, session, read_fleet(places).sessions)
+
+
+async def _await_hibernation(places: Paths, session: Session) -> Session:
+    """Return *session* as it is once its agent has ended, if it is being hibernated; else as it is now."""
+    deadline = time.monotonic() + ENDING_S
+    while True:
+        now = (await in_thread(read_fleet, places)).get(session.id) or session
+        if now.freed_bytes is None or now.state is SessionState.HIBERNATED or time.monotonic() > deadline:
+            return now
+        await sleep(0.02)
+
+
+async def _send_there(places: Paths, session: Session, prompt: Prompt) -> Receipt:
+    from kasmon.supervisor.machines.link_client import run_for  # only for sessions of other machines
+
+    if prompt.images:
+        raise UnableError(f"pictures cannot be sent to {session.label!r} before its agent was resumed.")
+    words = ["send", session.id, "-", "--when", prompt.when, *["--anyway"] * prompt.anyway]
+    words += [*([f"--key={prompt.key}"] if prompt.key else []), *([f"--by={prompt.by}"] if prompt.by != "user" else [])]
+    output = await in_thread(lambda: run_for(places, session, *words, stdin=prompt.text.encode()))
+    fields = msgspec.json.decode(output, type=_SentPrompt).receipt
+    return msgspec.convert({name: value for name, value in fields.items() if value is not None}, Receipt)
+
+
+class _SentPrompt(msgspec.Struct, frozen=True):
+    """What `kasmon send --json` prints."""
+
+    receipt: dict[str, object]
 
 
 async def requeue(places: Paths, session: Session, command: Requeue) -> Receipt:
@@ -154,7 +257,7 @@ async def configure(places: Paths, session: Session, command: Configure) -> None
         UnableError: if this kind of agent cannot change that while it runs.
         SessionEndedError, HostUnreachableError: if no host can take it.
     """
-    await _execute(places, session, command)
+    await execute(places, session, command)
 
 
 async def declare(places: Paths, session: Session, *, waiting: str | None = None, done: str | None = None) -> None:
@@ -163,14 +266,43 @@ async def declare(places: Paths, session: Session, *, waiting: str | None = None
     Raises:
         SessionEndedError, HostUnreachableError: if it does not run.
     """
-    if session.state is SessionState.ENDED:
-        raise SessionEndedError(session.name)
+    if session.state in OVER:
+        raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)
     async with reach(places, session.id, session.mode) as host:
         await host.ask(ReportContext(n=0, session=session.id, waiting=waiting, done=done))
 
 
+async def propose_finish(places: Paths, session: Session, text: str) -> None:
+    """Log that this process's agent proposes to the person to finish *session*; *text* says what was done.
+
+    Raises:
+        UsageError: if there is no text, or too much.
+        RefusedError: if this process belongs to no agent.
+        SessionEndedError, HostUnreachableError: if *session* does not run.
+    """
+    if session.state in OVER:
+        raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)
+    async with reach(places, session.id, session.mode) as host:
+        await host.ask(ProposeFinish(n=0, session=session.id, text=text))
+
+
+async def record_peer_message(places: Paths, session: Session, message: PeerMessageWritten) -> None:
+    """Log a message of the session's agent to a peer on another machine.
+
+    Raises:
+        UsageError: if it is too long.
+        SessionEndedError, HostUnreachableError: if it does not run.
+    """
+    if session.state in OVER:
+        raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)
+    async with reach(places, session.id, session.mode) as host:
+        await host.ask(RecordPeerMessage(n=0, session=session.id, event=message))
+
+
 async def interrupt(places: Paths, session: Session) -> str:
     """Interrupt the agent's turn, and describe the result; "interrupted" means that the turn has ended.
+
+    It also says what happens to prompts that were queued, or sent during the turn.
 
     Raises:
         UnableError: if this kind of agent cannot be interrupted.
@@ -179,7 +311,7 @@ async def interrupt(places: Paths, session: Session) -> str:
     """
     facts = await in_thread(NewEvents, places, session.id)
     now = (await in_thread(read_fleet, places)).get(session.id) or session
-    await _execute(places, session, Interrupt())
+    await execute(places, session, Interrupt())
     if now.state is SessionState.UNSURE:
         return END_UNKNOWN
     if now.state not in IN_TURN:
@@ -191,7 +323,8 @@ async def interrupt(places: Paths, session: Session) -> str:
             if isinstance(event, TurnEnded) and event.reason != "interrupted":
                 return "the turn had already ended"
             if isinstance(event, TurnEnded) or now.state not in {*IN_TURN, SessionState.UNSURE}:
-                return "interrupted"
+                dropped = len(event.dropped) if isinstance(event, TurnEnded) else 0
+                return f"interrupted{_describe_queue(now, dropped)}"
         await sleep(0.02)
     if now.state is SessionState.UNSURE:
         return END_UNKNOWN
@@ -201,6 +334,14 @@ async def interrupt(places: Paths, session: Session) -> str:
     )
 
 
+def _describe_queue(now: Session, dropped: int) -> str:
+    """Return what happens to queued prompts after an interrupt, and of *dropped* ones; empty if there are none."""
+    sent = f"; the next of {now.queue} queued prompts is sent now" if now.queue > 1 else ""
+    sent = "; the queued prompt is sent now" if now.queue == 1 else sent
+    lost = f"; {dropped} {'prompt' if dropped == 1 else 'prompts'} sent during the turn did not reach the agent"
+    return sent + (lost if dropped else "")
+
+
 async def continue_stopped(places: Paths, session: Session) -> None:
     """Continue an agent that a stop signal (Ctrl-Z) stopped in its terminal.
 
@@ -208,7 +349,7 @@ async def continue_stopped(places: Paths, session: Session) -> None:
         RefusedError: if it is not stopped, or kasmon may not continue it.
         SessionEndedError, HostUnreachableError: if it does not run.
     """
-    await _execute(places, session, Continue())
+    await execute(places, session, Continue())
 
 
 async def answer(places: Paths, session: Session, answer: Answer) -> None:
@@ -219,7 +360,7 @@ async def answer(places: Paths, session: Session, answer: Answer) -> None:
         UnableError: if it does not accept this kind of answer.
         SessionEndedError, HostUnreachableError: if no host can take it.
     """
-    await _execute(places, session, answer)
+    await execute(places, session, answer)
 
 
 async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
@@ -228,7 +369,13 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
     Raises:
         SessionEndedError, HostUnreachableError: if it does not run.
         TimedOutError: if it was sent, but the end of the agent was not logged in time.
+        KasmonError: as `run_there`, for a session of another machine.
     """
+    if session.via:
+        from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines
+
+        await run_there(places, session, "stop", session.id, until=lambda now: now is None or not now.exists)
+        return
     if session.is_orphaned:
         await _end_orphan(session)
         end = SessionEnded(at=time.time(), why="stopped")
@@ -236,7 +383,7 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
         return
     facts = await in_thread(NewEvents, places, session.id)
     try:
-        await _execute(places, session, Stop(grace_s=grace_s))
+        await execute(places, session, Stop(grace_s=grace_s))
     except ProtocolVersionError as other:
         if session.mode is Mode.TMUX or other.host_version is None:
             raise
@@ -248,10 +395,31 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
         await sleep(0.02)
 
 
+async def stop_children(places: Paths, session: Session) -> tuple[Session, ...]:
+    """Stop the running children of *session*, those that its agent started and theirs, and return them.
+
+    Raises:
+        KasmonError: as `stop`, for the first that fails; the others were stopped all the same.
+    """
+    fleet = await in_thread(read_fleet, places)
+    stopped, errors = [], []
+    for child in find_children(fleet, session.id):
+        if child.state in ALIVE:
+            try:
+                await stop(places, child)
+                stopped.append(child)
+            except KasmonError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
+    return tuple(stopped)
+
+
 async def restart(places: Paths, session: Session, *, force: bool = False, skips_setup: bool = False) -> None:
     """Start the agent again, with its conversation if its backend can; id and log stay, the generation increments.
 
-    The setup of its worktree runs again if it failed, unless *skips_setup*.
+    The setup of its worktree runs again if it failed, unless *skips_setup*. A hibernated one is started only if its
+    conversation is still proven to be stored.
 
     A structured agent that runs under a host of another version is moved to this one, once its turn has ended. The
     agent asks as much as it last reported, or a notice in the log says why it may not.
@@ -260,20 +428,37 @@ async def restart(places: Paths, session: Session, *, force: bool = False, skips
         TimedOutError: if that host did not hand over in time.
         RefusedError: if it runs under a host of this version and *force* is not set, which would stop it first; or if
             its agent is defined by a folder's own config that no longer applies; or if the worktree of its plan's
-            task is gone.
-        KasmonError: as `begin` raises.
+            task is gone; or if an agent requests it, and has reached a limit of the table [fleet].
+        NotHibernatedError: if it is hibernated, and its agent no longer has its conversation.
+        KasmonError: as `begin` raises; for a session of another machine as `run_there`.
     """
+    if session.via:
+        from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines
+
+        if force and session.state in ALIVE:
+            await stop(places, session)
+        words = ["restart", session.id, *["--skip-setup"] * skips_setup]
+        await run_there(places, session, *words, until=lambda now: now is None or now.generation > session.generation)
+        return
     if session.adopted:
         raise RefusedError(
             f"session {session.name!r} is in your own tmux: kasmon starts nothing there.",
             hint=f"Start it there, then run `kasmon adopt {session.adopted}`.",
         )
+    if session.actor is not None:
+        from kasmon.supervisor.limits.agents import check_restart  # only for sessions that agents started
+
+        await in_thread(check_restart, places, session)
     if session.plan:
         from kasmon.supervisor.plans.task_folder import check_session  # it loads plans and git
 
         await in_thread(check_session, places, session)
     await in_thread(lambda: check_brought(places, launch_of(places, session.id)))
     await in_thread(_check_worktree, session)
+    if session.state is SessionState.HIBERNATED:
+        from kasmon.supervisor.hibernation.hibernate import check_resumable  # it reads the files of agents
+
+        await in_thread(check_resumable, places, session)
     if session.is_orphaned or session.state is SessionState.LOST:
         await _end_orphan(session)
     elif session.state in ALIVE:
@@ -341,11 +526,7 @@ def _check_worktree(session: Session) -> None:
 
 
 async def _end_orphan(session: Session) -> None:
-    """End the agent of *session*, whose host is gone.
-
-    Raises:
-        RefusedError: if it still runs afterwards.
-    """
+    """End the agent of *session*, whose host is gone. Raises `RefusedError` if it still runs afterwards."""
     if not await in_thread(end_orphan, session.pid, session.pid_started, session.pid_boot):
         raise RefusedError(
             f"cannot stop the agent of session {session.name!r} (pid {session.pid}): it has lost its host.",
@@ -414,24 +595,37 @@ async def pane(places: Paths, session: Session, *, attaching: bool = False) -> P
 
 
 async def attach_argv(places: Paths, session: Session) -> list[str]:
-    """Return the command line that attaches a terminal to the session's pane.
+    """Return the command line that attaches a terminal to the session's pane; for another machine's, by ssh.
 
     Raises:
         InteractiveOnlyError, UnavailableError: as `pane`.
+        NotFoundError: if its machine is no longer registered.
     """
+    if session.via:
+        if session.mode is not Mode.TMUX:
+            raise InteractiveOnlyError(session.name)
+        from kasmon.supervisor.machines.registration import terminal_argv  # only for sessions of other machines
+
+        return await in_thread(terminal_argv, places, session.via, ("attach", session.id))
     return list((await pane(places, session, attaching=True)).attach)
 
 
 async def _receipt(places: Paths, session: Session, command: Prompt | Requeue) -> Receipt:
-    receipt = (await _execute(places, session, command)).receipt
+    receipt = (await execute(places, session, command)).receipt
     if receipt is None:
         raise HostUnreachableError(session.name, "it did not report the receipt of the prompt")
     return receipt
 
 
-async def _execute(places: Paths, session: Session, command: AgentCommand | Requeue) -> CommandResult:
-    if session.state is SessionState.ENDED:
-        raise SessionEndedError(session.name)
+async def execute(places: Paths, session: Session, command: AgentCommand | Requeue | Hibernate) -> CommandResult:
+    """Have the host of *session* execute *command*, and return its answer.
+
+    Raises:
+        SessionEndedError, HostUnreachableError: if it does not run, or no host can take it.
+        KasmonError: why the host did not do it.
+    """
+    if session.state in OVER:
+        raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)
     if session.state is SessionState.LOST:
         why = (session.end_why or "it is lost").rstrip(".")
         effect = "reconnects" if machine_of(session.agent) else "restarts it"
@@ -441,7 +635,13 @@ async def _execute(places: Paths, session: Session, command: AgentCommand | Requ
         raise HostUnreachableError(session.name, f"{session.unsure_why}; {ways}")
     async with reach(places, session.id, session.mode) as host:
         limit_s = WAKING_S if session.state is SessionState.PAUSED else None  # else the host's own limit
-        done = await host.ask(ExecuteCommand(n=0, session=session.id, command=command), limit_s)
+        try:
+            done = await host.ask(ExecuteCommand(n=0, session=session.id, command=command), limit_s)
+        except (HostUnreachableError, TimedOutError) as error:
+            if not session.via:
+                raise
+            why = "the connection ended; it is unknown whether this was done: look at the session"
+            raise RemoteUnreachableError(session.via, why, is_registered=True) from error
     if not isinstance(done, CommandResult):
         raise HostUnreachableError(session.name, "it sent an unexpected answer")
     return done

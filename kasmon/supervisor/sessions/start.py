@@ -8,9 +8,11 @@ from typing import Final, Literal
 
 import msgspec
 
+from kasmon.agents.catalog import find
+from kasmon.agents.profile import ID, StartArguments
 from kasmon.backends.common.environment import encoded, inherited, own_prefixes, secret_values
 from kasmon.config import load_or_default
-from kasmon.config.profile import ALONE
+from kasmon.config.profile import NATIVE
 from kasmon.errors import (
     HostUnreachableError,
     KasmonError,
@@ -28,7 +30,7 @@ from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import ConnectionRestored, NoticeRaised, SessionEnded, SessionStarted
 from kasmon.model.permission import SessionId
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import OVER, SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.supervisor.fleet.new_events import NewEvents
 
@@ -62,6 +64,7 @@ async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
         if now.generation < launch.generation:
             await _start(places, launch, facts, again)
         await in_thread(forget_prompt, places, launch.session)
+        await in_thread(start_companions, places)
     except (TimedOutError, ProtocolVersionError):
         raise
     except KasmonError as error:
@@ -69,6 +72,21 @@ async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
         raise
     except OSError as error:
         raise UnavailableError(f"cannot read the state of {launch.name!r}: {error.strerror or error}.") from error
+
+
+def start_companions(places: Paths) -> None:
+    """Start the processes that push notifications and feed watchers, if the config has any."""
+    with contextlib.suppress(OSError):
+        content = places.config_file.read_bytes()
+        if b"[[watch]]" in content:
+            from kasmon.supervisor.watchers.process import start_feeder
+
+            start_feeder(places)
+        if b"targets" in content:  # few configs have some
+            from kasmon.supervisor.notifications.notifier import start_notifier
+
+            with contextlib.suppress(KasmonError):
+                start_notifier(places)
 
 
 def forget_prompt(places: Paths, session: SessionId) -> None:
@@ -130,7 +148,7 @@ async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, u
 
 def inherited_by(launch: Launch, variables: Mapping[str, str]) -> dict[str, str]:
     """Return those of the caller's *variables* that the agent of *launch* inherits."""
-    return inherited(own_prefixes((launch.backend,)) or own_prefixes(launch.argv), variables)
+    return inherited(own_prefixes((launch.backend,) if launch.backend in NATIVE else launch.argv), variables)
 
 
 def secret_names(launch: Launch, variables: Mapping[str, str]) -> frozenset[str]:
@@ -182,7 +200,7 @@ def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_los
         try:
             session_log = SessionLog(places, session)
             before = session_log.session.state
-            if before is not SessionState.ENDED and not (unless_lost and before is SessionState.LOST):
+            if before not in OVER and not (unless_lost and before is SessionState.LOST):
                 session_log.append(end)
         finally:
             lock.let_go()
@@ -208,24 +226,32 @@ def leave_notice(places: Paths, session: SessionId, text: str, level: Literal["i
                 lock.let_go()
 
 
-AFTER_FLAGS: Final = {"claude": "--resume", "opencode": "--session", "gemini": "--resume"}
-"""The flag before the conversation's id: claude 2.1.330, opencode 1.18, gemini 0.61. Codex 0.169 has a subcommand."""
+def can_resume(program: str) -> bool:
+    """Whether kasmon knows how *program* resumes a conversation in its terminal."""
+    return bool(find(program).start.resume)
 
 
 def add_conversation(program: str, argv: Sequence[str], conversation: str) -> tuple[str, ...] | None:
     """Return *argv* with the arguments that resume *conversation*; None if unknown for *program*."""
-    if program == "codex":
-        alone = () if ALONE[program][1] in argv else ALONE[program]
-        return (argv[0], "resume", conversation, *alone, *argv[1:])
-    if program in AFTER_FLAGS:
-        return (*argv, AFTER_FLAGS[program], conversation)
-    return None
+    known = find(program).start
+    words = _resume_arguments(known, conversation)
+    if not words:
+        return None
+    always = () if set(known.terminal) <= set(argv) else known.terminal
+    if words[0].startswith("-"):
+        return (argv[0], *always, *argv[1:], *words)
+    return (argv[0], *words, *always, *argv[1:])
 
 
 def remove_conversation(program: str, argv: Sequence[str], conversation: str | None) -> tuple[str, ...]:
     """Return *argv* without the arguments that resume *conversation*, if it has them."""
-    if conversation and program == "codex" and tuple(argv[1:3]) == ("resume", conversation):
-        return (argv[0], *argv[3:])
-    if conversation and tuple(argv[-2:]) == (AFTER_FLAGS.get(program), conversation):
-        return tuple(argv[:-2])
+    words = _resume_arguments(find(program).start, conversation) if conversation else ()
+    if words and not words[0].startswith("-") and tuple(argv[1 : 1 + len(words)]) == words:
+        return (argv[0], *argv[1 + len(words) :])
+    if words and words[0].startswith("-") and tuple(argv[-len(words) :]) == words:
+        return tuple(argv[: -len(words)])
     return tuple(argv)
+
+
+def _resume_arguments(start: StartArguments, conversation: str) -> tuple[str, ...]:
+    return tuple(word.replace(ID, conversation) for word in start.resume)

@@ -15,18 +15,20 @@ from kasmon.supervisor.fleet.liveness import HOST_GONE
 
 
 def without_host(sessions: Iterable[Session]) -> list[Session]:
-    """Return the tmux sessions whose host is gone and whose logs do not show that they ended or were lost.
+    """Return the tmux sessions here whose host is gone and whose logs do not show that they ended or were lost.
 
     Only a new host can find out whether their panes still exist, and with which exit code an agent ended.
     """
-    return [
-        each
-        for each in sessions
-        if each.mode is Mode.TMUX
-        and each.host is not None
-        and not each.host.alive
-        and (each.state is SessionState.UNSURE or (each.state is SessionState.LOST and each.end_why == HOST_GONE))
-    ]
+    return [each for each in sessions if not each.via and lacks_host(each)]
+
+
+def lacks_host(session: Session) -> bool:
+    """Whether *session*, on whatever machine, is in tmux and has no host, and its log does not show its end."""
+    is_gone = (
+        session.mode is Mode.TMUX and session.host is not None and not session.host.alive and not session.is_unreachable
+    )
+    is_lost = session.state is SessionState.LOST and session.end_why == HOST_GONE
+    return is_gone and (session.state is SessionState.UNSURE or is_lost)
 
 
 async def bring_back(places: Paths) -> bool:

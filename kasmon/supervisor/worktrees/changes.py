@@ -12,6 +12,7 @@ from kasmon.model.collisions import WorktreeChanges, parse_changes
 from kasmon.model.session import Session
 from kasmon.repository.git import git, head, repository, where
 from kasmon.sanitize import clean_lines
+from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.worktrees.new_files import LARGEST, new_file_diffs
 
 LONGEST: Final = 4 << 20
@@ -104,8 +105,10 @@ def top_of(session: Session) -> Path:
 
     Raises:
         UnableError: if it works in no git repository.
+        OtherMachineError: if that is on another machine.
         GitError: if git fails.
     """
+    check_here(session)
     folder = Path(session.workdir)
     if not folder.is_dir() or repository(folder) is None:
         raise UnableError(f"{session.workdir!r} is not in a git repository, so its changes are unknown.")

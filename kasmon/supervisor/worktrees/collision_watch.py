@@ -57,11 +57,11 @@ class _SessionFolders:
     def __init__(self, live: Callable[[], tuple[Session, ...]]) -> None:
         self._live = live
         self.sessions = live()
-        self._known = _folders(self.sessions)
+        self._watched = _folders(self.sessions)
 
     def differ(self) -> bool:
         before, self.sessions = self.sessions, self._live()
-        return self.sessions is not before and _folders(self.sessions) != self._known
+        return self.sessions is not before and _folders(self.sessions) != self._watched
 
 
 def _folders(sessions: Iterable[Session]) -> frozenset[tuple[SessionId, str]]:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon import system
 from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import KasmonError, RefusedError, of_system
 from kasmon.model.commands import SessionWorktree
@@ -18,7 +19,6 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
-from kasmon.process_identity import HAS_PROC
 from kasmon.repository.git import git, knows, repository
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.worktrees.setup import run_command
@@ -49,7 +49,8 @@ class WorktreeEntry(msgspec.Struct, frozen=True, kw_only=True):
 def list_session_worktrees(places: Paths, fleet: Fleet) -> tuple[WorktreeEntry, ...]:
     """Return the worktrees of all sessions, also of removed ones, that exist, oldest first."""
     found: dict[str, WorktreeEntry] = {}
-    for event, _ in EventLog(places.fleet_log).read():
+    events = EventLog(places.fleet_log).read() if places.fleet_log.exists() else ()  # no session was ever started
+    for event, _ in events:
         if not isinstance(event, SessionCreated) or (tree := event.launch.worktree) is None:
             continue
         if not os.path.lexists(Path(tree.path) / ".git"):
@@ -125,17 +126,15 @@ def check_unused(path: Path, fleet: Fleet) -> None:
 
     top = path.resolve()
     for session in fleet.sessions:
-        if session.state in ALIVE and session.workdir and Path(session.workdir).resolve().is_relative_to(top):
+        if session.via or session.state not in ALIVE or not session.workdir:
+            continue
+        if Path(session.workdir).resolve().is_relative_to(top):
             raise RefusedError(
                 f"session {session.name!r} still runs in {str(path)!r}.", hint=f"`kasmon stop {session.id}` stops it."
             )
     inside = {(facts.st_dev, facts.st_ino) for facts in (folder.stat() for folder in _folders(top))}
     for process in psutil.process_iter(["name"]):
-        try:
-            here = Path(f"/proc/{process.pid}/cwd" if HAS_PROC else process.cwd()).stat()
-        except (psutil.Error, OSError):  # the process has ended, or is another user's
-            continue
-        if (here.st_dev, here.st_ino) in inside:
+        if system.HERE.locate_folder(process.pid) in inside:
             raise RefusedError(
                 f"process {process.pid} ({process.info['name']!r}) runs in {str(path)!r}.",
                 hint="End it, or change its working directory.",

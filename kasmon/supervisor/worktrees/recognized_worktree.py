@@ -3,14 +3,13 @@
 It runs no program: see gitrepository-layout(5) and git-worktree(1), "Details".
 """
 
-import contextlib
 from pathlib import Path
 from typing import Final
 
+from kasmon import system
 from kasmon.config.agent_address import machine_of
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.session import Session
-from kasmon.process_identity import HAS_PROC
 from kasmon.repository.git import git_folders
 from kasmon.supervisor.worktrees.shared_checkout import find_checkout
 
@@ -24,17 +23,15 @@ def worktree_of(session: Session) -> SessionWorktree | None:
 
     A main checkout is no worktree, and neither is a submodule.
     """
-    if session.worktree is not None or machine_of(session.agent):
+    if session.worktree is not None or session.via or machine_of(session.agent):
         return session.worktree
     return recognize(_process_folder(session)) or recognize(session.workdir)
 
 
 def _process_folder(session: Session) -> str:
     """Return the working directory of the process of *session*: `claude --worktree` changes to the one it creates."""
-    if HAS_PROC and session.exists and session.pid is not None and session.sandbox is None:
-        with contextlib.suppress(OSError):
-            return str(Path(f"/proc/{session.pid}/cwd").readlink())
-    return ""
+    is_here = session.exists and session.sandbox is None
+    return system.HERE.read_folder(session.pid) if is_here and session.pid is not None else ""
 
 
 def recognize(folder: str) -> SessionWorktree | None:

@@ -259,11 +259,7 @@ def slug(name: str) -> str:
 
 
 def _check_branch(folder: Path, branch: str) -> None:
-    """Raise unless git accepts *branch* as the name of a branch.
-
-    Raises:
-        UsageError: if it does not.
-    """
+    """Raise `UsageError` unless git accepts *branch* as the name of a branch."""
     try:
         is_clean = branch.isprintable() and not branch.startswith("-") and branch not in ("HEAD", "@")
         if is_clean and branch.encode():

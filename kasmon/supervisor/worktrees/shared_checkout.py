@@ -26,7 +26,7 @@ def list_agents_in(folder: str, sessions: Iterable[Session], profiles: Mapping[s
         session
         for session in sessions
         if session.exists
-        and not machine_of(session.agent)
+        and not (session.via or machine_of(session.agent))
         and is_agent(session, profiles)
         and find_checkout(session.workdir) == top
     ]
@@ -38,20 +38,20 @@ def list_sharers(session: Session, others: Iterable[Session], profiles: Mapping[
     The tasks of one plan share a checkout as the plan says, and windows of one session belong together: these do not
     count. *profiles* is as for `is_agent`.
     """
-    if machine_of(session.agent) or not is_agent(session, profiles):
+    if session.via or machine_of(session.agent) or not is_agent(session, profiles):
         return []
     return [
         other
         for other in list_agents_in(session.workdir, others, profiles)
         if (other.created_at, other.id) < (session.created_at, session.id)
         and (other.plan is None or other.plan != session.plan)
-        and session.parent not in (other.id, other.parent or "")
+        and (session.actor is not None or session.parent not in (other.id, other.parent or ""))
     ]
 
 
 def describe_sharers(sharers: Iterable[Session]) -> str:
     """Return one clause on *sharers*, at least one; without a full stop."""
-    first, *more = [other.name for other in sharers]
+    first, *more = [other.label for other in sharers]
     rest = f" and {len(more)} more" if more else ""
     return f"{first}{rest} {'work' if more else 'works'} in the same checkout"
 

@@ -11,6 +11,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.repository.turn_trees import RestorePlan, Turn, TurnTrees
 from kasmon.sanitize import clean_line, clean_lines
+from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.worktrees.changes import shorten
 
 
@@ -112,6 +113,7 @@ def cleaned(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _trees(places: Paths, session: Session) -> TurnTrees:
+    check_here(session)
     if session.mode is Mode.INTERPRETER or session.sandbox is not None:
         raise UnableError(
             f"{session.name!r} works in a sandbox, so the files of its turns are not stored here.",
@@ -130,11 +132,7 @@ def _end_of(trees: TurnTrees, turn: Turn, session: Session) -> str:
 
 
 def check_resting(session: Session) -> None:
-    """Raise while a turn of *session* runs.
-
-    Raises:
-        SessionBusyError: if one does.
-    """
+    """Raise `SessionBusyError` while a turn of *session* runs."""
     if session.in_turn or session.worked:
         hint = "Wait until its turn has ended (`kasmon wait`), or interrupt it."
         raise SessionBusyError(session.name, session.state.value, hint=hint)

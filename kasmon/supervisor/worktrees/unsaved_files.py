@@ -35,14 +35,14 @@ MOVED: Final = re.compile(r"checkout: moving from (\S+) to (\S+)")
 """The reflog entries of HEAD that show which branches a worktree was on."""
 
 
-def unsaved(path: Path, known: Collection[str] = (), saved: Collection[str] = ()) -> str:
+def unsaved(path: Path, deletable: Collection[str] = (), saved: Collection[str] = ()) -> str:
     """Return why the worktree at *path* must stay; empty if nothing in it could be lost.
 
-    What cannot be checked counts as unsaved, and so do ignored files, except those *known*, by their names within it.
+    What cannot be checked counts as unsaved, and so do ignored files, except those *deletable*, by name within it.
     Commits up to those *saved* can be had again.
     """
     try:
-        if remaining := [name for name in ignored(path) if name not in known]:
+        if remaining := [name for name in ignored(path) if name not in deletable]:
             return f"git ignores {list_files(remaining)}"
         checks = (_dirty, _ignored_changes, _submodules, _others, _unfinished, partial(_commits, saved=saved))
         return next((why for check in (*checks, _lost_commits, _stash) if (why := check(path))), "")

@@ -158,8 +158,8 @@ def commit_of(repo: Path, name: str) -> str:
     return found
 
 
-def remove(repo: Path, path: Path, known: Collection[str] = (), saved: Collection[str] = ()) -> None:
-    """Remove the worktree at *path*; its branch stays. Of the git-ignored files only those *known* may be deleted.
+def remove(repo: Path, path: Path, deletable: Collection[str] = (), saved: Collection[str] = ()) -> None:
+    """Remove the worktree at *path*; its branch stays. Of the git-ignored files only those *deletable* may be deleted.
 
     Commits up to those *saved* can be had again.
 
@@ -169,7 +169,7 @@ def remove(repo: Path, path: Path, known: Collection[str] = (), saved: Collectio
     """
     if path.is_symlink() or not (path / ".git").is_file():
         raise RefusedError(f"{str(path)!r} is not a worktree: it was not removed.")
-    if why := unsaved(path, known, saved):
+    if why := unsaved(path, deletable, saved):
         raise RefusedError(
             f"the worktree {str(path)!r} was not removed: {why}.", hint="Commit and push or merge it, then try again."
         )
@@ -194,11 +194,11 @@ def no_commit(repo: Path) -> GitError:
     return GitError("create a worktree", f"{str(repo)!r} has no commit yet", hint="Create a first commit.")
 
 
-def no_repository(task: str, folder: Path) -> UsageError:
-    """Return the error that *task*, which works in *folder*, gets no worktree."""
+def no_repository(task: str, folder: Path, instead: str = 'give the plan `worktree = "folder"`') -> UsageError:
+    """Return the error that *task*, which works in *folder*, gets no worktree; *instead*: what the user may do."""
     return UsageError(
         f"task {task!r} requires a worktree, but {str(folder)!r} is not in a git repository.",
-        hint='Run `git init` and commit, or give the plan `worktree = "folder"`.',
+        hint=f"Run `git init` and commit, or {instead}.",
     )
 
 

@@ -54,7 +54,9 @@ say() {{ printf '\\n{SIGN} %s\\n' "$*"; exit 0; }}
 """The prologue of every script: `say` answers and exits, `show` begins output before the answer."""
 
 
-def run_script(machine: RemoteMachine, script: str, variables: Mapping[str, str]) -> ScriptResult:
+def run_script(
+    machine: RemoteMachine, script: str, variables: Mapping[str, str], limit_s: float = ANSWER_S
+) -> ScriptResult:
     """Run *script*, which begins with `HEAD`, and return its answer. *variables*: the environment of ssh.
 
     Raises:
@@ -66,14 +68,14 @@ def run_script(machine: RemoteMachine, script: str, variables: Mapping[str, str]
             argv,
             input=script.encode("utf-8", "surrogateescape"),
             capture_output=True,
-            timeout=ANSWER_S,
+            timeout=limit_s,
             env=dict(variables),
             cwd="/",
             check=False,
             start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise RemoteUnreachableError(machine.host, f"it did not respond within {ANSWER_S:g} s") from error
+        raise RemoteUnreachableError(machine.host, f"it did not respond within {limit_s:g} s") from error
     except OSError as error:
         raise RemoteUnreachableError(
             machine.host, f"{machine.ssh[0]!r} cannot be run: {error.strerror or error}"

@@ -112,11 +112,7 @@ def begin_check(
 
 
 def end_check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> None:
-    """Stop the check of *session* at once, if it runs.
-
-    Raises:
-        RemoteUnreachableError: if there is no connection.
-    """
+    """Stop the check of *session* at once, if it runs. Raises `RemoteUnreachableError` if there is no connection."""
     agent.stop(machine, _check_session(session), 0.0, variables)
 
 

@@ -1,7 +1,7 @@
 """The dialogs that several actions open, and where the user was when an action began."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import TextLine
@@ -11,6 +11,9 @@ from kasmon.tui.gateway.protocol import Operation
 
 if TYPE_CHECKING:
     from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
+
+SHOWN: Final = 200
+"""How much of an address that cannot be opened is shown, in characters."""
 
 
 def find_location(app: Dashboard) -> tuple[object, bool]:
@@ -29,11 +32,16 @@ def confirm_operation(app: ScreenStack, title: str, lines: tuple[str, ...], yes:
     confirm(app, Confirmation(title, lines, yes), lambda dialog: dialog.run_operation(operation))
 
 
-def confirm(app: ScreenStack, question: "Confirmation", then: "Callable[[ConfirmDialog], None]") -> None:
-    """Call *then* once the user confirms *question*."""
+def confirm(
+    app: ScreenStack,
+    question: "Confirmation",
+    then: "Callable[[ConfirmDialog], None]",
+    then_all: "Callable[[ConfirmDialog], None] | None" = None,
+) -> None:
+    """Call *then* once the user confirms *question*; *then_all* instead if they press `a`."""
     from kasmon.tui.dialogs.common import ConfirmDialog
 
-    app.push_screen(ConfirmDialog(app.look, app.keys, app.clock, question, then))
+    app.push_screen(ConfirmDialog(app.look, app.keys, app.clock, question, then, then_all))
 
 
 def show_text(app: ScreenStack, title: str, rows: Callable[[int], Sequence[TextLine]]) -> None:
@@ -50,10 +58,24 @@ def write_prompt(app: ScreenStack, sessions: Sequence[Session], left_out: Sequen
     app.push_screen(PromptDialog(app.look, app.keys, app.clock, sessions, left_out=left_out))
 
 
-def offer_link(app: ScreenStack, address: str) -> None:
-    """Show all of *address*, with nothing hidden, if it is a link; only the confirming key opens it."""
-    from kasmon.tui.terminal.links import is_link, warnings  # not before the first frame
+def offer_link(app: Dashboard, address: str) -> None:
+    """Show all of *address*, with nothing hidden, if it may be opened; only the confirming key opens it."""
+    from kasmon.model.transcript.markdown.links import is_link, warnings  # not before the first frame
 
     if is_link(address):
         lines = (visible(address), *warnings(address))
         confirm_operation(app, "Open a link", lines, "open", lambda operations: operations.open_link(address))
+    else:
+        app.say(f"Only http and https addresses are opened, not {visible(address[:SHOWN])}.", severity="warning")
+
+
+def offer_links(app: Dashboard, addresses: Sequence[str]) -> None:
+    """Offer the one of *addresses*, as `offer_link`; of several, the user chooses one first."""
+    from kasmon.tui.dialogs.links import LinkDialog  # not before the first frame
+
+    if not addresses:
+        app.say("No link here.")
+    elif len(addresses) == 1:
+        offer_link(app, addresses[0])
+    else:
+        app.push_screen(LinkDialog(app.look, app.keys, addresses, lambda address: offer_link(app, address)))

@@ -12,7 +12,8 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session_state import ALIVE
 from kasmon.tui.actions.dialogs import confirm, write_prompt
 from kasmon.tui.app_protocols import Dashboard
-from kasmon.tui.session_list.order import ListSettings, SortOrder
+from kasmon.tui.session_list.layout import GroupKey, SavedFilter
+from kasmon.tui.session_list.order import ListSettings, SortOrder, group_values
 from kasmon.tui.textual_ext.modal import Overlay
 
 if TYPE_CHECKING:
@@ -121,17 +122,68 @@ class GeneralActions:
 
     def sort(self) -> None:
         view = self.app.main_view.table.view
-        orders = tuple(SortOrder)
+        has_machines = any(session.via for session in self.app.fleet.sessions)
+        orders = tuple(order for order in SortOrder if has_machines or order is not SortOrder.MACHINE)
         self._apply_view(view, sort=orders[(orders.index(view.sort) + 1) % len(orders)])
 
     def toggle_waves(self) -> None:
         view = self.app.main_view.table.view
-        self._apply_view(view, by_wave=not view.by_wave)
+        self._apply_view(view, group=GroupKey.NONE if view.group is GroupKey.WAVE else GroupKey.WAVE)
+
+    def group(self) -> None:
+        """Group the rows by the next of tag, folder, plan, machine and account that sessions differ in, or by none."""
+        view, sessions = self.app.main_view.table.view, self.app.fleet.sessions
+        by_value = [each for each in GroupKey if each not in (GroupKey.NONE, GroupKey.WAVE)]
+        useful = [each for each in by_value if len({group_values(session, each) for session in sessions}) > 1]
+        if not useful:
+            self.app.say("Nothing to group by: no two sessions differ in tag, folder, plan, machine or account.")
+        order = (GroupKey.NONE, *useful)
+        at = order.index(view.group) if view.group in order else 0
+        self._apply_view(view, group=order[(at + 1) % len(order)])
+
+    def change_tab(self, step: int) -> None:
+        """Apply the saved filter that is *step* tabs further; the first tab has all sessions."""
+        view, keys = self.app.main_view.table.view, self.app.keys
+        if not view.filters:
+            hint = f"{keys.shown('filter')} filters the list, then {keys.shown('save_filter')} saves the filter."
+            self.app.say(f"No filter is saved. {hint}")
+            return
+        texts = ["", *(each.text for each in view.filters)]
+        at = texts.index(view.filter) if view.filter in texts else 0
+        self._apply_view(view, filter=texts[(at + step) % len(texts)])
+
+    def save_filter(self) -> None:
+        """Save the filter in force as a tab; rename or remove the tab if it has one."""
+        from kasmon.tui.dialogs.saved_filter import SavedFilterDialog
+
+        app, view = self.app, self.app.main_view.table.view
+        if not view.filter:
+            app.say(f"No filter is in force. {app.keys.shown('filter')} filters the list.")
+            return
+        app.push_screen(SavedFilterDialog(app.look, app.keys, view.filter, view.filters, self._save_filters))
+
+    def _save_filters(self, filters: tuple[SavedFilter, ...]) -> None:
+        self._apply_view(self.app.main_view.table.view, filters=filters)
+
+    def choose_columns(self) -> None:
+        from kasmon.tui.dialogs.columns import ColumnsDialog
+
+        app = self.app
+        columns = app.main_view.table.view.columns
+        app.push_screen(ColumnsDialog(app.look, app.keys, columns, self._show_columns))
+
+    def _show_columns(self, columns: tuple[str, ...]) -> None:
+        self._apply_view(self.app.main_view.table.view, columns=columns)
 
     # kasmon.
 
+    def open_machines(self) -> None:
+        from kasmon.tui.dialogs.machines import MachinesDialog
+
+        self.app.push_screen(MachinesDialog(self.app.look, self.app.keys, self.app.clock))
+
     def open_settings(self) -> None:
-        from kasmon.tui.dialogs.settings import SettingsDialog
+        from kasmon.tui.dialogs.settings import LIGHT_KEY, SettingsDialog
 
         app = self.app
         app.push_screen(
@@ -140,6 +192,7 @@ class GeneralActions:
                 app.keys,
                 app.themes.all(),
                 app.theme,
+                LIGHT_KEY if app.user_settings.is_light else "ui.theme",
                 app.user_settings.show_theme,
                 app.settings.config_path,
                 (*app.settings.problems, *app.themes.problems),
@@ -173,4 +226,4 @@ class GeneralActions:
         confirm(self.app, question, lambda dialog: app.exit())
 
     def _apply_view(self, view: ListSettings, **changes: object) -> None:
-        self.app.main_view.look_at(msgspec.structs.replace(view, **changes))
+        self.app.main_view.apply_settings(msgspec.structs.replace(view, **changes))

@@ -1,7 +1,7 @@
 """Actions on sandboxes: pause, resume, checkpoint, fork, restore, and show their history."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Allow, Checkpoint, Mode, Pause, Restore, Resume, SandboxCommand
@@ -10,28 +10,17 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.sanitize import clean_line
 from kasmon.tui.actions.dialogs import confirm, confirm_operation, find_location
-from kasmon.tui.app_protocols import Dashboard
+from kasmon.tui.actions.session import SessionDashboard
 from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
 
 if TYPE_CHECKING:
     from kasmon.tui.dialogs.common import ConfirmDialog
     from kasmon.tui.gateway.operations import Operations
     from kasmon.tui.messages import SandboxActionRequested
-    from kasmon.tui.review.controller import ReviewController
-    from kasmon.tui.session_pane import SessionPane
-
-
-class SandboxDashboard(Dashboard, Protocol):
-    """What these actions need."""
-
-    @property
-    def session_pane(self) -> "SessionPane": ...
-    @property
-    def review(self) -> "ReviewController": ...
 
 
 class SandboxActions:
-    def __init__(self, app: SandboxDashboard) -> None:
+    def __init__(self, app: SessionDashboard) -> None:
         self.app = app
         self.screen_handlers: Mapping[str, Callable[[Session, SandboxActionRequested], None]] = {
             "box_diff": self._show_turn_diff,
@@ -119,7 +108,7 @@ class SandboxActions:
 
     def _restore(self, session: Session, wanted: "SandboxActionRequested") -> None:
         """Restore a checkpoint, once the user confirms."""
-        name, point = clean_line(session.name), wanted.checkpoint
+        name, point = clean_line(session.label), wanted.checkpoint
         lines = (
             f"Restore {name} to {point}? Files and saved interpreter state are restored.",
             "The current state is saved first, as a checkpoint.",
@@ -128,14 +117,14 @@ class SandboxActions:
 
     def _allow(self, session: Session, wanted: "SandboxActionRequested") -> None:
         """Allow a network host, once the user confirms."""
-        name, host = clean_line(session.name), clean_line(wanted.host)
+        name, host = clean_line(session.label), clean_line(wanted.host)
         lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
         self._confirm("Allow", lines, session, Allow(hosts=(wanted.host,)))
 
     # Shared.
 
     def _pause(self, session: Session) -> None:
-        name = clean_line(session.name)
+        name = clean_line(session.label)
         if session.sandbox not in REMEMBERING:
             key = self.app.keys.shown("freeze")
             refusal = f"A {session.sandbox} sandbox cannot pause to disk; {key} pauses {name} in RAM."
@@ -166,7 +155,7 @@ class SandboxActions:
             self._send(session, Resume())
             return
         lines = (
-            f"The memory snapshot of {clean_line(session.name)} cannot be used: {why}.",
+            f"The memory snapshot of {clean_line(session.label)} cannot be used: {why}.",
             "Resuming keeps the files. Interpreter state that was not saved is lost.",
         )
 
@@ -198,10 +187,9 @@ class SandboxActions:
         app.push_screen(ForkDialog(app.look, app.keys, session, checkpoint, taken, replays=replays))
 
     def _sandboxed(self) -> Session | None:
-        """The selected session if it has a sandbox; notify the user if not."""
         session = self.app.main_view.table.selected_session
         if session is not None and session.sandbox_state is None:
-            self.app.say(f"{clean_line(session.name)} has no sandbox.", severity="warning")
+            self.app.say(f"{clean_line(session.label)} has no sandbox.", severity="warning")
             return None
         return session
 
@@ -209,7 +197,7 @@ class SandboxActions:
         """The selected session if its sandbox exists; notify the user if not."""
         session = self._sandboxed()
         if session is not None and session.state not in ALIVE:
-            name, key = clean_line(session.name), self.app.keys.shown("restart")
+            name, key = clean_line(session.label), self.app.keys.shown("restart")
             self.app.say(f"The sandbox of {name} no longer exists; {key} restarts it.", severity="warning")
             return None
         return session
@@ -217,7 +205,7 @@ class SandboxActions:
     def _with_interpreters(self) -> Session | None:
         session = self._with_live_sandbox()
         if session is not None and session.mode is not Mode.INTERPRETER:
-            name = clean_line(session.name)
+            name = clean_line(session.label)
             self.app.say(f"{name} is a sandboxed agent; only interpreter sandboxes can do that.", severity="warning")
             return None
         return session

@@ -5,13 +5,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kasmon.errors import InteractiveOnlyError, KasmonError
 from kasmon.model.commands import Mode
+from kasmon.model.fleet import find_children
+from kasmon.model.formatting import mb
+from kasmon.model.idle.hibernation import find_obstacle, propose
 from kasmon.model.session import Session
-from kasmon.model.session_state import ALIVE
+from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.model.transcript.text import TextLine, Token, wrap
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.dialogs import confirm_operation, find_location, show_text, write_prompt
+from kasmon.tui.actions.dialogs import confirm, confirm_operation, find_location, show_text, write_prompt
 from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import what_failed
+from kasmon.tui.gateway.protocol import MemoryUse
 from kasmon.tui.session_meter import can
 
 if TYPE_CHECKING:
@@ -30,12 +34,16 @@ class SessionDashboard(Dashboard, Protocol):
     def session_pane(self) -> "SessionPane": ...
     @property
     def review(self) -> "ReviewController": ...
+    @property
+    def memory(self) -> MemoryUse: ...
 
 
 class SessionActions:
     def __init__(self, app: SessionDashboard, new: Callable[[], None]) -> None:
         """*new* opens the dialog for a new session."""
         self.app, self._new = app, new
+        self._is_over_budget = False
+        """Whether the user was already notified that agents use more memory than their budget."""
 
     # The session.
 
@@ -52,19 +60,19 @@ class SessionActions:
         if session is None:
             return
         if session.mode is not Mode.TMUX:
-            error = InteractiveOnlyError(clean_line(session.name))
+            error = InteractiveOnlyError(clean_line(session.label))
             self.app.say(what_failed(error), severity="warning")
         else:
             self.app.session_pane.attach(session.id)
 
     def write_message(self) -> None:
-        if (session := self._with_live_agent()) is not None:
+        if (session := self._with_live_agent(or_hibernated=True)) is not None:
             write_prompt(self.app, [session])
 
     def interrupt(self) -> None:
         session = self._with_live_agent()
         if session is not None and not can(session, "interrupts"):
-            self.app.say(f"{clean_line(session.name)} cannot be interrupted.", severity="warning")
+            self.app.say(f"{clean_line(session.label)} cannot be interrupted.", severity="warning")
         elif session is not None:
             self.app.run_operation(lambda operations: operations.interrupt(session.id))
 
@@ -73,24 +81,71 @@ class SessionActions:
         if session is None:
             return
         if session.adopted:
-            name, key = clean_line(session.name), self.app.keys.shown("forget")
+            name, key = clean_line(session.label), self.app.keys.shown("forget")
             self.app.say(
                 f"{name} runs in your own tmux. Stop it there, or press {key} to remove it from the list.",
                 severity="warning",
             )
             return
         busy = "It is in the middle of a turn." if session.state.value in ("working", "asking") else ""
-        graceful = f"Stop {session.name}? It is asked to exit, and killed if it does not."
+        graceful = f"Stop {session.label}? It is asked to exit, and killed if it does not."
         lines = [graceful, busy, "The log and the working directory are kept."]
         lines = [line for line in lines if line]
+        if children := [each for each in find_children(self.app.fleet, session.id) if each.state in ALIVE]:
+            self._stop_with_children(session, lines, children)
+            return
         confirm_operation(self.app, "Stop", tuple(lines), "stop", lambda operations: operations.stop(session.id))
+
+    def _stop_with_children(self, session: Session, lines: list[str], children: list[Session]) -> None:
+        """Ask whether *children*, which the agent of *session* started, are stopped too."""
+        from kasmon.tui.dialogs.common import Confirmation
+
+        names = ", ".join(each.label for each in children)
+        question = Confirmation("Stop", (*lines, f"Its agent started {names}."), "stop it alone", "stop them too")
+        confirm(
+            self.app,
+            question,
+            lambda dialog: dialog.run_operation(lambda operations: operations.stop(session.id)),
+            lambda dialog: dialog.run_operation(lambda operations: operations.stop(session.id, with_children=True)),
+        )
+
+    def hibernate(self) -> None:
+        if (session := self._with_live_agent()) is not None:
+            self.app.run_operation(lambda operations: operations.hibernate(session.id))
+
+    def hibernate_idle(self) -> None:
+        """Ask, then hibernate what is proposed; within the budget, all idle sessions."""
+        proposed = self._proposed() or propose(self.app.fleet.sessions)
+        if not proposed:
+            self.app.say("No idle session can be hibernated.")
+            return
+        count = "1 session" if len(proposed) == 1 else f"{len(proposed)} sessions"
+        names = ", ".join(each.label for each in proposed)
+        lines = (f"Hibernate {count}? Use resumes the conversation.", f"Idle for the longest time first: {names}.")
+        ids = [each.id for each in proposed]
+        confirm_operation(self.app, "Hibernate", lines, "hibernate", lambda operations: operations.hibernate_all(ids))
+
+    def note_memory(self) -> None:
+        """Notify the user once when agents begin to use more memory than their budget."""
+        memory = self.app.memory
+        was_over, self._is_over_budget = self._is_over_budget, 0 < memory.budget_bytes < memory.total_bytes
+        if self._is_over_budget and not was_over:
+            names = ", ".join(clean_line(each.label) for each in self._proposed())
+            key = self.app.keys.shown("hibernate_idle")
+            advice = f"{key} hibernates those idle for the longest time: {names}." if names else "None of them is idle."
+            use = f"Agents use {mb(memory.total_bytes)} of {mb(memory.budget_bytes)} memory."
+            self.app.say(f"{use} {advice}", severity="warning")
+
+    def _proposed(self) -> list[Session]:
+        found = map(self.app.fleet.get, self.app.memory.proposed)
+        return [each for each in found if each is not None and not find_obstacle(each)]
 
     def restart(self) -> None:
         session = self.app.main_view.table.selected_session
         if session is None:
             return
         if session.state in ALIVE and session.generation and not session.is_orphaned:
-            self.app.say(f"{clean_line(session.name)} is running. Stop it first.", severity="warning")
+            self.app.say(f"{clean_line(session.label)} is running. Stop it first.", severity="warning")
         else:
             self.app.run_operation(lambda operations: operations.restart(session.id))
 
@@ -100,7 +155,7 @@ class SessionActions:
             return
         if session.mode is Mode.INTERPRETER:
             self.app.say(
-                f"{clean_line(session.name)} is an interpreter session and cannot be moved.", severity="warning"
+                f"{clean_line(session.label)} is an interpreter session and cannot be moved.", severity="warning"
             )
             return
         to = Mode.SDK if session.mode is Mode.TMUX else Mode.TMUX
@@ -108,7 +163,7 @@ class SessionActions:
         from kasmon.supervisor.sessions.permission_mode import problem_of  # seldom wanted
 
         lines: tuple[str, ...] = (
-            f"Move {session.name} {where}? The conversation is kept.",
+            f"Move {session.label} {where}? The conversation is kept.",
             "The move is refused while a turn is running.",
         )
         problem = problem_of(session.program, session.permission_mode, to)
@@ -118,7 +173,30 @@ class SessionActions:
         async def move(operations: "Operations") -> None:
             await operations.move(session.id, to, changes_permissions=bool(problem))
 
-        confirm_operation(self.app, "Move", lines, "move", move)
+        async def ask() -> None:
+            if accounts := await self._find_other_accounts(session):
+                from kasmon.tui.dialogs.common import MoveDialog
+
+                self.app.push_screen(
+                    MoveDialog(self.app.look, self.app.keys, session, where.removeprefix("to "), lines, move, accounts)
+                )
+            else:
+                confirm_operation(self.app, "Move", lines, "move", move)
+
+        self.app.run_worker(ask(), group="move", exclusive=True)
+
+    async def _find_other_accounts(self, session: Session) -> Sequence[str]:
+        """Return the accounts that *session* can be moved to; empty stands for its agent's own log-in."""
+        gateway = self.app.gateway
+        if session.via or gateway is None:
+            return ()
+        try:
+            offers = await gateway.offers(session.config_folder)
+        except KasmonError:
+            return ()  # its mode can be changed all the same
+        offer = next((each for each in offers if each.name == session.agent), None)
+        own = ("", *offer.accounts) if offer is not None and offer.accounts else ()
+        return tuple(name for name in own if name != session.account)
 
     def rename(self) -> None:
         if (session := self.app.main_view.table.selected_session) is not None:
@@ -126,24 +204,31 @@ class SessionActions:
 
             self.app.push_screen(RenameDialog(self.app.look, self.app.keys, session))
 
+    def tag(self) -> None:
+        if (session := self.app.main_view.table.selected_session) is not None:
+            from kasmon.tui.dialogs.common import TagsDialog
+
+            used = sorted({tag for each in self.app.fleet.sessions for tag in each.tags})
+            self.app.push_screen(TagsDialog(self.app.look, self.app.keys, session, used))
+
     def forget(self) -> None:
         session = self.app.main_view.table.selected_session
         if session is None:
             return
         if session.adopted and session.state in ALIVE:
-            lines = (f"Remove {session.name} from the list?", "It keeps running in your own tmux.")
+            lines = (f"Remove {session.label} from the list?", "It keeps running in your own tmux.")
             confirm_operation(self.app, "Remove", lines, "remove", lambda operations: operations.remove(session.id))
             return
         if session.state in ALIVE and session.generation:
-            self.app.say(f"{clean_line(session.name)} is running. Stop it first.", severity="warning")
+            self.app.say(f"{clean_line(session.label)} is running. Stop it first.", severity="warning")
             return
         kept = "The event log and the working directory are kept."
         if session.mode is Mode.TMUX:
             kept = "The event log and the working directory are kept; the terminal scrollback is deleted."
-        lines = (f"Remove {session.name} from the list?", kept)
+        lines = (f"Remove {session.label} from the list?", kept)
         if session.mode is Mode.INTERPRETER:
             lines = (
-                f"Remove {session.name} from the list, with its checkpoints?",
+                f"Remove {session.label} from the list, with its checkpoints?",
                 "Its files are deleted too, except in a folder of yours.",
             )
         confirm_operation(self.app, "Remove", lines, "remove", lambda operations: operations.remove(session.id))
@@ -159,7 +244,7 @@ class SessionActions:
         if session.is_unviewed:
             self.app.session_pane.mark_viewed(session)
         else:
-            self.app.say(f"{clean_line(session.name)} has no finished turn to mark as viewed.")
+            self.app.say(f"{clean_line(session.label)} has no finished turn to mark as viewed.")
 
     def diff(self) -> None:
         """Review what the selected session changed."""
@@ -177,7 +262,7 @@ class SessionActions:
             self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
 
     async def _explain(self, session: Session) -> None:
-        name, gateway, here = clean_line(session.name), self.app.gateway, find_location(self.app)
+        name, gateway, here = clean_line(session.label), self.app.gateway, find_location(self.app)
         try:
             explanation = await gateway.explained(session.id) if gateway is not None else ()
         except KasmonError as error:
@@ -188,12 +273,14 @@ class SessionActions:
 
     # Shared.
 
-    def _with_live_agent(self) -> Session | None:
-        """The selected session if its agent is running; notify the user if not."""
+    def _with_live_agent(self, *, or_hibernated: bool = False) -> Session | None:
+        """The selected session if its agent is running, or with *or_hibernated* resumes; notify the user if not."""
         session = self.app.main_view.table.selected_session
+        if session is not None and or_hibernated and session.state is SessionState.HIBERNATED:
+            return session
         if session is not None and session.state not in ALIVE:
             key = self.app.keys.shown("restart")
-            self.app.say(f"{clean_line(session.name)} is not running; {key} restarts it.", severity="warning")
+            self.app.say(f"{clean_line(session.label)} is not running; {key} restarts it.", severity="warning")
             return None
         return session
 

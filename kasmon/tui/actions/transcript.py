@@ -1,19 +1,27 @@
 """Actions inside a structured session: read and search its transcript, copy, edit its prompt queue."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kasmon.model.commands import Mode
+from kasmon.model.events import TurnStarted
+from kasmon.model.permission import SessionId
 from kasmon.sanitize import clean_line
+from kasmon.tui.actions.dialogs import confirm_operation, offer_links
 from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.session_meter import can, can_be_configured, settable
 
 if TYPE_CHECKING:
+    from kasmon.model.prompts.image import PromptImage
     from kasmon.model.session import Session
     from kasmon.model.transcript.clipboard_text import Piece
     from kasmon.tui.search.controller import SearchController
     from kasmon.tui.session_pane import SessionPane
     from kasmon.tui.transcript.view import SessionView
+
+
+SECOND_ESC_S: Final = 0.8
+"""A second Esc within this time belongs to the first one, in seconds."""
 
 
 class TranscriptDashboard(Dashboard, Protocol):
@@ -31,6 +39,8 @@ class TranscriptActions:
 
     def __init__(self, app: TranscriptDashboard) -> None:
         self.app = app
+        self._left: tuple[SessionId, float] | None = None
+        """The session that Esc left last, and when, by the dashboard's clock."""
 
     # Opening and leaving.
 
@@ -51,7 +61,7 @@ class TranscriptActions:
     def stop_reading(self) -> None:
         session_view = self._session_view
         if session_view is None or session_view.only_reads:
-            was_found = session_view is not None and session_view.was_found
+            was_found = session_view is not None and session_view.is_from_search
             self.app.session_pane.leave()
             if was_found:
                 self.app.search.open()
@@ -74,7 +84,7 @@ class TranscriptActions:
             return
         if not can_be_configured(session):
             why = "is not running" if not session.exists else "offers no other model or mode while running"
-            self.app.say(f"{clean_line(session.name)} {why}.", severity="warning")
+            self.app.say(f"{clean_line(session.label)} {why}.", severity="warning")
             return
         from kasmon.tui.dialogs.settings import ModelDialog
 
@@ -95,6 +105,32 @@ class TranscriptActions:
         if (session_view := self._session_view) is not None:
             self._copy(session_view.screen_of_events.copied(answer=True))
 
+    def export_turn(self) -> None:
+        """Write the turn under the cursor to a file, as Markdown."""
+        if (session_view := self._session_view) is None:
+            return
+        session, turn = session_view.session.id, session_view.screen_of_events.turn()
+        if turn:
+            self.app.run_operation(lambda operations: operations.export(session, turn=turn))
+        else:
+            self.app.say("No turn here.")
+
+    def share(self) -> None:
+        """Write the session to one HTML file, once the user confirmed what that holds."""
+        if (session := self._target_session) is None:
+            return
+        lines = (
+            f"Write all of {clean_line(session.label)} to one HTML file in the dashboard's folder?",
+            "It holds every prompt, answer, command, output and change. Secrets that kasmon knows are hidden in it.",
+            "Read it before you send it to others: kasmon does not know every secret. Nothing is uploaded.",
+        )
+        confirm_operation(self.app, "Share", lines, "write", lambda operations: operations.export(session.id, "html"))
+
+    def open_link(self) -> None:
+        """Offer a link under the cursor; the user sees its whole address first."""
+        if (session_view := self._session_view) is not None:
+            offer_links(self.app, session_view.screen_of_events.links())
+
     def on_view(self, act: Callable[["SessionView"], object]) -> Callable[[], None]:
         """Return a handler that runs *act* on the open transcript, if there is one."""
 
@@ -110,6 +146,75 @@ class TranscriptActions:
         """Run this action of the prompt box or the code box."""
         if (session_view := self._session_view) is not None and session_view.box is not None:
             session_view.box.means(action)
+
+    # An earlier prompt.
+
+    def leave_prompt(self) -> None:
+        """Leave the session; another Esc soon after edits an earlier prompt of it."""
+        session = self.app.main_view.preview.session
+        self.app.session_pane.leave()
+        self._left = (session.id, self.app.clock.ticking()) if session is not None else None
+
+    def follow_esc(self) -> None:
+        """Handle an Esc in the list that clears no filter: the second one edits an earlier prompt."""
+        left, self._left = self._left, None
+        main_view = self.app.main_view
+        if left is None or self.app.clock.ticking() - left[1] > SECOND_ESC_S or main_view.focused_inside:
+            return
+        if (session := main_view.table.session(left[0])) is not None and session.mode is Mode.SDK:
+            self._edit_earlier(session)
+
+    def edit_earlier(self) -> None:
+        """Edit an earlier prompt of the open session, and fork it there."""
+        if (session := self._target_session) is not None:
+            self._edit_earlier(session)
+
+    def _edit_earlier(self, session: "Session") -> None:
+        transcript = self.app.session_pane.transcripts.of(session.id).shown
+        blocks = (transcript.blocks[index].event for index in transcript.turns)
+        prompts = [event.prompt for event in blocks if isinstance(event, TurnStarted) and event.prompt.strip()]
+        if session.via or session.mode is not Mode.SDK:
+            self.app.say("Only structured sessions of this machine can be forked.", severity="warning")
+        elif not prompts:
+            self.app.say("There is no earlier prompt.")
+        else:
+            from kasmon.supervisor.prompts.fork import copies_conversation  # seldom needed, as the next
+            from kasmon.tui.dialogs.earlier_prompt import EarlierPromptDialog
+
+            copies = copies_conversation(session)
+            self.app.push_screen(EarlierPromptDialog(self.app.look, self.app.keys, session, prompts, copies=copies))
+
+    # Pictures.
+
+    def show_image(self) -> None:
+        """Show the pictures that the prompt mentions."""
+        if (session_view := self._session_view) is None:
+            return
+        images = session_view.images
+        if not images:
+            self.app.say("The prompt mentions no picture: write @ and its file.")
+            return
+
+        async def read(image: "PromptImage") -> bytes:
+            return image.data
+
+        self._show_images(images, read)
+
+    def read_image(self) -> None:
+        """Show the pictures of the prompt under the cursor."""
+        session_view, gateway = self._session_view, self.app.gateway
+        if session_view is None or gateway is None:
+            return
+        images, session = session_view.images_here(), session_view.session.id
+        if images:
+            self._show_images(images, lambda image: gateway.image_content(session, image))
+        else:
+            self.app.say("There are no pictures here.")
+
+    def _show_images(self, images: "Sequence[PromptImage]", read: "Callable[[PromptImage], Awaitable[bytes]]") -> None:
+        from kasmon.tui.dialogs.picture import PictureDialog  # seldom needed
+
+        self.app.push_screen(PictureDialog(self.app.look, self.app.keys, images, read))
 
     # The prompt queue.
 

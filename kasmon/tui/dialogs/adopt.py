@@ -54,7 +54,6 @@ class AdoptDialog(Dialog):
         self.offer(*choosing, ("esc", "close"))
 
     async def _load_panes(self) -> None:
-        """List the panes that can be adopted."""
         gateway = self.dashboard.gateway
         try:
             panes = await gateway.foreign_panes() if gateway is not None else ()

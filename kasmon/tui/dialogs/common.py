@@ -1,9 +1,11 @@
-"""The small dialogs: a new name, a confirmation, a text to read."""
+"""The small dialogs: a new name, tags, a move, a confirmation, a text to read."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final
 
 import msgspec
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
@@ -13,12 +15,13 @@ from kasmon.model.transcript.text import TextLine, Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.base import Dialog
-from kasmon.tui.dialogs.fields import DialogField
+from kasmon.tui.dialogs.fields import ChoiceChanged, ChoiceField, DialogField
+from kasmon.tui.gateway.protocol import Operation
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.queue import SILENCE_S
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.look import ThemeStyles
-from kasmon.tui.widgets.reader import Reader, Rows
+from kasmon.tui.widgets.reader import Reader, Rows, Sentences
 
 TOO_EARLY: Final = "This key came before the question could be read.", "Press it again to confirm."
 """The error and the hint for a yes that does not count yet."""
@@ -49,6 +52,82 @@ class RenameDialog(Dialog):
             self.dismiss()
 
 
+class MoveDialog(Dialog):
+    """Asks where a session moves: to the other mode, or to another account of its agent."""
+
+    title_text = "Move"
+
+    def __init__(
+        self,
+        look: ThemeStyles,
+        keys: KeyMap,
+        session: Session,
+        mode: str,
+        lines: Sequence[str],
+        to_mode: Operation,
+        accounts: Sequence[str],
+    ) -> None:
+        """*mode* names the other mode, of which *lines* say what the move by *to_mode* does; *accounts* as they are."""
+        super().__init__(look, keys)
+        self.session, self.lines, self.to_mode, self.accounts = session, lines, to_mode, accounts
+        words = [f"account {clean_line(name)}" if name else "its own log-in" for name in accounts]
+        self.choice = ChoiceField(look, (mode, *words), id="move-to")
+
+    def inside(self) -> Iterable[Widget]:
+        yield DialogField("Move to", self.choice)
+        yield Sentences(self.look, id="move-says")
+
+    def on_mount(self) -> None:
+        self.offer(("enter", "move"), ("esc", "cancel"))
+        self.begin(self.choice)
+        self._explain()
+
+    def on_choice_changed(self, message: ChoiceChanged) -> None:
+        message.stop()
+        self._explain()
+
+    def _explain(self) -> None:
+        of_account = ("The agent ends, and its conversation is resumed with that log-in.", self.lines[1])
+        said = of_account if self.choice.chosen else self.lines
+        self.query_one("#move-says", Sentences).say(*((line, Token.FAINT) for line in said))
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key != "enter":
+            return
+        event.stop()
+        if not self.choice.chosen:
+            self.run_operation(self.to_mode)
+            return
+        session, account = self.session, self.accounts[self.choice.chosen - 1]
+        self.run_operation(lambda operations: operations.move(session.id, session.mode, account=account))
+
+
+class TagsDialog(Dialog):
+    """Edits a session's tags as words on a line."""
+
+    title_text = "Tags"
+
+    def __init__(self, look: ThemeStyles, keys: KeyMap, session: Session, used: Sequence[str]) -> None:
+        """*used* are the tags of all sessions."""
+        super().__init__(look, keys)
+        self.session, self.used = session, used
+
+    def inside(self) -> Iterable[Widget]:
+        yield DialogField("Tags", LineInput(" ".join(map(clean_line, self.session.tags)), id="tags"))
+        yield Sentences(self.look, id="used-tags")
+
+    def on_mount(self) -> None:
+        said = f"Words with a space between them. In use: {clean_line(', '.join(self.used)) or 'none'}."
+        self.query_one("#used-tags", Sentences).say((said, Token.FAINT))
+        self.offer(("enter", "save"), ("esc", "cancel"))
+        self.begin(self.query_one("#tags", LineInput))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        tags = [each for each in re.split(r"[\s,]+", event.value) if each]
+        self.run_operation(lambda operations: operations.set_tags(self.session.id, self.session.tags, tags))
+
+
 class TextDialog(Dialog):
     """Shows a text to read."""
 
@@ -64,6 +143,8 @@ class Confirmation(msgspec.Struct, frozen=True):
     lines: tuple[str, ...]
     yes: str
     """What the key `y` does, in a word or two."""
+    all: str = ""
+    """What the key `a` does besides that, in a word or two; empty without such a key."""
     deaf_s: float = SILENCE_S
     """A yes within this many seconds was typed for something else, and does not count."""
 
@@ -76,6 +157,7 @@ class ConfirmDialog(Dialog):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "yes", "yes", show=False),
+        Binding("a", "all", "all", show=False),
         Binding("n", "leave", "no", show=False),
     ]
 
@@ -86,10 +168,11 @@ class ConfirmDialog(Dialog):
         clock: Clock,
         question: Confirmation,
         then: Callable[["ConfirmDialog"], None],
+        then_all: Callable[["ConfirmDialog"], None] | None = None,
     ) -> None:
         super().__init__(look, keys, self._rows)
         self.title_text = question.title
-        self.clock, self.question, self.then = clock, question, then
+        self.clock, self.question, self.then, self._then_all = clock, question, then, then_all
         self._shown_at = clock.ticking()
         self._is_long = False
         """Whether the window shows only a part of it."""
@@ -103,7 +186,8 @@ class ConfirmDialog(Dialog):
         self.set_focus(first)
 
     def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
-        return ("y", self.question.yes), *((scroll,) if self._is_long else ()), ("esc", "cancel")
+        both = (("a", self.question.all),) if self._then_all is not None else ()
+        return ("y", self.question.yes), *both, *((scroll,) if self._is_long else ()), ("esc", "cancel")
 
     def on_reader_moved(self, message: Reader.Moved) -> None:
         message.stop()
@@ -113,10 +197,17 @@ class ConfirmDialog(Dialog):
             self.offer(*self.offered(("up down", "scroll")))
 
     def action_yes(self) -> None:
+        self._confirm(self.then)
+
+    def action_all(self) -> None:
+        if self._then_all is not None:
+            self._confirm(self._then_all)
+
+    def _confirm(self, then: Callable[["ConfirmDialog"], None]) -> None:
         if self.clock.ticking() - self._shown_at < self.question.deaf_s:
             self.complain(*TOO_EARLY)
         elif not self.question.deaf_s or self.is_read():
-            self.then(self)
+            then(self)
 
     def _rows(self, width: int) -> Sequence[TextLine]:
         first, *others = (clean_line(line) for line in self.question.lines)

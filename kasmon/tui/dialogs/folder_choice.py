@@ -22,17 +22,17 @@ MOST_RECENT: Final = 5
 
 class FolderSuggester(Suggester):
     """Completes a folder while it is typed: a recent one, else one of the machine. Nothing is suggested for existing or
-    *known* folders, since those are complete."""
+    *recent* folders, since those are complete."""
 
-    def __init__(self, known: Sequence[str], folders: Callable[[str], Awaitable[Sequence[str]]]) -> None:
+    def __init__(self, recent: Sequence[str], folders: Callable[[str], Awaitable[Sequence[str]]]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
-        self._known, self._folders = known, folders
+        self._recent, self._folders = recent, folders
         self.last = ("", "")
         """The text typed last, and its completion; empty if there is none."""
 
     async def get_suggestion(self, value: str) -> str | None:
         self.last = (value, "")
-        if not value.strip() or value.endswith("/") or value in self._known:
+        if not value.strip() or value.endswith("/") or value in self._recent:
             return None
         try:
             folders = await self._folders(value)
@@ -40,7 +40,7 @@ class FolderSuggester(Suggester):
             return None
         if f"{value}/" in folders:
             return None
-        recent = (folder for folder in self._known if folder.startswith(value))
+        recent = (folder for folder in self._recent if folder.startswith(value))
         found = next(recent, None) or next(iter(folders), None)
         self.last = (value, found or "")
         return found

@@ -1,10 +1,10 @@
-"""The dialog for a new session: agent, mode, sandbox, folder, worktree, and first prompt."""
+"""The dialog for a new session: template, agent, mode, sandbox, folder, worktree, and first prompt."""
 
 import itertools
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from textual import events
 from textual.containers import Vertical
@@ -13,6 +13,7 @@ from textual.widgets import Input
 
 from kasmon.config.agent_address import split
 from kasmon.config.profile import ProfileOffer
+from kasmon.config.schema import TemplateConfig
 from kasmon.errors import KasmonError, UsageError
 from kasmon.model.commands import Mode
 from kasmon.model.transcript.text import Token
@@ -25,6 +26,7 @@ from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
 from kasmon.tui.dialogs.fields import ChoiceChanged, ChoiceField, DialogField, MoreToggle
 from kasmon.tui.dialogs.folder_choice import FolderField
 from kasmon.tui.dialogs.sandbox_choice import SandboxField
+from kasmon.tui.dialogs.template_choice import TemplateField
 from kasmon.tui.dialogs.worktree_choice import SessionLocation, WorkInField
 from kasmon.tui.error_text import sentence, what_failed
 from kasmon.tui.gateway.protocol import Gateway, Operation, SandboxChoices, SandboxPreview
@@ -34,6 +36,7 @@ from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.transcript.prompt_box import TextBox
 
 if TYPE_CHECKING:
+    from kasmon.model.sandbox.policy import Tier
     from kasmon.tui.gateway.operations import Operations
 
 LONGEST_PART: Final = 24
@@ -41,12 +44,14 @@ LONGEST_PART: Final = 24
 UNFIT: Final = re.compile(r"[^\w.-]+")
 """Characters of these names that a default session name cannot contain."""
 MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
+OWN_LOGIN: Final = "its own log-in"
 NO_OFFER: Final = ProfileOffer(name="", modes=())
+NO_TEMPLATE: Final = TemplateConfig()
 
 
 class NewSessionDialog(Dialog):
-    """Name, agent, mode, folder, first prompt, and in a git repository what it works in; folded under *more* the
-    sandbox, and the machine if it is another.
+    """Name, agent, mode, folder, first prompt, and in a git repository what it works in; its account, if the config
+    names some for its agent; folded under *more* the sandbox, and the machine if it is another.
 
     Confirming before everything is loaded takes effect once it is; a change before then cancels it.
     """
@@ -68,10 +73,14 @@ class NewSessionDialog(Dialog):
         self.agent = AgentChoice(look)
         self.workdir, self.taken = workdir, frozenset(taken)
         self.name_box = LineInput(id="name")
+        self.template = TemplateField(look)
+        self.prompt_box = TextBox(keys, "Optional", id="first-prompt")
         self.folder = FolderField(look, workdir, recent)
         self.more = MoreToggle(look)
         self.work_in = WorkInField(look)
         self.mode = ChoiceField(look, (), id="mode")
+        self.account = ChoiceField(look, (), id="account")
+        self.account_field = DialogField("Account", self.account)
         self.sandbox = SandboxField(look)
         self.amount = ChoiceField(look, (), id="size")
         self.amount_field = DialogField("Size", self.amount)
@@ -81,13 +90,20 @@ class NewSessionDialog(Dialog):
         self.machine_field = DialogField("Machine", self.machine)
         self._preview_folder = workdir
         """The folder of the last shown or requested sandbox preview."""
+        self._accounts: tuple[str, ...] = ("",)
+        """The accounts that can be chosen; empty is the agent's own log-in."""
+        self._template_prompt = ""
+        """The prompt of the chosen template, if it is, or was, in the box; else the prompt is the user's own."""
 
     def inside(self) -> Iterable[Widget]:
         yield DialogField("Name", self.name_box)
+        yield self.template
         yield DialogField("Agent", Vertical(self.agent.field, self.agent.why))
         yield DialogField("Mode", self.mode)
+        yield self.account_field
         yield self.folder
-        yield DialogField("Prompt", TextBox(self.keys, "Optional", id="first-prompt"))
+        yield DialogField("Prompt", self.prompt_box)
+        yield self.template.boxes
         yield self.work_in
         yield DialogField("More", self.more)
         yield self.sandbox
@@ -104,6 +120,7 @@ class NewSessionDialog(Dialog):
             self.run_worker(self._load(gateway), group="offers")
         self._show_folder_notice()
         self._show_worktrees()
+        self._show_templates()
 
     async def _load(self, gateway: Gateway) -> None:
         """Load the sandboxes, agents and machines to offer."""
@@ -130,22 +147,31 @@ class NewSessionDialog(Dialog):
             self.hosts.value = ", ".join(map(clean_line, may_be.hosts))
 
     def _put_machines(self, names: Sequence[str]) -> None:
-        """Offer these machines; any other can be typed as well."""
-        if names:
-            self.machine.complete(names, f"local; ssh hosts: {clean_line(', '.join(names))}")
+        """Offer the registered machines, and *names* of ssh hosts; any other can be typed as well."""
+        known = {"machines": self._registered, "ssh hosts": [name for name in names if name not in self._registered]}
+        listed = [f"{kind}: {clean_line(', '.join(each))}" for kind, each in known.items() if each]
+        if listed:
+            self.machine.complete([*self._registered, *names], "; ".join(("local", *listed)))
+
+    @property
+    def _registered(self) -> list[str]:
+        """The registered machines: kasmon there starts the session, in any mode."""
+        return [each.machine.name for each in self.dashboard.machines]
 
     def on_choice_changed(self, message: ChoiceChanged) -> None:
+        message.stop()
+        self._handle_edit()
         if message.choice is self.agent.field:
             self._offer_modes()
         elif message.choice is self.mode:
             self._offer_sandboxes(self.sandbox.tier)
         elif message.choice is self.sandbox.choice:
             self._show_preview()
+        elif message.choice is self.template.choice:
+            self._apply_template()
         elif message.choice is self.work_in.choice:
             self.work_in.is_chosen = True
             self.work_in.explain()
-        message.stop()
-        self._handle_edit()
 
     def offer_agents(self, offers: Sequence[ProfileOffer]) -> None:
         """Offer the agents that can be started; if there are none, show why."""
@@ -153,7 +179,10 @@ class NewSessionDialog(Dialog):
         missing = ", ".join(offer.name for offer in offers if offer.problem)
         if self.agent.can_start and missing:
             self.agent.why.say((f"not installed: {clean_line(missing)}", Token.FAINT))
-        self._offer_modes()
+        if self.template.chosen is None:
+            self._offer_modes()
+        else:
+            self._apply_template()
         self._act_if_confirmed()
 
     def on_input_changed(self, event: Input.Changed | None = None) -> None:
@@ -167,6 +196,38 @@ class NewSessionDialog(Dialog):
         if self.more.is_open:
             hidden = (self.sandbox.choice, self.amount, self.hosts, self.machine)
             self.set_focus(next(field for field in hidden if field.can_focus and _is_shown(field)))
+
+    def _show_templates(self) -> None:
+        """Offer the templates that apply in the folder."""
+        if (gateway := self.dashboard.gateway) is not None:
+            self.run_worker(self._load_templates(gateway), group="templates", exclusive=True)
+
+    async def _load_templates(self, gateway: Gateway) -> None:
+        try:
+            templates = await gateway.templates(self.folder.value)
+        except KasmonError:
+            templates = {}  # the notice on the folder's config says why
+        if self.template.offer(templates):
+            self._apply_template()
+
+    def _apply_template(self) -> None:
+        """Fill in what the chosen template sets; a prompt that the user wrote stays."""
+        template = self.template.chosen or NO_TEMPLATE
+        if self.prompt_box.text in ("", self._template_prompt):
+            self.prompt_box.text = self._template_prompt = template.prompt
+        else:
+            self._template_prompt = ""
+        agents, is_missing = self.agent.field.options, False
+        if template.agent in agents:
+            self.agent.field.put(agents, agents.index(template.agent))
+        elif template.agent:
+            is_missing = self.agent.is_loaded
+        self.template.show(self._template_prompt, is_agent_missing=is_missing)
+        self.work_in.preset(template.worktree, template.base)
+        self._offer_modes(template)
+        self.machine.value = template.machine
+        self.more.is_open = self.more.is_open or bool(template.machine)
+        self._fit()
 
     def _show_default_name(self) -> None:
         self.name_box.stand_in(self._default_name())
@@ -185,6 +246,8 @@ class NewSessionDialog(Dialog):
             self._refresh_preview()
         if event.input in (self.folder.box, self.work_in.base):
             self._show_worktrees()
+        if event.input is self.folder.box:
+            self._show_templates()
 
     def _show_worktrees(self) -> None:
         """Offer what a session in the folder can work in."""
@@ -214,10 +277,16 @@ class NewSessionDialog(Dialog):
             notice = sentence(error.message)
         self.folder.show_notice(notice)
 
-    def _offer_modes(self) -> None:
-        self.mode.put([MODES[mode] for mode in self._modes()])
+    def _offer_modes(self, template: TemplateConfig = NO_TEMPLATE) -> None:
+        modes = self._modes()
+        self._accounts = ("", *dict.fromkeys((*self._offer.accounts, *filter(None, [template.account]))))
+        self.mode.put(
+            [MODES[mode] for mode in modes], modes.index(Mode(template.mode)) if template.mode in modes else 0
+        )
+        accounts = (OWN_LOGIN, *map(clean_line, self._accounts[1:]))
+        self.account.put(accounts, self._accounts.index(template.account))
         self.work_in.suggest(is_default=self._offer.worktree)
-        self._offer_sandboxes(self._offer.sandbox)
+        self._offer_sandboxes(self._offer.sandbox if template.sandbox is None else template.sandbox)
 
     def _offer_sandboxes(self, wanted: str) -> None:
         self.sandbox.offer(self._mode, self._offer.confines, wanted)
@@ -254,10 +323,18 @@ class NewSessionDialog(Dialog):
         self.hosts_field.display = is_open and is_interpreter
         self.amount_field.display = is_open and self._has_size
         self.machine_field.display = is_open
+        self.account_field.display = self._offers_accounts
         self.work_in.display = self.work_in.is_offered and not is_interpreter and not self.machine.value.strip()
         sandbox = [f"sandbox: {self.sandbox.tier or 'none'}"] if self.sandbox.is_offered else []
         machine = clean_line(self.machine.value.strip()) or "local"
+        machine += " (its kasmon)" if machine in self._registered else "" if machine == "local" else " (ssh)"
         self.more.summarize(", ".join([*sandbox, f"machine: {machine}"]))
+
+    @property
+    def _offers_accounts(self) -> bool:
+        """Whether an account can be chosen: the log-ins of another machine are not known here."""
+        is_here = not self.machine.value.strip()
+        return bool(self._offer.accounts) and is_here and self._mode is not Mode.INTERPRETER
 
     @property
     def _offer(self) -> ProfileOffer:
@@ -301,6 +378,7 @@ class NewSessionDialog(Dialog):
 
     def _create(self, name: str) -> None:
         machine = self.machine.value.strip()
+        is_registered = machine in self._registered
         self._refresh_preview()
         sandbox = self.sandbox.tier if self.sandbox.is_open else None
         if self.sandbox.why_not and not machine:
@@ -333,33 +411,43 @@ class NewSessionDialog(Dialog):
                 return
             workdir = "" if folder == self.workdir else workdir  # the machine's own, unless the user typed another
         elif machine:
-            agent, mode = f"{agent}@{machine}", Mode.TMUX
             workdir = "" if folder == self.workdir else folder  # this machine's folder does not exist there
-            try:
-                split(agent)
-            except UsageError as error:
-                self._complain_at("machine", error.message, error.hint)
-                return
-        prompt = self.query_one("#first-prompt", TextBox).text.strip()
+            if not is_registered:
+                if (address := self._ssh_address(machine)) is None:
+                    return
+                agent, mode = address, Mode.TMUX
+        prompt, template = self.prompt_box.text.strip(), self.template.chosen
+        fields = self._values_for(prompt) if self._template_prompt else None
+        if self._template_prompt and fields is None:
+            return
         size, hosts = self._requested_size(), self._requested_hosts()
+        account = self._requested_account()
 
         async def create(operations: "Operations", agrees: bool = False) -> None:
             if mode is Mode.INTERPRETER:
-                await operations.create_interpreters(
-                    name, tier=sandbox, workdir=workdir, prompt=prompt, size=size, hosts=hosts
-                )
+                from kasmon.supervisor.sandboxes.create import NewSandbox  # only where one is created
+
+                tier = cast("Tier", sandbox) if sandbox else None
+                new_sandbox = NewSandbox(name=name, tier=tier, size=size, folder=workdir, hosts=hosts)
+                await operations.create_interpreters(new_sandbox, prompt)
             else:
-                await operations.create_session(
-                    name,
-                    agent,
+                from kasmon.supervisor.sessions.create import NewSession  # loaded with the operations
+
+                new = NewSession(
+                    name=name,
+                    agent=agent,
                     mode=mode,
                     workdir=workdir,
                     prompt=prompt,
+                    account=account,
                     sandbox=sandbox,
                     agrees=agrees,
                     worktree=location.worktree,
                     base=location.base,
+                    tags=() if template is None else template.tags,
                 )
+                start = partial(operations.start_there, machine) if is_registered else operations.create_session
+                await start(new, fields=fields)
             self.dashboard.main_view.table.await_name(name)
 
         confined = self.sandbox.confined
@@ -368,10 +456,35 @@ class NewSessionDialog(Dialog):
         else:
             self.run_operation(create)
 
-    def _requested_size(self) -> str | None:
+    def _values_for(self, prompt: str) -> dict[str, str] | None:
+        """Return the text of each field in a template's *prompt*; None, with the problem shown, if one has none."""
+        try:
+            return self.template.values_for(prompt)
+        except UsageError as error:
+            self.complain(error.message, error.hint)
+            self.set_focus(self.template.first_empty or self.prompt_box)
+            return None
+
+    def _ssh_address(self, machine: str) -> str | None:
+        """The chosen agent on *machine*; None, with the problem shown, if that is no ssh destination."""
+        agent = f"{self.agent.value}@{machine}"
+        try:
+            split(agent)
+        except UsageError as error:
+            self._complain_at("machine", error.message, error.hint)
+            return None
+        return agent
+
+    def _requested_account(self) -> str:
+        """The account, of the config of this machine or of the other one's; empty for the agent's own log-in."""
+        if self._offers_accounts:
+            return self._accounts[self.account.chosen]
+        return "" if self.template.chosen is None else self.template.chosen.account
+
+    def _requested_size(self) -> Literal["default", "build", "max"] | None:
         """None if it is the config's, or the user chose none."""
         is_usual = not self._has_size or self.amount.value == self.sandbox.may_be.size
-        return None if is_usual else self.amount.value
+        return None if is_usual else cast("Literal['default', 'build', 'max']", self.amount.value)
 
     @property
     def _has_size(self) -> bool:

@@ -107,10 +107,10 @@ class PromptDialog(Dialog):
         yield prompt.text
         yield ""
         for session in self.sessions:
-            yield f"{session.name}  {session.agent}  {session.state}  {session.workdir}"
+            yield f"{session.label}  {session.agent}  {session.state}  {session.workdir}"
         if self.left_out:
             yield ""
-            yield f"Not sent to (no agents): {', '.join(session.name for session in self.left_out)}"
+            yield f"Not sent to (no agents): {', '.join(session.label for session in self.left_out)}"
 
     def _broadcast(self, prompt: Prompt) -> None:
         """Confirmed: replace the confirmation and this dialog by the table of progress."""
@@ -131,8 +131,8 @@ class PromptDialog(Dialog):
         return f"Prompt {clean_line(self.sessions[0].name)}" if one else f"Prompt {len(self.sessions)} agents"
 
     def _names(self, width: int) -> Sequence[TextLine]:
-        names = ", ".join(clean_line(session.name) for session in self.sessions)
-        others = ", ".join(clean_line(session.name) for session in self.left_out)
+        names = ", ".join(clean_line(session.label) for session in self.sessions)
+        others = ", ".join(clean_line(session.label) for session in self.left_out)
         rows = wrap([(names, Token.OUTPUT)], width)
         return [*rows, *wrap([(f"not sent to (no agents): {others}", Token.FAINT)], width)] if others else rows
 
@@ -223,7 +223,7 @@ class BroadcastDialog(Dialog):
         return SENDING, Token.FAINT, ""
 
     def _rows(self, width: int) -> Sequence[TextLine]:
-        names = {session.id: clean_line(session.name) for session in self.sessions}
+        names = {session.id: clean_line(session.label) for session in self.sessions}
         room = min(max((cells(name) for name in names.values()), default=0), NAME_CELLS)
         words = {session: self._describe(session) for session in names}
         word_room = max((cells(word) for word, _, _ in words.values()), default=0)

@@ -1,7 +1,7 @@
 """The settings: of the dashboard (a theme with a live preview, the config), and of a running agent (its model)."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -15,7 +15,7 @@ from kasmon.sanitize import clean_line
 from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.dialogs.fields import ChoiceField, DialogField
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.session_meter import settable
+from kasmon.tui.session_meter import filled_lines, settable
 from kasmon.tui.theme.look import Span, ThemeStyles, width_of
 from kasmon.tui.theme.theme import ThemeFile
 from kasmon.tui.widgets.reader import Sentences
@@ -24,6 +24,10 @@ from kasmon.tui.widgets.row_list import RowList
 SAMPLE = ("asking", "working", "idle", "lost")
 ROOMY = 50
 """With fewer cells a theme is shown by its title alone."""
+
+
+LIGHT_KEY: Final = "ui.light_theme"
+IN_LIGHT: Final = "This terminal is light: the theme that you apply is used in light terminals only."
 
 
 class SettingsDialog(Dialog):
@@ -37,12 +41,13 @@ class SettingsDialog(Dialog):
         keys: KeyMap,
         themes: Sequence[tuple[str, ThemeFile]],
         chosen: str,
+        key: str,
         show: Callable[[str], None],
         config_path: str,
         problems: Sequence[str],
     ) -> None:
         super().__init__(look, keys)
-        self.before, self.preview = chosen, show
+        self.before, self.key, self.preview = chosen, key, show
         self.config_path, self.problems = config_path, tuple(problems)
         index = next((at for at, (name, _) in enumerate(themes) if name == chosen), 0)
         self.themes = RowList(look, self._draw, themes, index, most_rows=len(themes), id="themes")
@@ -53,6 +58,7 @@ class SettingsDialog(Dialog):
 
     def on_mount(self) -> None:
         said = [("", Token.TEXT), (f"Config: {clean_line(self.config_path) or 'none'}", Token.TEXT)]
+        said += [(IN_LIGHT, Token.TEXT)] if self.key == LIGHT_KEY else []
         said += [("Changes to this file apply immediately. Put custom themes in themes/ next to it.", Token.FAINT)]
         said += [(clean_line(problem), Token.ERROR) for problem in self.problems]
         self.query_one("#config", Sentences).say(*said)
@@ -60,7 +66,6 @@ class SettingsDialog(Dialog):
         self.begin(self.themes)
 
     def _draw(self, named: tuple[str, ThemeFile], here: bool, width: int) -> Strip:
-        """Draw a theme, with a few of its colours."""
         name, theme = named
         own = ThemeStyles(theme, utf8=self.look.utf8)
         title = f" {clean_line(theme.title)}"
@@ -82,7 +87,7 @@ class SettingsDialog(Dialog):
         if event.key == "enter":
             event.stop()
             name, _ = self.themes.values[self.themes.index]
-            self.run_operation(lambda operations: operations.save_theme(name))
+            self.run_operation(lambda operations: operations.save_theme(name, self.key))
 
     def action_leave(self) -> None:
         self.preview(self.before)
@@ -97,7 +102,7 @@ class ModelDialog(Dialog):
     def __init__(self, look: ThemeStyles, keys: KeyMap, session: Session) -> None:
         super().__init__(look, keys)
         self.session = session
-        self.title_text = f"Model and permissions: {clean_line(session.name)}"
+        self.title_text = f"Model and permissions: {clean_line(session.label)}"
         can = settable(session)
         self.models = _with_current(session.model, session.models) if "model" in can else ()
         self.modes = (
@@ -113,9 +118,11 @@ class ModelDialog(Dialog):
             yield DialogField("Model", self.model)
         if self.modes:
             yield DialogField("Permissions", self.mode)
+        yield Sentences(self.look, id="filled-by")
 
     def on_mount(self) -> None:
         self.offer(("left right", "choose"), ("enter", "change"), ("tab", "next field"), ("esc", "close"))
+        self.query_one("#filled-by", Sentences).say(*((line, Token.FAINT) for line in filled_lines(self.session)))
         self.begin(self.model if self.models else self.mode)
 
     def action_change(self) -> None:

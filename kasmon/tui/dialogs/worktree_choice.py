@@ -20,7 +20,7 @@ EXISTING: Final = "existing worktree"
 
 
 class SessionLocation(NamedTuple):
-    """Where a new session works, as `Operations.create_session` takes it."""
+    """Where a new session works, as `NewSession` has it."""
 
     workdir: str
     worktree: bool | None = None
@@ -42,10 +42,11 @@ class WorkInField(DialogField):
         self.is_chosen = False
         """Whether the user chose; else the agent's profile and the config do."""
         self._choices: WorktreeChoices | None = None
+        self._preset: bool | None = None
+        """Whether a template gives a new worktree, or none; None if it does not say."""
 
     @property
     def is_offered(self) -> bool:
-        """Whether there is a choice."""
         return self._choices is not None
 
     def offer(self, folder: str, choices: WorktreeChoices | None, *, is_default: bool) -> None:
@@ -61,8 +62,14 @@ class WorkInField(DialogField):
             self.existing.complete(tuple(choices.others), f"branch: {clean_line(', '.join(choices.others))}")
         self.suggest(is_default=is_default)
 
+    def preset(self, worktree: bool | None, base: str) -> None:
+        """Preselect what a template says, from the next `suggest` on: a *worktree* or none, and its *base*."""
+        self._preset = True if base else worktree
+        self.base.value = base
+
     def suggest(self, *, is_default: bool) -> None:
-        """Preselect a new worktree if that is the default of the chosen agent, unless the user chose."""
+        """Preselect a new worktree if that is the default of the chosen agent or template, unless the user chose."""
+        is_default = is_default if self._preset is None else self._preset
         if self._choices is not None and not self.is_chosen:
             self.choice.put(self.choice.options, self.choice.options.index(NEW if is_default else FOLDER))
         self.explain()

@@ -72,8 +72,8 @@ class FinishController:
         session = self.app.main_view.table.selected_session
         if session is None:
             return
-        if session.worktree is None and session.id not in self.branches:
-            name = clean_line(session.name)
+        if session.worktree is None and session.id not in self.branches and not session.via:  # its machine knows
+            name = clean_line(session.label)
             self.app.say(f"{name} works in no git worktree. Use git in its folder.", severity="warning")
             return
         from kasmon.tui.finish.screen import FinishScreen  # not before the first frame
@@ -314,7 +314,7 @@ class FinishController:
             if screen is None or plan.request.discards:
                 if screen is not None:
                     screen.dismiss()
-                self.app.say("\n".join([f"{clean_line(session.name)}: {line}" for line in [*done, text] if line]))
+                self.app.say("\n".join([f"{clean_line(session.label)}: {line}" for line in [*done, text] if line]))
                 return True
             if text:
                 screen.note((text, Token.WARNING))
@@ -350,6 +350,10 @@ class FinishController:
         collision = self.app.main_view.table.collisions.get(session.id)
         if collision is None or not collision.others:
             text = "No other worktree changes the same files. `kasmon merge-plan` merges any branches in an order."
+            screen.note((text, Token.NOTICE))
+            return
+        if session.via:
+            text = f"Several branches of {session.via} are merged there: `kasmon merge-plan --machine {session.via}`."
             screen.note((text, Token.NOTICE))
             return
         try:

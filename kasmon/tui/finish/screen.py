@@ -8,6 +8,7 @@ from textual import events
 from textual.app import ComposeResult
 
 from kasmon.model.fleet import Fleet
+from kasmon.model.formatting import state_label, state_name
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import BLANK, Margin, TextLine, Token, wrap
@@ -17,7 +18,7 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import FinishActionRequested
 from kasmon.tui.textual_ext.modal import Overlay
-from kasmon.tui.theme.look import Span, ThemeStyles, state_label, state_name
+from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Reader
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line, side_by_side
 
@@ -138,7 +139,7 @@ class FinishScreen(Overlay):
 
     def _draw(self) -> None:
         name, look = state_name(self.session), self.look
-        left: list[Span] = [(f" {clean_line(self.session.name)}", "text.bold")]
+        left: list[Span] = [(f" {clean_line(self.session.label)}", "text.bold")]
         if self.plan is not None:
             state = self.plan.state
             left += [

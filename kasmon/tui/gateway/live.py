@@ -3,56 +3,71 @@
 import asyncio
 import contextlib
 import functools
+import math
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from kasmon import __version__
 from kasmon.config import Config, ProfileOffer
 from kasmon.config.profile import programs
-from kasmon.errors import SessionNotFoundError, of_system
+from kasmon.config.schema import TemplateConfig
+from kasmon.errors import of_system
 from kasmon.host.rpc.frames import FromTerminal
-from kasmon.model.collisions import CollisionSummary, summarize
+from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode, WorktreeChoices
-from kasmon.model.events import Event
-from kasmon.model.fleet import Fleet
+from kasmon.model.events import CommandsAnnounced, Event, SlashCommand
+from kasmon.model.fleet import Fleet, FleetDifference, difference
+from kasmon.model.idle.hibernation import propose_for_budget
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
+from kasmon.model.prompts.image import PromptImage
 from kasmon.model.session import Session
 from kasmon.paths import Paths, expanded
 from kasmon.repository.branch import BranchSummary
-from kasmon.store.event_log import START, Cursor
+from kasmon.store.event_log import START, Cursor, EventLog
 from kasmon.supervisor.fleet.sandbox_adoption import SandboxAdopter
 from kasmon.supervisor.fleet.watch import FleetWatch
+from kasmon.tui.gateway.live_marks import LiveMarks
 from kasmon.tui.gateway.live_settings import LiveSettings
 from kasmon.tui.gateway.log_tail import follow
 from kasmon.tui.gateway.protocol import (
     CardContext,
     DashboardSettings,
     FleetUpdate,
+    MemoryUse,
     RecordedText,
     SandboxChoices,
     SandboxPreview,
     SessionChanges,
     TranscriptUpdate,
 )
-from kasmon.tui.gateway.terminal_host import TerminalHost
+from kasmon.tui.gateway.terminal_host import TerminalHosts
 
 if TYPE_CHECKING:
     from kasmon.model.review.comments import LoggedComment
+    from kasmon.store.machines import MachineStatus
     from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
     from kasmon.supervisor.finish.merge_plan import MergePlan
     from kasmon.supervisor.plans.boards import PlanBoard
     from kasmon.supervisor.sandboxes.history import SandboxHistory
     from kasmon.supervisor.search.index_writer import SearchIndexWriter
     from kasmon.supervisor.search.search import SessionHits
-    from kasmon.supervisor.worktrees.folder_watch import FolderWatch
+    from kasmon.supervisor.worktrees.code_symbols import CodeSymbol
     from kasmon.tui.gateway.operations import Operations
 
 SHORTEST_SECRET: Final = 6
 """Shorter values of variables are not redacted: they would hide half of every card."""
 RECONCILE_S: Final = 1.0
 """How often to check whether a plan exists by now, in seconds."""
+LINKS_S: Final = 3.0
+"""How often links that do not run are started, in seconds."""
+MEMORY_S: Final = 10.0
+"""How often the memory of agents is read, in seconds."""
+MACHINES_S: Final = 0.5
+"""How often the state of registered machines is read, in seconds."""
 PREPARED_S: Final = 0.05
 """A fleet with a new request waits at most this long for its card's context: a file system may not respond."""
 
@@ -82,13 +97,14 @@ class LiveGateway:
         self.places = places
         self.watch = FleetWatch(places)
         self._fleet = Fleet()
-        self.terminals = TerminalHost(places)
+        self.terminals = TerminalHosts(places, self._is_remote)
         self._settings = LiveSettings(places)
         self._operations: Operations | None = None
         self._sandbox_adopter = SandboxAdopter(places)
         self._searcher: SearchIndexWriter | None = None
-        self._collision_sessions: tuple[tuple[Session, ...], tuple[Session, ...]] = (), ()
-        """A fleet's sessions, and those of them whose files are checked for collisions."""
+        self._here: tuple[Session, ...] = ()
+        """The sessions of this machine; the same tuple while none of them changes."""
+        self._marks = LiveMarks(places, lambda: self._fleet, lambda: self._here, lambda: self._config)
 
     @property
     def _config(self) -> Config:
@@ -97,6 +113,7 @@ class LiveGateway:
     def first(self) -> Fleet:
         """Return the current fleet, read synchronously: for the first frame, before there is an event loop to block."""
         self._fleet = self.watch.refresh()
+        self._here = _here(self._fleet)
         return self._fleet
 
     async def operations(self) -> "Operations":
@@ -112,23 +129,32 @@ class LiveGateway:
 
     async def changes(self) -> AsyncIterator[FleetUpdate]:
         fleets, cards = self.watch.changes(), dict[SessionId, CardContext]()
+        known, is_first = Fleet(), True
         requested, reads = set[SessionId](), set[asyncio.Task[dict[SessionId, CardContext]]]()
         next_fleet = asyncio.create_task(anext(fleets))
         try:
             while True:
                 await asyncio.wait({next_fleet, *reads}, return_when=asyncio.FIRST_COMPLETED)
+                change = FleetDifference((), ())
                 if next_fleet.done():
                     self._fleet = next_fleet.result()
                     next_fleet = asyncio.create_task(anext(fleets))
-                    self._sandbox_adopter.adopt_orphans(self._fleet.sessions)
-                    if new := [each for each in self._fleet.sessions if each.requests and each.id not in requested]:
+                    change, known = difference(known, self._fleet), self._fleet
+                    if change.gone or not all(each.via for each in change.changed):
+                        self._here = _here(known)
+                    self._sandbox_adopter.adopt_orphans(change.changed)
+                    for gone in change.gone:
+                        cards.pop(gone, None)
+                        requested.discard(gone)
+                    if new := [each for each in change.changed if each.requests and each.id not in requested]:
                         requested |= {each.id for each in new}
                         reads.add(asyncio.create_task(asyncio.to_thread(_read_cards, self.places, new)))
                         await asyncio.wait(reads, timeout=PREPARED_S)  # while the dashboard draws, threads wait
                 for read in [each for each in reads if each.done()]:
                     reads.remove(read)
-                    cards |= read.result()
-                yield FleetUpdate(self._fleet, {id_: card for id_, card in cards.items() if self._fleet.get(id_)})
+                    cards |= {id_: card for id_, card in read.result().items() if id_ in requested}
+                yield FleetUpdate(known, dict(cards), None if is_first else change)
+                is_first = False
         finally:
             next_fleet.cancel()
             await asyncio.wait([next_fleet])
@@ -156,6 +182,41 @@ class LiveGateway:
             return bool(self._config.plans.folders) or any(self.places.plans.iterdir())
         return False
 
+    async def fleet_machines(self) -> AsyncIterator[tuple["MachineStatus", ...]]:
+        shown: tuple[MachineStatus, ...] | None = None
+        started_at = -math.inf
+        while True:
+            machines = self.watch.machines
+            missing = [each.machine.name for each in machines or () if _needs_link(each)]
+            if missing and time.monotonic() >= started_at + LINKS_S:
+                registration = await asyncio.to_thread(import_module, "kasmon.supervisor.machines.registration")
+                await asyncio.to_thread(registration.start_links, self.places, missing)
+                started_at = time.monotonic()
+            if machines is not None and machines != shown:
+                shown = machines
+                yield machines
+            await asyncio.sleep(MACHINES_S)
+
+    async def memory(self) -> AsyncIterator[MemoryUse]:
+        module = await asyncio.to_thread(import_module, "kasmon.supervisor.fleet.process_usage")
+        shown, cache = None, module.MemoryCache()
+        while True:
+            usages = await asyncio.to_thread(module.read_usage, self._fleet.sessions, cache)
+            used = {session: usage.memory_bytes for session, usage in usages.items()}
+            budget = self._config.session.memory_budget * 1_000_000
+            proposed = propose_for_budget(self._fleet.sessions, used, budget)
+            use = MemoryUse(
+                total_bytes=sum(used.values()), budget_bytes=budget, proposed=tuple(each.id for each in proposed)
+            )
+            if shown is None or not use.looks_like(shown):
+                shown = use
+                yield use
+            await asyncio.sleep(MEMORY_S)
+
+    def _is_remote(self, session: SessionId) -> bool:
+        shown = self._fleet.get(session)
+        return shown is not None and bool(shown.via)
+
     def settings(self) -> AsyncIterator[DashboardSettings]:
         return self._settings.changes()
 
@@ -181,6 +242,12 @@ class LiveGateway:
 
         sharers = list_agents_in(folder and str(expanded(folder)), self._fleet.sessions, programs(self._config))
         return f"{describe_sharers(sharers)}." if sharers else ""
+
+    @_with_kasmon_errors
+    async def templates(self, folder: str, /) -> Mapping[str, TemplateConfig]:
+        from kasmon.supervisor.sessions.folder_config import in_folder  # rarely needed
+
+        return (await asyncio.to_thread(in_folder, self.places, self._config, folder)).config.templates
 
     @_with_kasmon_errors
     async def worktrees(self, folder: str, base: str = "", /) -> WorktreeChoices | None:
@@ -213,13 +280,46 @@ class LiveGateway:
 
         return await foreign_panes(self.places)
 
+    @_with_kasmon_errors
     async def files(self, session: SessionId, /) -> Sequence[str]:
-        from kasmon.tui.gateway.file_listing import listed  # only for file name completion
+        from kasmon.supervisor.worktrees.file_listing import listed  # only for file name completion
 
-        return await asyncio.to_thread(listed, Path(self._session(session).workdir or "."))
+        known = self._session(session)
+        if known.via:
+            from kasmon.supervisor.machines.review import list_files
+
+            return await asyncio.to_thread(list_files, self.places, known)
+        return await asyncio.to_thread(listed, Path(known.workdir or "."))
+
+    @_with_kasmon_errors
+    async def slash_commands(self, session: SessionId, /) -> Sequence[SlashCommand]:
+        event = await asyncio.to_thread(EventLog(self.places.log(session)).find_last, CommandsAnnounced)
+        return event.slash_commands if isinstance(event, CommandsAnnounced) else ()
+
+    @_with_kasmon_errors
+    async def symbols(self, session: SessionId, /) -> Sequence["CodeSymbol"]:
+        from kasmon.supervisor.worktrees.code_symbols import list_symbols  # only for completion
+
+        known = self._session(session)
+        return () if known.via else await asyncio.to_thread(list_symbols, Path(known.workdir or "."))
+
+    async def prompt_images(self, session: SessionId, text: str, /) -> Sequence[PromptImage]:
+        from kasmon.supervisor.prompts.images import find_mentioned  # only for a mention of a picture
+
+        return await asyncio.to_thread(find_mentioned, self._session(session), text)
+
+    async def image_content(self, session: SessionId, image: PromptImage, /) -> bytes:
+        from kasmon.host.session.prompt_images import load_image
+
+        return (await asyncio.to_thread(load_image, self.places, session, image)).data
+
+    async def run_command(self, session: SessionId, command: str, report: Callable[[str], None], /) -> int:
+        from kasmon.supervisor.prompts.shell_command import run_in_folder  # rarely needed
+
+        return await run_in_folder(self._session(session), command, report)
 
     async def folders(self, written: str, /) -> Sequence[str]:
-        from kasmon.tui.gateway.file_listing import folders_like  # only for folder name completion
+        from kasmon.supervisor.worktrees.file_listing import folders_like  # only for folder name completion
 
         return await asyncio.to_thread(folders_like, written)
 
@@ -230,9 +330,9 @@ class LiveGateway:
         return await printed(self.places, self._session(session), 0, ansi=True)
 
     async def search(self, words: str, /) -> AsyncGenerator["SessionHits", None]:
-        from kasmon.tui.gateway.live_search import found  # rarely needed
+        from kasmon.tui.gateway.live_search import search_sessions  # rarely needed
 
-        async with contextlib.aclosing(found(self.places, self._fleet, words)) as there:
+        async with contextlib.aclosing(search_sessions(self.places, self._fleet, words)) as there:
             async for each in there:
                 yield each
 
@@ -254,73 +354,23 @@ class LiveGateway:
 
         return lines(await explain(self.places, self._session(session)))
 
-    async def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
-        await _import_in_thread("kasmon.supervisor.worktrees.collision_watch")
-        from kasmon.supervisor.worktrees.collision_watch import sweeps  # not before the first frame
+    def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
+        return self._marks.collisions()
 
-        async for sweep in sweeps(self._list_collision_sessions, self._folder_watch):
-            names = {session.id: session.name for session in self._fleet.sessions}
-            yield await asyncio.to_thread(self._summarize_sharers) | {
-                session: summarize([(names.get(other, other), hit) for other, hit in found])._replace(
-                    others=tuple(dict.fromkeys(other for other, _ in found))
-                )
-                for session, found in sweep.hits.items()
-            }
-
-    def _summarize_sharers(self) -> dict[SessionId, CollisionSummary]:
-        """The sessions that came into a checkout in which another agent works already."""
-        from kasmon.supervisor.worktrees.shared_checkout import (
-            describe_sharers,
-            list_sharers,
-        )  # not before the first frame
-
-        sessions, profiles = self._fleet.sessions, programs(self._config)
-        sharers = {each.id: list_sharers(each, sessions, profiles) for each in sessions if each.exists}
-        return {
-            session: CollisionSummary(describe_sharers(found), lines=False)
-            for session, found in sharers.items()
-            if found
-        }
-
-    @functools.cached_property
-    def _folder_watch(self) -> "FolderWatch":
-        """The one watch of the worktrees, for their collisions and their branches."""
-        from kasmon.supervisor.worktrees.folder_watch import FolderWatch  # not before the first frame
-
-        return FolderWatch()
-
-    def _list_collision_sessions(self) -> tuple[Session, ...]:
-        """The sessions whose files are checked for collisions; the same tuple while the fleet is the same."""
-        fleet, checked = self._collision_sessions
-        if fleet is not self._fleet.sessions:
-            fleet = self._fleet.sessions
-            checked = tuple(session for session in fleet if session.exists and not session.adopted)
-            self._collision_sessions = fleet, checked
-        return checked
-
-    async def branches(self, is_viewed: Callable[[], bool], /) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
-        while not self._fleet.sessions:  # noqa: ASYNC110 - events are what it waits for
-            await asyncio.sleep(RECONCILE_S)
-        await _import_in_thread("kasmon.supervisor.finish.branch_watch")
-        from kasmon.supervisor.finish.branch_watch import watch_branches  # only for sessions with worktrees
-
-        def may_ask() -> bool:
-            return self._config.finish.watch or is_viewed()
-
-        def fix_rounds() -> int:
-            return self._config.finish.rounds if self._config.finish.auto_fix else 0
-
-        async for branches in watch_branches(
-            self.places, lambda: self._fleet.sessions, self._folder_watch, may_ask, fix_rounds
-        ):
-            yield branches
+    def branches(self, is_viewed: Callable[[], bool], /) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
+        return self._marks.branches(is_viewed)
 
     @_with_kasmon_errors
     async def plan_finish(self, session: SessionId, request: "FinishRequest", /) -> "PlannedFinish":
-        await _import_in_thread("kasmon.supervisor.finish.finish_plan")
-        from kasmon.supervisor.finish.finish_plan import plan_finish  # rarely needed
+        known = self._session(session)
+        if known.via:
+            from kasmon.supervisor.machines import finish  # rarely needed, as the next
 
-        return await asyncio.to_thread(plan_finish, self.places, self._session(session), request, self._fleet)
+            return await asyncio.to_thread(finish.plan_finish, self.places, known, request)
+        await _import_in_thread("kasmon.supervisor.finish.finish_plan")
+        from kasmon.supervisor.finish.finish_plan import plan_finish
+
+        return await asyncio.to_thread(plan_finish, self.places, known, request, self._fleet)
 
     @_with_kasmon_errors
     async def plan_merges(self, sessions: Sequence[SessionId], /) -> "MergePlan":
@@ -367,16 +417,14 @@ class LiveGateway:
         return await attach_argv(self.places, self._session(session))
 
     def close(self) -> None:
-        """Bring the search index up to date; agents and hosts keep running."""
+        """Close the connections to hosts, and bring the search index up to date; agents and hosts keep running."""
+        self.terminals.close()
         if self._searcher is not None:
             self._searcher.close()
         self.watch.close()
 
     def _session(self, session: SessionId) -> Session:
-        known = self._fleet.get(session)
-        if known is None:
-            raise SessionNotFoundError(session)
-        return known
+        return self._fleet.require(session)
 
 
 async def _import_in_thread(module: str) -> None:
@@ -402,3 +450,13 @@ def _read_secrets(places: Paths, session: SessionId) -> tuple[str, ...]:
         return tuple(value for value in given_secrets(places, session) if len(value) >= SHORTEST_SECRET)
     except OSError:
         return ()
+
+
+def _here(fleet: Fleet) -> tuple[Session, ...]:
+    return tuple(session for session in fleet.sessions if not session.via)
+
+
+def _needs_link(status: "MachineStatus") -> bool:
+    """Whether the link of *status* does not run, or is of another kasmon than this one."""
+    is_known = status.link == status.presence.link
+    return status.link is None or (is_known and status.presence.link_kasmon != __version__)

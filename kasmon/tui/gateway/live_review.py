@@ -34,6 +34,11 @@ async def read_changes(places: Paths, session: Session, turn: int | None) -> Ses
     Raises:
         KasmonError: as `diff_of`, `turn_diff` and `sandbox_operations.diff` raise.
     """
+    if session.via:
+        from kasmon.supervisor.machines.review import read_diff  # only for sessions of other machines
+
+        number, text = await asyncio.to_thread(read_diff, places, session, turn)
+        return SessionChanges(diff=text, turn=number)
     if session.mode is Mode.INTERPRETER or (session.sandbox is not None and turn is not None):
         from kasmon.tui.gateway import live_sandbox  # heavy, and only for sandboxes
 

@@ -24,7 +24,7 @@ AROUND: Final = 5000
 """Number of lines shown above and below a hit in printed text."""
 
 
-async def found(places: Paths, fleet: Fleet, words: str) -> AsyncGenerator[SessionHits, None]:
+async def search_sessions(places: Paths, fleet: Fleet, words: str) -> AsyncGenerator[SessionHits, None]:
     """Yield where *words* occur; see `Gateway.search`."""
     loop = asyncio.get_running_loop()
     hits: asyncio.Queue[SessionHits | None] = asyncio.Queue()
@@ -35,7 +35,7 @@ async def found(places: Paths, fleet: Fleet, words: str) -> AsyncGenerator[Sessi
         with contextlib.suppress(RuntimeError):  # the loop is closed, and so is the screen
             loop.call_soon_threadsafe(hits.put_nowait, each)
 
-    def look() -> None:
+    def read() -> None:
         try:
             everyone = sort_by_use(places, fleet.sessions)
             for each in search(places, everyone, pattern, context=CONTEXT, most=MOST, stopped=ended.is_set):
@@ -43,7 +43,7 @@ async def found(places: Paths, fleet: Fleet, words: str) -> AsyncGenerator[Sessi
         finally:
             publish(None)
 
-    threading.Thread(target=look, name="searches", daemon=True).start()
+    threading.Thread(target=read, name="searches", daemon=True).start()
     try:
         while (each := await hits.get()) is not None:
             yield each

@@ -5,17 +5,19 @@ import contextlib
 from collections.abc import AsyncIterator
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from kasmon.config import Config, parse
 from kasmon.config.parser import read
-from kasmon.config.profile import programs
+from kasmon.config.profile import configured, programs
 from kasmon.errors import ConfigError, KasmonError
 from kasmon.paths import Paths
 from kasmon.tui.gateway.protocol import DashboardSettings, Split
+from kasmon.tui.session_list.layout import ListLayout
 
+Value = TypeVar("Value", Split, ListLayout)
 RECONCILE_S: Final = 1.0
 """How often to check the files where the system reports no changes, in seconds."""
 
@@ -49,16 +51,19 @@ class LiveSettings:
         config, ui = self.config, self.config.ui
         return DashboardSettings(
             theme=ui.theme,
+            light_theme=ui.light_theme,
             bell=ui.bell,
             toasts=ui.toasts,
             finished_after_s=config.notify.finished_after_s,
+            has_targets=bool(config.notify.targets),
             agents=programs(config),
             popup=config.attention.popup,
             preview=ui.preview,
-            split=_load_split(self._places),
+            split=_load(self._places.split, Split()),
+            layout=_load(self._places.list_layout, ListLayout()),
             ascii=ui.ascii,
             workdir=_own_folder(),
-            clipboard=tuple(name for name, profile in config.agents.items() if profile.clipboard),
+            clipboard=tuple(name for name, profile in configured(config).items() if profile.clipboard),
             keys=dict(config.keys),
             theme_files=_theme_files(self._places.themes, problems),
             config_path=str(file),
@@ -74,11 +79,11 @@ def _own_folder() -> str:
     return ""
 
 
-def _load_split(places: Paths) -> Split:
-    """The stored split; the default if there is none or it is unreadable."""
+def _load(path: Path, default: Value) -> Value:
+    """The value stored at *path*; *default* if there is none or it is unreadable."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(places.split.read_bytes(), type=Split)
-    return Split()
+        return msgspec.json.decode(path.read_bytes(), type=type(default))
+    return default
 
 
 def _theme_files(folder: Path, problems: list[str]) -> tuple[tuple[str, str], ...]:

@@ -15,8 +15,8 @@ from typing import Final
 
 from kasmon.config import Notify
 from kasmon.errors import UnavailableError
+from kasmon.supervisor.notifications.alerts import Alert
 from kasmon.tui.gateway.desktop_notification import MISSING
-from kasmon.tui.notifications.alerts import Alert
 
 LIMIT_S: Final = 10.0
 """How long a desktop or a command may take, in seconds."""

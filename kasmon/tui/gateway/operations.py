@@ -4,43 +4,49 @@ import asyncio
 import contextlib
 import os
 import shutil
-import sys
+import time
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from kasmon import system
 from kasmon.config import Config
 from kasmon.config.edit import put
-from kasmon.errors import RefusedError, SessionNotFoundError, UnavailableError
+from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from kasmon.model.commands import Answer, Checkpoint, Configure, Mode, Prompt, Receipt, Requeue, Run, SandboxCommand
 from kasmon.model.events import ReviewComment
 from kasmon.model.fleet import Fleet
+from kasmon.model.formatting import duration
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import PlanAction
 from kasmon.model.review.hunks import ShownHunk
-from kasmon.model.sandbox.policy import Tier
 from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE, SessionState
+from kasmon.model.transcript.markdown.links import is_link
 from kasmon.paths import Paths, write_private
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.limits.budgets import find_warnings
+from kasmon.supervisor.notifications.alerts import Alert
+from kasmon.supervisor.prompts.images import find_mentioned
 from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
 from kasmon.tmux.user_client import COPY_STDIN
 from kasmon.tui.gateway.notification_delivery import NotificationDelivery
-from kasmon.tui.notifications.alerts import Alert
-from kasmon.tui.terminal.links import is_link
 from kasmon.tui.theme.look import RECEIPT_WORDS
 
 if TYPE_CHECKING:
     from kasmon.supervisor.finish.finish_plan import PlannedFinish
     from kasmon.supervisor.finish.merge_execution import DecideConflict
     from kasmon.supervisor.finish.merge_plan import MergePlan
+    from kasmon.supervisor.notifications.notifier import TargetStatus
+    from kasmon.supervisor.sandboxes.create import NewSandbox
 
 COPY_S: Final = 2.0
 """How long tmux may take to accept a text, in seconds."""
-OPENERS: Final = ("open",) if sys.platform == "darwin" else ("xdg-open", "wslview")
 OPEN_S: Final = 3.0
 """How long to wait for the opener to fail, in seconds; some run for as long as the browser does."""
 
@@ -57,65 +63,54 @@ class Operations:
         self._config = config
         self._fleet = fleet
         self._delivery = NotificationDelivery()
+        self._push_problems: dict[str, str] = {}
+        """Target -> why nothing could be pushed to it, as last shown."""
 
-    async def create_session(
-        self,
-        name: str,
-        agent: str,
-        *,
-        mode: Mode | None = None,
-        workdir: str = "",
-        prompt: str = "",
-        sandbox: str | None = None,
-        agrees: bool = False,
-        worktree: bool | None = None,
-        base: str = "",
-    ) -> None:
-        """Start a session.
+    async def create_session(self, new: NewSession, /, *, fields: Mapping[str, str] | None = None) -> None:
+        """Start a session; an empty `workdir` is the dashboard's own folder.
 
-        Args:
-            mode: None for the agent's default.
-            workdir: empty for the dashboard's own folder.
-            sandbox: the tier of its sandbox; empty for none, None for the profile's.
-            worktree: whether it gets a new git worktree of the repository that *workdir* is in; None for the default.
-            base: what that begins at; empty for the branch that is checked out.
-            agrees: whether the user has seen what the sandbox gets, and agrees.
+        *fields*: the values of the fields in its prompt; None if the prompt is not a template's.
         """
-        new = NewSession(
-            name=name,
-            agent=agent,
-            mode=mode,
-            workdir=workdir,
-            prompt=prompt,
-            sandbox=sandbox,
-            agrees=agrees,
-            worktree=worktree,
-            base=base,
-        )
-        await session_operations.create(self._places, await self._config_in(workdir, agent), new)
+        config = await self._config_in(new.workdir, new.agent)
+        await session_operations.create(self._places, config, _with_fields(config, new, fields))
 
-    async def create_interpreters(
-        self,
-        name: str,
-        *,
-        tier: str | None = None,
-        workdir: str = "",
-        prompt: str = "",
-        size: str | None = None,
-        hosts: tuple[str, ...] | None = None,
-    ) -> None:
-        """Create an interpreter sandbox; bash runs *prompt*, if there is one. None means the config's value."""
-        from kasmon.supervisor.fleet.snapshot import read_fleet  # these four are rarely needed
+    async def start_there(self, machine: str, new: NewSession, /, *, fields: Mapping[str, str] | None = None) -> None:
+        """As `create_session`, on a registered machine; an empty `workdir` is the home folder there."""
+        from kasmon.supervisor.machines.delegation import start_there  # rarely needed, as the next two
+
+        new = _with_fields(self._config(), new, fields)
+        await start_there(self._places, machine, new)
+
+    async def add_machine(self, name: str, destination: str, /, *, install: bool = False) -> str:
+        """Register the machine at the ssh *destination*, if its kasmon can be reached and speaks this protocol.
+
+        *install*: first install this kasmon there.
+        """
+        from kasmon.bus.ssh import check_machine
+        from kasmon.supervisor.machines import registration
+
+        ssh = self._config().remote.ssh
+        if install:
+            from kasmon.supervisor.machines import installation
+
+            await asyncio.to_thread(installation.install, destination, ssh)
+        machine = await asyncio.to_thread(registration.describe, self._places, name, destination, ssh)
+        await check_machine(machine, ssh)
+        await asyncio.to_thread(registration.register, self._places, machine)
+        return f"{name} is registered; its sessions appear in the list."
+
+    async def remove_machine(self, name: str, /) -> str:
+        """Remove the registration of a machine, and the copies of its sessions here."""
+        from kasmon.supervisor.machines import registration
+
+        await asyncio.to_thread(registration.remove, self._places, name)
+        return f"{name} is removed; its sessions continue there."
+
+    async def create_interpreters(self, new: "NewSandbox", prompt: str = "", /) -> None:
+        """Create an interpreter sandbox; bash runs *prompt*, if there is one."""
+        from kasmon.supervisor.fleet.snapshot import read_fleet  # these three are rarely needed
         from kasmon.supervisor.sandboxes import sandbox_operations, use
-        from kasmon.supervisor.sandboxes.create import NewSandbox
 
-        new = NewSandbox(
-            name=name,
-            tier=cast("Tier", tier) if tier else None,
-            size=cast("Literal['default', 'build', 'max'] | None", size),
-            folder=workdir,
-            hosts=hosts,
-        )
         made = await sandbox_operations.create(self._places, self._config(), new)
         session = (await asyncio.to_thread(read_fleet, self._places)).get(made)
         if prompt and session is not None:
@@ -127,26 +122,62 @@ class Operations:
 
         await adopt(self._places, pane, name)
 
-    async def restart(self, session: SessionId, /) -> None:
-        await session_operations.restart(self._places, self._session(session))
+    async def restart(self, session: SessionId, /) -> str:
+        known, began = self._session(session), time.monotonic()
+        await session_operations.restart(self._places, known)
+        return _resumed(known, time.monotonic() - began) if known.state is SessionState.HIBERNATED else ""
 
-    async def move(self, session: SessionId, to: Mode, /, *, changes_permissions: bool = False) -> None:
-        """Continue the same conversation in mode *to*.
+    async def hibernate(self, session: SessionId, /) -> str:
+        """End the idle agent until its next use, or pause its sandbox."""
+        from kasmon.supervisor.hibernation.hibernate import hibernate  # rarely needed
+
+        known = self._session(session)
+        done = await hibernate(self._places, known)
+        return f"{known.label}: {done}." if done else ""
+
+    async def hibernate_all(self, sessions: Sequence[SessionId], /) -> str:
+        """Hibernate these sessions, one after the other, and describe what became of each."""
+        said: list[str] = []
+        for session in sessions:
+            try:
+                said.append(await self.hibernate(session))
+            except KasmonError as error:
+                said.append(error.message)
+        return "\n".join(filter(None, said))
+
+    async def move(
+        self, session: SessionId, to: Mode, /, *, account: str | None = None, changes_permissions: bool = False
+    ) -> None:
+        """Continue the same conversation in mode *to*, or in its own mode with *account*.
 
         Args:
+            account: an account of the config, empty for the agent's own log-in; None: the same.
             changes_permissions: whether the user agrees that its permission mode cannot be kept.
         """
         from kasmon.supervisor.sessions.move import move  # rarely needed
 
         known = self._session(session)
         config = await self._config_in(known.config_folder, known.agent)
-        await move(self._places, config, known, to, changes_permissions=changes_permissions)
+        await move(self._places, config, known, to, account, changes_permissions=changes_permissions)
 
     async def rename(self, session: SessionId, name: str, /) -> None:
         await list_entry.rename(self._places, self._session(session), name)
 
+    async def set_tags(self, session: SessionId, before: Sequence[str], tags: Sequence[str], /) -> None:
+        """Give the session *tags*; of its tags, only those in *before* that are not among them are removed."""
+        from kasmon.supervisor.sessions.names import check_tags
+
+        wanted = check_tags(tags)
+        added, removed = (set(wanted) - set(before), set(before) - set(wanted))
+        await list_entry.tag(self._places, self._session(session), added, removed)
+
     async def mark_viewed(self, session: SessionId, /) -> None:
-        await list_entry.mark_viewed(self._places, self._session(session))
+        known = self._session(session)
+        try:
+            await list_entry.mark_viewed(self._places, known)
+        except RefusedError:
+            if not known.via:  # who may only see the sessions of a machine leaves no mark there
+                raise
 
     async def remove(self, session: SessionId, /) -> str:
         """Remove an ended session from the list; its log stays on disk."""
@@ -159,20 +190,35 @@ class Operations:
             kept = await sandbox_operations.remove(self._places, known)
         return list_entry.copy_stays(kept) if kept else ""
 
-    async def export(self, session: SessionId, /) -> str:
-        """Write all of the session to a new file in the dashboard's own folder."""
-        from kasmon.supervisor.sessions.export import as_markdown, write_beside  # rarely needed
+    async def export(
+        self, session: SessionId, /, format_: Literal["markdown", "html"] = "markdown", turn: int = 0
+    ) -> str:
+        """Write all of the session, or one *turn*, to a new file in the dashboard's own folder."""
+        from kasmon.supervisor.sessions.export import as_html, as_markdown, write_beside  # rarely needed
 
-        def write(known: Session) -> Path:
-            return write_beside(Path.cwd(), known, as_markdown(self._places, known))
-
-        known = self._session(session)
-        return f"Exported {known.name} to {await asyncio.to_thread(write, known)}."
+        known, write_as = self._session(session), as_html if format_ == "html" else as_markdown
+        text = await asyncio.to_thread(write_as, self._places, known, turn)
+        return f"Exported {known.name} to {await asyncio.to_thread(write_beside, Path.cwd(), known, text, format_)}."
 
     async def send_prompt(self, session: SessionId, prompt: Prompt, /) -> str:
+        """Send *prompt* with the pictures that it mentions as `@picture.png`."""
+        known, took_s = self._session(session), list[float]()
+        images = await asyncio.to_thread(find_mentioned, known, prompt.text)
+        receipt = await session_operations.send(
+            self._places, known, prompt.text, prompt.when, anyway=prompt.anyway, images=images, on_resumed=took_s.append
+        )
+        warnings = await asyncio.to_thread(find_warnings, self._places, known)
+        resumed = f"{_resumed(known, took_s[0])} " if took_s else ""
+        return " · ".join([resumed + describe_receipt(known, receipt), *warnings])
+
+    async def fork_session(self, session: SessionId, prompt: str, later: int, text: str, /) -> str:
+        """Start a session that continues this one with *text* in the place of *prompt*, before *later* equal ones."""
+        from kasmon.supervisor.prompts.fork import fork  # rarely needed
+
         known = self._session(session)
-        receipt = await session_operations.send(self._places, known, prompt.text, prompt.when, anyway=prompt.anyway)
-        return describe_receipt(known, receipt)
+        config = await self._config_in(known.config_folder, known.agent)
+        _, name = await fork(self._places, config, known, prompt, later, text)
+        return f"{name} continues {clean_line(known.label)} from that prompt. Files were not rewound."
 
     async def change_queue(self, session: SessionId, change: Requeue, /) -> None:
         """Move, edit or remove a queued prompt."""
@@ -181,14 +227,20 @@ class Operations:
     async def answer(self, session: SessionId, answer: Answer, /) -> None:
         await session_operations.answer(self._places, self._session(session), answer)
 
-    async def interrupt(self, session: SessionId, /) -> None:
-        await session_operations.interrupt(self._places, self._session(session))
+    async def interrupt(self, session: SessionId, /) -> str:
+        """Interrupt the turn; the text says what happens to the queue, if there is one."""
+        known = self._session(session)
+        said = await session_operations.interrupt(self._places, known)
+        return f"{clean_line(known.label)}: {said}." if ";" in said else ""
 
     async def continue_stopped(self, session: SessionId, /) -> None:
         await session_operations.continue_stopped(self._places, self._session(session))
 
-    async def stop(self, session: SessionId, /) -> None:
-        await session_operations.stop(self._places, self._session(session))
+    async def stop(self, session: SessionId, /, *, with_children: bool = False) -> None:
+        known = self._session(session)
+        await session_operations.stop(self._places, known)
+        if with_children:
+            await session_operations.stop_children(self._places, known)
 
     async def configure(self, session: SessionId, changes: Configure, /) -> None:
         await session_operations.configure(self._places, self._session(session), changes)
@@ -234,21 +286,32 @@ class Operations:
 
     async def revert_hunk(self, session: SessionId, hunk: ShownHunk, /) -> str:
         """Take the changes of a hunk back in the worktree, if its file is still as it was shown."""
-        from kasmon.supervisor.review import hunks  # these three are rarely needed
-
-        return await asyncio.to_thread(hunks.revert_hunk, self._places, self._session(session), hunk)
+        return await self._change_hunk(session, "revert", hunk)
 
     async def stage_hunk(self, session: SessionId, hunk: ShownHunk, /) -> str:
         """Add the unstaged changes of a hunk to the index, if its file is still as it was shown."""
-        from kasmon.supervisor.review import hunks
+        return await self._change_hunk(session, "stage", hunk)
 
-        return await asyncio.to_thread(hunks.stage_hunk, self._places, self._session(session), hunk)
+    async def _change_hunk(self, session: SessionId, action: Literal["revert", "stage"], hunk: ShownHunk) -> str:
+        from kasmon.supervisor.review import hunks  # these are rarely needed
+
+        known = self._session(session)
+        if known.via:
+            from kasmon.supervisor.machines import review
+
+            return await asyncio.to_thread(review.change_hunk, self._places, known, action, hunk)
+        change = hunks.revert_hunk if action == "revert" else hunks.stage_hunk
+        return await asyncio.to_thread(change, self._places, known, hunk)
 
     async def undo_hunk(self, session: SessionId, /) -> str:
         """Undo the last reverted or staged hunk."""
         from kasmon.supervisor.review import hunks
 
         known = self._session(session)
+        if known.via:
+            from kasmon.supervisor.machines import review
+
+            return await asyncio.to_thread(review.undo_hunk, self._places, known)
         last = await asyncio.to_thread(hunks.last_action, self._places, known)
         return await asyncio.to_thread(hunks.undo_hunk, self._places, known, last)
 
@@ -301,14 +364,21 @@ class Operations:
         Raises:
             StaleRequestError: if a commit or a file changed since the plan was made; nothing is done then.
         """
-        from kasmon.supervisor.finish.finish import finish  # rarely needed
+        from kasmon.supervisor.finish.finish import finish  # rarely needed, as the other
 
-        loop = asyncio.get_running_loop()
+        known, loop = self._session(session), asyncio.get_running_loop()
 
         def pass_on(text: str) -> None:
             loop.call_soon_threadsafe(report, text)
 
-        result = await finish(self._places, self._session(session), plan, pass_on)
+        if known.via:
+            from kasmon.supervisor.machines import finish as finish_there
+
+            result = await asyncio.to_thread(finish_there.finish, self._places, known, plan)
+            for text in result.done:
+                report(text)
+        else:
+            result = await finish(self._places, known, plan, pass_on)
         if not result.conflicts:
             return ""
         end = "they are sent to the agent" if result.receipt else f"resolve them in {plan.tree.path!r}"
@@ -337,24 +407,32 @@ class Operations:
 
     async def send_feedback(self, session: SessionId, /) -> str:
         """Send the agent the failed checks of its pull request and the comments of reviewers."""
-        from kasmon.supervisor.finish.feedback import send_feedback  # rarely needed
-
         known = self._session(session)
-        receipt = await send_feedback(self._places, known)
+        if known.via:
+            from kasmon.supervisor.machines import finish  # rarely needed, as the next
+
+            receipt = await asyncio.to_thread(finish.send_feedback, self._places, known)
+        else:
+            from kasmon.supervisor.finish.feedback import send_feedback
+
+            receipt = await send_feedback(self._places, known)
         return f"{known.name}: {RECEIPT_WORDS[receipt.state]}: {receipt.text}"
 
-    async def save_theme(self, name: str, /) -> None:
-        """Write this theme's name into the config."""
-        await asyncio.to_thread(put, self._places, "ui.theme", name)
+    async def save_theme(self, name: str, key: str, /) -> None:
+        """Write this theme's name into the config, as the value of *key*: `ui.theme` or `ui.light_theme`."""
+        await asyncio.to_thread(put, self._places, key, name)
 
     async def save_split(self, split: msgspec.Struct, /) -> None:
         """Store how the window is split, a `protocol.Split`, for the next start."""
+        await asyncio.to_thread(self._store, self._places.split, split)
 
-        def write() -> None:
-            self._places.make()
-            write_private(self._places.split, msgspec.json.encode(split))
+    async def save_layout(self, layout: msgspec.Struct, /) -> None:
+        """Store how the list is arranged, a `ListLayout`, for the next start."""
+        await asyncio.to_thread(self._store, self._places.list_layout, layout)
 
-        await asyncio.to_thread(write)
+    def _store(self, path: Path, value: msgspec.Struct) -> None:
+        self._places.make()
+        write_private(path, msgspec.json.encode(value))
 
     async def copy_text(self, text: str, /) -> None:
         """Copy *text* to the tmux that the dashboard itself runs in, if any, and through it to the clipboard.
@@ -376,10 +454,10 @@ class Operations:
         """Open this http or https address in the user's browser; the user has seen all of it."""
         if not is_link(address):
             raise RefusedError("only http and https addresses are opened.")
-        opener = next((path for name in OPENERS if (path := shutil.which(name))), None)
+        opener = next((path for name in system.HERE.openers if (path := shutil.which(name))), None)
         if opener is None:
             raise UnavailableError(
-                f"cannot open a browser: {OPENERS[0]!r} is not on PATH.", hint="Copy the address instead."
+                f"cannot open a browser: {system.HERE.openers[0]!r} is not on PATH.", hint="Copy the address instead."
             )
         running = await asyncio.create_subprocess_exec(
             opener, address, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
@@ -390,23 +468,63 @@ class Operations:
         except TimeoutError:
             return
         if code:
-            raise UnavailableError(f"{OPENERS[0]} could not open the address.", hint="Copy the address instead.")
+            raise UnavailableError(
+                f"{system.HERE.openers[0]} could not open the address.", hint="Copy the address instead."
+            )
 
     async def send_alert(self, alert: Alert, /) -> None:
         """Notify the user outside the terminal: on the desktop, and by the config's command."""
         await self._delivery.call(alert, self._config().notify)
 
+    async def maintain_notifier(self, quiet_s: float, /) -> None:
+        """Record that the last key was pressed *quiet_s* seconds ago, and have the process that pushes run.
+
+        It is started while a session runs: otherwise it would end again after a minute.
+
+        Raises:
+            UnavailableError: if that process cannot be started, or could not push; each reason once.
+        """
+
+        def maintain() -> dict[str, "TargetStatus"]:
+            from kasmon.supervisor.notifications import notifier, presence  # most configs have no targets
+
+            presence.note_key(self._places, time.time() - quiet_s)
+            if any(session.state in ALIVE for session in self._fleet().sessions):
+                notifier.start_notifier(self._places, self._config())
+                if self._config().watch:
+                    from kasmon.supervisor.watchers.process import start_feeder
+
+                    start_feeder(self._places)
+            return notifier.read_status(self._places).targets
+
+        targets = await asyncio.to_thread(maintain)
+        for name, status in targets.items():
+            problem = f"cannot push to {name!r}: {status.why}." if status.why else ""
+            if self._push_problems.get(name, "") != problem:
+                self._push_problems[name] = problem
+                if problem and name in self._config().notify.targets:
+                    raise UnavailableError(problem, hint=f"`kasmon notify test {name}` tries it again.")
+
     async def _config_in(self, folder: str, agent: str) -> Config:
         return (await asyncio.to_thread(for_session, self._places, self._config(), folder, agent)).config
 
     def _session(self, session: SessionId) -> Session:
-        known = self._fleet().get(session)
-        if known is None:
-            raise SessionNotFoundError(session)
-        return known
+        return self._fleet().require(session)
+
+
+def _with_fields(config: Config, new: NewSession, fields: Mapping[str, str] | None) -> NewSession:
+    if fields is None:
+        return new
+    from kasmon.supervisor.sessions.template import with_prompt  # rarely needed
+
+    return with_prompt(config, new, new.prompt, fields)
+
+
+def _resumed(session: Session, took_s: float) -> str:
+    return f"{session.label} resumed in {duration(took_s)}."
 
 
 def describe_receipt(session: Session, receipt: Receipt) -> str:
     """Return how far a prompt for *session* got, in a few words."""
     reason = f" ({receipt.reason})" if receipt.reason else ""
-    return f"{session.name}: {RECEIPT_WORDS[receipt.state]}{reason}"
+    return f"{session.label}: {RECEIPT_WORDS[receipt.state]}{reason}"

@@ -5,29 +5,34 @@ value in here is frozen; every call that may wait is a coroutine or an async ite
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from kasmon.host.rpc.frames import FromTerminal, TextDelta
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode, WorktreeChoices
-from kasmon.model.events import Event
-from kasmon.model.fleet import Fleet
+from kasmon.model.events import Event, SlashCommand
+from kasmon.model.fleet import Fleet, FleetDifference
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
+from kasmon.model.prompts.image import PromptImage
 from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
+from kasmon.tui.session_list.layout import ListLayout
 from kasmon.tui.terminal.link import TerminalLink
 
 if TYPE_CHECKING:
     from kasmon.config.profile import ProfileOffer
+    from kasmon.config.schema import TemplateConfig
     from kasmon.model.review.comments import LoggedComment
+    from kasmon.store.machines import MachineStatus
     from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
     from kasmon.supervisor.finish.merge_plan import MergePlan
     from kasmon.supervisor.plans.boards import PlanBoard
     from kasmon.supervisor.sandboxes.history import SandboxHistory
     from kasmon.supervisor.search.search import SessionHits
+    from kasmon.supervisor.worktrees.code_symbols import CodeSymbol
     from kasmon.tui.gateway.operations import Operations
 
 
@@ -59,6 +64,8 @@ class FleetUpdate(msgspec.Struct, frozen=True):
 
     fleet: Fleet
     cards: Mapping[SessionId, CardContext] = {}
+    change: FleetDifference | None = None
+    """The difference from the update before; None if that is not known."""
 
 
 class SandboxPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,10 +132,14 @@ class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     theme: str = ""
     """The name of the theme; empty for the default."""
+    light_theme: str = ""
+    """The same on a light terminal; empty for `theme`."""
     bell: bool = True
     toasts: bool = True
     finished_after_s: float = 60.0
     """An agent that worked this long causes an alert when it finishes; 0 turns that off."""
+    has_targets: bool = False
+    """Whether notifications are pushed to services."""
     popup: bool = False
     """Whether the permission card opens by itself while the session list has the focus."""
     agents: Mapping[str, str] = {}
@@ -137,6 +148,8 @@ class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the preview is shown when the dashboard opens."""
     split: Split = Split()
     """How the window is split when the dashboard opens."""
+    layout: ListLayout = ListLayout()
+    """How the list is arranged then."""
     ascii: Literal["auto", "yes", "no"] = "auto"
     workdir: str = ""
     """The dashboard's own folder, where new sessions start; empty if it no longer exists."""
@@ -155,6 +168,26 @@ class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 Operation: TypeAlias = "Callable[[Operations], Awaitable[str | None]]"
 """A call of one of the operations."""
+
+
+STEADY_SHARE: Final = 0.05
+"""A smaller change of the memory is not drawn: with idle agents nothing is written to the terminal."""
+
+
+class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory of the sessions on this machine."""
+
+    total_bytes: int = 0
+    budget_bytes: int = 0
+    """0 for no limit."""
+    proposed: tuple[SessionId, ...] = ()
+    """Those to hibernate so that the others stay within the budget, idle for the longest time first."""
+
+    def looks_like(self, shown: "MemoryUse") -> bool:
+        """Whether to leave *shown* on the screen: idle agents change their memory by a few percent all the time."""
+        is_near = abs(self.total_bytes - shown.total_bytes) <= STEADY_SHARE * shown.total_bytes
+        over, was_over = (0 < each.budget_bytes < each.total_bytes for each in (self, shown))
+        return is_near and (self.budget_bytes, self.proposed, over) == (shown.budget_bytes, shown.proposed, was_over)
 
 
 class Gateway(Protocol):
@@ -176,6 +209,15 @@ class Gateway(Protocol):
     def boards(self) -> AsyncIterator[tuple["PlanBoard", ...]]:
         """Yield the plans now, then after each change, a few times a second. Never ends by itself."""
 
+    def fleet_machines(self) -> AsyncIterator[tuple["MachineStatus", ...]]:
+        """Yield the registered machines now, then after each change, within a second. Never ends by itself.
+
+        Meanwhile the links to them are kept running.
+        """
+
+    def memory(self) -> AsyncIterator[MemoryUse]:
+        """Yield the memory that agents use now, then every few seconds. Never ends by itself."""
+
     def settings(self) -> AsyncIterator[DashboardSettings]:
         """Yield the settings now, then after each change of a file. Never ends by itself."""
 
@@ -196,6 +238,13 @@ class Gateway(Protocol):
             KasmonError: if that cannot be determined.
         """
 
+    async def templates(self, folder: str, /) -> "Mapping[str, TemplateConfig]":
+        """Return the templates of new sessions in *folder*, by name.
+
+        Raises:
+            KasmonError: if they cannot be determined.
+        """
+
     async def worktrees(self, folder: str, base: str = "", /) -> WorktreeChoices | None:
         """Return what a new session in *folder* can work in; None if that is in no git repository.
 
@@ -206,11 +255,7 @@ class Gateway(Protocol):
         """
 
     async def sandboxes(self) -> SandboxChoices:
-        """Return the sandboxes that a new session may use.
-
-        Raises:
-            KasmonError: if they cannot be determined.
-        """
+        """Return the sandboxes that a new session may use. Raises `KasmonError` if they cannot be determined."""
 
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
         """Return what the sandbox of this agent would get in that folder, with that tier.
@@ -223,14 +268,37 @@ class Gateway(Protocol):
         """Return the other machines that a new session may run on, in the order to offer them."""
 
     async def foreign_panes(self) -> Sequence[AdoptablePane]:
-        """Return the panes of the user's own tmux.
-
-        Raises:
-            KasmonError: if there is none.
-        """
+        """Return the panes of the user's own tmux. Raises `KasmonError` if there is none."""
 
     async def files(self, session: SessionId, /) -> Sequence[str]:
-        """Return files and folders below the session's folder, nearest first: as many as are found quickly."""
+        """Return files and folders below the session's folder, nearest first: as many as are found quickly.
+
+        Raises:
+            KasmonError: if it is on another machine, which does not answer or does not allow it.
+        """
+
+    async def slash_commands(self, session: SessionId, /) -> Sequence[SlashCommand]:
+        """Return the commands that the agent announced last. Raises `KasmonError` if its log cannot be read."""
+
+    async def symbols(self, session: SessionId, /) -> Sequence["CodeSymbol"]:
+        """Return where the code in the session's folder defines names: as many as are found quickly, none elsewhere."""
+
+    async def prompt_images(self, session: SessionId, text: str, /) -> Sequence[PromptImage]:
+        """Return the pictures that the prompt *text* mentions and that are sent with it, with their content.
+
+        Raises:
+            KasmonError: if one cannot be read, or exceeds a limit.
+        """
+
+    async def image_content(self, session: SessionId, image: PromptImage, /) -> bytes:
+        """Return the content of a picture that was sent to the session. Raises `KasmonError` if it is not here."""
+
+    async def run_command(self, session: SessionId, command: str, report: Callable[[str], None], /) -> int:
+        """Run *command* by the person's shell in the session's folder; *report* gets the output. Returns its exit code.
+
+        Raises:
+            KasmonError: if it cannot be run; see `run_in_folder`.
+        """
 
     async def folders(self, written: str, /) -> Sequence[str]:
         """Return the folders of this machine whose paths begin with *written*, each with a trailing slash."""
@@ -263,11 +331,7 @@ class Gateway(Protocol):
         """Return the event at this place of the session's log; None if there is none."""
 
     async def explained(self, session: SessionId, /) -> Sequence[str]:
-        """Return why the session is in its state, a line each.
-
-        Raises:
-            KasmonError: if that cannot be determined.
-        """
+        """Return why the session is in its state, a line each. Raises `KasmonError` if that cannot be determined."""
 
     def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
         """Yield the sessions whose worktrees change the same as others', now and after each change; never ends."""

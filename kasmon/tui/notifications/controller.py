@@ -1,17 +1,21 @@
 """When to alert a user who may be absent: the bell at once, desktop and command a little later."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from textual.notifications import SeverityLevel
 
+from kasmon.model.fleet import FleetDifference
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.notifications.alerts import Alert, Alerts, machine_alert
 from kasmon.tui.app_protocols import Dashboard
-from kasmon.tui.notifications.alerts import Alert, Alerts
 from kasmon.tui.notifications.toasts import Toast, shortened
-from kasmon.tui.session_list.order import ListChange
 from kasmon.tui.textual_ext.modal import Overlay
+
+if TYPE_CHECKING:
+    from kasmon.store.machines import MachineStatus
 
 THERE_S: Final = 120.0
 """Without a key for this long, in seconds, the user may be absent although the window has the focus."""
@@ -19,6 +23,9 @@ TOAST_S: Final = 4.0
 """How long a toast is on the screen, in seconds."""
 BELL_S: Final = 2.0
 """The bell rings at most once in this time, in seconds."""
+
+NOTE_S: Final = 10.0
+"""How often the time of the last key is recorded for other processes, in seconds."""
 
 
 class CardAutoOpen(Protocol):
@@ -50,6 +57,9 @@ class NotificationController:
         self.alerts = Alerts()
         self._rung_at = float("-inf")
         self._shown_at: dict[Toast, float] = {}
+        self._noted_at = self._key_noted_at = float("-inf")
+        self._machines: dict[str, str] = {}
+        """Whether each registered machine was connected or unreachable when that was last known."""
 
     @property
     def seen(self) -> SessionId | None:
@@ -63,7 +73,7 @@ class NotificationController:
         )
         return shown.id if shown is not None else main_view.table.selected
 
-    def update(self, before: Mapping[SessionId, Session], change: ListChange) -> None:
+    def update(self, before: Mapping[SessionId, Session], change: FleetDifference) -> None:
         """Record *change* to the sessions, whose former values are in *before*."""
         now, seen = self.app.clock.ticking(), self.seen
         if seen is not None:
@@ -72,6 +82,23 @@ class NotificationController:
             self.alerts.forget(gone)
         if self.alerts.update(before, change.changed, seen, now):
             self._ring(now)
+
+    def update_machines(self, machines: Iterable["MachineStatus"]) -> None:
+        """Notify the user of machines that were connected and are unreachable, and of those that are back."""
+        machines = tuple(machines)
+        names = {each.machine.name for each in machines}
+        self._machines = {name: state for name, state in self._machines.items() if name in names}
+        for each in machines:
+            name, state, was = each.machine.name, each.state, self._machines.get(each.machine.name)
+            if state not in ("connected", "unreachable"):
+                continue  # it is not known yet which it will be
+            self._machines[name] = state
+            if was == "connected" and state == "unreachable":
+                why = clean_line(each.presence.why)
+                self.app.say(f"{name} is unreachable: {why}.", severity="warning")
+                self.alert(machine_alert(name, why))
+            elif was == "unreachable" and state == "connected":
+                self.app.say(f"{name} is connected again.")
 
     def show(self, toasts: Iterable[Toast]) -> None:
         """Show *toasts* on the screen, unless the settings or the open screens forbid it."""
@@ -105,6 +132,15 @@ class NotificationController:
             self.alerts.acknowledge(seen)
         for alert in self.alerts.due(self.app.clock.ticking()):
             self._send(alert)
+        self._maintain_notifier()
+
+    def _maintain_notifier(self) -> None:
+        """Have the process that pushes to services know that the user is here, and have it run."""
+        now, quiet_s = self.app.clock.ticking(), self.app.quiet_for()
+        is_back = now - quiet_s >= self._key_noted_at + NOTE_S
+        if self.app.settings.has_targets and (is_back or now >= self._noted_at + NOTE_S):
+            self._noted_at, self._key_noted_at = now, now - quiet_s
+            self.app.run_operation(lambda operations: operations.maintain_notifier(quiet_s))
 
     def _send(self, alert: Alert) -> None:
         self.app.run_operation(lambda operations: operations.send_alert(alert))

@@ -5,10 +5,10 @@ from typing import Literal
 
 import msgspec
 
+from kasmon.model.formatting import ending, foremost, lost_why, state_label, state_name
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
-from kasmon.tui.theme.look import ending, foremost, lost_why, state_label, state_name
 
 LOUD = ("asking", "lost", "crashed")
 MOST = 3
@@ -30,7 +30,7 @@ def toasts(before: Mapping[SessionId, Session], changed: Iterable[Session]) -> l
     for session in changed:
         was = before.get(session.id)
         state = state_name(session)
-        if was is None or state not in LOUD:
+        if was is None or was.is_unreachable or state not in LOUD:
             continue
         further = state == "asking" and {ask.id for ask in session.requests} - {ask.id for ask in was.requests}
         if state_name(was) != state or further:
@@ -54,7 +54,7 @@ def shortened(shown: Iterable[Toast]) -> list[Toast]:
 
 
 def _toast(session: Session, state: str) -> Toast:
-    name = clean_line(session.name) or str(session.id)
+    name = clean_line(session.label)
     if state == "asking":
         ask = foremost(session)
         what = clean_line(f"{ask.tool} {ask.title}".strip()) if ask else clean_line(session.last_line)

@@ -17,6 +17,7 @@ from textual.message import Message
 from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
 from kasmon.model.request_groups import find_group
+from kasmon.model.transcript.request_text import sheet
 from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
@@ -28,7 +29,6 @@ from kasmon.tui.permissions.card_text import CHOOSING, CardMode, CardState, foll
 from kasmon.tui.permissions.card_view import GAUGE_S, AvailableSize, CardView
 from kasmon.tui.permissions.inbox_state import how_it_closed
 from kasmon.tui.permissions.queue import PermissionSnapshot, place_in, turn
-from kasmon.tui.permissions.request_text import sheet
 from kasmon.tui.permissions.similar_requests import most_similar
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Reader
@@ -101,7 +101,7 @@ class PermissionCard(Vertical):
         yield from self.view.widgets
 
     def on_mount(self) -> None:
-        self.view.gauge = self.set_interval(GAUGE_S, self.view.look_at_clock)
+        self.view.gauge = self.set_interval(GAUGE_S, self.view.update_armed)
         self._open(self.request)
 
     @property
@@ -178,6 +178,10 @@ class PermissionCard(Vertical):
             }
             if any(getattr(state, name) != value for name, value in now.items()):
                 self.view.change(**now)
+        newest = next((each for each in asked.waiting if each.id == self.request.id), self.request)
+        if newest.asked_at != self.request.asked_at:  # the clock of its machine was measured again
+            request = msgspec.structs.replace(self.request, asked_at=newest.asked_at)
+            self.view.put(sheet=msgspec.structs.replace(self.view.state.sheet, request=request))
         session = asked.sessions.get(self.request.session)
         if session is not self.view.state.session:
             self.view.put(session=session)
@@ -326,7 +330,7 @@ class PermissionCard(Vertical):
             self.view.change(scope=wanted)
 
     def _spell(self, character: str) -> None:
-        letters, spelled = self.view.state.letters, self.view.state.spelled + character.casefold()
+        letters, spelled = self.view.state.sheet.letters, self.view.state.spelled + character.casefold()
         if spelled == letters:
             self._answer(self._spelled_decision)
         else:

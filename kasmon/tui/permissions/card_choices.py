@@ -6,13 +6,13 @@ import msgspec
 from rich.cells import cell_len
 
 from kasmon.model.permission import Decision, RequestKind
+from kasmon.model.transcript.request_text import note_of
 from kasmon.model.transcript.text import Token, wrap
 from kasmon.sanitize import redact, visible
 from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.card_text import BLANK, CardMode, CardState
 from kasmon.tui.permissions.question_picks import row_count
-from kasmon.tui.permissions.request_text import note_of
 from kasmon.tui.theme.look import Span, ThemeStyles, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine, begun, pressing, side_by_side
 
@@ -154,7 +154,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _options(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool) -> list[DrawnLine]:
-    request, known = state.sheet.request, state.sheet.known
+    request, known = state.sheet.request, state.sheet.secret_values
     labels = [redact(option, known)[0].replace("\n", "␤") for option in request.options]
     notes = [note_of(request, number, known) for number in range(len(labels))]
     if row_count(request) > len(labels):

@@ -6,10 +6,10 @@ import msgspec
 from textual.widget import Widget
 
 from kasmon.model.permission import Decision
+from kasmon.model.transcript.request_text import sheet
 from kasmon.tui.permissions.card_text import CardMode
 from kasmon.tui.permissions.card_view import CardView
 from kasmon.tui.permissions.request_edit import UnfinishedEdit, editable, edited_input
-from kasmon.tui.permissions.request_text import sheet
 
 
 class CardEditor:
@@ -40,7 +40,7 @@ class CardEditor:
         from kasmon.tui.textual_ext.inputs import EditBox  # heavy, and seldom needed
 
         view = self._view
-        text = editable(view.request, view.state.sheet.known) if self._draft is None else self._draft
+        text = editable(view.request, view.state.sheet.secret_values) if self._draft is None else self._draft
         box = EditBox(text, id="card-edit", soft_wrap=True)
         box.cursor_location = box.document.end
         self._begin(CardMode.EDITING, box)
@@ -58,7 +58,7 @@ class CardEditor:
         if view.state.doing is CardMode.EDITING and box is not None:
             text = str(box.text)  # type: ignore[attr-defined]
             try:
-                edited = edited_input(view.request, text, view.state.sheet.known)
+                edited = edited_input(view.request, text, view.state.sheet.secret_values)
             except UnfinishedEdit as unfinished:
                 view.put(wrong=str(unfinished))
                 return
@@ -88,5 +88,5 @@ class CardEditor:
             view.change(doing=CardMode.READING, wrong="", edited_input=None)
             return
         changed = msgspec.structs.replace(view.request, input=edited, shown="", is_diff=False)
-        view.body.read(sheet(changed, view.state.sheet.known).rows)
+        view.body.read(sheet(changed, view.state.sheet.secret_values).rows)
         view.change(doing=CardMode.REVIEWING, wrong="", edited_input=edited, read=view.body.seen_end)

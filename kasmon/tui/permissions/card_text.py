@@ -7,9 +7,11 @@ from typing import Any, Final
 import msgspec
 
 from kasmon.model.commands import Mode
+from kasmon.model.formatting import session_label
 from kasmon.model.permission import MAY_BE_CUT, Decision, Request, RequestKind
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
+from kasmon.model.transcript.request_text import RequestDocument
 from kasmon.model.transcript.text import Token, wrap
 from kasmon.sanitize import clean_line, visible
 from kasmon.tui.action import KeyContext
@@ -17,20 +19,9 @@ from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import ACTIONS, KeyMap
 from kasmon.tui.permissions.question_picks import QuestionPicks, row_count
 from kasmon.tui.permissions.request_groups import GroupedRequest
-from kasmon.tui.permissions.request_text import RequestDocument
 from kasmon.tui.permissions.similar_requests import SimilarRequest
 from kasmon.tui.session_meter import can
-from kasmon.tui.theme.look import (
-    KIND_WORDS,
-    LEAST_FOLDER,
-    Span,
-    ThemeStyles,
-    age,
-    mode_label,
-    session_label,
-    wave_place,
-    width_of,
-)
+from kasmon.tui.theme.look import KIND_WORDS, LEAST_FOLDER, Span, ThemeStyles, age, mode_label, wave_place, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 
@@ -150,12 +141,6 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     def edited(self) -> bool:
         """Whether another input than the agent's would be allowed."""
         return self.edited_input is not None
-
-    @property
-    def letters(self) -> str:
-        """The letters to type where there are hidden characters."""
-        name = self.sheet.request.tool.casefold()
-        return "".join(each for each in name if each.isascii() and each.isalnum())[:3] or "yes"
 
     @property
     def reach(self) -> str:
@@ -288,8 +273,8 @@ def note_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) ->
     if state.wrong:
         lines.append([(f" {state.wrong}", "bad.bold")])
     if state.doing is CardMode.SPELLING:
-        typed = state.spelled + "_" * (len(state.letters) - len(state.spelled))
-        lines.append([(f" Type {state.letters} to allow it: ", "warn.bold"), (typed, "text.bold")])
+        typed = state.spelled + "_" * (len(state.sheet.letters) - len(state.spelled))
+        lines.append([(f" Type {state.sheet.letters} to allow it: ", "warn.bold"), (typed, "text.bold")])
     if state.doing is CardMode.OVER:
         lines.append([(f" {state.over}", "info.bold"), ("  No answer is sent from here.", "soft")])
     shown = (DrawnLine(tuple(row)) for line in lines for row in _split_if_too_long(line, width))

@@ -37,7 +37,7 @@ class CardView:
         self.notes = TextLines(look, id="card-notes")
         self.choices = TextLines(look, id="card-choices")
         self.gauge: Timer | None = None
-        """Calls `look_at_clock` every `GAUGE_S` seconds until keys count."""
+        """Calls `update_armed` every `GAUGE_S` seconds until keys count."""
         self.fits = True
         """Whether the card is shown; if not, only Esc may work."""
         self.is_whole = True
@@ -107,9 +107,9 @@ class CardView:
                 return False
         return True
 
-    def look_at_clock(self) -> None:
+    def update_armed(self) -> None:
         """Show whether keys count now."""
-        armed = self.arming.look(self.clock.ticking()) and self.fits
+        armed = self.arming.update(self.clock.ticking()) and self.fits
         if armed != self.state.armed:
             self.put(armed=armed)
         if armed and self.gauge is not None:

@@ -69,7 +69,7 @@ class PermissionController:
     def start(self) -> None:
         """Start the checks; call it once the app runs."""
         self._timer = self.app.set_interval(RISE_S, self.consider, pause=True)
-        self.look_soon()
+        self.check_soon()
 
     def update(
         self, changed: Iterable[Session], gone: Iterable[SessionId], cards: Mapping[SessionId, CardContext]
@@ -81,7 +81,7 @@ class PermissionController:
         self._cards |= cards
         if self.queue.update(changed, gone) or has_new_cards:
             self._update_screen()
-            self.look_soon()
+            self.check_soon()
         if has_new_cards and self._opens_since == self.app.last_key_at:
             self._opens_since = None
             self.open()
@@ -95,7 +95,7 @@ class PermissionController:
                 self._changed[session] = answer.request
             self.queue.mark_failed(answer.request)
             self._update_screen()
-            self.look_soon()
+            self.check_soon()
             self.show_notice()
             return False
 
@@ -129,7 +129,7 @@ class PermissionController:
         chosen = card.request if card is not None else first_for(self.queue.waiting, self._here, self._listed)
         first = None if chosen is None else chosen.id
         self.close(())
-        self._shown = InboxScreen(app.look, app.clock, app.keys, self._take_snapshot(), self.answer, first)
+        self._shown = InboxScreen(app.look, app.clock, app.keys, self._build_snapshot(), self.answer, first)
         app.push_screen(self._shown)
         self.show_notice()
 
@@ -167,7 +167,7 @@ class PermissionController:
         elif self.app.quiet_for() >= QUIET_S and rising.session in self._cards:
             self._show(rising)
 
-    def look_soon(self) -> None:
+    def check_soon(self) -> None:
         """Check soon whether a request may open its card by itself, as something changed."""
         if self._timer is not None and self.queue.rising() is not None:
             self._timer.resume()
@@ -207,7 +207,7 @@ class PermissionController:
 
         app = self.app
         self._note_place()
-        asked = self._take_snapshot({first.session})
+        asked = self._build_snapshot({first.session})
         self._shown = CardScreen(app.look, app.clock, app.keys, asked, first, self.answer)
         app.push_screen(self._shown)
         self.show_notice()
@@ -222,8 +222,7 @@ class PermissionController:
             if isinstance(screen, Overlay) and (here := screen.session_here) is not None:
                 self._here = here or None
 
-    def _take_snapshot(self, also: Iterable[SessionId] = ()) -> PermissionSnapshot:
-        """The pending requests with their sessions, and also those of *also*."""
+    def _build_snapshot(self, also: Iterable[SessionId] = ()) -> PermissionSnapshot:
         waiting = self.queue.waiting
         ids = {ask.session for ask in waiting} | set(also) | ({self._here} if self._here is not None else set())
         sessions = {id_: session for id_ in ids if (session := self.app.main_view.table.session(id_)) is not None}
@@ -239,7 +238,7 @@ class PermissionController:
 
     def _update_screen(self) -> None:
         if (screen := self.screen) is not None:
-            screen.update_requests(self._take_snapshot(screen.concerned))
+            screen.update_requests(self._build_snapshot(screen.concerned))
 
     def _drop_removed(self) -> None:
         """Drop all data of removed sessions; what is still on the screen stays redacted until it is closed."""

@@ -144,6 +144,8 @@ class InboxScreen(Overlay):
 
     def update_requests(self, asked: PermissionSnapshot) -> None:
         self.asked = asked
+        if not self.middle.is_attached:
+            return  # `on_mount` shows them
         self.rows.update(asked, self.clock.ticking())
         self.marks = still(self.rows, self.marks)
         if self.card is not None:
@@ -228,7 +230,6 @@ class InboxScreen(Overlay):
             self.card.press(event)
 
     def _find_action(self, key: str) -> Action | None:
-        """The inbox's action for *key*; None if the key is the card's."""
         own = self.keys.action(key, KeyContext.INBOX)
         if own is not None and (not self.in_request or own.id in ("to_request", "leave_inbox")):
             return own

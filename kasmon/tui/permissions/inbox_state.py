@@ -33,6 +33,8 @@ def how_it_closed(closed: ClosedRequest | None, session: Session | None) -> str:
     """Return which client closed a request, and how; or why the agent no longer waits."""
     if session is None:
         return "The session was removed from the list."
+    if closed is None and session.is_unreachable:
+        return f"{session.via} is unreachable: it is unknown whether an answer arrived. Look at the session."
     if closed is None:
         return "The request is no longer pending."
     if closed.decision is None:
@@ -90,7 +92,6 @@ class InboxRows:
 
     @property
     def sessions(self) -> frozenset[SessionId]:
-        """The sessions whose requests have a row."""
         return frozenset(row.request.session for row in self.shown)
 
     def update(self, asked: PermissionSnapshot, now: float) -> None:
@@ -131,7 +132,7 @@ class InboxRows:
 def _pending_row(ask: Request, asked: PermissionSnapshot, crowd: int, changed: bool) -> InboxRow:
     session, card = asked.sessions.get(ask.session), asked.cards.get(ask.session)
     says = "" if card is None else clean_line(redact(f"{ask.tool}  {ask.title}".strip(), card.secrets)[0])
-    name = clean_line(session.name) if session is not None and session.name else ask.session
+    name = clean_line(session.label) if session is not None else ask.session
     agent = clean_line(session.agent) if session is not None else ""
     return InboxRow(request=ask, name=name, agent=agent, says=says, crowd=crowd, changed=changed)
 

@@ -41,7 +41,7 @@ class PermissionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 class InputGuard:
     """Whether a card takes keys: not while the user may still be typing at what was there before.
 
-    What counts is what the user saw when pressing a key. So only `look` arms it, which the card calls while it runs,
+    What counts is what the user saw when pressing a key. So only `update` arms it, which the card calls while it runs,
     and only the second of two successful looks in a row. A process that was stopped resumes with time that the user did
     not see pass, and with unread keys.
     """
@@ -60,7 +60,7 @@ class InputGuard:
         """Note a key that came while disarmed."""
         self._pressed_at, self._was_quiet = now, False
 
-    def look(self, now: float) -> bool:
+    def update(self, now: float) -> bool:
         """Return whether keys count from now on, which then lasts until the next change."""
         may = now >= max(self._changed_at + DEAF_S, self._pressed_at + SILENCE_S)
         self.armed = self.armed or (may and self._was_quiet)

@@ -7,23 +7,23 @@ from typing import Any, Final
 
 from kasmon.model.answer import missing_fields
 from kasmon.model.permission import Request
+from kasmon.model.transcript.request_text import command_of
 from kasmon.sanitize import has_hidden, redact
-from kasmon.tui.permissions.request_text import command_of
 
 
 class UnfinishedEdit(Exception):  # noqa: N818 - it is no error: the user continues editing
     """The edited text is no valid tool input; the message has the reason."""
 
 
-def editable(request: Request, known: Sequence[str] = ()) -> str:
+def editable(request: Request, secret_values: Sequence[str] = ()) -> str:
     """Return what the user edits of *request*: its command, else its whole input as JSON; without secrets."""
     command = command_of(request)
     if command is not None and isinstance(command[1], str):
-        return without_secrets(command[1], known)
-    return without_secrets(_json(request), _in_json(known))
+        return without_secrets(command[1], secret_values)
+    return without_secrets(_json(request), _in_json(secret_values))
 
 
-def edited_input(request: Request, text: str, known: Sequence[str] = ()) -> dict[str, Any]:
+def edited_input(request: Request, text: str, secret_values: Sequence[str] = ()) -> dict[str, Any]:
     """Return the tool's input as edited, with the secrets that were left out.
 
     Raises:
@@ -31,9 +31,9 @@ def edited_input(request: Request, text: str, known: Sequence[str] = ()) -> dict
     """
     command = command_of(request)
     if command is not None and isinstance(command[1], str):
-        return _complete(request, {**request.input, command[0]: restored(text, command[1], known)})
+        return _complete(request, {**request.input, command[0]: restored(text, command[1], secret_values)})
     try:
-        value = json.loads(restored(text, _json(request), _in_json(known)))
+        value = json.loads(restored(text, _json(request), _in_json(secret_values)))
     except json.JSONDecodeError as error:
         raise UnfinishedEdit(f"this is not valid JSON: {error.msg}, line {error.lineno}") from error
     if not isinstance(value, dict):
@@ -62,23 +62,23 @@ _PLACEHOLDER: Final = re.compile(r"⟨hidden (\d+): \d+ characters⟩")
 _SHOWN_PIECE: Final = re.compile(r"⟨hidden: (\d+) characters⟩|⟨U\+[0-9A-F]+⟩|.", re.DOTALL)
 
 
-def without_secrets(text: str, known: Sequence[str]) -> str:
+def without_secrets(text: str, secret_values: Sequence[str]) -> str:
     """Replace each secret of *text* by a numbered placeholder, so that `restored` can put it back."""
     shown: list[str] = []
     number = 0
-    for piece, secret in _pieces(text, known):
+    for piece, secret in _pieces(text, secret_values):
         number += secret
         shown.append(f"⟨hidden {number}: {len(piece)} characters⟩" if secret else piece)
     return "".join(shown)
 
 
-def restored(edited: str, raw: str, known: Sequence[str]) -> str:
+def restored(edited: str, raw: str, secret_values: Sequence[str]) -> str:
     """Return *edited* with the secrets of *raw* in place of their placeholders; removed placeholders drop theirs.
 
     Raises:
         UnfinishedEdit: if a placeholder was changed.
     """
-    secrets = [piece for piece, secret in _pieces(raw, known) if secret]
+    secrets = [piece for piece, secret in _pieces(raw, secret_values) if secret]
     placeholders = {number: f"⟨hidden {number}: {len(secret)} characters⟩" for number, secret in enumerate(secrets, 1)}
 
     def back(match: re.Match[str]) -> str:
@@ -91,10 +91,10 @@ def restored(edited: str, raw: str, known: Sequence[str]) -> str:
     return _PLACEHOLDER.sub(back, edited) if secrets else edited
 
 
-def _pieces(text: str, known: Sequence[str]) -> Iterator[tuple[str, bool]]:
+def _pieces(text: str, secret_values: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """*text* split into visible and secret pieces; `redact` shows each other character as one mark or itself."""
     at = start = 0
-    for match in _SHOWN_PIECE.finditer(redact(text, known)[0]):
+    for match in _SHOWN_PIECE.finditer(redact(text, secret_values)[0]):
         if match[1] is None:
             at += 1
         elif text.startswith(match[0], at):  # redacted before it was logged; its host restores it
@@ -107,6 +107,6 @@ def _pieces(text: str, known: Sequence[str]) -> Iterator[tuple[str, bool]]:
     yield text[start:], False
 
 
-def _in_json(known: Sequence[str]) -> tuple[str, ...]:
+def _in_json(secret_values: Sequence[str]) -> tuple[str, ...]:
     """Secret values, also as escaped in JSON."""
-    return (*known, *(json.dumps(value, ensure_ascii=False)[1:-1] for value in known))
+    return (*secret_values, *(json.dumps(value, ensure_ascii=False)[1:-1] for value in secret_values))

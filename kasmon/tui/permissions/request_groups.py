@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import msgspec
 
 from kasmon.model.permission import Request
+from kasmon.model.transcript.request_text import RequestDocument, sheet
 from kasmon.model.transcript.text import BLANK, Margin, TextLine, Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.permissions.queue import PermissionSnapshot
-from kasmon.tui.permissions.request_text import RequestDocument, sheet
 
 
 class GroupedRequest(msgspec.Struct, frozen=True):
@@ -50,6 +50,6 @@ def rows(listed: Sequence[GroupedRequest], width: int) -> list[TextLine]:
 
 def _entry(request: Request, asked: PermissionSnapshot) -> GroupedRequest:
     session = asked.sessions.get(request.session)
-    name = session.name if session is not None else request.session
+    name = session.label if session is not None else request.session
     place = f"{session.agent} in {session.workdir}" if session is not None else ""
     return GroupedRequest(sheet(request, asked.card_of(request).secrets), clean_line(name), clean_line(place))

@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
+from kasmon.model.formatting import session_label
 from kasmon.model.permission import Request
+from kasmon.model.transcript.request_text import command_of
 from kasmon.sanitize import redact
 from kasmon.tui.permissions.queue import PermissionSnapshot, place_in
-from kasmon.tui.permissions.request_text import command_of
-from kasmon.tui.theme.look import session_label
 
 NEAR: Final = 0.7
 """Two requests are similar if at least this share of their words is also in the other, in the same order.
@@ -45,11 +45,14 @@ class SimilarRequest(msgspec.Struct, frozen=True, kw_only=True):
 def most_similar(request: Request, asked: PermissionSnapshot) -> SimilarRequest | None:
     """Return the pending request most similar to *request* in its words; None if none is similar.
 
-    Only requests of the same kind and tool are compared. Of equally similar ones it is the first in turn.
+    Only requests of the same kind and tool are compared. One without a text, of which kasmon knows only that its agent
+    asks, is similar to none. Of equally similar ones it is the first in turn.
     """
     nearest: Request | None = None
     best, here, there = 0.0, list[str](), list[str]()
     text, words = _words(request, asked)
+    if not words:
+        return None
     matcher = SequenceMatcher[str](None, autojunk=False)
     matcher.set_seq2([word[0] for word in words])
     for other in asked.waiting:

@@ -4,15 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.formatting import GLYPHS
+from kasmon.model.formatting import GLYPHS, state_name
 from kasmon.model.permission import SessionId
+from kasmon.model.plan.placement import machine_requirement
 from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import TaskRun, TaskState
 from kasmon.model.plan.scheduler import tries_left
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
-from kasmon.tui.theme.look import Span, ThemeStyles, age, money, news, state_name, width_of
+from kasmon.tui.theme.look import Span, ThemeStyles, age, money, news, width_of
 
 SHAPES: Final = {
     "waits": ("◌", "."),
@@ -102,7 +103,9 @@ def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: TaskCar
     loud = ".bold" if how.needs_person else ""
     title: list[Span] = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, hit), *_title(task, at)]
     state: list[Span] = [("  ", "text"), (how.label, f"{how.role}{loud}"), *_after_dot(look, _time(at, now), "soft")]
-    state += [*_after_dot(look, agent_of(board, task), "soft"), *_after_dot(look, _cost(board, at), "soft")]
+    state += _after_dot(look, agent_of(board, task), "soft") + _after_dot(look, account_of(board, task), "soft")
+    state += _after_dot(look, machine_of(board, task), "soft")
+    state += _after_dot(look, _cost(board, at), "soft")
     return [
         _row(look, title, [], width),
         _row(look, state, [], width),
@@ -130,7 +133,10 @@ def wide(board: PlanBoard, task: Task, width: int, moment: TaskCardContext) -> l
     if width >= ROOMY:
         agent, spent = look.fit(agent_of(board, task), AGENT), look.fit(_cost(board, at), COST, right=True)
         state = [(agent, "soft"), (spent, "soft"), *state]
-    checked = _attempts(look, at) + [(look.cut(text, CHECK), role) for text, role in _checked(task, at)]
+    machine, account = machine_of(board, task), account_of(board, task)
+    checked = ([(f"on {machine}  ", "soft")] if machine else []) + _attempts(look, at)
+    checked = ([(f"account {account}  ", "soft")] if account else []) + checked
+    checked += [(look.cut(text, CHECK), role) for text, role in _checked(task, at)]
     return [
         _row(look, title, state, width),
         _row(look, [("  ", "text"), *_collides(look, hit, how), *said(board, task, now)], checked, width),
@@ -166,6 +172,21 @@ def agent_of(board: PlanBoard, task: Task) -> str:
     if session is not None and at.state is not TaskState.WAITING:
         return clean_line(session.agent) or "program"
     return clean_line(at.agent_for(board.plan, task))
+
+
+def account_of(board: PlanBoard, task: Task) -> str:
+    """Return the account that the last attempt of *task* uses; empty for its agent's own log-in, or before that."""
+    at = board.run.of(task.id)
+    session = _session(board, at)
+    if at.ran is None or not at.ran.account:
+        return ""
+    return clean_line(session.account if session is not None else at.ran.account)
+
+
+def machine_of(board: PlanBoard, task: Task) -> str:
+    """Return the registered machine that *task* runs on, or is to run on; empty for this one, or if it is open."""
+    wanted = machine_requirement(board.plan, task)
+    return "" if wanted is None else clean_line(board.run.of(task.id).machine or wanted.machine)
 
 
 def cost(board: PlanBoard, at: TaskRun) -> float | None:
@@ -247,7 +268,6 @@ def _changed(at: TaskRun) -> list[Span]:
 
 
 def _after_dot(look: ThemeStyles, text: str, role: str) -> list[Span]:
-    """*text* after a dot; nothing if it is empty."""
     return [(f" {look.mark('dot')} ", "faint"), (text, role)] if text else []
 
 

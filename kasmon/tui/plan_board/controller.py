@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from kasmon.model.permission import SessionId
-from kasmon.sanitize import clean_line, redact
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.notifications.alerts import plan_alert
 from kasmon.tui.app_protocols import Dashboard, RequestNotice
-from kasmon.tui.notifications.alerts import Alert
 from kasmon.tui.notifications.controller import NotificationController
 from kasmon.tui.status_bars import BannerContent
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class PlanDashboard(Dashboard, Protocol):
-    """What the plans need."""
-
     @property
     def utf8(self) -> bool: ...
     @property
@@ -57,16 +55,9 @@ class PlanBoardController:
         """Alert the user to each plan that newly needs a decision, or has ended, unless the user looks at it."""
         before = {board.id: board for board in self.boards}
         for board in boards:
-            was, asks, is_over = before.get(board.id), board.ahead.question, board.run.state == "ended"
-            is_new = bool(asks) and not (was is not None and was.ahead.question)
-            if is_over:
-                is_new = was is not None and was.run.state != "ended" and not was.run.is_aborted
-            if is_new and not self._is_viewed(board):
-                text = f"The plan has ended: {board.run.outcome}." if is_over else f"Needs a decision: {asks}"
-                title = f"Plan {redact(clean_line(board.plan.name))[0]}"
-                self.app.notifications.alert(
-                    Alert(kind="plan", title=title, text=clean_line(redact(text)[0]), sessions=())
-                )
+            news = plan_alert(before.get(board.id), board)
+            if news is not None and not self._is_viewed(board):
+                self.app.notifications.alert(news)
 
     def _is_viewed(self, board: "PlanBoard") -> bool:
         """Whether the user looks at *board* now."""

@@ -8,6 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from kasmon.errors import KasmonError
+from kasmon.model.plan.placement import describe_requirement, machine_requirement
 from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import TaskRun
 from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, wrap
@@ -153,7 +154,9 @@ def _facts(board: PlanBoard, task: Task, at: TaskRun) -> list[tuple[str, str]]:
         ("blocked by", board.ahead.blocked.get(task.id, "")),
         ("why", at.why),
         ("agent", agent_of(board, task)),
-        ("session", at.name if session is None else session.name),
+        ("account", _account(board, task, at)),
+        ("machine", _machine(board, task, at)),
+        ("session", at.name if session is None else session.label),
         ("wave", f"{task.wave} of {board.plan.waves}"),
         ("peers", ", ".join(peers)),
         ("needs", ", ".join(task.needs)),
@@ -169,6 +172,21 @@ def _facts(board: PlanBoard, task: Task, at: TaskRun) -> list[tuple[str, str]]:
         ("folder", at.workdir),
     ]
     return [(word, said) for word, said in facts if said]
+
+
+def _account(board: PlanBoard, task: Task, at: TaskRun) -> str:
+    if at.ran is not None and at.ran.account:
+        return f"{at.ran.account}: {at.ran.account_why}" if at.ran.account_why else at.ran.account
+    names = () if task.run else task.accounts or board.plan.accounts
+    return f"one of {', '.join(names)}" if len(names) > 1 else "".join(names)
+
+
+def _machine(board: PlanBoard, task: Task, at: TaskRun) -> str:
+    wanted = machine_requirement(board.plan, task)
+    if wanted is None:
+        return ""
+    why = f": {at.placement.why}" if at.placement is not None and at.placement.machine else ""
+    return f"{at.machine}{why}" if at.machine else describe_requirement(wanted)
 
 
 def _check(at: TaskRun) -> str:

@@ -79,6 +79,8 @@ def notice_lines(board: PlanBoard | None, keys: KeyMap, look: ThemeStyles, width
         asks = board.ahead.question
         key = f" ({keys.shown('plan_advance', look.utf8)} starts it)" if waits_for_advance(board) else ""
         lines += _bar(f"{look.state_glyph('asking')} {asks[0].upper()}{asks[1:]}{key}", "state-asking", look, width)
+    elif board.ahead.held:
+        lines += _bar(f"Held: {board.ahead.held}. No further task starts.", "warn", look, width)
     if board.run.is_stopped:
         key = keys.shown("plan_pause", look.utf8)
         lines += _bar(f"Stopped, with its sessions. {key} resumes the plan.", "state-paused", look, width)

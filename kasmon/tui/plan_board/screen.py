@@ -175,7 +175,6 @@ class PlanBoardScreen(Overlay):
                 self.post_message(ActionRequested(action.id))
 
     def _find_action(self, key: str) -> Action | None:
-        """The board's action for *key*, or one that also works here."""
         own = self.keys.action(key, KeyContext.BOARD)
         if own is not None:
             return own

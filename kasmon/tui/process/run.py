@@ -19,6 +19,9 @@ from kasmon.tui.textual_ext.driver import TapDriver
 from kasmon.tui.textual_ext.line_filters import trace_of
 
 LINE: Final = "%(asctime)s %(levelname)s %(message)s"
+SWITCH_S: Final = 0.001
+"""How long a thread computes while another waits for its turn, in seconds. With Python's 5 ms, those that read logs
+and write to the terminal wait that long after each of their system calls while a frame is drawn."""
 
 
 class ValuelessFormatter(logging.Formatter):
@@ -57,6 +60,7 @@ def run(places: Paths, *, agents_go_on: bool = True) -> int:
 
     *agents_go_on* is what the dashboard tells the user; the agents of a demo stop.
     """
+    sys.setswitchinterval(SWITCH_S)
     log_errors_to(places.own_log)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # a shell may have exported them; the terminal reports its size itself

@@ -62,7 +62,7 @@ def exit_on_signals(app: App[Any], on_suspend: Callable[[], object] = lambda: No
     def end_without_terminal() -> None:
         note(signal.SIGHUP)
 
-    def look() -> None:
+    def check() -> None:
         if driver.is_hung_up():
             driver.hang_up()
 
@@ -74,7 +74,7 @@ def exit_on_signals(app: App[Any], on_suspend: Callable[[], object] = lambda: No
     )  # noted at once, also while this thread runs no Python
     driver.on_hangup = end_without_terminal
     driver.on_suspend = on_suspend
-    app.set_interval(LOOK_S, look)
+    app.set_interval(LOOK_S, check)
     if terminal_guard.lifeline is not None:
         loop.add_reader(
             terminal_guard.lifeline, _handle_guard_gone, loop, terminal_guard.lifeline, end_without_terminal

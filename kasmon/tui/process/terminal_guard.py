@@ -70,7 +70,7 @@ _parent_pipe: int | None = None
 def run_guarded(
     child: Callable[[], int],
     *,
-    starts_python: bool = sys.platform == "darwin",
+    starts_python: bool = False,
     again: Sequence[str] = (),
     variables: Mapping[str, str] = MappingProxyType({}),
     asleep: bool = False,

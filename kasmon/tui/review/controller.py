@@ -28,8 +28,6 @@ MOST_SHOWN: int = 40
 
 
 class ReviewDashboard(Dashboard, SuspendableApp, Protocol):
-    """What the controller needs."""
-
     @property
     def session_pane(self) -> "SessionPane": ...
 
@@ -157,7 +155,7 @@ class ReviewController:
         self.app.run_worker(work, group="dialog", exclusive=True)
 
     async def _open(self, session: Session, turn: int | None) -> None:
-        name, here = clean_line(session.name), find_location(self.app)
+        name, here = clean_line(session.label), find_location(self.app)
         why = f"No changes by {name} were recorded." if turn is None else f"Turn {turn} of {name} changed no files."
         review: ShownReview | None = None
         try:
@@ -171,7 +169,7 @@ class ReviewController:
         if review is not None and review.files:
             self.app.push_screen(ReviewScreen(self.app.look, self.app.keys, review, self))
         elif turn is None and (last := self.app.session_pane.last_diff(session.id)):
-            from kasmon.tui.permissions.request_text import diff_rows
+            from kasmon.model.transcript.request_text import diff_rows
 
             show_text(self.app, f"Last change by {name}", lambda width: diff_rows(last, width))
         else:
@@ -186,7 +184,7 @@ class ReviewController:
         from kasmon.tui.review.screen import ShownReview
 
         files = await asyncio.to_thread(split, changes.diff)  # there may be thousands
-        name = clean_line(session.name)
+        name = clean_line(session.label)
         return ShownReview(
             session=session.id,
             name=name,

@@ -105,7 +105,7 @@ class ReviewScreen(Overlay):
         self._order: Sequence[int] = ()
         self._matches: list[tuple[int, int]] = []
         """The index of the file in the tree's order, and that of the line, of each line with the searched words."""
-        self._found: tuple[int, int] | None = None
+        self._match: tuple[int, int] | None = None
         """The match that the search is at."""
         self.head = TextLines(look, "surface")
         self.list = TextLines(look, "surface", id="diff-files")
@@ -266,7 +266,7 @@ class ReviewScreen(Overlay):
     # Searching: in all files, downwards.
 
     def _begin_find(self) -> None:
-        self._found = (self._order.index(self.at), self.view.line) if self._order else None
+        self._match = (self._order.index(self.at), self.view.line) if self._order else None
         self.find_bar.begin()
 
     def on_find_changed(self, message: FindChanged) -> None:
@@ -283,7 +283,7 @@ class ReviewScreen(Overlay):
             if folded and folded in text.casefold()
         ]
         self.view.search(words)
-        here = self._found or (0, 0)
+        here = self._match or (0, 0)
         found = next((match for match in self._matches if match >= here), next(iter(self._matches), None))
         if moves and found is not None:
             self._show_match(found)
@@ -316,8 +316,8 @@ class ReviewScreen(Overlay):
         self._matches = []
         self.view.search("")
         self.set_focus(None)
-        if self._found is not None:
-            place, line = self._found
+        if self._match is not None:
+            place, line = self._match
             if self._order[place] != self.at:
                 self.pick(self._order[place], line)
             self.view.go_to_line(line)
@@ -402,7 +402,7 @@ class ReviewScreen(Overlay):
         if self.view.drop_selection():
             self._draw()
         elif self.find_bar.is_open:
-            self._found = None
+            self._match = None
             self._drop_find()
         else:
             self.dismiss()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from kasmon.model.formatting import clock
+from kasmon.model.formatting import clock, state_label, state_name
 from kasmon.model.sandbox.snapshot import USED, SnapshotVerdict, describe_origin
 from kasmon.model.session import Session
 from kasmon.model.transcript import syntax
@@ -11,13 +11,14 @@ from kasmon.model.transcript.run_blocks import LANGUAGES
 from kasmon.model.transcript.text import BLANK, Margin, TextLine, Token, wrap
 from kasmon.sandbox.checkpoint.records import CheckpointRecord
 from kasmon.sandbox.checkpoint.replay import ReplayedRun
+from kasmon.sandbox.network.denials import Denial
 from kasmon.sanitize import clean_block, clean_line
-from kasmon.supervisor.sandboxes.history import RefusedHost, SandboxHistory
+from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.tui.sandbox.status import amount, badge, is_broken, lost_words, meters, phases, proof_words, sleeps_on_disk
-from kasmon.tui.theme.look import Span, ThemeStyles, age, state_label, state_name, width_of
+from kasmon.tui.theme.look import Span, ThemeStyles, age, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
-Entry: TypeAlias = ReplayedRun | CheckpointRecord | RefusedHost | SnapshotVerdict
+Entry: TypeAlias = ReplayedRun | CheckpointRecord | Denial | SnapshotVerdict
 SHORT: Final = 8
 """So many characters of a SHA are shown in a row."""
 NARROW: Final = 100
@@ -47,7 +48,7 @@ def point_of(entry: Entry, past: SandboxHistory) -> str:
     """Return the checkpoint of the state after *entry*; empty if none is stored."""
     if isinstance(entry, CheckpointRecord):
         return entry.id
-    if isinstance(entry, RefusedHost | SnapshotVerdict) or not entry.turn:
+    if isinstance(entry, Denial | SnapshotVerdict) or not entry.turn:
         return ""
     kept = (point.id for point in past.checkpoints if point.when == "after" and point.turn == entry.turn)
     return next(kept, "")
@@ -70,10 +71,10 @@ def head(session: Session, past: SandboxHistory | None, look: ThemeStyles, now: 
     """Return the header: the sandbox, its state, its usage and its permissions."""
     sandbox_state = session.sandbox_state
     if sandbox_state is None:
-        return [DrawnLine(((f" {clean_line(session.name)}", "text.bold"), ("  no longer has a sandbox", "soft")))]
+        return [DrawnLine(((f" {clean_line(session.label)}", "text.bold"), ("  no longer has a sandbox", "soft")))]
     dot, name = f" {look.mark('dot')} ", state_name(session)
     left: list[Span] = [
-        (f" {clean_line(session.name)}", "text.bold"),
+        (f" {clean_line(session.label)}", "text.bold"),
         ("  ", "text"),
         *badge(session, look),
         ("" if is_broken(session) or width < NARROW else f" {proof_words(session)}", "soft"),
@@ -144,7 +145,7 @@ def row(entry: Entry, look: ThemeStyles, width: int, now: float, *, is_here: boo
             old = f"  {_old(entry.at, now)}" if width >= AGED else ""
             size = f"{old}  {amount(entry.snapshot.size_bytes)}"
             right = [(size, "faint"), (f"  {f'turn {entry.snapshot.turn}':{SHORT}}", "faint")]
-        case RefusedHost():
+        case Denial():
             word, role = "blocked", "bad"
             text, right = f"{clean_line(entry.host) or 'an address'}:{entry.port}", [("", "faint")]
     if width < MEAGRE:

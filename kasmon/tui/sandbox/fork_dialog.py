@@ -40,7 +40,7 @@ class ForkDialog(Dialog):
         self.session, self.checkpoint, self.replays = session, checkpoint, replays
         self.taken = frozenset(taken)
         where = f" at {clean_line(checkpoint)}" if checkpoint else ""
-        self.title_text = f"{'Replay' if replays else 'Fork'} {clean_line(session.name)}{where}"
+        self.title_text = f"{'Replay' if replays else 'Fork'} {clean_line(session.label)}{where}"
         self.about = Sentences(look, id="about")
 
     def inside(self) -> Iterable[Widget]:
@@ -59,7 +59,7 @@ class ForkDialog(Dialog):
                 ("Side effects outside the sandbox will be repeated.", Token.WARNING),
             )
         elif self.session.sandbox in COPYING and not self.checkpoint:
-            name = clean_line(self.session.name)
+            name = clean_line(self.session.label)
             told = [(f"Copies the files and all memory of {name}; programs keep running in both.", Token.NOTICE)]
             if not sleeps_on_disk(self.session):
                 then = "then resumes at once" if can_sleep(self.session) else "and stays paused"

@@ -12,7 +12,8 @@ from kasmon.errors import KasmonError
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import Token
-from kasmon.supervisor.sandboxes.history import RefusedHost, SandboxHistory
+from kasmon.sandbox.network.denials import Denial
+from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.tui.action import KeyContext
 from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.clock import Clock
@@ -162,7 +163,7 @@ class SandboxScreen(Overlay):
         entry, past = self.chosen, self.past
         point = point_of(entry, past) if entry is not None and past is not None else ""
         turn = turn_of(entry) if entry is not None else 0
-        host = (entry.entry or f"{entry.host}:{entry.port}") if isinstance(entry, RefusedHost) else ""
+        host = (entry.entry or f"{entry.host}:{entry.port}") if isinstance(entry, Denial) else ""
         self.post_message(SandboxActionRequested(self.session.id, action, checkpoint=point, turn=turn, host=host))
 
     def _offered(self) -> dict[str, str]:
@@ -174,7 +175,7 @@ class SandboxScreen(Overlay):
             acts["box_diff"] = "diff"
         if point_of(entry, past):
             acts |= {"box_restore": "restore", "box_fork": "fork", "box_replay": "replay"}
-        if isinstance(entry, RefusedHost) and entry.fix and entry.host:
+        if isinstance(entry, Denial) and entry.fix and entry.host:
             acts["box_allow"] = "allow"
         return acts
 

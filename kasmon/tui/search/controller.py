@@ -24,8 +24,6 @@ GONE: Final = "it no longer exists"
 
 
 class SearchDashboard(Dashboard, Protocol):
-    """What the search needs."""
-
     @property
     def session_pane(self) -> "SessionPane": ...
     @property
@@ -40,7 +38,7 @@ class SearchController:
     def __init__(self, app: SearchDashboard) -> None:
         self.app = app
         self._words = ""
-        self._found: list[SessionHits] = []
+        self._results: list[SessionHits] = []
         self._at = 0
         self._shown: SearchScreen | None = None
         self._search: Worker[None] | None = None
@@ -57,7 +55,7 @@ class SearchController:
         app = self.app
         if len(app.screen_stack) > 1 or app.main_view.filter_bar.box is not None:
             return
-        self._shown = SearchScreen(app.look, app.clock, app.keys, self._words, self._found)
+        self._shown = SearchScreen(app.look, app.clock, app.keys, self._words, self._results)
         app.push_screen(self._shown)
         self._shown.call_after_refresh(self._shown.list.move, self._at)
         app.permissions.show_notice()
@@ -67,7 +65,7 @@ class SearchController:
         if (screen := self.screen) is None:
             return
         self._stop()
-        self._words, self._found = (screen.words, screen.found) if screen.is_done else (screen.words, [])
+        self._words, self._results = (screen.words, screen.results) if screen.is_done else (screen.words, [])
         hits = [row for row in screen.list.rows if row.hit is not None]
         row = screen.list.chosen
         self._at = hits.index(row) if row in hits else 0
@@ -79,20 +77,20 @@ class SearchController:
         if self._search is not None:
             self._search.cancel()
 
-    def look_for(self, words: str) -> None:
+    def search_for(self, words: str) -> None:
         """Search for *words*, cancelling an earlier search."""
         if words and self.app.gateway is not None:
-            self._search = self.app.run_worker(self._look_for(words), group="search", exclusive=True)
+            self._search = self.app.run_worker(self._search_for(words), group="search", exclusive=True)
         else:
             self._stop()
 
-    async def _look_for(self, words: str) -> None:
+    async def _search_for(self, words: str) -> None:
         screen, gateway = self.screen, self.app.gateway
         if screen is None or gateway is None:
             return
         try:
-            async with contextlib.aclosing(gateway.search(words)) as found:
-                async for each in found:
+            async with contextlib.aclosing(gateway.search(words)) as results:
+                async for each in results:
                     screen.add(each)
         except KasmonError as error:
             screen.end(sentence(error.message))
@@ -134,7 +132,7 @@ class SearchController:
         reading = ScrollbackScreen(
             app.look,
             app.keys,
-            clean_line(session.name),
+            clean_line(session.label),
             ScrollbackBuffer(recorded.lines),
             copied,
             looked,
@@ -159,6 +157,6 @@ class SearchController:
         session_view = app.session_pane.session_view
         if session_view is not None:
             session_view.read()
-            session_view.only_reads = session_view.was_found = True
+            session_view.only_reads = session_view.is_from_search = True
             app.call_after_refresh(session_view.seek, event, hit.line, hit.line[hit.start : hit.end])
         app.offer_keys()

@@ -25,7 +25,7 @@ LEAD = 3
 
 
 class ResultRow(msgspec.Struct, frozen=True):
-    found: SessionHits
+    hits: SessionHits
     hit: SearchHit | None = None
     """None on the line of the session."""
 
@@ -53,16 +53,16 @@ class SearchResultsList(ScrollView, can_focus=False):
         self.at = 0
         """The cursor's row; that of a match, if there is any."""
 
-    def show(self, found: Sequence[SessionHits]) -> None:
+    def show(self, hits: Sequence[SessionHits]) -> None:
         """Show these results, from their beginning."""
         self.rows, self.at = [], 0
         self.scroll_to(y=0, animate=False, immediate=True)
-        for each in found:
+        for each in hits:
             self.add(each)
         self._lay_out()
 
-    def add(self, found: SessionHits) -> None:
-        self.rows += [ResultRow(found), *(ResultRow(found, hit) for hit in reversed(found.hits))]
+    def add(self, hits: SessionHits) -> None:
+        self.rows += [ResultRow(hits), *(ResultRow(hits, hit) for hit in reversed(hits.hits))]
         if self.at == 0 and len(self.rows) > 1:
             self.at = 1
             self.post_message(self.Moved())
@@ -118,14 +118,14 @@ class SearchResultsList(ScrollView, can_focus=False):
             return Strip.blank(width, self.look.style("text"))
         row = self.rows[at]
         if row.hit is None:
-            return self._of_session(row.found, width)
+            return self._of_session(row.hits, width)
         return self._of_hit(row.hit, at == self.at, width)
 
-    def _of_session(self, found: SessionHits, width: int) -> Strip:
-        session, count = found.session, len(found.hits)
-        left: list[Span] = [(" ", "text"), (clean_line(session.name) or session.id, "text.bold")]
+    def _of_session(self, hits: SessionHits, width: int) -> Strip:
+        session, count = hits.session, len(hits.hits)
+        left: list[Span] = [(" ", "text"), (clean_line(session.label), "text.bold")]
         left.append((f"  {clean_line(session.agent)}", "faint"))
-        return self.look.between(left, [(f"{places(count, found.more)} ", "soft")], width)
+        return self.look.between(left, [(f"{places(count, hits.more)} ", "soft")], width)
 
     def _of_hit(self, hit: SearchHit, here: bool, width: int) -> Strip:
         look = self.look

@@ -62,12 +62,12 @@ class SearchScreen(Overlay):
     """
 
     def __init__(
-        self, look: ThemeStyles, clock: Clock, keys: KeyMap, words: str = "", found: Sequence[SessionHits] = ()
+        self, look: ThemeStyles, clock: Clock, keys: KeyMap, words: str = "", results: Sequence[SessionHits] = ()
     ) -> None:
-        """*words* and *found*: those of the last search, to continue with."""
+        """*words* and *results*: those of the last search, to continue with."""
         super().__init__()
         self.look, self.clock, self.keys = look, clock, keys
-        self.words, self.found = words, [*found]
+        self.words, self.results = words, [*results]
         self.is_done, self.problem = True, ""
         self.head = TextLines(look, "surface", id="search-head")
         self.box = LineInput(words, "Search transcripts and output", id="search-words")
@@ -95,7 +95,7 @@ class SearchScreen(Overlay):
         yield self.bar
 
     def on_mount(self) -> None:
-        self.list.show(self.found)
+        self.list.show(self.results)
         self.set_focus(self.box)
         self.set_interval(10.0, self.list.refresh)
         self._draw()
@@ -107,16 +107,16 @@ class SearchScreen(Overlay):
 
     def begin(self, words: str) -> None:
         """Show that a search for *words* has begun."""
-        self.words, self.found, self.is_done, self.problem = words, [], not words, ""
+        self.words, self.results, self.is_done, self.problem = words, [], not words, ""
         self.list.show(())
         self._draw()
 
-    def add(self, found: SessionHits) -> None:
-        if found.problem:
-            self.problem = f"{found.session.name} could not be searched"
+    def add(self, results: SessionHits) -> None:
+        if results.problem:
+            self.problem = f"{results.session.label} could not be searched"
         else:
-            self.found.append(found)
-            self.list.add(found)
+            self.results.append(results)
+            self.list.add(results)
         self._draw()
 
     def end(self, problem: str = "") -> None:
@@ -125,7 +125,7 @@ class SearchScreen(Overlay):
         self._draw()
 
     def _draw(self) -> None:
-        has_hits = bool(self.found)
+        has_hits = bool(self.results)
         self.list.display, self.nothing.display = has_hits, not has_hits
         if not has_hits:
             self.nothing.say(*(EMPTY if not self.words else NOTHING if self.is_done else LOOKING))
@@ -139,10 +139,10 @@ class SearchScreen(Overlay):
         return self.keys.shown_while_writing(action, self.look.utf8)
 
     def _summary(self) -> DrawnLine:
-        count, more = sum(len(each.hits) for each in self.found), any(each.more for each in self.found)
+        count, more = sum(len(each.hits) for each in self.results), any(each.more for each in self.results)
         left: list[Span] = [(" search ", "accent.bold"), (" ", "text")]
         if count:
-            sessions = len(self.found)
+            sessions = len(self.results)
             left.append((places(count, more), "text.bold"))
             left.append((f" in {sessions} {'session' if sessions == 1 else 'sessions'}", "soft"))
         right: list[Span] = [(f"{self.problem} ", "warn")] if self.problem else []

@@ -1,8 +1,9 @@
-"""The line above the list that shows and edits the filter."""
+"""The lines above the list: the saved filters as tabs, and the filter that is shown and edited."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from kasmon.tui.widgets.search_input import SearchInput
+
+
+NAME_CELLS: Final = 24
+"""The widest name of a tab, in cells."""
 
 
 class FilterQuery(LineWidget):
@@ -47,6 +52,51 @@ class FilterQuery(LineWidget):
 
     def on_click(self) -> None:
         self.post_message(ActionRequested("filter"))
+
+
+class TabBar(LineWidget):
+    """A tab for all sessions and for each saved filter, with the number of its sessions; hidden without any."""
+
+    tabs: tuple[tuple[str, str, int], ...] = ()
+    """Name, filter and count of each."""
+    text = ""
+    """The filter in force."""
+
+    def show(self, tabs: tuple[tuple[str, str, int], ...], text: str) -> None:
+        """Show *tabs*; that of the filter *text* is marked."""
+        if (tabs, text) != (self.tabs, self.text):
+            self.tabs, self.text = tabs, text
+            self.set_class(len(tabs) > 1, "-shown")
+            self.refresh()
+
+    def line(self, width: int) -> "Strip":
+        spans: list[Span] = []
+        for name, text, count in self._fitted(width):
+            is_here = text == self.text
+            spans += [(f" {name}", "accent.solid.bold" if is_here else "soft")]
+            spans += [(f" {count} ", "accent.solid" if is_here else "faint"), (" ", "text")]
+        return self.look.strip(spans, width, "surface")
+
+    def _fitted(self, width: int) -> list[tuple[str, str, int]]:
+        """Return the tabs that fit, as drawn: as many as possible up to the one in force, then those after it."""
+        drawn = [(self.look.cut(clean_line(name), NAME_CELLS), text, count) for name, text, count in self.tabs]
+        at = next((index for index, tab in enumerate(drawn) if tab[1] == self.text), 0)
+        while at and sum(map(_cells, drawn[: at + 1])) > width:
+            drawn, at = drawn[1:], at - 1
+        return drawn
+
+    def on_click(self, event: "events.Click") -> None:
+        left = 0
+        for tab in self._fitted(self.size.width):
+            left += _cells(tab)
+            if event.x < left:
+                self.post_message(FilterChanged(tab[1]))
+                return
+
+
+def _cells(tab: tuple[str, str, int]) -> int:
+    name, _, count = tab
+    return cell_len(name) + len(str(count)) + 4
 
 
 class FilterBar(Horizontal):

@@ -9,14 +9,20 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from kasmon.model.fleet import Fleet, Wave, waves
+from kasmon.config.agent_address import machine_of
+from kasmon.model.fleet import Fleet, FleetDifference, Wave, waves
+from kasmon.model.formatting import state_name
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import CRASHED
-from kasmon.tui.theme.look import state_name
+from kasmon.tui.session_list.layout import MOST_FOLDED, GroupKey, ListLayout, SavedFilter
 
 URGENT: Final = CRASHED
 """Up to this `attention` no fold hides a session: it asks, has finished unseen, is lost or crashed."""
+LOCAL: Final = "local"
+"""What a filter calls this machine."""
+NO_VALUE: Final = frozenset({"none"})
+"""What a filter calls the absence of a value."""
 DEEPEST: Final = 8
 """The deepest indentation of child rows."""
 
@@ -28,6 +34,7 @@ class SortOrder(StrEnum):
     SINCE = "since"
     COST = "cost"
     WAVE = "wave"
+    MACHINE = "machine"
 
 
 class SessionRow(msgspec.Struct, frozen=True):
@@ -37,24 +44,29 @@ class SessionRow(msgspec.Struct, frozen=True):
     depth: int = 0
     children: int = 0
     """How many rows below it would be folded with it."""
+    tag: str = ""
+    """The tag that it is grouped by: a session with several tags has a line for each."""
 
 
-class WaveHeading(msgspec.Struct, frozen=True):
-    """A wave's line above its sessions; None is for the sessions that are in no wave."""
+class ListHeading(msgspec.Struct, frozen=True):
+    """The line above a group of sessions, also of those that belong to no wave, tag, ..."""
 
     key: str
-    wave: Wave | None
+    label: str
     sessions: int
     folded: bool
+    needing: int = 0
+    """How many of them need the user."""
+    wave: Wave | None = None
 
 
-Item: TypeAlias = SessionRow | WaveHeading
+Item: TypeAlias = SessionRow | ListHeading
 
 
 class SessionFilter:
     """A parsed filter: each word must occur in a row's text; `state:` and the other `FIELDS` match one field."""
 
-    FIELDS = ("state", "wave", "agent", "mode", "sandbox")
+    FIELDS = ("state", "tag", "plan", "wave", "agent", "account", "mode", "sandbox", "machine")
 
     def __init__(self, text: str = "") -> None:
         self.text = text
@@ -81,7 +93,7 @@ class SessionFilter:
         state = state_name(session)
         text = (
             f"{session.name} {session.id} {state} {session.agent} {session.mode.value} {session.sandbox or ''}"
-            f" {session.last_line}"
+            f" {session.via} {' '.join(session.tags)} {session.last_line}"
         ).casefold()
         return all(word in text for word in self._words)
 
@@ -90,45 +102,67 @@ class SessionFilter:
         match field:
             case "state":
                 return frozenset({session.state.value, state_name(session)})
+            case "tag":
+                return frozenset(session.tags) or NO_VALUE
+            case "plan":
+                return frozenset({session.plan.casefold()}) if session.plan else NO_VALUE
+            case "account":
+                return frozenset({session.account.casefold()}) if session.account else NO_VALUE
             case "wave":
                 return frozenset() if session.wave is None else frozenset({str(session.wave)})
             case "agent":
                 return frozenset({session.agent.casefold()})
             case "sandbox":
                 return frozenset({session.sandbox or "none"})
+            case "machine":
+                return frozenset({machine_name(session).casefold()})
             case _:
                 return frozenset({session.mode.value})
 
 
+class FilterCounts:
+    """How many sessions each saved filter matches; of an update it looks at the changed sessions alone."""
+
+    def __init__(self) -> None:
+        self._saved: tuple[SavedFilter, ...] = ()
+        self._filters: list[SessionFilter] = []
+        self._matching: list[set[SessionId]] = []
+
+    def use(self, saved: tuple[SavedFilter, ...], sessions: Iterable[Session]) -> None:
+        """Count *sessions* by these filters from now on."""
+        if saved != self._saved:
+            self._saved = saved
+            self._filters = [SessionFilter(each.text) for each in saved]
+            self._matching = [{one.id for one in sessions if each.takes(one)} for each in self._filters]
+
+    def update(self, changed: Iterable[Session], gone: Iterable[SessionId]) -> None:
+        """Count *changed* by their new values, and drop *gone*."""
+        for each, matching in zip(self._filters, self._matching, strict=True):
+            matching.difference_update(gone)
+            for session in changed:
+                (matching.add if each.takes(session) else matching.discard)(session.id)
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the number of matching sessions of each filter."""
+        return tuple(map(len, self._matching))
+
+
 class ListSettings(msgspec.Struct, frozen=True, kw_only=True):
     sort: SortOrder = SortOrder.ATTENTION
-    by_wave: bool = False
+    group: GroupKey = GroupKey.NONE
     folded: frozenset[str] = frozenset()
-    """Ids of sessions and keys of waves whose rows are folded."""
+    """Ids of sessions and keys of headings whose rows are folded."""
     filter: str = ""
+    filters: tuple[SavedFilter, ...] = ()
+    columns: tuple[str, ...] = ()
+    """These two as in `ListLayout`."""
 
-
-class ListChange(msgspec.Struct, frozen=True):
-    """The difference between two fleets."""
-
-    changed: tuple[Session, ...]
-    """New or changed sessions."""
-    gone: tuple[SessionId, ...]
-
-
-def difference(before: Fleet, after: Fleet) -> ListChange:
-    """Return the difference from *before* to *after*; fast if most sessions are the same objects."""
-    old, new = before.sessions, after.sessions
-    if old is new:
-        return ListChange((), ())
-    if len(old) == len(new):
-        pairs = [(a, b) for a, b in zip(old, new, strict=True) if a is not b]
-        if all(a.id == b.id for a, b in pairs):
-            return ListChange(tuple(b for a, b in pairs if a != b), ())
-    known = {session.id: session for session in old}
-    left = {session.id for session in new}
-    changed = tuple(s for s in new if (was := known.get(s.id)) is not s and was != s)
-    return ListChange(changed, tuple(id_ for id_ in known if id_ not in left))
+    @property
+    def layout(self) -> ListLayout:
+        """What is kept of them."""
+        headings = sorted(key for key in self.folded if " " in key)
+        folded = tuple(headings[:MOST_FOLDED])
+        return ListLayout(group=self.group, folded=folded, filters=self.filters, columns=self.columns)
 
 
 class ListOrder:
@@ -140,7 +174,7 @@ class ListOrder:
         self._keys: dict[SessionId, tuple[object, ...]] = {}
         self._sort = SortOrder.ATTENTION
 
-    def update(self, fleet: Fleet, change: ListChange) -> bool:
+    def update(self, fleet: Fleet, change: FleetDifference) -> bool:
         """Apply *change*, which led to *fleet*; return whether the order may have changed."""
         moved = bool(change.gone)
         for gone in change.gone:
@@ -166,30 +200,62 @@ class ListOrder:
         self._order.sort(key=self._keys.__getitem__)
         wanted = SessionFilter(view.filter)
         ids = [id_ for id_ in self._order if wanted.takes(self.sessions[id_])] if wanted else self._order
-        return self._by_wave(fleet, ids, view) if view.by_wave else self._nested(ids, view)
+        match view.group:
+            case GroupKey.NONE:
+                return self._nested(ids, view)
+            case GroupKey.WAVE:
+                return self._by_wave(fleet, ids, view)
+            case _:
+                return self._by_value(ids, view)
+
+    def _by_value(self, ids: Sequence[SessionId], view: ListSettings) -> list[Item]:
+        """Return the rows below a heading for each value; child rows stay below their parent."""
+        here = set(ids)
+        groups: dict[str, list[SessionId]] = {}
+        for id_ in ids:
+            for value in group_values(self.sessions[self._root(id_, here)], view.group) or ("",):
+                groups.setdefault(value, []).append(id_)
+        if groups.keys() <= {""}:
+            return self._nested(ids, view)
+        items: list[Item] = []
+        for value in sorted(groups, key=lambda value: (not value, value)):
+            key = f"{view.group} {value}"
+            label = value or f"no {view.group}"
+            items += self._group(key, label, groups[value], view, tag=value if view.group is GroupKey.TAG else "")
+        return items
 
     def _by_wave(self, fleet: Fleet, ids: Sequence[SessionId], view: ListSettings) -> list[Item]:
         here = set(ids)
         items: list[Item] = []
         placed: set[SessionId] = set()
         for wave in waves(fleet):
-            key = f"{wave.plan or ''}/{wave.number}"
+            key = f"wave {wave.plan or ''}/{wave.number}"
             members = [session.id for session in wave.sessions if session.id in here]
             placed.update(members)
             if members:
                 tops = set(members)
                 members += [id_ for id_ in ids if id_ not in placed and self._root(id_, here) in tops]
                 placed.update(members)
-                items += self._group(key, wave, members if view.sort is SortOrder.WAVE else _kept(ids, members), view)
+                members = members if view.sort is SortOrder.WAVE else _kept(ids, members)
+                items += self._group(key, f"wave {wave.number}", members, view, wave)
         rest = [id_ for id_ in ids if id_ not in placed]
-        return items + (self._group("", None, rest, view) if rest and items else self._nested(rest, view))
+        return items + (self._group("wave ", "no wave", rest, view) if rest and items else self._nested(rest, view))
 
-    def _group(self, key: str, wave: Wave | None, members: Sequence[SessionId], view: ListSettings) -> list[Item]:
-        folded = f"wave {key}" in view.folded
-        heading = WaveHeading(f"wave {key}", wave, len(members), folded)
-        return [heading, *self._nested(members, view, folded)]
+    def _group(
+        self,
+        key: str,
+        label: str,
+        members: Sequence[SessionId],
+        view: ListSettings,
+        wave: Wave | None = None,
+        tag: str = "",
+    ) -> list[Item]:
+        folded = key in view.folded
+        needing = sum(self.sessions[id_].attention <= URGENT for id_ in members)
+        heading = ListHeading(key, label, len(members), folded, needing, wave)
+        return [heading, *self._nested(members, view, folded, tag)]
 
-    def _nested(self, ids: Sequence[SessionId], view: ListSettings, hidden: bool = False) -> list[Item]:
+    def _nested(self, ids: Sequence[SessionId], view: ListSettings, hidden: bool = False, tag: str = "") -> list[Item]:
         """Return rows in this order, child rows below their parent; of *hidden* and folded ones only the urgent.
 
         By attention, a parent takes the position of its most urgent child.
@@ -201,7 +267,7 @@ class ListOrder:
             if parent is not None and parent in here and parent != id_:
                 children.setdefault(parent, []).append(id_)
         if not children and not hidden:
-            return [SessionRow(id_) for id_ in ids]
+            return [SessionRow(id_, tag=tag) for id_ in ids]
         below_others = {child for group in children.values() for child in group}
         urgent = [id_ for id_ in ids if self.sessions[id_].attention <= URGENT]
         lifted = [self._root(id_, here) for id_ in urgent] if view.sort is SortOrder.ATTENTION else []
@@ -217,7 +283,7 @@ class ListOrder:
                 placed.add(id_)
                 below = children.get(id_, [])
                 if not is_hidden or id_ in kept:
-                    rows.append(SessionRow(id_, depth, len(below)))
+                    rows.append(SessionRow(id_, depth, len(below), tag))
                 is_hidden = is_hidden or id_ in view.folded
                 left += [(child, min(depth + 1, DEEPEST), is_hidden) for child in reversed(below)]
         return rows
@@ -239,7 +305,34 @@ def _kept(ids: Iterable[SessionId], members: Iterable[SessionId]) -> list[Sessio
 
 
 def _placed_otherwise(before: Session | None, after: Session) -> bool:
-    return before is None or (before.parent, before.wave, before.plan) != (after.parent, after.wave, after.plan)
+    return before is None or _place(before) != _place(after)
+
+
+def _place(session: Session) -> tuple[object, ...]:
+    """Return what its place under headings depends on, and what they count."""
+    values = (session.tags, session.config_folder, session.via, session.account)
+    return (session.parent, session.wave, session.plan, *values, session.attention <= URGENT)
+
+
+def group_values(session: Session, group: GroupKey) -> tuple[str, ...]:
+    """Return the values by which *session* is grouped; none if it has no such value. Not for waves."""
+    match group:
+        case GroupKey.TAG:
+            return session.tags
+        case GroupKey.MACHINE:
+            return (machine_name(session),)
+        case GroupKey.FOLDER:
+            value = session.config_folder
+        case GroupKey.PLAN:
+            value = session.plan or ""
+        case _:
+            value = session.account
+    return (value,) if value else ()
+
+
+def machine_name(session: Session) -> str:
+    """Return the machine that it runs on, `LOCAL` for this one."""
+    return session.via or machine_of(session.agent) or LOCAL
 
 
 def _key(session: Session, sort: SortOrder) -> tuple[object, ...]:
@@ -255,5 +348,7 @@ def _key(session: Session, sort: SortOrder) -> tuple[object, ...]:
             return (-(session.cost_usd or 0.0), *attention)
         case SortOrder.WAVE:
             return (session.wave is None, session.wave or 0, session.plan or "", session.task or 0, *attention)
+        case SortOrder.MACHINE:
+            return (session.via, *attention)
         case _:
             return attention

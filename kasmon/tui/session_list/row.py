@@ -1,6 +1,6 @@
 """One line of the list: the columns that fit a width, and their content. Pure."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -9,13 +9,14 @@ from textual.strip import Strip
 
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode
+from kasmon.model.formatting import state_label, state_name
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.repository.branch import BranchSummary
 from kasmon.sanitize import clean_line
 from kasmon.tui.sandbox.status import badge, is_broken, row_words, to_come
 from kasmon.tui.session_list.branch_marks import branch_marks
-from kasmon.tui.session_list.order import SessionRow, SortOrder, WaveHeading
+from kasmon.tui.session_list.order import ListHeading, SessionRow, SortOrder
 from kasmon.tui.theme.look import (
     Background,
     Span,
@@ -26,8 +27,6 @@ from kasmon.tui.theme.look import (
     money,
     news,
     session_tokens,
-    state_label,
-    state_name,
     wave_place,
     wave_progress,
 )
@@ -58,7 +57,15 @@ LONG_MODES: Final = 100
 BRANCH: Final = ListColumn("branch", "branch", 6)
 LEAST_BRANCHES: Final = 84
 """From this width on the branch of a session's worktree has a column, if there is one."""
+TAGS: Final = ListColumn("tags", "tags", 4)
+LEAST_TAGS: Final = 84
+"""From this width on tags have a column, if a session has some."""
+LONGEST_TAGS: Final = 16
 WAVE: Final = ListColumn("wave", "wave", 7, sort=SortOrder.WAVE)
+MACHINE: Final = ListColumn("machine", "machine", 7, sort=SortOrder.MACHINE)
+"""Only in a list with sessions of other machines; where it has no space, their names get a mark."""
+LEAST_MACHINES: Final = 60
+LONGEST_MACHINE: Final = 12
 ABOUT: Final = ((60, AGENT), (78, MODE), (88, WAVE))
 """The minimum widths for the columns that describe a session."""
 LONG_AGENTS: Final = 100
@@ -66,7 +73,7 @@ LONG_AGENTS: Final = 100
 LONGEST_AGENT: Final = 12
 SHORT_INTERPRETERS: Final = "interp."
 """The short name of interpreters."""
-GIVEN_UP: Final = (MODE, WAVE, BRANCH, AGENT)
+GIVEN_UP: Final = (MODE, WAVE, TAGS, BRANCH, AGENT, MACHINE)
 """The columns to leave out, in this order."""
 NUMBERS: Final = (
     (136, ListColumn("seen", "source", 13)),
@@ -75,6 +82,8 @@ NUMBERS: Final = (
 )
 
 
+LESS_USED: Final = ("seen", "tokens", "cost", *(column.key for column in GIVEN_UP), "since")
+"""The columns of the user's choice that are left out where there is no space, in this order."""
 OPTIONAL: Final[tuple[tuple[str, Callable[[Session], bool]], ...]] = (
     ("wave", lambda session: session.wave is not None),
     ("tokens", lambda session: bool(session.tokens and session.tokens.used)),
@@ -90,32 +99,57 @@ def columns(
     modes: int = MODE.width,
     *,
     branches: int = 0,
+    machines: int = 0,
+    tags: int = 0,
+    chosen: Sequence[str] = (),
     without: frozenset[str] = frozenset(),
 ) -> tuple[ListColumn, ...]:
     """Return the columns of a list *width* cells wide.
 
-    *names*, *agents*, *modes* and *branches* are the cells of the longest of each; *without* are the empty columns. The
-    activity column gets the rest. It matters most: mode, branch and agent make space for it.
+    *names*, *agents*, *modes*, *branches*, *machines* and *tags* are the cells of the longest of each; *without* are
+    the empty columns. The activity column gets the rest. It matters most: the columns of `GIVEN_UP` make space for it.
+    State and name always come first. *chosen* are the other columns by key, in their order, of which those are shown
+    that fit; empty for the usual ones.
     """
     widest = 14 if width < 60 else 20 if width < 100 else 28
     state = ListColumn("state", "state", 12 if width >= 50 else 11, sort=SortOrder.ATTENTION)
     name = ListColumn("name", "name", max(8, min(names, widest)), sort=SortOrder.NAME)
     since = ListColumn("since", "age", 5, right=True, sort=SortOrder.SINCE)
-    about = [column for least, column in ABOUT if width >= least and column.key not in without]
+    about = [column for least, column in ABOUT if (width >= least or chosen) and column.key not in without]
     if agents > AGENT.width and width >= LONG_AGENTS:
         agent = ListColumn(AGENT.key, AGENT.title, min(agents, LONGEST_AGENT), sort=AGENT.sort)
         about = [agent if column is AGENT else column for column in about]
     if modes > MODE.width and width >= LONG_MODES:
         mode = ListColumn(MODE.key, MODE.title, modes)
         about = [mode if column is MODE else column for column in about]
-    if branches and width >= LEAST_BRANCHES:
+    if machines and (width >= LEAST_MACHINES or chosen):
+        cells = max(MACHINE.width, min(machines, LONGEST_MACHINE))
+        about.insert(0, ListColumn(MACHINE.key, MACHINE.title, cells, sort=MACHINE.sort))
+    if branches and (width >= LEAST_BRANCHES or chosen):
         about.append(ListColumn(BRANCH.key, BRANCH.title, max(BRANCH.width, branches)))
-    numbers = [column for least, column in NUMBERS if width >= least and column.key not in without]
+    if tags and (width >= LEAST_TAGS or chosen):
+        about.append(ListColumn(TAGS.key, TAGS.title, max(TAGS.width, min(tags, LONGEST_TAGS))))
+    numbers = [column for least, column in NUMBERS if (width >= least or chosen) and column.key not in without]
+    if chosen:
+        return (state, name, *_fit_chosen(width, (state, name), (*about, since, *numbers), chosen))
     while (line := _left(width, state, name, *about, since, *numbers)) < LINE_LEAST and about:
         about.remove(next(column for given in GIVEN_UP for column in about if column.key == given.key))
     if line < LINE_LEAST:
         return (state, name, since)
     return (state, name, *about, since, ListColumn("line", "activity", line), *numbers)
+
+
+def _fit_chosen(
+    width: int, first: Sequence[ListColumn], others: Iterable[ListColumn], chosen: Sequence[str]
+) -> list[ListColumn]:
+    """Return those of *others* that are *chosen* and fit after *first*, in the order of *chosen*."""
+    kept = [column for column in others if column.key in chosen]
+    least = LINE_LEAST if "line" in chosen else -GAP
+    while (left := _left(width, *first, *kept)) < least and kept:
+        kept.remove(next(column for key in LESS_USED for column in kept if column.key == key))
+    if "line" in chosen and left >= LINE_LEAST:
+        kept.append(ListColumn("line", "activity", left))
+    return sorted(kept, key=lambda column: chosen.index(column.key))
 
 
 def empty_columns(sessions: Collection[Session]) -> frozenset[str]:
@@ -173,18 +207,25 @@ def header(columns: Sequence[ListColumn], width: int, sort: SortOrder, look: The
 def row(line: RowContent, now: float, look: ThemeStyles) -> Strip:
     spans: list[Span] = [(look.mark("cursor") if line.selected else " ", "accent"), (" ", "text")]
     for column in line.columns:
-        spans += _fitted(_CELLS[column.key](line, now, look), column, look)
+        cell = _CELLS[column.key](line, now, look)
+        if line.session.is_unreachable:
+            cell = [(text, "soft" if role == "soft" and column.key == "line" else "faint") for text, role in cell]
+        spans += _fitted(cell, column, look)
         spans.append((" " * GAP, "text"))
     return look.strip(spans[:-1], line.width, "selected" if line.selected else "background")
 
 
-def heading(item: WaveHeading, width: int, selected: bool, look: ThemeStyles) -> Strip:
-    """Return a wave's line with its progress by session."""
+def heading(item: ListHeading, width: int, selected: bool, look: ThemeStyles) -> Strip:
+    """Return the line above a group: its name, its sessions and those that need the user; or a wave's progress."""
     fold = look.mark("shut" if item.folded else "open")
     ground: Background = "selected" if selected else "background"
     spans: list[Span] = [(look.mark("cursor") if selected else " ", "accent"), (f" {fold} ", "accent")]
     if item.wave is None:
-        spans += [("no wave", "soft.bold"), (f"  {item.sessions}", "faint")]
+        name = look.cut(clean_line(item.label), max(8, width - 30))
+        role = "soft.bold" if item.key.endswith(" ") else "accent.bold"
+        spans += [(name, role), (f"  {item.sessions}", "faint")]
+        if item.needing:
+            spans.append((f"  {item.needing} {'needs' if item.needing == 1 else 'need'} you", "state-asking"))
     else:
         plan = look.cut(clean_line(item.wave.plan or ""), 32)
         spans += [(f"wave {item.wave.number}", "accent.bold"), (f"  {plan}" if plan else "", "soft"), ("  ", "text")]
@@ -220,13 +261,23 @@ def _name(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     indent = "  " * (depth - 1) + f"{look.mark('child')} " if depth else ""
     fold = f" {look.mark('shut')}{line.item.children}" if line.folded and line.item.children else ""
     pin = f" {look.mark('pin')}" if line.pinned else ""
-    quiet = state_name(session) in ("ended", "paused", "standby")
+    quiet = state_name(session) in ("ended", "paused", "standby", "hibernated")
     role = "text.bold" if line.selected else "soft" if quiet else "text"
     name: Span = (clean_line(session.name) or str(session.id), role)
+    has_machine = any(column.key == MACHINE.key for column in line.columns)
+    away: list[Span] = [(f"{look.mark('remote')} ", "faint")] if session.via and not has_machine else []
     hit = line.collides
     mark: list[Span] = [] if hit is None else [(f" {look.mark('collides')}", "bad.bold" if hit.lines else "warn")]
     breach: list[Span] = [(f" {look.mark('breach')}", "bad.bold")] if is_broken(session) else []
-    return [(indent, "faint"), name, *breach, *mark, (f"{fold}{pin}", "accent")]
+    return [(indent, "faint"), *away, name, *breach, *mark, (f"{fold}{pin}", "accent")]
+
+
+def _machine(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    return [(clean_line(line.session.via), "soft")]
+
+
+def _tags(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    return [(clean_line(" ".join(line.session.tags)), "accent")]
 
 
 def _agent(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
@@ -288,8 +339,10 @@ def _cost(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
 _CELLS: Final[dict[str, Callable[[RowContent, float, ThemeStyles], list[Span]]]] = {
     "state": _state,
     "name": _name,
+    "machine": _machine,
     "agent": _agent,
     "mode": _mode,
+    "tags": _tags,
     "wave": _wave,
     "branch": _branch,
     "since": _since,

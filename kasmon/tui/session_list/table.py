@@ -7,6 +7,7 @@ second after each key, so that no row moves while the user is typing.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
 from rich.cells import cell_len
 from textual import events
 from textual.geometry import Region, Size
@@ -18,18 +19,20 @@ from kasmon.config.profile import ProfileOffer
 from kasmon.model.attention import next_pressing, pressing, waiting_peers
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode
-from kasmon.model.fleet import Fleet
+from kasmon.model.fleet import Fleet, FleetDifference, difference
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.repository.branch import BranchSummary
 from kasmon.tui.clock import Clock
 from kasmon.tui.empty_state import fitted, nothing_lines
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import SessionOpened, SessionSelected, SortRequested
+from kasmon.tui.messages import LayoutChanged, SessionOpened, SessionSelected, SortRequested
 from kasmon.tui.sandbox.status import is_broken, mode_cells
 from kasmon.tui.session_list.branch_marks import branch_cells
-from kasmon.tui.session_list.order import Item, ListChange, ListOrder, ListSettings, SessionRow, WaveHeading, difference
+from kasmon.tui.session_list.layout import GroupKey, ListLayout
+from kasmon.tui.session_list.order import Item, ListHeading, ListOrder, ListSettings, SessionRow
 from kasmon.tui.session_list.row import (
+    LEAST_MACHINES,
     ListColumn,
     RowContent,
     column_at,
@@ -97,6 +100,8 @@ class SessionTable(ScrollView, can_focus=True):
         """The user has moved the cursor; before that it stays on the first line when rows move."""
         self._list_order = ListOrder()
         self._selected: SessionId | str | None = None
+        self._tag = ""
+        """The tag of the selected line, of several lines of one session."""
         self._index = 0
         self._awaited = ""
         """The name of a requested session that does not exist yet."""
@@ -134,20 +139,17 @@ class SessionTable(ScrollView, can_focus=True):
 
     def shown(self) -> list[Session]:
         """Return the sessions in the list, filtered and in order."""
-        return [
-            self._list_order.sessions[item.session]
-            for item in self.items
-            if isinstance(item, SessionRow) and self.session(item.session)
-        ]
+        ids = dict.fromkeys(item.session for item in self.items if isinstance(item, SessionRow))
+        return [session for id_ in ids if (session := self.session(id_)) is not None]
 
-    def show_change(self, fleet: Fleet, change: ListChange | None = None) -> None:
+    def show_change(self, fleet: Fleet, change: FleetDifference | None = None) -> None:
         """Show *fleet*: changed rows now, a changed order as soon as the keyboard is quiet."""
         change = change or difference(self.fleet, fleet)
         self.fleet = fleet
         self._stale = self._list_order.update(fleet, change) or self._stale
         for gone in change.gone:
             self._strips.pop(gone, None)
-        self._stale = self._stale or (self.view.by_wave and bool(change.changed))
+        self._stale = self._stale or (self.view.group is GroupKey.WAVE and bool(change.changed))
         if self._awaited:
             self._select_awaited()
         if self._stale:
@@ -160,10 +162,24 @@ class SessionTable(ScrollView, can_focus=True):
         if self._stale and now - self.last_key_at >= QUIET_S and now - self._arranged_at >= RESORT_S:
             self.reorder()
 
-    def look_at(self, view: ListSettings) -> None:
+    def apply_settings(self, view: ListSettings) -> None:
         """Apply the settings *view* at once."""
+        if view.layout != self.view.layout:
+            self.post_message(LayoutChanged(view.layout))
         self.view = view
         self.reorder()
+
+    def restore_layout(self, layout: ListLayout) -> None:
+        """Arrange the list as it was kept."""
+        self.view = msgspec.structs.replace(
+            self.view,
+            group=layout.group,
+            folded=frozenset(layout.folded),
+            filters=layout.filters,
+            columns=layout.columns,
+        )
+        if self.items:  # else the first fleet is sorted at once
+            self.reorder()
 
     def reorder(self) -> None:
         """Sort the rows now."""
@@ -215,7 +231,10 @@ class SessionTable(ScrollView, can_focus=True):
         self._post_selection()
 
     def select(self, wanted: SessionId) -> bool:
-        """Move the cursor to this session; False if the list does not show it."""
+        """Move the cursor to this session, unless it is there; False if the list does not show it."""
+        if self.selected == wanted:
+            self.select_index(self._index)
+            return True
         for index, item in enumerate(self.items):
             if isinstance(item, SessionRow) and item.session == wanted:
                 self.select_index(index)
@@ -247,20 +266,18 @@ class SessionTable(ScrollView, can_focus=True):
         if self._index >= len(self.items):
             return
         item = self.items[self._index]
-        key = item.key if isinstance(item, WaveHeading) else self._group_of(self._index) if shut else str(item.session)
+        key = item.key if isinstance(item, ListHeading) else self._group_of(self._index) if shut else str(item.session)
         if key is None or (key in self.view.folded) == shut:
             return
         folded = self.view.folded | {key} if shut else self.view.folded - {key}
         self._is_chosen = True
-        self._selected = SessionId(key) if not key.startswith("wave ") else key
-        self.look_at(
-            ListSettings(sort=self.view.sort, by_wave=self.view.by_wave, folded=folded, filter=self.view.filter)
-        )
+        self._selected = key
+        self.apply_settings(msgspec.structs.replace(self.view, folded=folded))
 
     def toggle_fold(self) -> None:
         """Fold the heading under the cursor, or unfold it."""
         item = self.items[self._index] if self._index < len(self.items) else None
-        if isinstance(item, WaveHeading):
+        if isinstance(item, ListHeading):
             self.fold(not item.folded)
 
     def mark(self, collisions: Mapping[SessionId, CollisionSummary]) -> None:
@@ -293,7 +310,7 @@ class SessionTable(ScrollView, can_focus=True):
             return self._empty_line(y, width)
         item = self.items[index]
         selected = index == self._index
-        if isinstance(item, WaveHeading):
+        if isinstance(item, ListHeading):
             return heading(item, width, selected, self.look)
         session = self.session(item.session)
         if session is None:
@@ -340,7 +357,7 @@ class SessionTable(ScrollView, can_focus=True):
             return
         self.select_index(index)
         item = self.items[index]
-        if isinstance(item, WaveHeading):
+        if isinstance(item, ListHeading):
             self.toggle_fold()
         elif event.chain == 2:
             self.post_message(SessionOpened(item.session))
@@ -379,20 +396,34 @@ class SessionTable(ScrollView, can_focus=True):
             (branch_cells(each, self.look) for id_, each in self.branches.items() if id_ in self._list_order.sessions),
             default=0,
         )
-        return columns(self.size.width, self._names_width, longest_agent, longest_mode, branches=cells, without=without)
+        return columns(
+            self.size.width,
+            self._names_width,
+            longest_agent,
+            longest_mode,
+            branches=cells,
+            machines=max((len(session.via) for session in sessions), default=0),
+            tags=max((cell_len(" ".join(session.tags)) for session in sessions if session.tags), default=0),
+            chosen=self.view.columns,
+            without=without,
+        )
 
     def _name_cells(self, session: Session) -> int:
         """Return the width of its name and marks; ASCII names are fast, as there may be thousands."""
         name, marks = session.name, is_broken(session) + (session.id in self.collisions) + (session.id == self.pinned)
+        marks += bool(session.via) and self.size.width < LEAST_MACHINES
         return (len(name) if name.isascii() else cell_len(name)) + 2 * marks
 
     def _restore_cursor(self, top: int) -> None:
         """Find the selected line again in changed rows; the view moves with it unless it shows the top."""
         before = self._index
-        for index, item in enumerate(self.items if self._is_chosen else ()):
-            if self._selected == (item.session if isinstance(item, SessionRow) else item.key):
-                self._index = index
-                break
+        places = [
+            index
+            for index, item in enumerate(self.items if self._is_chosen else ())
+            if self._selected == (item.session if isinstance(item, SessionRow) else item.key)
+        ]
+        if places:
+            self._index = next((index for index in places if _tag_of(self.items[index]) == self._tag), places[0])
         else:
             self._index = max(0, min(before, len(self.items) - 1)) if self._is_chosen else self._first_row()
         if top and self._index != before:
@@ -420,6 +451,7 @@ class SessionTable(ScrollView, can_focus=True):
         key: SessionId | str | None = (
             None if item is None else item.session if isinstance(item, SessionRow) else item.key
         )
+        self._tag = _tag_of(item)
         if key != self._selected:
             self._selected = key
             self.post_message(SessionSelected(self.selected))
@@ -432,7 +464,7 @@ class SessionTable(ScrollView, can_focus=True):
         if item.children and str(item.session) not in self.view.folded:
             return str(item.session)
         for above in reversed(self.items[:index]):
-            if isinstance(above, WaveHeading):
+            if isinstance(above, ListHeading):
                 return above.key
             if above.depth < item.depth and above.children:
                 return str(above.session)
@@ -454,3 +486,7 @@ class SessionTable(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width  # without the scrollbar, which covers the lines
         if regions := [Region(0, y, width, rows) for y, rows in runs(lines)]:
             self._painter.paint(self, regions)
+
+
+def _tag_of(item: Item | None) -> str:
+    return item.tag if isinstance(item, SessionRow) else ""

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len, split_graphemes
 from textual.strip import Strip
 
+from kasmon.model.transcript.markdown.links import LinkAddress, links
 from kasmon.terminal_text.styles import STYLE_CHANGE
-from kasmon.tui.terminal.links import LinkAddress, links
 from kasmon.tui.terminal.sgr import strip_of
 
 MOST_FOUND: Final = 10_000

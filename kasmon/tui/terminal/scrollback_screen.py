@@ -81,7 +81,7 @@ class ScrollbackScreen(Overlay):
     def on_mount(self) -> None:
         self.set_focus(self.view)
         if self._words:
-            self.view.found = self.view.buffer.find(self._words)
+            self.view.matches = self.view.buffer.find(self._words)
             self._show_matches(self._words, here=True)
             self.find_bar.is_open = True
             self.find_bar.close_input()
@@ -102,7 +102,7 @@ class ScrollbackScreen(Overlay):
         self.find_bar.search_if_current(message.words, self._search)
 
     def _search(self, words: str) -> None:
-        self.view.found = self.view.buffer.find(words)
+        self.view.matches = self.view.buffer.find(words)
         self.view.go(self._search_start)
         here = self.view.find_next(down=False) or self.view.find_next(down=True)
         self._show_matches(words, here)
@@ -122,7 +122,7 @@ class ScrollbackScreen(Overlay):
         self.find_bar.begin()
 
     def _find(self, *, down: bool) -> None:
-        if self.view.found:
+        if self.view.matches:
             self._show_matches(self.find_bar.words.words, self.view.find_next(down=down))
         else:
             self._begin_find()
@@ -134,14 +134,14 @@ class ScrollbackScreen(Overlay):
         self.set_focus(self.view)
 
     def _drop_find(self) -> None:
-        self.view.found = []
+        self.view.matches = []
         self.find_bar.drop()
         self.view.go(self._search_start)
         self.set_focus(self.view)
 
     def _show_matches(self, words: str, here: bool) -> None:
         self.find_bar.words.words = words
-        self.find_bar.show_count(len(self.view.found), done=True, here=here)
+        self.find_bar.show_count(len(self.view.matches), done=True, here=here)
 
     def _open_link(self) -> None:
         if (link := self.view.link()) is not None:
@@ -158,13 +158,13 @@ class ScrollbackScreen(Overlay):
     def _leave(self) -> None:
         if self.view.drop_selection() if self.view.selects else False:
             return
-        if self.view.found and not self._words:  # with an initial search, the key leaves at once
+        if self.view.matches and not self._words:  # with an initial search, the key leaves at once
             self._drop_matches()
         else:
             self.dismiss()
 
     def _drop_matches(self) -> None:
-        self.view.found = []
+        self.view.matches = []
         self.find_bar.drop()
         self.view.refresh()
 
@@ -173,7 +173,7 @@ class ScrollbackScreen(Overlay):
         keys, utf8 = self.keys, self.look.utf8
         words = [("find", "search"), ("text_select", "select"), ("copy", "copy"), ("copy_answer", "copy screen")]
         words += [("toggle", "link")] if self.view.link() is not None else []
-        words += [("stop_reading", "clear" if self.view.selects or (self.view.found and not self._words) else "back")]
+        words += [("stop_reading", "clear" if self.view.selects or (self.view.matches and not self._words) else "back")]
         left: list[Span] = [(f" {self.session_name}", "text.bold")]
         left += [(" (paused, scrollback)", "soft")] if self.size.width >= ROOMY_WIDTH else []
         offers = ((keys.shown(action, utf8), word, action) for action, word in words)

@@ -10,8 +10,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kasmon.model.transcript.markdown.links import LinkAddress
 from kasmon.model.transcript.text import Token
-from kasmon.tui.terminal.links import LinkAddress
 from kasmon.tui.terminal.scrollback_buffer import BufferMatch, BufferPosition, ScrollbackBuffer
 from kasmon.tui.theme.look import ThemeStyles
 
@@ -46,7 +46,7 @@ class ScrollbackView(Widget, can_focus=True):
         self.buffer, self.look = buffer, look
         self.cursor = self.begun_at = BufferPosition(max(len(buffer.lines) - 1, 0), 0)
         self.selects = False
-        self.found: list[BufferMatch] = []
+        self.matches: list[BufferMatch] = []
         self.top = 0
         self._is_dragging = False
         self._at_end, self._up = True, up
@@ -112,9 +112,9 @@ class ScrollbackView(Widget, can_focus=True):
     def find_next(self, *, down: bool) -> bool:
         """Go to the next match, up unless *down*; return whether there is one."""
         if down:
-            there = next((found for found in self.found if found[:2] > self.cursor), None)
+            there = next((matches for matches in self.matches if matches[:2] > self.cursor), None)
         else:
-            there = next((found for found in reversed(self.found) if found[:2] < self.cursor), None)
+            there = next((matches for matches in reversed(self.matches) if matches[:2] < self.cursor), None)
         if there is not None:
             self.go(BufferPosition(there.line, there.start))
         return there is not None
@@ -175,9 +175,9 @@ class ScrollbackView(Widget, can_focus=True):
 
         for link in self.buffer.links(row.line):
             paint_cells(link.start, link.end, LINKED)
-        for found in self.found:
-            if found.line == row.line:
-                paint_cells(found.start, found.end, self.look.token(Token.FOUND))
+        for matches in self.matches:
+            if matches.line == row.line:
+                paint_cells(matches.start, matches.end, self.look.token(Token.FOUND))
         if self.selects:
             first, last = self.selected()
             start = 0 if first.line < row.line else first.at

@@ -193,7 +193,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         self.session = session
         self.terminal = TerminalWidget()
         self.bar = FocusBar(leave)
-        self.is_live = False
+        self.is_live = self._enters_once_mounted = False
         self._link, self._leave_keys, self._rate_hz = link, leave, rate_hz
         self._input_sender = InputSender(link, session, self._leave_key_pressed, self._read_key_pressed)
         self._tap: StdinTap | None = None
@@ -209,6 +209,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
     def on_mount(self) -> None:
         self._link.send(Watch(session=self.session, rate_hz=self._rate_hz))
         self.app.screen_change_signal.subscribe(self, lambda _screen: self._update_tap())
+        self.call_later(self._enter_if_wanted)  # that comes once this is mounted
 
     def on_unmount(self) -> None:
         self.leave()
@@ -237,8 +238,9 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         return self._is_left or (self._tap is not None and self._tap.left)
 
     def enter(self) -> None:
-        """Send the keyboard to the session. Requires a mounted view; a second call does nothing."""
-        if self.is_live:
+        """Send the keyboard to the session, once this is mounted; a second call does nothing."""
+        self._enters_once_mounted = not self.is_mounted
+        if self.is_live or self._enters_once_mounted:
             return
         self.is_live, self._is_left = True, False
         self.add_class("-live")
@@ -249,8 +251,13 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         self._update_tap()
         self._resize_timer = self.set_timer(SETTLE_S, self._send_size_later)
 
+    def _enter_if_wanted(self) -> None:
+        if self._enters_once_mounted:
+            self.enter()
+
     def leave(self) -> None:
         """Take the keyboard back; the session stays as a preview. A second call does nothing."""
+        self._enters_once_mounted = False
         if not self.is_live:
             return
         self.is_live, self._is_left = False, True

@@ -54,7 +54,7 @@ class DimFilter:
 
     def __init__(self, colour: Color, base: Style) -> None:
         self._colour, self._base = colour, base
-        self._known: dict[Style | None, Style] = {}
+        self._dimmed: dict[Style | None, Style] = {}
 
     def is_of(self, colour: Color, base: Style) -> bool:
         """Whether it was created with these."""
@@ -65,12 +65,12 @@ class DimFilter:
         return Strip([Segment(text, self._style(style)) for text, style, _ in strip], strip.cell_length)
 
     def _style(self, style: Style | None) -> Style:
-        known = self._known.get(style)
+        known = self._dimmed.get(style)
         if known is None:
-            if len(self._known) >= KEPT:
-                self._known.clear()
+            if len(self._dimmed) >= KEPT:
+                self._dimmed.clear()
             (faded,) = BackgroundScreen.process_segments([Segment("", style)], self._colour)
-            known = self._known[style] = self._base + (faded.style or Style.null())
+            known = self._dimmed[style] = self._base + (faded.style or Style.null())
         return known
 
 

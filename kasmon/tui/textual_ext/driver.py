@@ -23,6 +23,7 @@ import threading
 import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from textual._parser import ParseError
@@ -31,6 +32,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
 from kasmon.tui.process import terminal_guard
+from kasmon.tui.terminal.background import QUERY, BackgroundReply
 
 if TYPE_CHECKING:
     from kasmon.tui.terminal.stdin_tap import StdinTap
@@ -51,11 +53,7 @@ class TerminalOutput:
         self._handle, self._encoding = file.fileno(), file.encoding
 
     def write(self, text: str) -> None:
-        """Write all of *text*.
-
-        Raises:
-            OSError: if the terminal is gone.
-        """
+        """Write all of *text*. Raises `OSError` if the terminal is gone."""
         left = memoryview(text.encode(self._encoding, "replace"))
         while left:
             written = 0
@@ -122,6 +120,9 @@ class TapDriver(LinuxDriver):
         """Called on the app's loop when the terminal is gone; without it, the app exits with 129."""
         self.on_suspend: Callable[[], object] = lambda: None
         """Called in a thread before SIGTSTP stops the process."""
+        self.on_background: Callable[[bool], object] = lambda _: None
+        """Called on the app's loop when the terminal has replied whether its background is light."""
+        self.background = BackgroundReply()
         self._suspending: asyncio.Task[None] | None = None
         self.gone = False
         """The terminal can no longer be written to."""
@@ -159,6 +160,7 @@ class TapDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         self._is_suspended = False
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        self.write(QUERY)
         if self._tap is not None:
             self._set_legacy(True)
 
@@ -236,23 +238,28 @@ class TapDriver(LinuxDriver):
                 ready = self._wait(parser, settle_at)
                 if self.exit_event.is_set():
                     break
-                tap = self._tap
+                tap, data = self._tap, b""
+                is_due = settle_at is not None and time.monotonic() >= settle_at
                 if ready:
-                    data = self._read()
-                    if data is None:
+                    read = self._read()
+                    if read is None:
                         continue
-                    if not data:
+                    if not read:
                         break
+                    data = self._remove_reply(read)
+                elif is_due and self.background.hold_s is not None:
+                    data = self.background.settle()
+                elif is_due and tap is not None:
+                    tap.settle()
+                if data:
                     if tap is not None:
                         data = self._feed_tap(tap, parser, data)
-                        settle_at = None if tap.hold_s is None else time.monotonic() + tap.hold_s
                     if text := decode(data):
                         for event in parser.feed(text):
                             self.process_message(event)
-                elif settle_at is not None and time.monotonic() >= settle_at:
-                    settle_at = None
-                    if tap is not None:
-                        tap.settle()
+                if ready or is_due:
+                    held = self.background.hold_s or (tap.hold_s if tap is not None else None)
+                    settle_at = None if held is None else time.monotonic() + held
                 for event in parser.tick():
                     self.process_message(event)
         finally:
@@ -281,6 +288,14 @@ class TapDriver(LinuxDriver):
             self.hang_up()
         elif not data and self.input_tty:
             self._call_soon(self.on_hangup or self._leave)
+        return data
+
+    def _remove_reply(self, data: bytes) -> bytes:
+        """Return *data* without the terminal's replies about its background, which are reported."""
+        before = self.background.is_light
+        data = self.background.feed(data)
+        if (now := self.background.is_light) is not None and now is not before:
+            self._call_soon(partial(self.on_background, now))
         return data
 
     def _feed_tap(self, tap: "StdinTap", parser: XTermParser, data: bytes) -> bytes:

@@ -24,6 +24,19 @@ class OrderedKeys:
             await act(self, event)
 
 
+class PasteHandler:
+    """A mixin for an input of many lines: it may handle a paste itself. Precedes Textual's class."""
+
+    def takes_paste(self, text: str) -> bool:
+        """Handle a paste of *text*; False leaves it to the input."""
+        return False
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        if self.takes_paste(event.text):
+            event.stop()
+            event.prevent_default()
+
+
 def forward_key(widget: Widget, key: events.Key) -> None:
     """Give *key*, which came to its screen, to *widget*."""
     widget._forward_event(key)

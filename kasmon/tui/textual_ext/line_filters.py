@@ -13,6 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 from textual.filter import LineFilter
+from textual.worker import WorkerFailed
 
 _UNSEEN: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]"
@@ -48,7 +49,9 @@ def unlinked(style: Style | None) -> Style | None:
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the trace of *error*: files, lines and its class, without values or message."""
+    """Return the trace of *error*, of a worker the worker's: files, lines and its class, without values or message."""
+    if isinstance(error, WorkerFailed):
+        error = error.error
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}" for frame in frames]
     return " < ".join([type(error).__name__, *reversed(lines)])
@@ -82,9 +85,9 @@ BLOCKS: Final = {chr(each): " " for each in range(0x2581, 0x2588)} | dict.fromke
 SIGNS: Final = {
     "…": "~", "·": "-", "•": "*", "–": "-", "—": "-", "×": "x", "‹": "<", "›": ">", "❯": ">", "▶": ">", "▸": ">",
     "▾": "v", "▼": "v", "▲": "^", "▴": "^", "↑": "^", "↓": "v", "←": "<", "→": ">", "↳": ">", "⎿": "|", "●": "*",
-    "◉": "*", "◎": "o", "○": "o", "◌": ".", "◐": "%", "◑": "%", "◔": "%", "◆": "!", "◇": "#", "◈": "#", "✓": "+",
-    "✔": "+", "✕": "x", "✗": "x", "☒": "x", "☐": "_", "□": "_", "▯": "=", "✻": "*", "⏸": "=", "⊠": "#", "⇄": "=",
-    "↻": "r", "⟨": "<", "⟩": ">", "‘": "'", "’": "'", "“": '"', "”": '"', "✦": "F",
+    "◉": "*", "◎": "o", "○": "o", "◌": ".", "◐": "%", "◑": "%", "◒": "%", "◔": "%", "◆": "!", "◇": "#", "◈": "#",
+    "✓": "+", "✔": "+", "✕": "x", "✗": "x", "☒": "x", "☐": "_", "□": "_", "▯": "=", "✻": "*", "⏸": "=", "⊠": "#",
+    "⇄": "=", "↻": "r", "⟨": "<", "⟩": ">", "‘": "'", "’": "'", "“": '"', "”": '"', "✦": "F",
 }  # fmt: skip
 _TABLE: Final = str.maketrans(LINES | BLOCKS | SIGNS)
 

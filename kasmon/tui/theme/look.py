@@ -14,8 +14,8 @@ from textual.strip import Strip
 
 from kasmon.model.commands import Mode, ReceiptState
 from kasmon.model.fleet import Wave
-from kasmon.model.formatting import GLYPHS
-from kasmon.model.permission import Request, RequestKind, SessionId
+from kasmon.model.formatting import GLYPHS, ending, foremost, lost_why, mb, state_name, unreachable_words
+from kasmon.model.permission import RequestKind
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.model.transcript.text import TextLine, Token
@@ -213,6 +213,9 @@ TOKENS: Final = {
     Token.FAINT: "faint",
     Token.HEADING: "says-heading.bold",
     Token.STRONG: "text.bold",
+    Token.EMPHASIS: "text.italic",
+    Token.STRIKE: "faint.strike",
+    Token.LINK: "accent.underline",
     Token.CODE: "says-code",
     Token.CODE_BLOCK: "says-code",
     Token.BULLET: "accent",
@@ -259,24 +262,6 @@ TOKENS: Final = {
 def width_of(spans: Iterable[Span]) -> int:
     """Return how many cells *spans* take."""
     return sum(cell_len(text) for text, _ in spans)
-
-
-def state_name(session: Session) -> str:
-    """Return the displayed state: a crash differs from another end, an unviewed ended turn is `finished`.
-
-    A session whose host has an open request is `asking`, whatever its agent does.
-    """
-    if session.has_host_request:
-        return SessionState.ASKING.value
-    if session.is_unviewed:
-        return "finished"
-    return "crashed" if session.crashed else session.state.value
-
-
-def state_label(session: Session) -> str:
-    """Return the word for its state: `state_name`, but `failed` if its creation failed."""
-    name = state_name(session)
-    return "failed" if name == "crashed" and session.has_failed_to_start else name
 
 
 def age(seconds: float) -> str:
@@ -337,29 +322,6 @@ def mode_label(session: Session) -> str:
     return session.sandbox or f"{where} {reported}".strip()
 
 
-def ending(session: Session) -> str:
-    """Return how an agent ended, in a few words."""
-    if session.stopped:
-        return "stopped"
-    if session.timed_out:
-        return "session lifetime expired"
-    if session.signal is not None:
-        return f"ended by {session.signal}"
-    if session.exit_code is None:
-        return "failed" if session.has_failed_to_start else "ended, exit code unknown"
-    return f"exit {session.exit_code}" if session.exit_code else "done"
-
-
-def lost_why(session: Session) -> str:
-    """Return why contact with an agent was lost."""
-    return clean_line(session.end_why or "host process died")
-
-
-def foremost(session: Session) -> Request | None:
-    """Return the open request to show first: one that is not snoozed, then the agent's, then the oldest."""
-    return min(session.requests, key=lambda ask: (ask.later, ask.by_host), default=None)
-
-
 def news(session: Session, now: float) -> list[Span]:
     """Return the current activity of *session*, in one line."""
     said = clean_line(session.last_line)
@@ -372,6 +334,11 @@ def news(session: Session, now: float) -> list[Span]:
         case SessionState.ASKING:
             kind = KIND_WORDS[session.asking or RequestKind.QUESTION]
             return [(kind, "state-asking.bold"), ("  ", "text"), (said, "text")]
+        case SessionState.UNSURE if session.is_unreachable:
+            return [
+                (unreachable_words(session.since, now), "soft"),
+                *_after(clean_line((session.unsure_why or "").partition(": ")[2])),
+            ]
         case SessionState.UNSURE:
             return [(clean_line(session.unsure_why or "no reliable status signal"), "state-unsure"), *_after(said)]
         case SessionState.LOST:
@@ -380,6 +347,8 @@ def news(session: Session, now: float) -> list[Span]:
             until = session.limited_until
             wait = "until the limit resets" if until is None else f"for {age(until - now)} more"
             return [(wait, "state-limited"), *_after(said)]
+        case SessionState.HIBERNATED:
+            return [(f"hibernated, {mb(session.freed_bytes or 0)} freed", "state-hibernated"), *_after(said)]
         case SessionState.ENDED:
             role = "state-crashed" if session.crashed else "faint"
             return [(ending(session), role), *_after(said if said != ending(session) else "")]
@@ -408,11 +377,6 @@ def wave_progress(wave: Wave, look: ThemeStyles) -> list[Span]:
     missing = wave.peers - len(wave.sessions)
     waiting: list[Span] = [(look.state_glyph("starting") * min(missing, 24), "faint")] if missing > 0 else []
     return [*shapes, *more, *waiting, (f"  {wave.done}/{wave.peers}", "text.bold")]
-
-
-def session_label(session: Session | None, fallback: SessionId) -> str:
-    """Return the session's display name; its id if it has none."""
-    return clean_line(session.name) or str(session.id) if session else str(fallback)
 
 
 def _after(text: str) -> list[Span]:

@@ -13,9 +13,12 @@ import msgspec
 from rich.terminal_theme import TerminalTheme
 from textual.theme import Theme
 
-from kasmon.config.parser import no_toml
+from kasmon.config.parser import line_of
 from kasmon.errors import ConfigError
+from kasmon.toml_struct import no_toml
 
+LIGHT: Final = "rose-pine-dawn"
+"""Used on a light terminal if no theme is set."""
 DEFAULT: Final = "rose-pine-moon"
 """Not by `importlib.resources`: it imports `zipfile` and more into every dashboard."""
 READABLE: Final = 4.5
@@ -133,11 +136,7 @@ class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def parse(text: str, file: str) -> ThemeFile:
-    """Return the theme that *text* describes.
-
-    Raises:
-        ConfigError: with the line, the key and what is allowed there.
-    """
+    """Return the theme that *text* describes. Raises `ConfigError` with the line, the key and what is allowed there."""
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
@@ -176,6 +175,7 @@ def variables(theme: ThemeFile) -> dict[str, str]:
         own |= {f"{group}-{name}": value for name, value in msgspec.structs.asdict(values).items()}
     return own | {
         "state-finished": colors.info,
+        "state-hibernated": theme.states.standby,
         "text": colors.text,
         "text-muted": colors.soft,
         "text-disabled": colors.faint,
@@ -286,22 +286,8 @@ def _located(text: str, file: str, error: str) -> ConfigError:
         why = "not a colour; write it as #rrggbb"
     else:
         why = why.lower().replace("`", "")
-    return ConfigError(file, why, line=_line_of(text, path), key=path, allowed=allowed)
+    return ConfigError(file, why, line=line_of(text, path.split(".")), key=path, allowed=allowed)
 
 
 def _fields_at(table: str) -> list[str]:
     return list(get_type_hints(get_type_hints(ThemeFile).get(table, ThemeFile)))
-
-
-def _line_of(text: str, path: str) -> int | None:
-    """Return the line of *path* (`colors.text`), or that of its table."""
-    table, _, key = path.rpartition(".")
-    here, found = "", None
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[([^\]]+)\]", line):
-            here = header[1].strip()
-            if here in (path, table):
-                found = number
-        elif here == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
-            return number
-    return found

@@ -19,12 +19,10 @@ from kasmon.tui.notifications.controller import NotificationController
 from kasmon.tui.session_pane import SessionPane
 from kasmon.tui.terminal.key_encoding import leave_keys
 from kasmon.tui.theme.look import ThemeStyles
-from kasmon.tui.theme.theme import DEFAULT, PLAIN, SIXTEEN, ThemeFile, terminal_theme, textual_theme
+from kasmon.tui.theme.theme import DEFAULT, LIGHT, PLAIN, SIXTEEN, ThemeFile, terminal_theme, textual_theme
 
 
 class SettingsDashboard(Reporter, Protocol):
-    """What the settings apply to."""
-
     settings: DashboardSettings
     keys: KeyMap
     look: ThemeStyles
@@ -63,12 +61,20 @@ class UserSettings:
 
     def __init__(self, app: SettingsDashboard) -> None:
         self.app = app
+        self.is_light = False
+        """Whether the terminal's background is light, as far as it has said."""
+
+    def use_background(self, is_light: bool) -> None:
+        """Show the theme for a light or a dark terminal from now on."""
+        if is_light is not self.is_light:
+            self.is_light = is_light
+            self._choose_theme(self.app.settings, "")
 
     def adopt(self, settings: DashboardSettings) -> None:
         """Apply the valid parts of *settings*; the rest stays unchanged."""
         app = self.app
         app.settings = settings
-        app.notifications.alerts.finished_after_s = settings.finished_after_s
+        app.notifications.alerts.reasons.finished_after_s = settings.finished_after_s
         try:
             app.keys = chosen(settings.keys, settings.config_path or "config", settings.config_text)
             app.session_pane.leave_keys = leave_keys(app.keys.chosen.get("leave_focus", ROWS["leave_focus"].keys))
@@ -79,14 +85,23 @@ class UserSettings:
         app.themes.put(settings.theme_files)
         for problem in app.themes.problems:
             self._report_problem(problem)
-        wanted = PLAIN if app.no_color else SIXTEEN if self._colours == "standard" else settings.theme or DEFAULT
-        if app.themes.get(wanted) is None:
-            self._complain(f"no such theme: {wanted!r}", ("ui", "theme"), [name for name, _ in app.themes.all()])
-            wanted = app.theme if app.theme in dict(app.themes.all()) else DEFAULT
-        self.show_theme(wanted)
+        self._choose_theme(settings, app.theme)
         if app.is_running:
             app.offer_keys()
             app.permissions.show_notice()  # whether a card opens by itself may have changed
+
+    def _choose_theme(self, settings: DashboardSettings, instead: str) -> None:
+        """Show the theme of *settings*; if it does not exist, report that and show *instead*, or the default."""
+        app = self.app
+        chosen_key, name = "theme", settings.theme
+        if self.is_light and settings.light_theme:
+            chosen_key, name = "light_theme", settings.light_theme
+        usual = LIGHT if self.is_light else DEFAULT
+        wanted = PLAIN if app.no_color else SIXTEEN if self._colours == "standard" else name or usual
+        if app.themes.get(wanted) is None:
+            self._complain(f"no such theme: {wanted!r}", ("ui", chosen_key), [name for name, _ in app.themes.all()])
+            wanted = instead if instead in dict(app.themes.all()) else usual
+        self.show_theme(wanted)
 
     def _complain(self, why: str, key: tuple[str, str], allowed: Sequence[str] = ()) -> None:
         """Report an error in a setting that only the dashboard can validate."""

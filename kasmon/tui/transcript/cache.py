@@ -40,7 +40,6 @@ class SessionTranscript:
         return self._end is None
 
     def add_batch(self, update: TranscriptUpdate) -> None:
-        """Add what was read."""
         if isinstance(update, TextDelta):
             self.transcript.write(update.text, update.thinking)
             if self._end is not None:
@@ -74,7 +73,7 @@ class TranscriptCache:
             self._transcripts.popitem(last=False)
         return transcript
 
-    def known(self, session: SessionId) -> SessionTranscript | None:
+    def get(self, session: SessionId) -> SessionTranscript | None:
         """Return the transcript of *session* if it is cached; it does not count as shown."""
         return self._transcripts.get(session)
 

@@ -5,6 +5,7 @@ While it is read it has a cursor row, which moves, jumps, and keeps its row when
 
 import math
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import ClassVar, Final
 
@@ -21,7 +22,9 @@ from textual.widget import Widget
 
 from kasmon.model.transcript.clipboard_text import Piece, last_answer, piece
 from kasmon.model.transcript.layout import Transcript
+from kasmon.model.transcript.markdown.links import link_addresses
 from kasmon.model.transcript.rows import RowPosition, TranscriptRows
+from kasmon.model.transcript.text import BLANK, TextLine, Token, cells
 from kasmon.tui.textual_ext.repaint import ImmediatePainter, runs
 from kasmon.tui.textual_ext.strips import LinesOnlyMixin
 from kasmon.tui.theme.theme import READABLE, readable
@@ -43,12 +46,26 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
     `read` shows a cursor; `finder` searches.
     """
 
-    class Found(Message):
+    class SearchUpdated(Message):
         """The progress of the search: matching blocks so far, whether it is done, whether one is at the cursor."""
 
         def __init__(self, places: int, done: bool, here: bool) -> None:
             super().__init__()
             self.places, self.done, self.here = places, done, here
+
+    class CodeClicked(Message):
+        """A click on the button of a code block: copy *piece*."""
+
+        def __init__(self, piece: Piece) -> None:
+            super().__init__()
+            self.piece = piece
+
+    class LinkClicked(Message):
+        """A click on a link; *addresses* are those of its paragraph."""
+
+        def __init__(self, addresses: Sequence[str]) -> None:
+            super().__init__()
+            self.addresses = addresses
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"event-screen--bar", "event-screen--thumb", "cursor-screen--row"}
@@ -187,7 +204,7 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         columns, rows = self._screen.size
         if y >= rows or not self._fits:
             return Strip.blank(self.size.width, self.rich_style)
-        ground, bar, thumb = self._styles = self._styles or self._look_up_styles()
+        ground, bar, thumb = self._styles = self._styles or self._find_styles()
         edge = ground if not self._thumb else thumb if y in self._thumb else bar
         inner = self._screen.strip(y, ground)
         known = self._whole.get(id(inner))
@@ -251,7 +268,7 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         top = (rows - size) * max(every - rows - self.above, 0) // (every - rows)
         return range(top, top + size)
 
-    def _look_up_styles(self) -> tuple[Style, Style, Style]:
+    def _find_styles(self) -> tuple[Style, Style, Style]:
         bar, thumb = (self.get_component_rich_style(f"event-screen--{part}") for part in ("bar", "thumb"))
         return self.rich_style, bar, thumb
 
@@ -336,6 +353,19 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         row = self.lines.block(place.block)[place.row]
         return piece(self.transcript.blocks[place.block], row.code) or last_answer(self.transcript)
 
+    def turn(self) -> int:
+        """Return which turn is under the cursor, counted from the end: -1 is the last one; 0 if there is none."""
+        turns = self.transcript.turns
+        before = sum(start <= self.here().block for start in turns)
+        return before - 1 - len(turns) if before else 0
+
+    def links(self) -> list[str]:
+        """Return the addresses in the paragraph under the cursor; if it has none, those of its block."""
+        if (place := self.place()) is None:
+            return []
+        rows = self.lines.block(place.block)
+        return link_addresses(rows[place.row : place.row + 1]) or link_addresses(rows)
+
     def here(self) -> RowPosition:
         """Return the position under the cursor, or after the end."""
         return self.place() or RowPosition(len(self.transcript.blocks), 0)
@@ -349,7 +379,6 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self.refresh()
 
     def _place_cursor(self, place: RowPosition) -> None:
-        """Put the cursor on *place*, which is visible."""
         above = self.lines.above(place) - self.lines.above(self._bottom)
         self.cursor = min(max(self.shown - 1 - above, 0), max(self.shown - 1, 0))
 
@@ -359,13 +388,21 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         return place if self.shown and place.block < len(self.transcript.blocks) else None
 
     def on_click(self, event: events.Click) -> None:
-        """Toggle a fold that is clicked; elsewhere, while reading, move the cursor there."""
+        """Toggle a fold, copy a code block or offer a link that is clicked; else, while reading, move the cursor."""
         if event.y >= self.shown:
             return
         place = self._place_in_row(event.y)
-        if place is not None and self.lines.block(place.block)[place.row].fold:
+        row = self.lines.block(place.block)[place.row] if place is not None else BLANK
+        code = piece(self.transcript.blocks[place.block], row.code) if place is not None and row.button else None
+        if row.fold:
             event.stop()
             self.toggle(event.y)
+        elif code is not None:
+            event.stop()
+            self.post_message(self.CodeClicked(code))
+        elif row.links and _token_at(row, event.x) is Token.LINK:
+            event.stop()
+            self.post_message(self.LinkClicked([*dict.fromkeys(row.links)]))
         elif self.cursor is not None:
             event.stop()
             self.cursor = event.y
@@ -373,7 +410,16 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
 
     def report(self, places: int, done: bool, here: bool) -> None:
         """Post the progress of the search."""
-        self.post_message(self.Found(places, done, here))
+        self.post_message(self.SearchUpdated(places, done, here))
+
+
+def _token_at(row: TextLine, x: int) -> Token | None:
+    """Return what is in cell *x* of *row*."""
+    for text, token in row.spans:
+        x -= cells(text)
+        if x < 0:
+            return token
+    return None
 
 
 @lru_cache(512)

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from textual import events
 from textual.content import Content
@@ -10,17 +11,30 @@ from textual.widgets import TextArea
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Prompt, ReceiptId, Requeue, Run, When
+from kasmon.model.events import SlashCommand
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter
+from kasmon.supervisor.worktrees.code_symbols import CodeSymbol
 from kasmon.tui.action import KeyContext
 from kasmon.tui.app_protocols import dashboard_of
+from kasmon.tui.error_text import what_failed
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested
-from kasmon.tui.textual_ext.inputs import OrderedKeys
-from kasmon.tui.transcript.file_completion import FileSuggestions, fitting, mention, written
+from kasmon.tui.textual_ext.inputs import OrderedKeys, PasteHandler
+from kasmon.tui.transcript.completion import (
+    Suggestion,
+    Suggestions,
+    mention,
+    pasted_picture,
+    suggest_commands,
+    suggest_mentions,
+    suggest_prompts,
+    written,
+    written_command,
+)
 
 
-class TextBox(OrderedKeys, TextArea):
+class TextBox(OrderedKeys, PasteHandler, TextArea):
     """Several lines; Enter posts `Submitted`, the keys for a new line insert one."""
 
     class Submitted(Message):
@@ -57,12 +71,16 @@ class TextBox(OrderedKeys, TextArea):
         self.insert("\n")
 
 
+COMMAND_SIGN: Final = "!"
+"""A prompt that begins with it is a command of the person, which runs in the session's folder."""
+
+
 class PromptBox(TextBox):
     """Writes to one session: new prompts, earlier ones again, and changes of queued ones.
 
     Args:
         history: returns the earlier prompts, the last one last.
-        offered: the list that shows matching files.
+        offered: the list that shows suggestions.
     """
 
     def __init__(
@@ -73,7 +91,7 @@ class PromptBox(TextBox):
         text: str = "",
         *,
         history: Callable[[], Sequence[str]] = tuple,
-        offered: FileSuggestions | None = None,
+        offered: Suggestions | None = None,
     ) -> None:
         super().__init__(keys, placeholder, text, id="prompt")
         self.session = session
@@ -85,18 +103,29 @@ class PromptBox(TextBox):
         self._draft = ""
         """The text before an earlier prompt was shown."""
         self._files: Sequence[str] | None = None
+        """None until they are wanted."""
+        self._symbols: Sequence[CodeSymbol] = ()
+        self._commands: Sequence[SlashCommand] = ()
+        self._knows_commands = False
+        """Whether the commands were read since the prompt was empty."""
+        self._searched_draft: str | None = None
+        """The text before the search of earlier prompts began; None while there is no search."""
         self.handlers = {
             "submit": lambda: self._submit("now"),
             "newline": self._insert_line,
             "submit_later": lambda: self._submit("idle"),
             "history_back": lambda: self.cursor_location[0] == 0 and self._show_earlier(1),
             "history_on": lambda: self.cursor_location[0] == self.document.line_count - 1 and self._show_earlier(-1),
+            "history_search": self._search_history,
             "leave_prompt": self._leave,
         }
 
     def takes(self, event: events.Key) -> bool:
-        has_files = self._offered is not None and bool(self._offered.files)
-        return (has_files and self._chooses(event.key)) or super().takes(event)
+        if self._searched_draft is not None and event.key in ("enter", "escape", "tab"):
+            self._end_search(event.key)
+            return True
+        has_suggestions = self._offered is not None and bool(self._offered.offered)
+        return (has_suggestions and self._chooses(event.key)) or super().takes(event)
 
     def means(self, action: str) -> bool:
         if action not in self.handlers:
@@ -120,11 +149,33 @@ class PromptBox(TextBox):
         self.set_class(receipt is not None, "-changing")
         self.border_title = Content("Editing a queued prompt" if receipt is not None else "")
 
-    async def _load_files(self) -> None:
+    def on_mount(self) -> None:
+        """Read the commands ahead, so that `/` shows them at once."""
+        if self._offered is not None:
+            self.run_worker(self._load_commands(), exclusive=True, group="commands")
+
+    async def _load_commands(self) -> None:
         if (gateway := dashboard_of(self).gateway) is not None:
-            with contextlib.suppress(KasmonError):
+            with contextlib.suppress(KasmonError):  # a log that cannot be read shows its error in the transcript
+                self._commands = await gateway.slash_commands(self.session)
+            self._complete()
+
+    async def _load_mentions(self) -> None:
+        if (gateway := dashboard_of(self).gateway) is not None:
+            try:
                 self._files = await gateway.files(self.session)
                 self._complete()
+                self._symbols = await gateway.symbols(self.session)
+            except KasmonError as error:
+                dashboard_of(self).say(what_failed(error), severity="warning")
+            self._complete()
+
+    def takes_paste(self, text: str) -> bool:
+        """Paste; the path of a picture, which terminals paste for a dropped file, becomes a mention of it."""
+        if self._offered is None or not (file := pasted_picture(text)):
+            return False
+        self.insert(f"{mention(file)} ")
+        return True
 
     def on_text_area_changed(self) -> None:
         self._complete()
@@ -133,6 +184,7 @@ class PromptBox(TextBox):
         self._complete()
 
     def on_blur(self) -> None:
+        self._searched_draft = None
         if self._offered is not None:
             self._offered.offer(())
 
@@ -143,6 +195,8 @@ class PromptBox(TextBox):
         if self.changes is not None:
             sender.change_queue(self.session, Requeue(receipt=self.changes, text=text))
             self.change(None, "")
+        elif self.text.startswith(COMMAND_SIGN) and self.text.strip() != COMMAND_SIGN:
+            sender.run_command(self.session, self.text.removeprefix(COMMAND_SIGN).strip())
         else:
             sender.send_prompt(self.session, Prompt(text=text, when=when))
             self.clear()
@@ -192,23 +246,59 @@ class PromptBox(TextBox):
         return self.document.get_line(row)[:column]
 
     def _complete(self) -> None:
-        if self._offered is None:
-            return
-        words = written(self._before()) if self.has_focus else None
-        if words is None:
-            self._offered.offer(())
-        elif self._files is None:
-            self._files = ()
-            self.run_worker(self._load_files(), exclusive=True)
-        else:
-            files = fitting(self._files, words)
-            self._offered.offer(() if files[:1] == [words] else files)
+        if self._offered is not None:
+            self._offered.offer(self._suggest() if self.has_focus else ())
 
-    def _insert(self, file: str) -> None:
-        row, column = self.cursor_location
-        words = written(self._before()) or ""
-        behind = "" if file.endswith("/") else " "
-        self.replace(f"{mention(file)}{behind}", (row, column - len(words) - 1), (row, column))
+    def _suggest(self) -> Sequence[Suggestion]:
+        if self._searched_draft is not None:
+            return suggest_prompts(self._history(), self.text)
+        before = self._before()
+        command = written_command(before) if self.cursor_location[0] == 0 else None
+        if command is not None:
+            if not self._knows_commands:
+                self._knows_commands = True
+                self.run_worker(self._load_commands(), exclusive=True, group="commands")
+            return suggest_commands(self._commands, command)
+        self._knows_commands = self._knows_commands and bool(self.text)
+        if (words := written(before)) is None:
+            return ()
+        if self._files is None:
+            self._files = ()
+            self.run_worker(self._load_mentions(), exclusive=True)
+            return ()
+        others = (each for each in dashboard_of(self).fleet.sessions if each.id != self.session)
+        return suggest_mentions(self._files, others, self._symbols, words)
+
+    def _insert(self, text: str) -> None:
+        """Replace the word that is being completed by *text*."""
+        (row, column), words = self.cursor_location, written(self._before())
+        start = 0 if words is None else column - len(words) - 1
+        self.replace(text, (row, start), (row, column))
+
+    # The search of earlier prompts.
+
+    def _search_history(self) -> bool:
+        """Begin the search, with the text as its words; again: choose the next match."""
+        if self._offered is None or self.changes is not None:
+            return False
+        if self._searched_draft is not None:
+            self._offered.move(1)
+            return True
+        self._searched_draft = self.text
+        self.border_title = Content("Search earlier prompts")
+        self._complete()
+        return True
+
+    def _end_search(self, key: str) -> None:
+        """Put the chosen prompt into the box; Esc restores the text before, and without a match nothing changes."""
+        assert self._offered is not None
+        draft, self._searched_draft = self._searched_draft or "", None
+        self.border_title = Content("")
+        if key == "escape":
+            self._put(draft)
+        elif self._offered.offered:
+            self._put(self._offered.accept())
+        self._offered.offer(())
 
 
 class CodeBox(PromptBox):

@@ -5,11 +5,12 @@ from typing import Final
 from textual.message import Message
 
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, Requeue
+from kasmon.model.formatting import state_label, state_name
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
 from kasmon.scripted_agent.script import SCRIPTED, displayed_prompt
 from kasmon.tui.app_protocols import dashboard_of
-from kasmon.tui.theme.look import RECEIPT_WORDS, Span, ThemeStyles, state_label, state_name
+from kasmon.tui.theme.look import RECEIPT_WORDS, Span, ThemeStyles
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 
 SHOWN: Final = 3

@@ -138,8 +138,8 @@ def _colour_numbers(colour: Color | None, base: int) -> list[str]:
 
 
 @lru_cache(4096)
-def _style(look: tuple[object, ...]) -> Style:
-    colour, ground, bold, italics, underscore, strikethrough, reverse, blink = look
+def _style(appearance: tuple[object, ...]) -> Style:
+    colour, ground, bold, italics, underscore, strikethrough, reverse, blink = appearance
     return Style(
         color=_colour(str(colour)),
         bgcolor=_colour(str(ground)),

@@ -1,28 +1,35 @@
 """The view of a structured session: its transcript through the pyte screen, and in focus a prompt box."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.widgets import TextArea
 
+from kasmon.errors import KasmonError
 from kasmon.model.commands import Mode, ReceiptId
 from kasmon.model.events import Event
+from kasmon.model.prompts.image import PromptImage, describe, mentioned
 from kasmon.model.session import Session
+from kasmon.model.transcript.blocks import images_of
 from kasmon.model.transcript.layout import Transcript
 from kasmon.model.transcript.run_blocks import codes
 from kasmon.sanitize import clean_line
 from kasmon.tui.action import KeyContext
+from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.clock import Clock
+from kasmon.tui.error_text import what_failed
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.sandbox.status import panel
-from kasmon.tui.session_meter import meter
+from kasmon.tui.session_meter import meter, pinned_lines
 from kasmon.tui.textual_ext.strips import UniformLinesMixin
 from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.transcript.completion import Suggestions, mention
 from kasmon.tui.transcript.event_view import EventView
-from kasmon.tui.transcript.file_completion import FileSuggestions
 from kasmon.tui.transcript.find_bar import FindBar, FindChanged
 from kasmon.tui.transcript.prompt_queue import PromptQueueView
-from kasmon.tui.widgets.text_lines import TextLines
+from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 
 if TYPE_CHECKING:
     from kasmon.tui.transcript.prompt_box import PromptBox
@@ -41,14 +48,19 @@ class SessionView(UniformLinesMixin, Vertical):
         self.screen_of_events = EventView(transcript, look.token)
         self.screen_of_events.contrast = look.theme.contrast
         self.find_bar = FindBar(look, keys)
-        self.offered = FileSuggestions(look)
+        self.offered = Suggestions(look)
+        self.pinned = TextLines(look, "background", id="pinned")
         self.receipts = PromptQueueView(session, look)
         self.meter = TextLines(look, "background", id="meter")
         self.sandbox = TextLines(look, "background", id="sandbox")
+        self.attachments = TextLines(look, "background", id="attachments")
+        self.images: Sequence[PromptImage] = ()
+        """The pictures that the prompt mentions, with their content."""
+        self._mentions: list[str] = []
         self.box: PromptBox | None = None
         self.only_reads = False
         """Whether it was opened for reading; leaving then returns to the list."""
-        self.was_found = False
+        self.is_from_search = False
         """Whether it was opened from a search; leaving then returns to the search."""
         self._pending_event: tuple[Event, str, str] | None = None
         """The event to show once it is read, the line in it, and the search text."""
@@ -56,9 +68,11 @@ class SessionView(UniformLinesMixin, Vertical):
     def compose(self) -> ComposeResult:
         yield self.screen_of_events
         yield self.find_bar
+        yield self.pinned
         yield self.receipts
         yield self.sandbox
         yield self.meter
+        yield self.attachments
         yield self.offered
 
     def on_mount(self) -> None:
@@ -70,7 +84,19 @@ class SessionView(UniformLinesMixin, Vertical):
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < LOW_ROWS, "-low")
+        self._update_pinned()
         self._update_meter()
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether it can show another session: it is drawn, neither entered nor read, and its last box is gone."""
+        return self.is_mounted and self.screen_of_events.cursor is None and not self.query("#prompt")
+
+    def open(self, session: Session, transcript: Transcript) -> None:
+        """Show another session, at the end of its transcript."""
+        self.session, self.transcript = session, transcript
+        self.screen_of_events.open(transcript)
+        self._update()
 
     def show(self, transcript: Transcript) -> None:
         """Show this transcript, which ends as the one before and may begin earlier; or its changes."""
@@ -78,6 +104,7 @@ class SessionView(UniformLinesMixin, Vertical):
             self.transcript = transcript
             self.screen_of_events.open(transcript, same_place=True)
         self.screen_of_events.draw_soon()
+        self._update_pinned()
 
     def update_session(self, session: Session) -> None:
         before, self.session = self.session, session
@@ -114,7 +141,7 @@ class SessionView(UniformLinesMixin, Vertical):
             self.box = PromptBox(
                 self.session.id,
                 self.keys,
-                f"Write to {clean_line(self.session.name)}",
+                f"Write to {clean_line(self.session.label)}",
                 draft,
                 history=lambda: [*self.transcript.prompts],
                 offered=self.offered,
@@ -127,7 +154,7 @@ class SessionView(UniformLinesMixin, Vertical):
         """Close the prompt box; return its unsent text."""
         if self.box is None:
             return ""
-        self.was_found, self._pending_event = False, None
+        self.is_from_search, self._pending_event = False, None
         self.stop_reading()
         if self.box.changes is not None:
             self.box.change(None, "")
@@ -213,9 +240,47 @@ class SessionView(UniformLinesMixin, Vertical):
             self.find_bar.words.words = words
             self.screen_of_events.finder.find(words)
 
-    def on_event_view_found(self, message: EventView.Found) -> None:
+    def on_event_view_search_updated(self, message: EventView.SearchUpdated) -> None:
         message.stop()
         self.find_bar.show_count(message.places, message.done, message.here)
+
+    def on_text_area_changed(self, message: TextArea.Changed) -> None:
+        """Show the pictures that the prompt mentions now."""
+        names = mentioned(self.box.text) if self.box is not None else []
+        if names != self._mentions:
+            self._mentions = names
+            self.run_worker(self._show_images(" ".join(map(mention, names))), exclusive=True, group="images")
+
+    async def _show_images(self, text: str) -> None:
+        gateway, problem = dashboard_of(self).gateway, ""
+        self.images = ()
+        if text and gateway is not None:
+            try:
+                self.images = await gateway.prompt_images(self.session.id, text)
+            except KasmonError as error:
+                problem = what_failed(error)
+        key = self.keys.shown_while_writing("show_image", self.look.utf8)
+        shown = (f"{key} shows it" if len(self.images) == 1 else f"{key} shows them") if self.images else ""
+        lines = [
+            DrawnLine(
+                ((" ▣ ", "accent"), (clean_line(each.name), "text"), (f"  {describe(each)}", "soft")),
+                ((shown, "faint"),) if number == 0 else (),
+                action="show_image",
+            )
+            for number, each in enumerate(self.images)
+        ]
+        self.attachments.say(*lines, *([DrawnLine(((" ! ", "bad"), (clean_line(problem), "bad")))] if problem else []))
+
+    def images_here(self) -> tuple[PromptImage, ...]:
+        """Return the pictures of the prompt under the cursor; of none without a cursor."""
+        place = self.screen_of_events.place()
+        return () if place is None else images_of(self.transcript.blocks[place.block])
+
+    def insert(self, text: str) -> None:
+        """Insert *text* at the cursor of the prompt box, if that is open."""
+        if self.box is not None:
+            self.box.insert(text)
+            self.write()
 
     def on_prompt_queue_view_change(self, message: PromptQueueView.Change) -> None:
         message.stop()
@@ -234,7 +299,12 @@ class SessionView(UniformLinesMixin, Vertical):
 
     def _update(self) -> None:
         self.receipts.show_session(self.session, writing=self.box is not None)
+        self._update_pinned()
         self._update_meter()
+
+    def _update_pinned(self) -> None:
+        """Show what the agent has left to do, in an open session; an unchanged line is not drawn again."""
+        self.pinned.say(*(pinned_lines(self.transcript, self.look, self.size.height) if self.box is not None else ()))
 
     def _update_sandbox(self) -> None:
         """Show the sandbox, its usage and its next change; an unchanged line is not drawn again."""

@@ -53,7 +53,7 @@ class Reader(ScrollView, can_focus=False):
         self._rows, self._width, self.seen_end = rows, -1, False
         self._wrap()
         self.scroll_to(y=0, animate=False, immediate=True)
-        self._look_at_end()
+        self._note_end()
         self.refresh(layout=True)
 
     def dim(self, faint: bool) -> None:
@@ -86,12 +86,12 @@ class Reader(ScrollView, can_focus=False):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self._look_at_end()
+        self._note_end()
         self.post_message(self.Moved())
 
     def on_resize(self, event: events.Resize) -> None:
         self._wrap()
-        self._look_at_end()
+        self._note_end()
         self.post_message(self.Moved())
 
     def render_line(self, y: int) -> Strip:
@@ -109,7 +109,7 @@ class Reader(ScrollView, can_focus=False):
             self._drawn = self._rows(width)
             self.virtual_size = Size(width, len(self._drawn))
 
-    def _look_at_end(self) -> None:
+    def _note_end(self) -> None:
         if self.size.height > 0 and self.below == 0:
             self.seen_end = True
 

@@ -14,12 +14,15 @@ import psutil
 import pytest
 
 from kasmon.backends.claude import backend
+from kasmon.backends.claude.control_request import ACCEPT_EDITS, ASK_EACH, KEEP_PLANNING
 from kasmon.backends.common import child_process
 from kasmon.errors import LaunchError
 from kasmon.model import events
-from kasmon.model.commands import Configure, Interrupt, Launch, Stop
-from kasmon.model.permission import Decision, Request, RequestKind
+from kasmon.model.commands import Configure, ConversationFork, Interrupt, Launch, Prompt, Stop
+from kasmon.model.permission import Decision, Request, RequestKind, SessionId
+from kasmon.model.prompts.image import build_image
 from kasmon.model.session_state import SessionState
+from tests.model.prompts.test_image import png
 from tests.support.agents import mcp_server
 from tests.support.agents.backend_contract import LIMIT_S, Listener
 from tests.support.agents.real_agent import RealAgent, family
@@ -93,6 +96,44 @@ async def test_a_turn_with_text_thinking_and_figures(claude: RealAgent) -> None:
         assert min(usage.input, usage.output, usage.context, usage.limit, usage.cost_usd or 0) > 0
         assert talk.session.model.startswith("claude-")
         assert [] == talk.of(events.UnknownMessageSeen)
+
+
+async def test_it_announces_its_slash_commands_with_what_they_do(claude: RealAgent, stub: ModelStub) -> None:
+    stub.must_be_called = False
+    folder = claude.workdir / ".claude" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "ship.md").write_text("---\ndescription: Ship it\n---\nShip $ARGUMENTS.\n")
+    async with talking(claude) as talk:
+        (announced, *_) = talk.of(events.CommandsAnnounced)
+        texts = {each.command: each.text for each in announced.slash_commands}
+        assert "Ship it" in texts["ship"]
+        assert texts["compact"]
+
+
+async def test_a_conversation_is_forked_before_an_earlier_prompt(claude: RealAgent, stub: ModelStub) -> None:
+    first, second = "go %% say one", "go %% say two"
+    async with talking(claude) as talk:
+        await talk.turn(first)
+        await talk.turn(second)
+        name = talk.session.resume_id or ""
+    fork = ConversationFork(conversation=name, prompt=second)
+    async with talking(claude, session=SessionId("bbbbbbbb"), fork=fork) as copy:
+        assert copy.session.resume_id not in ("", None, name)
+        await copy.turn("go %% say three")
+
+    said = stub.turns[-1]["users"]
+    assert first in str(said)
+    assert "go %% say three" in str(said)
+    assert second not in str(said)
+
+
+async def test_a_picture_reaches_the_model(claude: RealAgent, stub: ModelStub) -> None:
+    async with talking(claude) as talk:
+        await talk.agent.send(Prompt(text="go %% say seen", images=(build_image("cat.png", png(40, 20)),)))
+        await talk.ended(0)
+        assert ["go %% say seen"] == [each.prompt for each in talk.of(events.TurnStarted)]
+
+    assert 1 == stub.turns[-1]["images"]
 
 
 async def test_it_offers_models_and_permission_modes(claude: RealAgent, stub: ModelStub) -> None:
@@ -255,6 +296,29 @@ async def test_a_plan_is_denied_with_a_reason_and_then_approved(claude: RealAgen
 
         assert (RequestKind.PLAN, "# My plan") == (request.kind, request.shown)
         assert "plan" != talk.session.permission_mode
+
+
+@pytest.mark.parametrize(
+    ("label", "mode"),
+    [(ACCEPT_EDITS, "acceptEdits"), (ASK_EACH, "default"), (KEEP_PLANNING, "plan"), ("use less", "plan")],
+)
+async def test_a_plan_has_the_agents_own_choices(claude: RealAgent, label: str, mode: str) -> None:
+    async with talking(claude, "--permission-mode", "plan") as talk:
+        await talk.turn("go %% plan # My plan %% say after", Decision.CHOOSE, labels=(label,))
+
+        assert mode == talk.session.permission_mode
+        assert (label == "use less") == ("use less" in talk.of(events.ToolFinished)[-1].output)
+
+
+async def test_it_is_told_what_fills_the_context(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        await talk.turn("go %% say hello")
+        await talk.until_true(
+            lambda event: isinstance(event, events.UsageReported) and bool(event.filled_by), "what fills the context"
+        )
+
+        filled_by = talk.session.tokens.filled_by if talk.session.tokens is not None else ()
+        assert "System prompt" in [part.name for part in filled_by]
 
 
 async def test_the_users_flags_hold(claude: RealAgent) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
 import psutil
 import pytest
 
@@ -22,9 +23,11 @@ from kasmon.backends.codex.translator import CodexTranslator
 from kasmon.backends.codex.transport import CodexTransport
 from kasmon.errors import LaunchError, RefusedError
 from kasmon.model import events
-from kasmon.model.commands import Configure, Interrupt, Launch, Stop
+from kasmon.model.commands import Configure, ConversationFork, Interrupt, Launch, Prompt, Stop
 from kasmon.model.permission import Decision, RequestKind
+from kasmon.model.prompts.image import build_image
 from kasmon.model.session_state import SessionState
+from tests.model.prompts.test_image import png
 from tests.support.agents.backend_contract import LIMIT_S, Listener
 from tests.support.agents.real_agent import RealAgent, family, native_codex
 from tests.support.codex.record import SERVER, with_greet
@@ -112,6 +115,53 @@ async def test_a_turn_from_prompt_to_end(codex: RealAgent) -> None:
         usage: events.UsageReported = of(heard, events.UsageReported)[-1]
         assert usage.input > 0
         assert usage.limit > usage.context > 0
+
+
+async def test_its_commands_and_skills_are_slash_commands(codex: RealAgent) -> None:
+    skill = codex.home / ".codex" / "skills" / "greet"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: greet\ndescription: Greet people\n---\nSay ahoy.\n")
+    async with opened(plain(codex)) as heard:
+        await auntil(lambda: of(heard, events.CommandsAnnounced), LIMIT_S, "the commands")
+        commands = {each.command: each.text for each in of(heard, events.CommandsAnnounced)[-1].slash_commands}
+        assert {"compact", "review", "greet"} <= commands.keys()
+        assert "Greet people" == commands["greet"]
+        await heard.prompt("go %% say one")
+        await ended(heard)
+        await heard.prompt("/compact")
+        await ended(heard, 2)
+
+        assert ["go %% say one", "/compact"] == [each.prompt for each in of(heard, events.TurnStarted)]
+
+
+async def test_a_conversation_is_forked_before_an_earlier_prompt(codex: RealAgent, stub: ModelStub) -> None:
+    first, second = "go %% say one", "go %% say two"
+    async with opened(plain(codex)) as heard:
+        for number, prompt in enumerate((first, second), 1):
+            await heard.prompt(prompt)
+            await ended(heard, number)
+        name = heard.session.resume_id or ""
+    fork = ConversationFork(conversation=name, prompt=second)
+    async with opened(lambda: msgspec.structs.replace(plain(codex)(), fork=fork)) as copy:
+        assert copy.session.resume_id not in ("", None, name)
+        await copy.prompt("go %% say three")
+        await ended(copy)
+
+    said = str(stub.turns[-1]["users"])
+    assert first in said
+    assert "go %% say three" in said
+    assert second not in said
+
+
+async def test_a_picture_reaches_the_model(codex: RealAgent, stub: ModelStub) -> None:
+    path = codex.workdir / "cat.png"
+    path.write_bytes(png(40, 20))
+    image = msgspec.structs.replace(build_image("cat.png", path.read_bytes()), path=str(path))
+    async with opened(plain(codex)) as heard:
+        await heard.agent.send(Prompt(text="go %% say seen", images=(image,)))
+        await ended(heard)
+
+    assert 1 == stub.turns[-1]["images"]
 
 
 async def test_the_pid_is_the_agents_own(codex: RealAgent) -> None:

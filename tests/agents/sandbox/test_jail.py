@@ -96,6 +96,7 @@ def _is_over(stack: Stack, session: SessionId) -> bool:
     return now.turns > 0 and now.state is SessionState.IDLE
 
 
+@pytest.mark.short
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("name", ["claude", "codex", "opencode", "gemini"])
 def test_a_structured_agent_in_a_jail_works_is_allowed_and_goes_on_after_a_kill(jailed: Stack) -> None:

@@ -14,6 +14,7 @@ stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
 BOTH = pytest.mark.parametrize("name", ["claude", "codex"])
 
 
+@pytest.mark.short
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_session_from_its_beginning_over_a_turn_that_the_provider_refuses_to_its_end(stack: Stack) -> None:
     """The refused turn is a failed receipt with the provider's words, and the next one is done."""

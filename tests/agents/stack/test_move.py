@@ -1,7 +1,9 @@
 """A real agent's conversation goes on: in the other mode, after its host, after itself; and no turn is lost."""
 
 import asyncio
+import json
 import re
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -9,15 +11,21 @@ import pytest
 from kasmon.model.commands import Configure
 from kasmon.model.events import EntryImported, MessageWritten, ToolFinished, TurnStarted
 from kasmon.model.session_state import SessionState
-from kasmon.paths import private_folder, write_private
+from kasmon.paths import places, private_folder, write_private
+from kasmon.store.machines import Machine, write_machine
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import session_operations
 from tests.support.agents.full_stack import LIMIT_S, PROMPT, Stack, beside, gone, killed, stacked
+from tests.support.cli.cli_runner import Done
+from tests.support.cli.fork_server import KASMON, ForkServer
 from tests.support.wait import until
 
 pytestmark = pytest.mark.agents
 stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
 ALONE: Final = {"claude": (), "codex": ("-c features.daemon_auto_start=false",)}
 """Without, codex leaves its conversation to a server that outlives it."""
+OWN_FOLDERS: Final = ("XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME")
+"""The variables with the folders of a kasmon."""
 BOTH = pytest.mark.parametrize("name", ["claude", "codex"])
 
 
@@ -82,6 +90,39 @@ def test_a_conversation_moves_to_a_terminal_and_back(stack: Stack) -> None:
     assert (before.resume_id, 3, session) == (now.resume_id, now.generation, now.id)
     stack.turn(session, third)
     assert [first, busy, second, inside, third] == [said for said in stack.heard(third) if "%%" in said]
+
+
+@BOTH
+def test_a_session_of_another_machine_moves_there_and_back(
+    stack: Stack, tmp_path: Path, fork_server: ForkServer
+) -> None:
+    """This kasmon is the other machine; a second one, of the same user, shows its session and moves it."""
+    folders = {name: str(private_folder(tmp_path / name)) for name in OWN_FOLDERS}
+    here = places(stack.variables | folders)
+    here.make()
+    command = ("env", *(f"{name}={stack.variables[name]}" for name in OWN_FOLDERS), *KASMON)
+    write_machine(here, Machine(name="gpu-1", command=command))
+
+    def run(*words: str) -> Done:
+        return Done(*fork_server.run(words, stack.variables | folders, stack.agent.workdir, "", LIMIT_S))
+
+    session = stack.new("worker", "go %% say one")
+    before = stack.turned(session)
+    assert run("machines").code == 0  # it starts the link
+    try:
+        until(lambda: run("show", "gpu-1:worker").code == 0, LIMIT_S, "the session of the other machine")
+        moved = run("move", "gpu-1:worker", "--to", "tmux")
+        assert moved.code == 0, moved.err
+        assert json.loads(run("show", session, "--json").out)["session"]["mode"] == "tmux"
+        stack.shows(session, "say one")
+        stack.turn_in_terminal(session, "go %% say two")
+        until(lambda: run("move", session, "--to", "sdk").code == 0, LIMIT_S, "the move, once the turn is over")
+        now = json.loads(run("show", session, "--json").out)["session"]
+        assert (now["mode"], now["generation"], now["machine"]) == ("sdk", 3, "gpu-1")
+        assert stack.turn(session, "go %% say three").resume_id == before.resume_id
+        assert read_fleet(here).require(session).generation == 3
+    finally:
+        run("machines", "rm", "gpu-1")
 
 
 ASKS: Final = {"claude": "default", "codex": "on-request"}

@@ -151,6 +151,7 @@ async def _takes_in(tmux: TmuxEnv, agent: RealAgent, stub: ModelStub) -> None:
         assert {sure, (ReceiptState.UNSURE, "")} >= {*ends}, receipts
 
 
+@pytest.mark.short
 def test_each_prompt_is_given_once_and_whole(agent: RealAgent, stub: ModelStub, tmux: TmuxEnv) -> None:
     started(tmux, agent)
     asyncio.run(_delivers(tmux, agent, stub))

@@ -17,11 +17,11 @@ from kasmon.model.commands import AgentCommand, Answer, Prompt
 from kasmon.model.events import RequestAnswered, RequestWithdrawn
 from kasmon.model.permission import Decision, Request
 from kasmon.model.session_state import SessionState
-from tests.agents.terminal.test_evidence import LIMIT_S, ME, Watched, watched
 from tests.backends.tmux.input import test_answer_delivery
 from tests.backends.tmux.input.test_answer_delivery import Room, last_moments
 from tests.support.agents.full_stack import Stack, beside, stacked
 from tests.support.agents.real_agent import RealAgent
+from tests.support.agents.watched_agent import LIMIT_S, ME, Watched, watched
 from tests.support.detection.scenes.studio import steps
 from tests.support.model_stub import ModelStub
 from tests.support.wait import until
@@ -105,6 +105,7 @@ def bash(name: str) -> str:
     return f"go %% bash touch {name} %% say done"
 
 
+@pytest.mark.short
 def test_claude(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
     """It ignores digits that come right after its dialog: these are given as soon as the dialog is seen."""
     with watched(claude, stub, scratch, "--permission-mode", "default") as it:
@@ -121,6 +122,7 @@ def test_claude(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
         assert "green, 1 of 2" in json.dumps(stub.turns[-1]["results"][-1])
 
 
+@pytest.mark.short
 def test_codex(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
     def escalated(name: str) -> str:
         command = {
@@ -134,6 +136,7 @@ def test_codex(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
         yes_and_no(it, escalated, codex.workdir, composer="Ask Codex")
 
 
+@pytest.mark.short
 def test_gemini(gemini: RealAgent, stub: ModelStub, scratch: Path) -> None:
     with watched(gemini, stub, scratch) as it:
         yes_and_no(it, bash, gemini.workdir, composer="Type your message")
@@ -172,6 +175,7 @@ def test_gemini_is_told_own_words_where_its_field_is_empty_and_not_behind_a_draf
         )
 
 
+@pytest.mark.short
 def test_opencode(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:
     with watched(opencode, stub, scratch) as it:
         yes_and_no(it, bash, opencode.workdir, composer="Ask anything")

@@ -444,3 +444,14 @@ async def test_a_tool_without_an_end_ends_with_its_turn(stage: OddSession) -> No
 
         assert [] == only(heard, ToolStarted)
         assert [] == only(heard, ToolFinished)
+
+
+async def test_a_stop_closes_the_conversation_before_the_process(stage: OddSession) -> None:
+    async with stage.agent("closes") as heard:
+        await heard.prompt("go")
+        await heard.until_said(TurnEnded)
+        await heard.agent.send(Stop())
+        await heard.until_over()
+
+    heard_file = stage.workdir / "heard"
+    assert "session/close talk-1" == await asyncio.to_thread(heard_file.read_text)

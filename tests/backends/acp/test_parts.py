@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from acp import RequestError
 
+from kasmon.agents.catalog import UNKNOWN, find, find_other
+from kasmon.agents.profile import Quirk
 from kasmon.backends.acp import errors, gemini_quirks, translator
 from kasmon.backends.acp.content import unified
-from kasmon.backends.acp.known_agents import STRANGER, Quirk, find_agent, find_by_name
 from kasmon.backends.acp.transport import IncomingCall, understood
-from kasmon.backends.common.environment import PROVIDERS, own_prefixes
+from kasmon.backends.common.environment import PROVIDERS, own_prefixes, program_of
 from kasmon.errors import LaunchError
 from kasmon.model.events import LimitReached, TurnEnded
 
@@ -183,12 +184,12 @@ def test_half_a_character_is_replaced() -> None:
     ],
 )
 def test_an_agent_is_known_by_its_program(argv: tuple[str, ...], log_in: str) -> None:
-    assert log_in in find_agent(argv).log_in
+    assert log_in in find(program_of(argv)).log_in.how
 
 
-@pytest.mark.parametrize("argv", [(), ("goose", "acp"), ("mine", "gemini"), ("/gemini/mine",), ("npx",)])
+@pytest.mark.parametrize("argv", [(), ("mygoose", "acp"), ("mine", "gemini"), ("/gemini/mine",), ("npx",)])
 def test_others_get_no_key_that_is_not_given_to_them(argv: tuple[str, ...]) -> None:
-    assert find_agent(argv) is STRANGER
+    assert find(program_of(argv)) is UNKNOWN
     assert () == own_prefixes(argv)
 
 
@@ -199,8 +200,8 @@ def test_opencode_gets_its_providers_keys_and_gemini_its_own() -> None:
 
 def test_an_agent_is_known_by_its_introduction_too() -> None:
     for name in ("OpenCode", "gemini-cli"):
-        assert find_by_name(name) is not None
-    assert find_by_name("goose") is None
+        assert find_other(name) is not None
+    assert find_other("mygoose") is None
 
 
 # gemini's minute
@@ -297,5 +298,5 @@ def test_an_empty_conversation_without_a_twin_stays(tmp_path: Path) -> None:
 
 
 def test_only_gemini_has_that_habit() -> None:
-    assert Quirk.TWIN_FILES in find_agent(("gemini",)).habits
-    assert Quirk.TWIN_FILES not in find_agent(("opencode",)).habits
+    assert Quirk.TWIN_FILES in find("gemini").quirks
+    assert Quirk.TWIN_FILES not in find("opencode").quirks

@@ -6,7 +6,8 @@ import pytest
 from acp.schema import RequestPermissionRequest, ToolCallProgress
 from pydantic import ValidationError
 
-from kasmon.backends.acp.known_agents import AGENTS, Quirk
+from kasmon.agents.catalog import find
+from kasmon.agents.profile import Quirk
 from kasmon.backends.acp.permission_requests import AcpPermission, ask, only_explains, understood
 from kasmon.backends.acp.tool_calls import AcpToolCalls
 from kasmon.model.commands import Answer
@@ -156,7 +157,7 @@ def test_a_plan_is_shown_as_it_is_written() -> None:
     ],
 )
 def test_gemini_tells_the_command_in_its_title_and_the_folder_in_words(words: str, data: dict[str, str]) -> None:
-    habits = AGENTS["gemini"].habits
+    habits = find("gemini").quirks
     request = asks(kind="execute", title="ls -l", content=[text(words)], habits=habits).request
 
     assert {"command": "ls -l", **data} == request.input

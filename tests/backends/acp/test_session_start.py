@@ -15,6 +15,7 @@ from kasmon.errors import ExtraMissingError, LaunchError
 from kasmon.model.commands import Prompt
 from kasmon.model.events import NoticeRaised, SessionStarted, SettingsChanged, ToolStarted, TurnEnded
 from tests.support.acp.odd_session import OddSession, give, launch, messages, only
+from tests.support.cli.fork_server import OURS
 from tests.support.wait import auntil
 
 
@@ -23,11 +24,16 @@ def stage(tmp_path: Path) -> OddSession:
     return OddSession(tmp_path)
 
 
+def agents() -> list[psutil.Process]:
+    """This process's children, without the server that forks the hosts of other tests."""
+    return [each for each in psutil.Process().children() if each.pid != OURS.pid]
+
+
 async def why_not(name: str, workdir: Path, **more: object) -> str:
     """Why the odd agent *name* cannot be opened; no process of ours is left then."""
     with pytest.raises(LaunchError) as caught:
         await backend.open(launch(name, workdir, **more))
-    assert [] == psutil.Process().children()
+    assert [] == agents()
     return str(caught.value)
 
 
@@ -66,6 +72,13 @@ async def test_a_missing_log_in_names_the_ways_to_log_in(tmp_path: Path) -> None
     assert "It offers: Log in with a browser (Opens a page); API key (ODD_API_KEY)." in why
 
 
+async def test_a_log_in_in_a_terminal_names_the_command_that_a_person_may_run(tmp_path: Path) -> None:
+    why = await why_not("logged_out_for_terminals", tmp_path)
+
+    command = f"kasmon new login --env-public=ODD=1 -- {sys.executable} auth 'log in'"
+    assert f"It offers: In a terminal: `{command}`; Elsewhere." in why
+
+
 async def test_a_conversation_without_an_id_is_none(tmp_path: Path) -> None:
     assert "without an id" in await why_not("nameless", tmp_path)
 
@@ -83,7 +96,7 @@ async def test_no_command_is_an_error(tmp_path: Path) -> None:
 async def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "acp", None)
 
-    with pytest.raises(ExtraMissingError, match=r"kasmon\[acp\]"):
+    with pytest.raises(ExtraMissingError, match=r"WHEEL\[acp\]"):
         await backend.open(launch("plain", tmp_path))
 
 
@@ -98,12 +111,12 @@ def test_the_sdk_is_not_imported_before_an_agent_is_opened() -> None:
 
 async def test_an_opening_that_is_called_off_ends_the_agent(tmp_path: Path) -> None:
     opening = asyncio.create_task(backend.open(launch("silent", tmp_path)))
-    await auntil(lambda: psutil.Process().children())
+    await auntil(agents)
     opening.cancel()
     await asyncio.wait([opening])
 
     assert opening.cancelled()
-    assert [] == psutil.Process().children()
+    assert [] == agents()
 
 
 # Models
@@ -208,4 +221,4 @@ async def test_an_agent_can_be_opened_and_closed_without_a_listener(tmp_path: Pa
 
     facts = [fact async for fact in agent.events()]
     assert TurnEnded not in {type(fact) for fact in facts[-1:]}
-    assert [] == psutil.Process().children()
+    assert [] == agents()

@@ -4,18 +4,20 @@ from typing import Any
 
 import pytest
 
-from kasmon.backends.acp.known_agents import AGENTS
+from kasmon.agents.catalog import find
 from kasmon.backends.acp.settings import AcpSettings, SettingOption, parse_offered, to_set
 from kasmon.backends.acp.tool_calls import NO_END
 from kasmon.backends.acp.translator import AcpTranslator
 from kasmon.backends.base import Chunk
 from kasmon.model.commands import ConversationUsage
 from kasmon.model.events import (
+    CommandsAnnounced,
     Event,
     MessageWritten,
     PlanItem,
     PlanUpdated,
     SettingsChanged,
+    SlashCommand,
     ThoughtWritten,
     ToolFinished,
     ToolStarted,
@@ -35,7 +37,7 @@ class Ear:
     def __init__(self, agent: str = "", remembers: str = "", used: ConversationUsage = NOTHING) -> None:
         self.translation = AcpTranslator("/project", remembers, used)
         if agent:
-            self.translation.set_habits(AGENTS[agent].habits)
+            self.translation.set_habits(find(agent).quirks)
         self.said: list[Event | Chunk] = []
 
     def hear(self, update_kind: str, /, **update: Any) -> list[Event | Chunk]:
@@ -356,8 +358,15 @@ def test_an_update_of_another_shape_is_kept(ear: Ear, params: object) -> None:
     assert isinstance(seen, UnknownMessageSeen)
 
 
-def test_commands_and_titles_are_known_and_told_to_nobody(ear: Ear) -> None:
-    ear.hear("available_commands_update", availableCommands=[])
+def test_the_agents_commands_are_announced(ear: Ear) -> None:
+    command = {"name": "web", "description": "Search the web", "input": {"hint": "query"}}
+    ear.hear("available_commands_update", availableCommands=[command, {"name": "help", "description": ""}])
+
+    expected = (SlashCommand(command="web", text="Search the web", hint="query"), SlashCommand(command="help"))
+    assert [CommandsAnnounced(at=AT, slash_commands=expected)] == ear.said
+
+
+def test_titles_are_known_and_told_to_nobody(ear: Ear) -> None:
     ear.hear("session_info_update", title="x")
     ear.chunk("my own prompt", "user_message_chunk")
 

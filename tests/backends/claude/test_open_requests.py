@@ -2,8 +2,8 @@
 
 import pytest
 
-from kasmon.backends.claude.control_request import RequestContext, build_requests
-from kasmon.backends.claude.open_requests import AllowResult, ClaudeAnswerOutcome, ClaudeRequests, DenyResult
+from kasmon.backends.claude.control_request import ACCEPT_EDITS, ASK_EACH, KEEP_PLANNING, RequestContext, build_requests
+from kasmon.backends.claude.open_requests import AllowResult, ClaudeAnswerOutcome, ClaudeRequests, DenyResult, Reply
 from kasmon.backends.common.json_access import Table
 from kasmon.errors import RequestClosedError, UnableError
 from kasmon.model.answer import missing_fields
@@ -144,7 +144,16 @@ def test_of_claudes_own_tools_it_is_known_what_an_edited_input_must_have() -> No
 
 
 def test_allowed_it_does_what_it_asked_for() -> None:
-    assert AllowResult() == Waiting("Bash", COMMAND).answer(Decision.ALLOW).reply
+    assert AllowResult(COMMAND) == Waiting("Bash", COMMAND).answer(Decision.ALLOW).reply
+
+
+def test_allowed_after_a_change_it_does_what_was_shown_last() -> None:
+    """Under the same id: the SDK knows that of the first call only."""
+    agent, changed = Waiting("Bash", COMMAND), {"command": "touch y"}
+    withdrawn, _ = agent.open("Bash", changed)
+
+    assert isinstance(withdrawn, RequestWithdrawn)
+    assert AllowResult(changed) == agent.answer(Decision.ALLOW).reply
 
 
 def test_edited_it_does_what_the_person_wrote() -> None:
@@ -191,6 +200,22 @@ def test_a_denied_question_denies_the_call_and_withdraws_the_others() -> None:
     ]
     with pytest.raises(RequestClosedError):
         waiting.answer(Decision.CHOOSE, 1, labels=("x",))
+
+
+@pytest.mark.parametrize(
+    ("label", "reply"),
+    [
+        (ACCEPT_EDITS, AllowResult({"plan": "# A"}, "acceptEdits")),
+        (ASK_EACH, AllowResult({"plan": "# A"}, "default")),
+        (KEEP_PLANNING, DenyResult("The user does not approve this plan yet.")),
+        ("use fewer files", DenyResult("use fewer files")),
+    ],
+)
+def test_a_plan_is_approved_into_a_mode_or_goes_on_with_feedback(label: str, reply: Reply) -> None:
+    waiting = Waiting("ExitPlanMode", {"plan": "# A"})
+
+    assert (ACCEPT_EDITS, ASK_EACH, KEEP_PLANNING) == waiting.requests[0].options
+    assert reply == waiting.answer(Decision.CHOOSE, labels=(label,)).reply
 
 
 @pytest.mark.parametrize("labels", [(), ("red", "blue")])

@@ -6,11 +6,13 @@ import pytest
 
 from kasmon.backends.claude.settings import ClaudeSettings
 from kasmon.backends.claude.stdout_line import UnparsedLine, read
+from kasmon.backends.claude.usage import ClaudeUsage
 from kasmon.backends.common.unknown_messages import KINDS, RAW_CHARACTERS
 from kasmon.model.commands import ConversationUsage, Prompt
 from kasmon.model.events import (
     LimitLifted,
     LimitReached,
+    LimitsReported,
     MessageWritten,
     NoticeRaised,
     PlanItem,
@@ -18,6 +20,7 @@ from kasmon.model.events import (
     RequestOpened,
     RequestWithdrawn,
     SettingsChanged,
+    SubtaskChanged,
     ThoughtWritten,
     ToolFinished,
     ToolStarted,
@@ -160,6 +163,21 @@ def test_what_a_sub_agent_does_stands_within_the_call_that_started_it() -> None:
     assert "inner" not in played.written()
 
 
+def test_a_sub_agent_tells_its_state_and_what_it_has_used() -> None:
+    first, *between, last = Played().play("subagent").of(SubtaskChanged)
+
+    assert ("agent", "stub task", "running", True) == (first.job, first.title, first.state, first.in_background)
+    assert "Running Run a scripted command" in [fact.text for fact in between]
+    assert (first.call, "done", 1522, 1) == (last.call, last.state, last.tokens, last.tools)
+
+
+def test_a_background_command_ends_with_the_end_of_its_output() -> None:
+    first, last = Played().play("background").of(SubtaskChanged)
+
+    assert ("command", "bg", "running", True) == (first.job, first.title, first.state, first.in_background)
+    assert ("done", 'Background command "bg" completed (exit code 0)') == (last.state, last.text)
+
+
 def test_the_turn_lasts_as_long_as_its_sub_agents() -> None:
     """Its result comes before they are done; only then the agent says that it is idle."""
     played = Played().play("subagent")
@@ -231,6 +249,29 @@ def test_a_limit_that_comes_near_is_a_warning_once() -> None:
     warnings = [fact.text for fact in Played().play("limits").of(NoticeRaised) if fact.level == "warning"]
 
     assert ["92% of the five-hour limit is used."] == warnings
+
+
+def test_each_limit_that_the_agent_reports_is_logged_until_its_figures_change() -> None:
+    near = said("limits", "rate_limit_event")
+    played = Played().hear(near).hear(near)
+    (reported,) = played.of(LimitsReported)
+
+    assert [("five_hour", 0.92, 1795320976.0), ("weekly", 0.3, 1795385776.0)] == [
+        (window.name, window.used, window.resets_at) for window in reported.windows
+    ]
+    assert {reported.at} == {window.at for window in played.session.limit_windows}
+    whole = {window.name: window for window in Played().play("limits").session.limit_windows}
+    assert (0.1, False) == (whole["five_hour"].used, whole["five_hour"].is_reached)
+    assert any(window.is_reached for event in Played().play("limits").of(LimitsReported) for window in event.windows)
+
+
+def test_odd_figures_of_a_limit_are_unknown_and_odd_names_are_text() -> None:
+    odd = {"unifiedWindows": {"a\x1b[31m\nb": {"utilization": float("nan"), "resetsAt": 1e300}, "c": "no table"}}
+    played = Played().hear({"type": "rate_limit_event", "rate_limit_info": odd})
+    windows = played.session.limit_windows
+
+    assert [(None, None, False)] * 2 == [(window.used, window.resets_at, window.is_reached) for window in windows]
+    assert all(window.name.isprintable() for window in windows)
 
 
 def test_the_same_warning_is_not_given_twice() -> None:
@@ -442,3 +483,27 @@ def test_no_field_is_taken_for_granted(name: str, broken: object) -> None:
                     played.hear({**message, key: {**message[key], inner: broken}})
 
             assert played.facts == [decode(encode(fact)) for fact in played.facts]
+
+
+ACCOUNT = {
+    "categories": [
+        {"name": "System \x1b[2Jprompt", "tokens": 3000},
+        {"name": "Messages", "tokens": 9000},
+        {"name": "MCP tools (deferred)", "tokens": 700, "isDeferred": True},
+        {"name": "Free space", "tokens": 188_000},
+        {"name": "Skills", "tokens": 0},
+    ],
+    "totalTokens": 12_000,
+    "rawMaxTokens": 200_000,
+}
+
+
+def test_what_fills_the_context_is_told_largest_part_first() -> None:
+    usage = ClaudeUsage(ConversationUsage(), ConversationUsage())
+    filled = usage.fill(ACCOUNT, 1.0)
+
+    assert filled is not None
+    assert [("Messages", 9000), ("System prompt", 3000)] == [(part.name, part.tokens) for part in filled.filled_by]
+    assert (12_000, 200_000) == (filled.context, filled.limit)
+    assert usage.fill({}, 1.0) is None
+    assert usage.fill({"categories": ["x", {"name": 5, "tokens": "y"}]}, 1.0) is None

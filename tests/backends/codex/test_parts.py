@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kasmon import system
 from kasmon.backends.codex import diff, items
 from kasmon.backends.codex.cli_flags import parse_flags
 from kasmon.backends.codex.notices import failure
@@ -27,6 +28,7 @@ from kasmon.errors import (
 from kasmon.model.commands import Answer
 from kasmon.model.events import RequestOpened, RequestWithdrawn
 from kasmon.model.permission import Decision, Request, RequestKind, SessionId
+from kasmon.system.linux import Linux
 
 HERE = "/work/project"
 
@@ -107,7 +109,7 @@ class TestProgram:
     @pytest.mark.parametrize("nested", [False, True], ids=["beside", "inside"])
     def test_npms_script_is_passed_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nested: bool) -> None:
         monkeypatch.setattr("platform.machine", lambda: "x86_64")
-        monkeypatch.setattr("sys.platform", "linux")
+        monkeypatch.setattr(system, "HERE", Linux())
         package = tmp_path / "@openai" / "codex"
         beside = package / "node_modules" / "@openai" if nested else package.parent
         for name in ("codex-linux-x64", "codex-linux-arm64", "codex-darwin-x64"):

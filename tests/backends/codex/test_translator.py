@@ -12,6 +12,7 @@ from kasmon.model.commands import ConversationUsage, Prompt
 from kasmon.model.events import (
     LimitLifted,
     LimitReached,
+    LimitsReported,
     MessageWritten,
     NoticeRaised,
     PlanItem,
@@ -518,12 +519,31 @@ class TestFailures:
         assert [LimitLifted] == [type(fact) for fact in replay.talk.lifted(5000.0)]
         assert [] == replay.talk.lifted(5001.0)
 
+    def test_the_limits_of_its_account_are_logged_with_their_names(self, replay: Replay) -> None:
+        windows = {
+            "primary": {"usedPercent": 42.5, "resetsAt": 5000, "windowDurationMins": 300},
+            "secondary": {"usedPercent": 100, "resetsAt": 9000, "windowDurationMins": 10080},
+        }
+        hear(replay, "account/rateLimits/updated", rateLimits={"limitId": "codex", **windows})
+        hear(replay, "account/rateLimits/updated", rateLimits={"limitId": "spark", "primary": windows["primary"]})
+        hear(replay, "account/rateLimits/updated", rateLimits={"limitId": "codex", **windows})
+
+        assert [
+            [("five_hour", 0.425, 5000.0, False), ("weekly", 1.0, 9000.0, True)],
+            [("five_hour_spark", 0.425, 5000.0, False)],
+        ] == [
+            [(window.name, window.used, window.resets_at, window.is_reached) for window in event.windows]
+            for event in replay.of_kind(LimitsReported)
+        ]
+
     def test_codex_says_itself_that_a_limit_is_reached_and_over(self, replay: Replay) -> None:
         for reached, used in (("rate_limit_reached", 100), ("rate_limit_reached", 100), (None, 3)):
             window = {"usedPercent": used, "resetsAt": 5000}
             hear(replay, "account/rateLimits/updated", rateLimits={"primary": window, "rateLimitReachedType": reached})
 
-        assert ["LimitReached", "LimitLifted"] == [kind for kind in replay.kinds if kind.startswith("Limit")]
+        assert ["LimitReached", "LimitLifted"] == [
+            kind for kind in replay.kinds if kind in ("LimitReached", "LimitLifted")
+        ]
 
     def test_an_update_that_leaves_the_limit_out_does_not_lift_it(self, replay: Replay) -> None:
         hear(replay, "account/rateLimits/updated", rateLimits={"rateLimitReachedType": "rate_limit_reached"})

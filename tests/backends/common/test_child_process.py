@@ -352,7 +352,7 @@ time.sleep(600)
             await child.wait()
 
             assert young
-            await auntil(lambda: not any(is_alive(pid) for pid in young), 20.0, "the end of all of them")
+            await auntil(lambda: not any(is_alive(pid) for pid in young), what="the end of all of them")
 
     async def test_what_another_start_of_the_same_session_began_is_left_alone(
         self, monkeypatch: pytest.MonkeyPatch

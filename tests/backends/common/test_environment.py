@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from kasmon.backends.common.environment import (
-    OWN,
     build_environment,
     decoded,
     encoded,
@@ -109,7 +108,7 @@ def test_all_that_a_session_was_given_is_secret_and_of_the_rest_what_is_by_its_n
     write_private(where.environment(S), encoded({"PLANTED": "planted value", "ANTHROPIC_MODEL": "another"}))
     launch = Launch(session=S, name="x", agent="claude", mode=Mode.SDK, backend="claude", workdir=str(tmp_path))
 
-    made = build_environment(launch, OWN["claude"], dict(os.environ))
+    made = build_environment(launch, own_prefixes(("claude",)), dict(os.environ))
 
     assert {"key-of-claude", "planted value", "another"} == set(made.secrets)
     assert "another" == made.variables["ANTHROPIC_MODEL"]

@@ -4,9 +4,9 @@ import os
 import subprocess
 import sys
 
-import psutil
 import pytest
 
+from kasmon import system
 from kasmon.backends.common import process_family
 from kasmon.backends.common.process_family import ProcessFamily
 from kasmon.launch import RUN
@@ -45,7 +45,7 @@ def test_a_process_whose_parent_ends_while_the_list_is_read_is_ended(monkeypatch
     argv = [sys.executable, "-c", HANDS_OVER]
     pipe, variables = subprocess.PIPE, {RUN: "the mark"}
     children: list[int] = []
-    read_pids = psutil.pids
+    read_pids = system.HERE.list_pids
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, start_new_session=True, env=variables) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
@@ -53,7 +53,7 @@ def test_a_process_whose_parent_ends_while_the_list_is_read_is_ended(monkeypatch
 
         def hand_over() -> list[int]:
             """The first list is from before the parent started its child and ended."""
-            pids: list[int] = read_pids()
+            pids = read_pids()
             if not children:
                 assert parent.stdin is not None
                 assert parent.stdout is not None
@@ -63,7 +63,7 @@ def test_a_process_whose_parent_ends_while_the_list_is_read_is_ended(monkeypatch
                 parent.wait()
             return pids
 
-        monkeypatch.setattr(psutil, "pids", hand_over)
+        monkeypatch.setattr(system.HERE, "list_pids", hand_over)
         ProcessFamily(os.getpid(), "the mark").end()
 
         assert [None] == [started_at(child) for child in children]

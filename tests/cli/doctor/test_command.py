@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from kasmon.cli.doctor.agents import fallbacks, versions
-from kasmon.cli.doctor.checks import known_of_tmux
+from kasmon.cli.doctor.checks import judge_tmux
 from kasmon.cli.doctor.command import mend
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.cli.doctor.system import limits, sqlite
 from kasmon.paths import places
+from kasmon.system.linux import Linux
 from tests.support.cli.cli_runner import Cli, Done
 from tests.support.wait import until
 
@@ -58,7 +59,7 @@ def fake_tmux(folder: Path, said: str) -> None:
     ],
 )
 def test_the_known_killers_among_tmux_versions_are_named(said: str, level: str, why: str) -> None:
-    assert (level, True) == (known_of_tmux(said)[0], why in known_of_tmux(said)[1])
+    assert (level, True) == (judge_tmux(said)[0], why in judge_tmux(said)[1])
 
 
 def test_a_tmux_that_is_old_or_missing_is_told_with_its_fix(kasmon: Cli, tools: Path) -> None:
@@ -238,7 +239,7 @@ def test_limits_that_many_agents_run_into_are_named_with_what_raises_them(tmp_pa
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(f"{value}\n")
 
-    (check,) = limits(tmp_path)
+    (check,) = limits(Linux(str(tmp_path)))
 
     assert "warn" == check.level
     assert "terminals: 64 (50 agents need 128)" in check.text

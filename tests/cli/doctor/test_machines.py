@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.cli.doctor.checks import known_of_tmux, machines
+from kasmon.cli.doctor.checks import judge_tmux, machines
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.config import Config
 from kasmon.supervisor.sessions.create import NewSession, prepare
@@ -43,7 +43,7 @@ def looked(env: Env, *hosts: str) -> list[DoctorCheck]:
     """What is said where sessions ran on *hosts*."""
     for host in hosts:
         prepare(env.places, Config(), NewSession(name=f"on-{host}", agent=f"shell@{host}"), time.time())
-    return list(machines(env.places, known_of_tmux))
+    return list(machines(env.places, judge_tmux))
 
 
 def test_each_machine_that_was_used_has_a_line_with_its_tmux(env: Env) -> None:
@@ -67,4 +67,4 @@ def test_a_machine_without_tmux_and_one_that_does_not_answer_say_what_to_do(env:
 def test_where_none_was_used_nobody_is_asked(env: Env) -> None:
     prepare(env.places, Config(), NewSession(name="here", agent="shell", workdir="/"), time.time())
 
-    assert [] == list(machines(env.places, known_of_tmux))
+    assert [] == list(machines(env.places, judge_tmux))

@@ -1,8 +1,11 @@
 """The table of `ls` for people: aligned by what a terminal shows, harmless, with a shape and a word for each state."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from kasmon.cli.ls import chosen
 from kasmon.cli.output.json_objects import session_object
 from kasmon.cli.output.table import age, cut, fallbacks, summary, table
 from kasmon.cli.send import table as receipt_table
@@ -15,6 +18,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.supervisor.sessions.names import width_cells
 
 NOW = 1_700_000_000.0
+ANY = frozenset(SessionState)
 PROTOCOL = "amp has no structured protocol"
 
 
@@ -33,6 +37,18 @@ def test_columns_stand_under_each_other_whatever_the_names_are_written_in() -> N
     places = {width_cells(line[: line.index("claude")]) for line in lines[1:]}
     assert 1 == len(places)
     assert lines[0].index("AGENT") in places
+
+
+def test_the_machine_has_a_column_only_where_one_is_another() -> None:
+    here, away = session("docs"), session("train", via="gpu-1")
+    cut_off = session("arm", SessionState.UNSURE, via="lab", source="link", unsure_why="lab is unreachable: no route")
+
+    lines = [line.split() for line in table([here, away, cut_off], NOW)]
+
+    assert "MACHINE" not in table([here], NOW)[0]
+    assert {"docs": "-", "train": "gpu-1", "arm": "lab"} == {cells[2]: cells[3] for cells in lines[1:]}
+    assert "unreachable since 22:11 (1 min)" in table([cut_off], NOW)[1]
+    assert ["docs"] == [each.name for each in chosen(Fleet(sessions=(here, away)), ANY, None, "local")]
 
 
 def test_a_narrow_terminal_cuts_lines_and_says_so() -> None:
@@ -113,7 +129,7 @@ def test_an_end_that_nobody_saw_is_told_by_its_reason(generation: int, words: st
 
 
 def test_what_nobody_tells_is_null_and_what_has_ended_has_no_process() -> None:
-    def told(**figures: int) -> object:
+    def told(**figures: Any) -> object:
         return session_object(session("a", tokens=Tokens(**figures)))["tokens"]
 
     assert {"input": None, "output": None, "context": 900, "limit": 1000} == told(context=900, limit=1000)

@@ -13,12 +13,13 @@ from kasmon.model.plan.events import PlanEnded, PlanFact, TaskDone, TaskFailed
 from kasmon.model.plan.parser import read
 from kasmon.model.plan.progress import TaskState
 from kasmon.paths import private_folder, write_private
+from kasmon.store.machines import Machine, write_machine
 from kasmon.store.plan_log import plans
 from kasmon.supervisor.worktrees import worktree
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.plan_cli import PLAN, PlanCli, as_json, words
 from tests.support.git_repo import Repo
-from tests.support.sample_plans import began, checked, claimed, done, failed, run, steered
+from tests.support.sample_plans import began, checked, claimed, done, failed, placed, run, steered
 
 
 @pytest.fixture
@@ -171,13 +172,49 @@ def test_warnings_are_said_by_check_and_before_anybody_agrees(cli: PlanCli) -> N
     file = cli.file(PLAN.replace("say swept", "**Note:** say swept"))
     why = (
         "'**Note:**' is not a field of a task and is read as its text; the fields are Check, Agent, "
-        "Needs, Worktree, Base"
+        "Machine, Labels, Accounts, Needs, Worktree, Base"
     )
 
     done = cli("check", file)
     assert (0, f"warning: {file}:7: {why}.") == (done.code, words(done)[0])
     assert [{"file": file, "line": 7, "why": why}] == cli.json("check", file)["warnings"]
     assert f"  warning: {file}:7: {why}." in words(cli("run", file))
+
+
+def test_the_machine_of_each_task_is_shown_before_the_plan_runs(cli: PlanCli) -> None:
+    write_machine(cli.places, Machine(name="gpu-1", drained=True))
+    file = cli.file(PLAN.replace("say swept", "**Machine:** local\nsay swept"))
+    folder = str(Repo(cli.folder / "repo").folder)
+
+    checked = cli.json("check", file, "--on", "gpu-1", "--dir", folder)
+    shown = words(cli("run", file, "--on", "label:gpu", "--dir", folder))
+
+    assert [None, "gpu-1", "gpu-1"] == [each["machine"] for each in checked["plan"]["tasks"]]
+    drained = {"machine": None, "why": "gpu-1: it is drained"}
+    assert {"2": drained, "3": drained} == checked["machines"]
+    assert "task 2: no machine now (gpu-1: it is drained)" in words(
+        cli("check", file, "--on", "gpu-1", "--dir", folder)
+    )
+    assert "  starts 'scripted', as the config of its machine has it, for tasks 2, 3" in shown
+    assert (
+        "  runs tasks 2, 3 on any machine with gpu: on none now (gpu-1: it is drained; local: it has no label 'gpu')"
+        in shown
+    )
+    assert "names no label" in cli("run", file, "--on", "label:").err
+    assert {} == cli.json("check", file)["machines"]
+
+
+def test_the_machine_of_each_task_is_shown_while_it_runs(cli: PlanCli) -> None:
+    facts = (placed("1", machine="gpu-1"), *done("1"), placed("2", machine="", why="gpu-1: it is drained"))
+    book = cli.agreed(*facts, text=PLAN, on="any")
+
+    said, tasks = words(cli("show", book.plan)), cli.json("show", book.plan)["plan"]["tasks"]
+
+    assert "● 1 sweep  [scripted] on gpu-1 done" in said
+    assert "● 2 dust  [scripted] on any machine waiting: gpu-1: it is drained" in said
+    assert ["gpu-1", None, None] == [each["machine"] for each in tasks]
+    report(read(PLAN, "p.md"), book.run, "text", out := str(cli.folder / "report"))
+    assert "sweep: done, on gpu-1, not checked" in Path(out).read_text()
 
 
 # Nothing runs unseen

@@ -20,6 +20,12 @@ def test_a_hunk_is_reverted_or_staged_once_a_person_agrees_and_that_is_undone(ka
     ]
     assert ["a.txt:1-4", "+1", "-1"] == kasmon("hunks", "one").out.splitlines()[0].split()[:3]
 
+    assert 2 == kasmon("hunks", "one", "revert", "a.txt:2", "--digest", hunks[0]["digest"]).code
+    assert 4 == kasmon("hunks", "one", "revert", "--digest", "0" * 16).code
+    assert 0 == kasmon("hunks", "one", "revert", "--digest", hunks[0]["digest"]).code
+    assert "line 1\n" == path.read_text()[:7]
+    assert 0 == kasmon("hunks", "one", "undo", "--yes").code
+
     refused = kasmon("hunks", "one", "revert", "a.txt:2")
     assert (4, changed) == (refused.code, path.read_text())
     assert "A hunk would be reverted in 'a.txt'. Pass --yes" in refused.err

@@ -43,6 +43,13 @@ def test_a_session_in_a_new_worktree_says_where_it_works_and_from_which_commit(k
     )
 
 
+def test_before_the_first_session_there_are_none(kasmon: Cli) -> None:
+    listed, missing = kasmon("worktrees"), kasmon("worktrees", "gc", "fix")
+
+    assert (0, "No worktrees.\n", "") == (listed.code, listed.out, listed.err)
+    assert (3, "kasmon: there is no worktree 'fix'. See `kasmon worktrees`.\n") == (missing.code, missing.err)
+
+
 def test_what_is_left_to_do_of_a_branch_is_shown(kasmon: Cli, repo: Repo) -> None:
     assert 0 == kasmon("new", "fix", *SCRIPTED, "--worktree", "--dir", str(repo.folder)).code
     kasmon.new("other")

@@ -46,6 +46,7 @@ ASKED = Request(
         events.ToolStarted(
             at=1.0, call="c", tool="Bash", title=SECRET, input=json.dumps({"command": f"echo {SECRET}"})
         ),
+        events.SubtaskChanged(at=1.0, id="t", title=SECRET, text=SECRET, output=SECRET),
         events.TurnEnded(at=1.0, reason="interrupted", dropped=("first", f"then {SECRET}")),
         events.ContextReported(at=1.0, waiting=f"for {SECRET}"),
         events.SessionEnded(at=1.0, why=f"it said {SECRET}", last_words=SECRET),
@@ -64,11 +65,11 @@ def test_it_is_hidden_wherever_a_fact_holds_words(fact: events.Event) -> None:
 
 
 KNOWN_BY = (
-    "abilities agent backend base base_name blob boot branch brought by call checkpoint comment comments commit "
-    "counters digest fallback file id kasmon path receipt session_folder source "
-    "machine model models name pane permission_mode permission_modes pid_boot plan program public_variables "
-    "remembers remote required resume resume_id server_started signal snapshot socket target tool value who "
-    "window within workdir workspace"
+    "abilities account added agent backend base base_name blob boot branch brought by call checkpoint command comment "
+    "comments commit conversation counters digest fallback file id kasmon key login path receipt session_folder source "
+    "machine media_type model models name pane permission_mode permission_modes pid_boot plan program public_variables "
+    "remembers remote removed required resume resume_id server_started signal snapshot socket tags target to "
+    "tool tools value via who window within workdir workspace"
 )
 """Texts in facts by which something is known: ids, places, names that kasmon, a person or a protocol gave."""
 

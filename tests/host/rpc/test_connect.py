@@ -133,6 +133,7 @@ async def test_linking_to_a_host_that_is_there_starts_none(env: Env, reach: Reac
     second = await reach(start=True)
 
     assert first.welcome.pid == second.welcome.pid
+    await auntil(lambda: env.only(SessionStarted))
     assert 1 == len(env.only(SessionStarted))
 
 

@@ -109,6 +109,14 @@ def test_what_an_error_carries_and_the_wire_cannot_is_left_behind() -> None:
     assert {} == failed(1, error).fields
 
 
+@pytest.mark.parametrize("name", ["__class__", "__cause__", "args", "a b"])
+def test_what_is_no_field_of_an_error_does_not_arrive(name: str) -> None:
+    """Another machine's kasmon may send anything, and only a `KasmonError` is shown as one."""
+    arrived = rebuilt(FailureReply(n=1, error="refused", exit_code=4, message="m", fields={name: 5, "why": "w"}))
+
+    assert (type(arrived), arrived.args, getattr(arrived, "why", "")) == (RefusedError, ("m",), "w")
+
+
 def test_no_secret_that_a_host_knows_travels_in_what_an_error_carries() -> None:
     add_secrets(["planted-5ecret-of-a-test"])
     error = RefusedError("no planted-5ecret-of-a-test.")

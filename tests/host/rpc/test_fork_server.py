@@ -14,7 +14,8 @@ from kasmon.host.rpc import fork_server, spawn
 from kasmon.host.rpc.fork_server import ForkedHost
 from kasmon.launch import RUN, SESSION
 from kasmon.model.permission import SessionId
-from kasmon.process_identity import fields, is_running, started_at
+from kasmon.process_identity import is_running, started_at
+from kasmon.system.linux import fields
 from tests.support.host.env import Env
 from tests.support.wait import until
 
@@ -119,7 +120,7 @@ def test_a_server_ends_when_its_socket_is_removed_and_its_hosts_have_ended(perso
     os.kill(one.pid, signal.SIGKILL)
 
     until(lambda: not is_running(server, born))
-    assert -signal.SIGKILL == one.wait(10)
+    assert -signal.SIGKILL == one.wait(60)
 
 
 def test_a_stopped_server_delays_a_host_and_does_not_prevent_it(person: Env, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +152,6 @@ def test_a_host_is_waited_for_by_a_client_with_more_descriptors_than_select_take
         with client, server:
             host = ForkedHost(socket.socket(fileno=fcntl.fcntl(client, fcntl.F_DUPFD_CLOEXEC, 1500)), os.getpid())
             server.send(b"3\n")
-            assert 3 == host.wait(10)
+            assert 3 == host.wait(60)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
-from kasmon import process_identity
+from kasmon import system
 from kasmon.host.rpc import peer
 from kasmon.host.rpc.peer import evidence
 from kasmon.launch import MACHINERY
+from kasmon.system.macos import MacOS
 from tests.support.host.sshd import Sshd
 from tests.support.wait import until
 
@@ -31,9 +33,11 @@ sys.stdin.read()
 
 BESIDE = """
 import sys
-from kasmon import process_identity
+from kasmon import system
 from kasmon.host.rpc import peer as kin
-kin.HAS_PROC = process_identity.HAS_PROC = kin.HAS_PROC and sys.argv[2] == "True"
+from kasmon.system.macos import MacOS
+if sys.argv[2] != "True":
+    system.HERE = MacOS()
 print(kin.evidence(int(sys.argv[1])))
 """
 
@@ -112,7 +116,7 @@ def test_a_process_that_is_gone_counts_as_an_agents(start: Start) -> None:
     process = start(SLEEPER)
     assert "up" == said(process)
     process.kill()
-    process.wait(10)
+    process.wait(60)
     until(lambda: peer._read_process(process.pid) is None)
 
     assert evidence(process.pid)
@@ -151,9 +155,8 @@ def orphan(started: subprocess.Popen[str]) -> int:
 
 
 def _children_of(pid: int) -> set[int]:
-    return {
-        each for each in peer._pids() if (facts := peer._read_process(each)) is not None and facts.parent == pid
-    } | {pid}
+    facts = ((each, peer._read_process(each)) for each in system.HERE.list_pids())
+    return {each for each, fact in facts if fact is not None and fact.parent == pid} | {pid}
 
 
 @pytest.mark.parametrize("mark", peer.MARKS)
@@ -216,6 +219,31 @@ def test_a_control_group_that_was_made_for_an_agent_tells_and_a_persons_does_not
         for pid in (host.pid, agent, person.pid):  # the host first: else its agent tells against whoever runs beside us
             Path("/sys/fs/cgroup/memory/cgroup.procs").write_text(f"{pid}\n")
         group.rmdir()
+
+
+def test_a_host_that_exits_while_it_is_looked_at_tells_against_nobody(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux moves an exiting process to the root of its control groups while its child still names it as its parent."""
+    host = start(PARENT, **{MACHINERY: "host"})
+    agent, person = int(said(host)), start(SLEEPER, "orphan")
+    assert "up" == said(person)
+    read, seen = system.HERE.read_control_group, list[int]()
+
+    def read_at_exit(pid: int) -> bytes:
+        """The second time that the host's is read, it exits: the first time is for the host's own sake."""
+        seen.append(pid)
+        if pid != host.pid or seen.count(pid) == 1:
+            return read(pid)
+        os.kill(pid, 9)
+        until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        return b"0::/"  # as in version 1 of control groups; in version 2 it stays
+
+    monkeypatch.setattr(system.HERE, "read_control_group", read_at_exit)
+    try:
+        assert "" == peer._by_company(person.pid, ())
+    finally:
+        os.kill(agent, 9)
 
 
 # People, in what is their own.
@@ -335,8 +363,7 @@ def test_a_pid_that_the_system_does_not_tell_counts_as_an_agents(pid: int) -> No
 
 
 def test_without_proc_it_is_found_out_all_the_same(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer, "HAS_PROC", False)
-    monkeypatch.setattr(process_identity, "HAS_PROC", False)
+    monkeypatch.setattr(system, "HERE", MacOS())
     agent = start(PARENT, KASMON_SESSION="abcdefgh")
     child = int(said(agent))
 

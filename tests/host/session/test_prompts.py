@@ -1,10 +1,14 @@
 """What becomes of a prompt: which goes at once, which waits, and the receipt of each."""
 
 import asyncio
+import contextlib
+import os
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from kasmon.config import Limits
@@ -13,8 +17,18 @@ from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.session import prompts
 from kasmon.model.commands import NO_TURN, AgentCommand, Interrupt, Prompt, ReceiptId, ReceiptState, Requeue
-from kasmon.model.events import LimitReached, ReceiptChanged, SessionEnded, SessionStarted, TurnEnded, TurnStarted
+from kasmon.model.events import (
+    LimitReached,
+    ReceiptChanged,
+    SessionCreated,
+    SessionEnded,
+    SessionStarted,
+    TurnEnded,
+    TurnStarted,
+)
 from kasmon.model.session_state import SessionState
+from kasmon.store.event_log import EventLog
+from tests.host.journal.test_session_log import FullDisk
 from tests.support.agents.fake_agent import ABLE, FakeAgent
 from tests.support.host.env import ME, Env, do, prompt
 from tests.support.wait import auntil, until
@@ -62,6 +76,23 @@ async def test_a_receipt_names_the_origin_of_its_prompt_to_its_end(env: Env, fak
     assert {("r1", "peer"), ("r2", "wave")} == {
         (moved.receipt.id.rpartition("-")[2], moved.receipt.by) for moved in env.only(ReceiptChanged)
     }
+
+
+async def test_a_prompt_that_is_repeated_with_its_key_is_accepted_once(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link = await ready(env)
+        first = (await do(link, Prompt(text="tidy up", by="peer", key="p1.a.1"))).receipt
+        again = (await do(link, Prompt(text="tidy up", by="peer", key="p1.a.1"))).receipt
+        assert first is not None
+        assert again is not None
+        assert (first.id, "p1.a.1") == (again.id, again.key)
+        await do(link, Prompt(text="tidy up", by="peer", key="p1.a.2"))
+        await do(link, Prompt(text="tidy up", by="peer"))
+        await do(link, Prompt(text="tidy up", by="peer"))
+    after = await asyncio.to_thread(SessionLog, env.places, ME)
+
+    assert ["p1.a.1", "p1.a.2", "", ""] == [receipt.key for receipt in after.session.receipts], "the next host knows"
+    assert 4 == len({moved.receipt.id for moved in env.only(ReceiptChanged)})
 
 
 async def test_prompts_for_an_idle_agent_wait_for_the_end_of_each_turn_in_order(env: Env, fake: FakeAgent) -> None:
@@ -582,3 +613,98 @@ async def test_an_agent_that_can_be_steered_gets_it_at_once(env: Env, fake: Fake
 
         assert "submitted" == await prompt(link, "now, please", when="now")
         assert ["first", "now, please"] == fake.prompts
+
+
+async def test_a_prompt_that_comes_while_a_budget_is_checked_keeps_the_queued_one_waiting(
+    env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check takes a while, and an agent that just took a prompt still looks idle."""
+    checks = await checked(env, monkeypatch)
+
+    async def takes(wish: AgentCommand) -> None:
+        """It begins no turn."""
+
+    async with env.hosting(fake) as host:
+        link = await waiting(env, fake, "queued")
+        fake.on_wish = takes
+        fake.say(turn_ended())
+        check = await checks()
+        assert "submitted" == await prompt(link, "now")
+        gate, checked_at = host._agent.prompts._budget_gate, host._agent.prompts._budget_gate._held_at
+        check.resume()
+        await auntil(lambda: gate._held_at > checked_at)
+        assert "queued" == await prompt(link, "behind", when="idle")
+        fake.say(TurnStarted(at=time.time(), prompt="now"))
+        await until_state(env, SessionState.WORKING)
+        assert ["first", "now"] == fake.prompts
+        fake.say(turn_ended())
+        (await checks()).resume()
+        await auntil(lambda: fake.prompts[:3] == ["first", "now", "queued"])
+
+
+async def test_a_host_that_hands_over_while_a_budget_is_checked_delivers_nothing_more(
+    env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = await checked(env, monkeypatch)
+    async with env.hosting(fake) as host:
+        await waiting(env, fake, "queued")
+        fake.say(turn_ended())
+        check = await checks()
+        await host._agent.prompts.rest()
+        gate, checked_at = host._agent.prompts._budget_gate, host._agent.prompts._budget_gate._held_at
+        check.resume()
+        await auntil(lambda: gate._held_at > checked_at)
+        assert "queued" == await prompt(await env.linked(), "behind", when="idle")
+        assert ["queued", "behind"] == queued(env)
+
+    assert ["first"] == fake.prompts
+
+
+async def test_a_queued_prompt_is_delivered_once_its_delivery_is_in_the_log(env: Env, fake: FakeAgent) -> None:
+    """If its host died, the next one would deliver it again."""
+    disk = FullDisk(env.places.log(ME))
+    async with env.hosting(fake):
+        link = await waiting(env, fake, "queued")
+        await asyncio.to_thread(disk.fill)
+        fake.say(turn_ended())
+        assert "queued" == await prompt(link, "behind", when="idle")
+        assert "submitted" == await prompt(link, "live control is not blocked", when="now")
+        assert ["first", "live control is not blocked"] == fake.prompts
+        await asyncio.to_thread(disk.free)
+        await auntil(lambda: SessionState.WORKING is env.session().state)
+        fake.say(turn_ended())
+        await auntil(lambda: fake.prompts[2:] == ["queued"])
+
+
+async def checked(env: Env, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[psutil.Process]]:
+    """A budget, in a fleet that has the session; what is returned waits for a check of it, and stops its process."""
+    for name in [name for name in os.environ if name.startswith(("XDG_", "KASM"))]:
+        monkeypatch.delenv(name)
+    for name, value in env.environment.items():
+        monkeypatch.setenv(name, value)
+    env.places.config.mkdir(mode=0o700, exist_ok=True)
+    env.places.config_file.write_text('[budget]\nper_session = "1M"\n')
+    launch = env.wants(backend="fake")
+    await asyncio.to_thread(
+        EventLog(env.places.fleet_log).append, SessionCreated(at=time.time(), launch=launch, machine="here")
+    )
+
+    def find() -> psutil.Process | None:
+        for child in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):
+                if child.status() != psutil.STATUS_ZOMBIE and child.cmdline()[-4:-2] == ["limits", "check"]:
+                    child.suspend()
+                    return child
+        return None
+
+    async def stopped() -> psutil.Process:
+        found: list[psutil.Process] = []
+
+        def is_found() -> bool:
+            found.extend(filter(None, [find()]))
+            return bool(found)
+
+        await asyncio.to_thread(until, is_found, what="a budget's check")
+        return found[0]
+
+    return stopped

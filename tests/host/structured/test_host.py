@@ -15,9 +15,11 @@ from kasmon.host.rpc.client import HostLink
 from kasmon.host.structured import agent_runner
 from kasmon.host.structured.host import StructuredHost
 from kasmon.model import events
-from kasmon.model.commands import Interrupt, Mode, Prompt, Stop
+from kasmon.model.commands import Interrupt, Mode, Prompt, Requeue, Stop
 from kasmon.model.permission import SessionId
+from kasmon.model.prompts.image import build_image
 from kasmon.model.session_state import SessionState
+from tests.model.prompts.test_image import png
 from tests.support.agents.fake_agent import FakeAgent
 from tests.support.host.env import ME, Env, do, prompt
 from tests.support.sample_events import asks
@@ -535,3 +537,58 @@ async def test_a_host_that_cannot_listen_starts_no_agent(env: Env, fake: FakeAge
     assert fake.launch is None
     assert "cannot listen" in env.session().end_why
     env.places.make()
+
+
+# Pictures
+
+
+async def test_the_pictures_of_a_prompt_reach_the_agent_and_their_content_is_not_in_the_log(
+    env: Env, fake: FakeAgent
+) -> None:
+    fake.abilities = msgspec.structs.replace(fake.abilities, receives_images=True)
+    image = build_image("cat.png", png(4, 3))
+    async with env.hosting(fake):
+        link = await env.linked()
+        await started(env)
+        await do(link, Prompt(text="look", images=(image,)))
+        await auntil(lambda: any(isinstance(each, Prompt) for each in fake.told))
+
+    (told,) = [each for each in fake.told if isinstance(each, Prompt)]
+    (sent,) = told.images
+    assert (image.data, image.data) == (sent.data, Path(sent.path).read_bytes())
+    logged = [each for fact in env.only(events.ReceiptChanged) for each in fact.images]
+    assert [msgspec.structs.replace(image, data=b"")] == logged
+
+
+async def test_a_queued_prompt_keeps_its_pictures_when_its_text_is_edited(env: Env, fake: FakeAgent) -> None:
+    fake.abilities = msgspec.structs.replace(fake.abilities, receives_images=True)
+    image = build_image("cat.png", png(4, 3))
+    async with env.hosting(fake):
+        link = await env.linked()
+        await started(env)
+        await do(link, Prompt(text="first"))
+        await auntil(lambda: env.only(events.TurnStarted))
+        queued = await do(link, Prompt(text="look", when="idle", images=(image,)))
+        assert queued.receipt is not None
+        await do(link, Requeue(receipt=queued.receipt.id, text="look again"))
+        fake.say(events.TurnEnded(at=time.time()))
+        await auntil(lambda: len([each for each in fake.told if isinstance(each, Prompt)]) == 2)
+
+    last = [each for each in fake.told if isinstance(each, Prompt)][-1]
+    assert ("look again", [image.data]) == (last.text, [each.data for each in last.images])
+
+
+async def test_an_agent_that_accepts_no_pictures_refuses_them_and_a_false_one_is_refused_too(
+    env: Env, fake: FakeAgent
+) -> None:
+    image = build_image("cat.png", png(4, 3))
+    async with env.hosting(fake):
+        link = await env.linked()
+        await started(env)
+        with pytest.raises(errors.UnableError, match="accepts no pictures"):
+            await do(link, Prompt(text="look", images=(image,)))
+        fake.abilities = msgspec.structs.replace(fake.abilities, receives_images=True)
+        with pytest.raises(errors.UsageError, match="is no PNG"):
+            await do(link, Prompt(text="look", images=(msgspec.structs.replace(image, data=b"#!/bin/sh"),)))
+
+    assert [] == [each for each in fake.told if isinstance(each, Prompt)]

@@ -166,7 +166,7 @@ async def test_what_an_agent_left_can_be_read_when_its_host_has_gone(
     async with contextlib.aclosing(await open_link(tmux.places, launch.session, Mode.TMUX)) as client:
         await client.ask(StartSession(n=0, session=launch.session), limit_s=40)
         await tmux.ended(ME)
-    await auntil(lambda: lock_holder(tmux.places.tmux_host_lock) is None, 20, "the host's end")
+    await auntil(lambda: lock_holder(tmux.places.tmux_host_lock) is None, what="the host's end")
 
     assert tmux.facts(ME)
     async with contextlib.aclosing(await open_link(tmux.places, launch.session, Mode.TMUX)) as client:
@@ -185,7 +185,7 @@ async def test_who_comes_at_the_moment_of_its_end_has_the_next_host(
             await client.ask(StartSession(n=0, session=launch.session), limit_s=40)
             await tmux.ended(launch.session)
             hosts.append(client.welcome.pid)
-        await auntil(lambda: not tmux.places.tmux_host_socket.exists(), 20, "the end of its socket")
+        await auntil(lambda: not tmux.places.tmux_host_socket.exists(), what="the end of its socket")
 
     assert len(set(hosts)) == len(hosts)
-    await auntil(lambda: lock_holder(tmux.places.tmux_host_lock) is None, 20, "the last host's end")
+    await auntil(lambda: lock_holder(tmux.places.tmux_host_lock) is None, what="the last host's end")

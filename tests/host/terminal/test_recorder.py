@@ -44,7 +44,7 @@ class Desk:
 
     async def looks(self) -> None:
         """Have it looked at, and wait until that is written."""
-        self.recorder.look()
+        self.recorder.read()
         await auntil(lambda: self.recorder._looking is None)
 
     @property

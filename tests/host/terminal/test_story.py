@@ -21,7 +21,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.tmux.process_identity import signal as send_signal
 from tests.support.cli.fork_server import Process
 from tests.support.host.tmux_env import Screen, TmuxEnv, prompted, python, sh
-from tests.support.tmux.sync_hub import end_window, panes_of
+from tests.support.tmux.sync_hub import end_window, have_all_ended
 from tests.support.wait import auntil, until
 
 pytestmark = pytest.mark.story
@@ -41,7 +41,7 @@ while data := os.read(0, 65536):
 
 def kill(process: Process) -> None:
     process.kill()
-    process.wait(10)
+    process.wait(60)
 
 
 def kill_server(tmux: TmuxEnv) -> None:
@@ -116,7 +116,7 @@ async def test_a_host_answers_nobody_before_it_has_told_what_ended_while_none_ra
         await tmux.ready(ME)
     kill(host)
     tmux.server.run("send-keys", "-t", f"={ME}:", "Enter")
-    await auntil(lambda: all(pane.has_exit_status for pane in panes_of(tmux.server)))
+    await auntil(lambda: have_all_ended(tmux.server))
     monkeypatch.setattr(HostServer, "start", observed)
     async with tmux.serving():
         assert [S.ENDED] == told
@@ -214,7 +214,7 @@ async def test_a_session_that_another_host_holds_is_left_to_it(tmux: TmuxEnv) ->
 
         assert not tmux.events(ME)
         holder.stdin.close()
-        holder.wait(10)
+        holder.wait(60)
         holder.stdout.close()
 
 

@@ -54,7 +54,8 @@ def test_what_has_begun_cannot_be_taken_away(facts: list[Any]) -> None:
 
 CHANGED: dict[str, Any] = {
     "number": 3, "wave": 3, "inherits": "b", "title": "other", "body": "y", "run": "make", "needs": ("b",),
-    "agent": "codex", "mode": "tmux", "sandbox": "jail", "worktree": "own", "base": "main", "files": ("x",),
+    "agent": "codex", "machine": "m", "labels": ("gpu",), "mode": "tmux", "sandbox": "jail", "worktree": "own",
+    "base": "main", "files": ("x",), "accounts": ("work",),
     "check": "true", "check_limit_s": 9.0, "retries": 3, "time_limit_s": 5.0,
 }  # fmt: skip
 
@@ -84,6 +85,8 @@ def test_nor_can_the_plan_change_what_it_gave_such_a_task(field: str) -> None:
 
 
 def test_what_the_plan_says_beside_its_tasks_can_be_edited() -> None:
-    new = msgspec.structs.replace(OLD, goal="more", limit=2, advance="auto", tasks=(*OLD.tasks, task("d", 4, run="x")))
+    new = msgspec.structs.replace(
+        OLD, goal="more", limit=2, advance="auto", accounts=("work",), tasks=(*OLD.tasks, task("d", 4, run="x"))
+    )
 
     assert () == changes(OLD, new, run(began("a"))).refused

@@ -55,10 +55,20 @@ def test_a_plan_without_a_title_is_called_as_its_file() -> None:
 
 def test_its_header_may_name_agent_mode_worktree_and_base() -> None:
     plan = read(
-        "**Agent:** claude\n**Mode:** tmux\n**Worktree**: own\n**Base:** `v1`\n## Wave 1\n### Task 1: a", "p.md"
+        "**Agent:** claude\n**Mode:** tmux\n**Worktree**: own\n**Base:** `v1`\n**Machine:** `m`\n"
+        "## Wave 1\n### Task 1: a",
+        "p.md",
     )
 
-    assert ("claude", "tmux", "own", "v1") == (plan.agent, plan.mode, plan.worktree, plan.base)
+    assert ("claude", "tmux", "own", "v1", "m") == (plan.agent, plan.mode, plan.worktree, plan.base, plan.machine)
+    spread = read("**Accounts:** work, home\n**Spread:** round-robin\n## Wave 1\n### Task 1: a", "p.md")
+    assert (("work", "home"), "round-robin") == (spread.accounts, spread.spread)
+    assert ["1: the spread is 'x'; it must be least-used or round-robin"] == faults(
+        "**Spread:** x\n**Accounts:** a\n## Wave 1\n### Task 1: a", "p.md"
+    )
+    own = read("## Wave 1\n### Task 1: a\n**Accounts:** work and home\n", "p.md")
+    assert ("work", "home") == own.tasks[0].accounts
+    assert ("linux", "gpu") == read("**Labels:** linux, gpu\n## Wave 1\n### Task 1: a", "p.md").labels
 
 
 def test_a_field_behind_the_first_wave_is_text_of_the_task() -> None:
@@ -77,12 +87,14 @@ Write it.
 ```
 ### Task 2: draw
 **Agent:** codex
+**Machine:** any
 ## Wave 2
 ### Task 3: parse
 **Needs:** 1, Task 2 and #2
 Use both.
 
 **Worktree:** own
+**Labels:** `gpu, linux and gpu`
 **Base:** `release/2`
 **Check**: make && make test
 """
@@ -95,6 +107,7 @@ def test_a_task_may_give_its_check_its_agent_its_needs_its_worktree_and_its_base
     assert ("codex", "", "") == (draw.agent, draw.body, draw.check)
     assert (("1", "2"), "own", "make && make test") == (parse.needs, parse.worktree, parse.check)
     assert "release/2" == parse.base
+    assert ("any", ("gpu", "linux")) == (draw.machine, parse.labels)
     assert "Use both." == parse.body
     assert () == read(FIELDS, "p.md").warnings
 
@@ -131,11 +144,10 @@ def test_any_other_bold_field_is_warned_of_and_stays_text() -> None:
 
     assert [
         "1: '**Owner:**' is not a field of a plan and is ignored; the fields are Goal, Architecture, "
-        "Tech Stack, Agent, Mode,"
-        " Worktree, Base",
+        "Tech Stack, Agent, Machine, Labels, Accounts, Spread, Mode, Worktree, Base",
         "3: '**Check:**' belongs to no task: it is before the first one of wave 1",
         "5: '**Mode:**' is not a field of a task and is read as its text; the fields are Check, "
-        "Agent, Needs, Worktree, Base",
+        "Agent, Machine, Labels, Accounts, Needs, Worktree, Base",
         "6: 'Check' is read as text of the task; a field begins its line: '**Check:** ...'",
     ] == [f"{warning.line}: {warning.why}" for warning in plan.warnings]
     [task] = plan.tasks

@@ -6,13 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kasmon.model.events import UnknownEvent, encode
-from kasmon.model.plan.events import PlanBegan, PlanChanged, PlanEnded, PlanFact, TaskDone, TaskFailed, decode
-from kasmon.model.plan.progress import PlanRun, TaskState, apply
-from tests.support.sample_plans import began, checked, checking, claimed, done, failed, run, steered
+from kasmon.model.plan.events import (
+    PlacementEnded,
+    PlanBegan,
+    PlanChanged,
+    PlanEnded,
+    PlanFact,
+    TaskDone,
+    TaskFailed,
+    TaskPlaced,
+    decode,
+)
+from kasmon.model.plan.progress import PlanRun, TaskState, apply, find_lost_placements
+from tests.support.sample_plans import began, checked, checking, claimed, done, failed, placed, run, steered
 
 T = TaskState
 EVERY = (
-    PlanBegan(at=1, plan="p", name="n", file="f", folder="d", digest="x", headless=True),
+    PlanBegan(at=1, plan="p", name="n", file="f", folder="d", digest="x", headless=True, on="any"),
     PlanChanged(at=1, digest="y"),
     PlanEnded(at=9, outcome="claimed", why="w"),
     steered("replace", "a", "codex"),
@@ -20,6 +30,7 @@ EVERY = (
     claimed("a", changed=0),
     checking("a", pid_started=5.0, pid_boot="b", machine="box"),
     checked("a", False, output="no\n", took_s=1.5, why="it took longer than 1 s"),
+    TaskPlaced(at=2, task="a", attempt=1, machine="m", why="w"),
     TaskDone(at=3, task="a", attempt=1, why="w"),
     TaskFailed(at=3, task="a", attempt=1, why="w"),
 )
@@ -40,6 +51,38 @@ def test_a_line_that_cannot_be_read_changes_nothing(line: bytes) -> None:
 
 def test_a_task_that_nobody_began_waits() -> None:
     assert (T.WAITING, 0) == (run().of("a").state, run().of("a").attempt)
+
+
+def test_a_placement_holds_for_the_next_attempt_only() -> None:
+    placed = TaskPlaced(at=2, task="a", attempt=1, machine="m", why="w")
+    again = msgspec.structs.replace(placed, machine="n")
+    waiting, moved, running = (
+        run(*facts).of("a") for facts in ([placed], [placed, again], [placed, again, began("a")])
+    )
+
+    assert [("m", placed), ("n", again), ("n", None)] == [
+        (at.machine, at.placement) for at in (waiting, moved, running)
+    ]
+    failed_there = run(placed, *failed("a"))
+    late = apply(failed_there, placed)  # of an attempt that is over
+    nowhere = msgspec.structs.replace(placed, attempt=2, machine="")
+    second = apply(late, nowhere)
+    assert ("m", None) == (late.of("a").machine, late.of("a").placement)
+    assert ("m", nowhere) == (second.of("a").machine, second.of("a").placement)
+    assert "" == apply(second, began("a", 2)).of("a").machine
+
+
+def test_a_task_that_is_placed_here_leaves_nothing_on_the_machine_where_it_was_placed_before() -> None:
+    there, here = placed("a"), placed("a", machine="local")
+    [left] = find_lost_placements(run(there, here), "a")
+    back = run(there, here, there)
+    ended = PlacementEnded(at=9, task="a", attempt=1, epoch=left.epoch, machine="m")
+
+    assert (1, "m") == (left.epoch, left.machine)
+    assert () == find_lost_placements(run(there), "a") == find_lost_placements(run(here), "a")
+    assert [1, 3] == [each.epoch for each in back.of("a").placements], "what was ended there does not begin again"
+    assert [3] == [each.epoch for each in apply(back, ended).of("a").placements]
+    assert here == apply(run(there, here), ended).of("a").placement
 
 
 def test_a_task_goes_from_running_over_claimed_and_checked_to_done() -> None:

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from kasmon.model.commands import NO_TURN, Receipt, ReceiptState
-from kasmon.model.plan.events import PlanEnded, PlanFact, TaskDone, TaskFailed
+from kasmon.model.plan.events import PlanChanged, PlanEnded, PlanFact, TaskDone, TaskFailed
+from kasmon.model.plan.placement import MachineRequirement
 from kasmon.model.plan.plan import Plan
-from kasmon.model.plan.progress import PlanRun
+from kasmon.model.plan.progress import PlanRun, TaskState, apply
+from kasmon.model.plan.scheduler import ChooseMachines
 from kasmon.model.session import HostProbe
 from kasmon.model.session_state import SessionState
 from tests.support.sample_plans import (
@@ -19,6 +21,7 @@ from tests.support.sample_plans import (
     done,
     failed,
     next_of,
+    placed,
     plan,
     receipt,
     run,
@@ -29,7 +32,7 @@ from tests.support.sample_plans import (
     words,
 )
 
-S = SessionState
+S, T = SessionState, TaskState
 WAVES = plan(task("a", wave=1), task("b", wave=1), task("c", wave=2), task("d", wave=3))
 GRAPH = plan(task("a"), task("b"), task("c", needs=("a",)), task("d", needs=("b", "c")), advance="auto")
 BOTH = (*done("a"), *done("b"))
@@ -66,6 +69,99 @@ def test_no_more_than_the_limit_run_at_once_in_the_order_of_the_plan() -> None:
 
     assert ["begin t1 1", "begin t2 1"] == words(found)
     assert {"t3": "3 tasks are already running", "t4": "3 tasks are already running"} == found.blocked
+
+
+# Which machine they begin on
+
+
+ELSEWHERE = plan(task("a", machine="m"), task("b", labels=("gpu",)), task("c", labels=("gpu",)), task("d"))
+
+
+def test_a_task_begins_on_another_machine_once_that_is_chosen_and_chosen_anew_for_each_attempt() -> None:
+    assert ["begin d 1", "place a 1", "place b 1, c 1"] == steps(ELSEWHERE, run())
+    assert ["begin a 1", "begin c 1", "begin d 1", "place b 1"] == steps(ELSEWHERE, run(placed("a"), placed("c")))
+    again = run(placed("a"), *failed("a"), placed("b"), began("b"), steered("retry", "a"), *done("c"), *done("d"))
+    assert ["place a 2"] == steps(ELSEWHERE, again, session("b"))
+    assert ["begin a 2"] == steps(ELSEWHERE, apply(again, placed("a", 2)), session("b"))
+
+
+def test_where_none_can_be_chosen_all_tasks_that_want_the_same_wait_and_say_why() -> None:
+    found = next_of(ELSEWHERE, run(placed("b", machine="", why="m: it is drained"), began("d"), claimed("d")))
+
+    assert ["place a 1", "place b 1, c 1"] == words(found)
+    assert {"b": "m: it is drained", "c": "m: it is drained"} == found.blocked
+    assert "task d reported done without a check: accept or retry" == found.question
+
+
+def test_a_changed_plan_is_placed_anew() -> None:
+    assert "place a 1" in steps(ELSEWHERE, run(placed("a"), PlanChanged(at=6, digest="e")))
+
+
+def test_a_task_continues_on_the_machine_of_the_task_that_it_inherits_from() -> None:
+    of = plan(task("a", machine="any"), task("b", inherits="a"), task("c", inherits="b"), advance="auto")
+    [step] = next_of(of, run(placed("a"), *done("a"))).steps
+
+    assert isinstance(step, ChooseMachines)
+    assert (MachineRequirement("m"), ["b"]) == (step.wanted, [each.task.id for each in step.tasks])
+
+
+def test_the_limit_of_the_config_is_for_this_machine_and_that_of_the_plan_for_all() -> None:
+    of = plan(task("a"), task("b"), task("c", machine="m"))
+    capped = msgspec.structs.replace(of, limit=1, lines=(("limit", 1),))
+
+    assert ["begin a 1", "place c 1"] == steps(of, run(), limit=1)
+    assert ["begin a 1"] == steps(capped, run())
+    assert {"b": "1 tasks are already running", "c": "1 tasks are already running"} == next_of(capped, run()).blocked
+    assert [] == steps(capped, run(placed("c"), began("c")), session("c"))
+
+
+def test_what_is_placed_here_counts_to_the_limit_of_this_machine() -> None:
+    of = plan(task("a"), task("b", machine="any"), task("c", machine="any"))
+    here = placed("b", machine="local")
+
+    assert ["begin a 1", "place c 1"] == steps(of, run(here), limit=1)
+    assert {"b": "1 tasks are already running"} == next_of(of, run(here), limit=1).blocked
+    assert ["begin a 1", "begin b 1", "place c 1"] == steps(of, run(here), limit=2)
+    assert ["place c 1"] == steps(of, run(here, began("b")), session("b"), limit=1)
+
+
+def test_a_task_whose_machine_is_lost_is_tried_again_on_another_one_without_using_up_a_retry() -> None:
+    lost, cut = {"m": "its machine is gone"}, session("b", S.UNSURE, via="m", source="link", since=NOW - 100)
+    of, at = plan(task("b", labels=("gpu",), check="true")), run(placed("b"), began("b"))
+
+    assert [] == steps(of, at, cut), "it may be back"
+    assert ["failed b: its machine is gone"] == steps(of, at, cut, lost=lost)
+    assert ["failed b: its machine is gone"] == steps(of, apply(at, claimed("b")), turned("b"), lost=lost)
+    assert ["done b: its check passed"] == steps(
+        of, run(placed("b"), began("b"), claimed("b"), checked("b", True)), turned("b"), lost=lost
+    )
+    retried = apply(at, TaskFailed(at=200, task="b", attempt=1, why="its machine is gone", is_lost=True))
+    assert (T.FAILED, 0) == (retried.of("b").state, retried.of("b").tries)
+    assert ["place b 2"] == steps(of, retried, cut, lost=lost)
+    assert ["begin b 2"] == steps(of, apply(retried, placed("b", 2, "n")), cut)
+
+
+def test_a_task_that_may_run_on_no_other_machine_waits_for_it_while_a_person_can_decide() -> None:
+    lost, cut = {"m": "its machine is gone"}, session("a", S.UNSURE, via="m", source="link", since=NOW - 100)
+    of, facts = plan(task("a", machine="m")), (placed("a"), began("a"))
+
+    assert [] == steps(of, run(*facts), cut, lost=lost)
+    assert ["failed a: its machine is gone"] == steps(of, run(*facts, headless=True), cut, lost=lost)
+    assert [] == steps(of, run(*facts, headless=True), cut), "no host is reported without its machine"
+    assert ["place a 2"] == steps(of, run(*facts, steered("retry", "a")), cut, lost=lost)
+
+
+def test_without_a_person_a_plan_whose_tasks_get_no_machine_fails_after_a_while() -> None:
+    facts = (*done("d"), placed("a", machine="", why="m: drained"), placed("b", machine="", why="n: full", at=90.0))
+    waiting = run(*facts, headless=True)
+
+    assert ["place a 1", "place b 1, c 1"] == steps(ELSEWHERE, waiting, now=689.0)
+    assert [
+        "finish failed, task a found no machine for 600 s: m: drained; task b found no machine for 600 s: n: full"
+    ] == steps(ELSEWHERE, waiting, now=690.0)
+    assert ["place a 1", "place b 1, c 1"] == steps(ELSEWHERE, run(*facts), now=9_000.0)
+    working = run(*facts[3:], began("d"), headless=True)
+    assert "place a 1" in steps(ELSEWHERE, working, session("d"), now=9_000.0)
 
 
 def test_what_is_checked_takes_room_and_what_waits_for_a_person_does_not() -> None:

@@ -20,6 +20,7 @@ advance = "auto"
 without_check = "advance"
 done_by = "turn"
 limit = 3
+per_machine = 2
 
 [[task]]
 id = "lexer"
@@ -54,15 +55,15 @@ mode = "tmux"
 def test_everything_that_can_be_said_is_read() -> None:
     plan = read(FULL, "x.toml", ("claude", "shell"))
 
-    assert ("tidy", "less", "one", "sh", "claude", "sdk", "own", "auto", "advance", "turn", 3) == (
+    assert ("tidy", "less", "one", "sh", "claude", "sdk", "own", "auto", "advance", "turn", 3, 2) == (
         plan.name, plan.goal, plan.architecture, plan.tech_stack, plan.agent, plan.mode, plan.worktree, plan.advance,
-        plan.without_check, plan.done_by, plan.limit,
+        plan.without_check, plan.done_by, plan.limit, plan.per_machine,
     )  # fmt: skip
     lexer, made, far = plan.tasks
     assert "claude@box" == far.agent
-    assert ("lexer", 1, "Write the lexer", 13, 1) == (lexer.id, lexer.number, lexer.title, lexer.line, lexer.wave)
+    assert ("lexer", 1, "Write the lexer", 14, 1) == (lexer.id, lexer.number, lexer.title, lexer.line, lexer.wave)
     assert '[[task]]\nid = "no task, but text"\n' == lexer.body
-    assert ("7", 2, "make test", ("lexer",), "lexer", "shell", "tmux", "jail", "folder", 21, 2) == (
+    assert ("7", 2, "make test", ("lexer",), "lexer", "shell", "tmux", "jail", "folder", 22, 2) == (
         made.id, made.number, made.run, made.needs, made.inherits, made.agent, made.mode, made.sandbox, made.worktree,
         made.line, made.wave,
     )  # fmt: skip
@@ -128,6 +129,32 @@ def test_a_time_limit_that_is_none_is_told(written: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (
+            "machine = 'm'\nlabels = ['gpu']\n" + tasks("run='a'"),
+            ["2: the plan names the machine 'm' and labels; name one"],
+        ),
+        (tasks("run='a'\nmachine='m'\nlabels=['gpu']"), ["4: task '1' names the machine 'm' and labels; name one of"]),
+        (tasks("run='a'\nhost='box'\nmachine='m'"), ["4: task '1' names a machine, but its agent runs on the host 'b"]),
+        (tasks("run='a'\nmachine='m'\nworktree='folder'"), ["4: task '1' works in a worktree of its own on another m"]),
+        (tasks("run='a'\nworktree='shared'\nlabels=['gpu']"), ["3: task '1' works in a worktree of its own on anothe"]),
+        (
+            "worktree = 'folder'\n" + tasks("run='a'\nmachine='m'"),
+            ["2: task '1' works in a worktree of its own on ano"],
+        ),
+        (
+            tasks("run='a'\nmachine='m'", "run='b'\ninherits='1'\nmachine='n'", "run='c'\ninherits='1'\nlabels=['x']"),
+            ["7: task '2' names another machine than '1', in", "11: task '3' names another machine than '1', in"],
+        ),
+        (tasks("run='a'", head="per_machine = 0\n"), ["1: the per_machine is 0; the minimum is 1"]),
+        ("spread = 'least-used'\n" + tasks("prompt='a'"), ["1: the plan has a spread, but no accounts"]),
+        (
+            "spread = 'x'\naccounts=['a']\n" + tasks("prompt='a'"),
+            ["1: spread of the plan is 'x'; it must be"],
+        ),
+        (tasks("run='a'\naccounts=['w']"), ["3: task '1' is a shell command, which uses no account"]),
+        (tasks("prompt='a'\naccounts=['w']\nlabels=['x']"), ["3: task '1' may run on another machine, with the log"]),
+        (tasks("prompt='a'\naccounts=['w']\nhost='h'"), ["3: task '1' may run on another machine, with the log"]),
+        (tasks("run='a'\nlabels=[1.5]"), ["3: labels of task '1' holds 1.5, which is not a name"]),
         ("", ["0: it is empty"]),
         ('name = "x"', ["0: it has no task"]),
         ("name = ", ["1: it is not valid TOML: Invalid value"]),

@@ -5,6 +5,7 @@ from datetime import UTC
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import (
@@ -13,15 +14,17 @@ from kasmon.model.events import (
     MessageWritten,
     NoticeRaised,
     ReceiptChanged,
+    SubtaskChanged,
     ThoughtWritten,
     ToolFinished,
     ToolStarted,
     TurnStarted,
 )
 from kasmon.model.permission import SessionId
-from kasmon.model.transcript import markdown, syntax
+from kasmon.model.transcript import syntax
 from kasmon.model.transcript.clipboard_text import last_answer, piece
 from kasmon.model.transcript.layout import Transcript
+from kasmon.model.transcript.markdown.renderer import code_blocks
 from kasmon.model.transcript.rows import RowPosition
 from kasmon.model.transcript.search import TranscriptSearch, marked
 from kasmon.model.transcript.text import TextLine, Token
@@ -91,9 +94,9 @@ def test_code_that_would_take_long_or_is_not_known_has_one_colour(lines: list[st
 def test_the_code_blocks_of_a_message_can_be_told_apart() -> None:
     text = "one\n```py\na = 1\n```\ntwo\n~~~\n```\nb\n~~~\nthree\n```\nc"
 
-    assert ["a = 1", "```\nb", "c"] == markdown.code_blocks(text)
+    assert ["a = 1", "```\nb", "c"] == code_blocks(text)
     rows = transcript(said(text)).lines(WIDTH)
-    assert [0, 1, 1, 0, 2, 2, 0, 3] == [row.code for row in rows]
+    assert [0, 1, 1, 0, 2, 2, 2, 0, 3, 3] == [row.code for row in rows]
 
 
 # Colours of output.
@@ -165,15 +168,33 @@ def test_what_a_sub_agent_does_stands_below_its_call_and_further_right() -> None
         output("task-1", "Nothing there."),
         said("So am I."),
     )
+    whole = transcript(*events)
 
     assert [
         "● Task look around ✓",
+        "    ▸ 3 steps, last: I am done.",
+        "",
+        "● Task look elsewhere …",
+        "    ▸ 1 step, last: Me too.",
+        "",
+        "● Task look around ✓",
+        "  ⎿ Nothing there.",
+        "",
+        "  So am I.",
+    ] == shown(whole)
+    folded = shown(whole)
+    assert whole.toggle(0)
+    assert whole.toggle(3)
+    assert [
+        "● Task look around ✓",
+        "    ▾ 3 steps",
         "│",
         "│   I look.",
         "│",
         "│ ● Bash ls …",
         "",
         "● Task look elsewhere …",
+        "    ▾ 1 step",
         "│",
         "│   Me too.",
         "│",
@@ -184,16 +205,59 @@ def test_what_a_sub_agent_does_stands_below_its_call_and_further_right() -> None
         "  ⎿ Nothing there.",
         "",
         "  So am I.",
-    ] == shown(transcript(*events))
+    ] == shown(whole)
+    assert whole.toggle(0)
+    assert whole.toggle(3)
+    assert folded == shown(whole)
 
 
 def test_a_sub_agents_sub_agent_stands_further_right_and_never_too_far() -> None:
     events = [call("task-0", "0"), *(call(f"task-{n}", str(n), f"task-{n - 1}") for n in range(1, 30))]
 
-    rows = shown(transcript(*events), 40)
+    whole = transcript(*events)
+    assert ["● Task 0 …", "    ▸ 1 step, last: Task 1"] == shown(whole, 40)
+    assert whole.toggle(29)
+    rows = shown(whole, 40)
     assert "│ │ ● Task 2 …" in rows
     assert "│ │ │ │ ● Task 29 …" in rows
-    assert all(len(row) <= 10 for row in shown(transcript(*events), 10))
+    assert all(len(row) <= 10 for row in shown(whole, 10))
+
+
+def test_the_work_of_a_sub_agent_that_holds_what_is_searched_is_opened() -> None:
+    whole = transcript(call("task-0", "0"), call("task-1", "1", "task-0"), said("the needle", "task-1"), said("end"))
+    search = TranscriptSearch(whole, "needle")
+    search.scan(10)
+    lines = whole.lines(WIDTH)
+
+    assert RowPosition(2, 1) == search.above(RowPosition(3, 0), lines)
+    assert "│ │   the needle" in shown(whole)
+
+
+SUBTASK = SubtaskChanged(at=0, id="t", call="task-0", title="look", job="agent", in_background=True)
+
+
+def test_a_sub_agent_shows_its_state_and_what_it_has_used_beside_its_call() -> None:
+    begun = (call("task-0", "look"), SUBTASK)
+    running = replace(SUBTASK, tokens=1502, tools=1, text="Running ls")
+    ended = replace(running, state="done", tokens=15_220, tools=2, duration_s=83.0)
+
+    assert ["● Task look … · in the background"] == shown(transcript(*begun))
+    assert ["● Task look … · in the background · 1 tool · 1.5k tokens"] == shown(transcript(*begun, running))
+    assert ["● Task look ✓ · 2 tools · 15.2k tokens · 1 min 23 s"] == shown(
+        transcript(*begun, running, output("task-0", ""), ended)
+    )
+    stopped = replace(running, state="stopped", tokens=0, tools=0)
+    assert ["● Task look ✗ · stopped"] == shown(transcript(*begun, stopped))
+
+
+def test_the_output_of_a_background_command_is_below_its_call_and_hostile_output_only_text() -> None:
+    begun = replace(SUBTASK, call="b", job="command")
+    ended = replace(begun, state="failed", output="one\n\x1b]8;;http://evil\x07[x](y)\x1b[2J **two**")
+    whole = transcript(call("b", "make"), begun, output("b", "started"), said("I go on."), ended)
+
+    assert ["● Bash make ✗ · failed", "  ⎿ started", "  ⎿ one", "    [x](y) **two**", "", "  I go on."] == shown(whole)
+    assert {} == whole.subtasks
+    assert ["● command look ✗ · failed", "  ⎿ one", "    [x](y) **two**"] == shown(transcript(ended))
 
 
 # Folds.
@@ -376,7 +440,7 @@ def test_turns_and_prompts_are_known() -> None:
         moved(ReceiptState.QUEUED, "first\nand more"),
         TurnStarted(at=0.0, prompt="first"),
     )
-    assert [0, 2, 3, 4] == whole.turns
+    assert [0, 2, 3, 4] == whole.turns.tolist()
     assert ["second", "first\nand more", "first"] == [*whole.prompts]
     assert {"s-r1": "first\nand more"} == whole.waiting
 

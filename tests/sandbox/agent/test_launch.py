@@ -296,6 +296,33 @@ def test_what_it_was_handed_is_its_own_copy_and_is_taken_away_when_it_ends(kasmo
     until(lambda: "which was copied back" in str(facts(kasmon, session, NoticeRaised)), LIMIT_S, "a word of that")
 
 
+def test_to_hibernate_it_pauses_its_sandbox_unless_it_works_and_a_prompt_resumes_it(kasmon: Cli, workdir: Path) -> None:
+    session = started(kasmon, workdir)
+    until_state(kasmon, session, SessionState.IDLE)
+    found = seen(kasmon, session)
+    assert 0 == kasmon("send", session, "kept=held; sleep 300").code
+    until_state(kasmon, session, SessionState.WORKING)
+
+    refused = kasmon("hibernate", session)
+    assert (4, True) == (refused.code, "cannot hibernate session" in refused.err)
+    assert SessionState.WORKING is session_of(kasmon, session).state
+    assert 0 == kasmon("interrupt", session).code
+    until_state(kasmon, session, SessionState.IDLE)
+    until(lambda: not session_of(kasmon, session).awaits_turn, LIMIT_S, "the receipt")
+    done = kasmon("hibernate", session)
+    assert 0 == done.code, done.err
+    assert "its sandbox is paused" in done.out
+    until_state(kasmon, session, SessionState.STANDBY)
+    assert found.pid
+    assert stands_still(found.pid)
+
+    assert 0 == kasmon("send", session, "clear; echo still-$kept").code
+    shows(kasmon, session, "still-held")
+    now = session_of(kasmon, session)
+    assert (found.pid, 1) == (now.pid, now.generation)
+    assert seen(kasmon, session).ok
+
+
 def test_whoever_sits_down_at_one_that_sleeps_finds_it_awake(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 0.5)
     session = started(kasmon, workdir)

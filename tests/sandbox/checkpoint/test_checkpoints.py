@@ -94,7 +94,7 @@ def filled(folder: Path) -> None:
 def test_all_that_is_in_a_folder_comes_back_as_it_was(workspace: Path, points: CheckpointStore) -> None:
     filled(workspace)
     before = seen(workspace)
-    first = points.take(str(workspace), 1, "before", SavedInterpreters())
+    first = points.create(str(workspace), 1, "before", SavedInterpreters())
     (workspace / "closed").chmod(0o755)
     for path in workspace.iterdir():
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -116,7 +116,7 @@ def test_a_restore_gives_no_setuid_or_setgid(workspace: Path, points: Checkpoint
     (workspace / "program").write_text("x")
     (workspace / "program").chmod(0o6755)
     (workspace / "folder").chmod(0o2755)
-    point = points.take(str(workspace), 1, "after", SavedInterpreters())
+    point = points.create(str(workspace), 1, "after", SavedInterpreters())
     (workspace / "program").unlink()
     (workspace / "folder").rmdir()
     points.restore(point.id, str(workspace))
@@ -126,7 +126,7 @@ def test_a_restore_gives_no_setuid_or_setgid(workspace: Path, points: Checkpoint
 
 def test_the_commit_of_a_turn_holds_its_files(workspace: Path, points: CheckpointStore) -> None:
     filled(workspace)
-    first = points.take(str(workspace), 1, "after", SavedInterpreters())
+    first = points.create(str(workspace), 1, "after", SavedInterpreters())
     listed = run_git(points, "ls-tree", "-r", "-z", "--name-only", first.commit).split(b"\0")
 
     assert {b"a.txt", b"ignored.o", b"a\nb", b'quote"\\back', b"\xff\xfe", b"to-shadow", b"nested/file"} <= set(listed)
@@ -139,7 +139,7 @@ def test_a_link_is_kept_as_a_link_and_never_followed(workspace: Path, points: Ch
     (tmp_path / "outside").write_text("not yours")
     (workspace / "link").symlink_to(tmp_path / "outside")
     (workspace / "folder").symlink_to("/etc")
-    point = points.take(str(workspace), 1, "after", SavedInterpreters())
+    point = points.create(str(workspace), 1, "after", SavedInterpreters())
     kept = run_git(points, "cat-file", "--batch-all-objects", "--batch")
 
     assert b"not yours" not in kept
@@ -176,7 +176,7 @@ def test_what_is_no_file_is_named_and_never_opened(workspace: Path, points: Chec
         os.chdir(workspace)
         bound.bind("sock")
         (workspace / "f").write_text("x")
-        point = points.take(str(workspace), 1, "after", SavedInterpreters())
+        point = points.create(str(workspace), 1, "after", SavedInterpreters())
     os.chdir("/")
 
     assert {
@@ -218,9 +218,9 @@ def test_nothing_of_the_folder_or_of_this_machine_runs(
     monkeypatch.setattr(module, "TIDY_AFTER", 1)
     monkeypatch.chdir(workspace)
 
-    first = points.take(str(workspace), 1, "before", SavedInterpreters())
+    first = points.create(str(workspace), 1, "before", SavedInterpreters())
     (workspace / "f").write_text("2\n")
-    points.take(str(workspace), 1, "after", SavedInterpreters())
+    points.create(str(workspace), 1, "after", SavedInterpreters())
     assert "-1\n+2\n" in points.diff(1)
     points.restore(first.id, str(workspace))
 
@@ -248,9 +248,9 @@ def test_what_did_not_change_is_not_read_again(
         (workspace / f"f{number}").write_text(str(number))
     moments = iter((10**18 * 3, 10**18 * 3 + 1))
     monkeypatch.setattr(time, "time_ns", lambda: next(moments))  # long after the files changed
-    first = points.take(str(workspace), 1, "before", SavedInterpreters())
+    first = points.create(str(workspace), 1, "before", SavedInterpreters())
     monkeypatch.setattr(object_store, "run_git", None)  # whoever calls git now fails
-    second = points.take(str(workspace), 1, "after", SavedInterpreters())
+    second = points.create(str(workspace), 1, "after", SavedInterpreters())
 
     assert (first.commit, first.sha256) == (second.commit, second.sha256)
     assert [first.id, second.id] == [each.id for each in points.all()]
@@ -259,20 +259,20 @@ def test_what_did_not_change_is_not_read_again(
 def test_a_change_that_keeps_size_and_time_is_seen(workspace: Path, points: CheckpointStore) -> None:
     (workspace / "f").write_text("aaa")
     settled(workspace)
-    points.take(str(workspace), 1, "before", SavedInterpreters())
+    points.create(str(workspace), 1, "before", SavedInterpreters())
     (workspace / "f").write_text("bbb")
     settled(workspace)
-    points.take(str(workspace), 1, "after", SavedInterpreters())
+    points.create(str(workspace), 1, "after", SavedInterpreters())
 
     assert "-aaa" in points.diff(1)
 
 
 def test_another_process_goes_on_with_the_same_checkpoints(workspace: Path, points: CheckpointStore) -> None:
     (workspace / "f").write_text("1\n")
-    first = points.take(str(workspace), 1, "before", SAVED)
+    first = points.create(str(workspace), 1, "before", SAVED)
     again = CheckpointStore(points.folder)
     (workspace / "f").write_text("2\n")
-    second = again.take(str(workspace), 1, "after", SavedInterpreters())
+    second = again.create(str(workspace), 1, "after", SavedInterpreters())
 
     assert ["c1", "c2"] == [each.id for each in again.all()]
     assert "-1\n+2\n" in again.diff(1)
@@ -284,9 +284,9 @@ def test_another_process_goes_on_with_the_same_checkpoints(workspace: Path, poin
 
 def test_a_turn_that_changed_nothing_has_an_empty_diff(workspace: Path, points: CheckpointStore) -> None:
     (workspace / "f").write_text("1\n")
-    points.take(str(workspace), 1, "after", SavedInterpreters())
+    points.create(str(workspace), 1, "after", SavedInterpreters())
     os.utime(workspace / "f", (1, 1))
-    points.take(str(workspace), 2, "after", SavedInterpreters())
+    points.create(str(workspace), 2, "after", SavedInterpreters())
 
     assert "" == points.diff(2)
     with pytest.raises(NotFoundError):
@@ -299,9 +299,9 @@ def test_a_long_diff_is_cut_and_says_so(
     workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_store, "LONGEST_DIFF", 1000)
-    points.take(str(workspace), 1, "before", SavedInterpreters())
+    points.create(str(workspace), 1, "before", SavedInterpreters())
     (workspace / "f").write_text("line\n" * 100_000)
-    points.take(str(workspace), 1, "after", SavedInterpreters())
+    points.create(str(workspace), 1, "after", SavedInterpreters())
     shown = points.diff(1)
 
     assert len(shown) < 1100
@@ -320,13 +320,13 @@ def test_a_folder_with_too_much_in_it_is_refused_and_what_was_kept_stays(
     workspace: Path, tmp_path: Path, bounds: ScanBounds, why: str
 ) -> None:
     (workspace / "f").write_text("1")
-    first = CheckpointStore(tmp_path / "c").take(str(workspace), 1, "before", SavedInterpreters())
+    first = CheckpointStore(tmp_path / "c").create(str(workspace), 1, "before", SavedInterpreters())
     for number in range(10):
         (workspace / f"more{number}").write_text("2")
 
     bounded = CheckpointStore(tmp_path / "c", bounds=bounds)
     with pytest.raises(SandboxError, match=why):
-        bounded.take(str(workspace), 1, "after", SavedInterpreters())
+        bounded.create(str(workspace), 1, "after", SavedInterpreters())
     assert [first] == list(bounded.all())
     restored = bounded.restore(first.id, str(workspace))
     assert {"f"} == set(seen(workspace))
@@ -342,7 +342,7 @@ def test_a_folder_as_deep_as_can_be_is_named_where_it_ends(workspace: Path, poin
         os.close(here)
         here = below
     os.close(here)
-    point = points.take(str(workspace), 1, "after", SavedInterpreters())
+    point = points.create(str(workspace), 1, "after", SavedInterpreters())
 
     assert "folders deep" in point.left[0]
 
@@ -361,7 +361,7 @@ def test_a_file_that_is_closed_to_its_reader_is_named() -> None:
         (workspace / "closed").chmod(0)
         (workspace / "folder").chmod(0)
         points = CheckpointStore(Path(name, "c"))
-        said = as_nobody(lambda: repr(points.take(str(workspace), 1, "after", SavedInterpreters())))
+        said = as_nobody(lambda: repr(points.create(str(workspace), 1, "after", SavedInterpreters())))
 
     assert "closed (Permission denied)" in said
     assert "folder (what is in it: Permission denied)" in said
@@ -401,11 +401,11 @@ def test_a_file_that_changes_while_it_is_read_is_kept_and_named(
         return said[:100]
 
     monkeypatch.setattr(os, "pread", growing)
-    point = points.take(str(workspace), 1, "after", SavedInterpreters())
+    point = points.create(str(workspace), 1, "after", SavedInterpreters())
     monkeypatch.undo()
 
     assert ("log (saved while it was being changed)",) == point.left
-    again = points.take(str(workspace), 2, "after", SavedInterpreters())
+    again = points.create(str(workspace), 2, "after", SavedInterpreters())
     assert () == again.left
     points.restore(again.id, str(workspace))
 
@@ -415,7 +415,7 @@ def test_a_restoring_that_fails_leaves_all_as_it_was(
     workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     (workspace / "f").write_text("1")
-    first = points.take(str(workspace), 1, "before", SavedInterpreters())
+    first = points.create(str(workspace), 1, "before", SavedInterpreters())
     (workspace / "f").write_text("2")
     (workspace / "g").write_text("2")
 
@@ -434,7 +434,7 @@ def test_a_restoring_of_which_cannot_be_noted_how_far_it_is_leaves_all_as_it_was
     workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (workspace / "f").write_text("1")
-    first = points.take(str(workspace), 1, "before", SavedInterpreters())
+    first = points.create(str(workspace), 1, "before", SavedInterpreters())
     (workspace / "f").write_text("2")
     (workspace / "g").write_text("2")
     true, notes = Path.replace, iter(range(100))
@@ -459,7 +459,7 @@ def test_a_restoring_whose_process_dies_is_finished_by_the_next_one(
     """Two old things go out and two new ones come in: it dies before each of these steps, and after the last."""
     (workspace / "a").write_text("old")
     (workspace / "b").write_text("old")
-    first = points.take(str(workspace), 1, "before", SavedInterpreters())
+    first = points.create(str(workspace), 1, "before", SavedInterpreters())
     (workspace / "a").write_text("new")
     (workspace / "c").write_text("new")
     (workspace / "b").unlink()
@@ -485,7 +485,7 @@ def test_a_restoring_whose_process_dies_is_finished_by_the_next_one(
 
 def test_a_fork_is_a_folder_of_its_own(workspace: Path, points: CheckpointStore, tmp_path: Path) -> None:
     filled(workspace)
-    point = points.take(str(workspace), 1, "after", SavedInterpreters())
+    point = points.create(str(workspace), 1, "after", SavedInterpreters())
     points.fork(point.id, str(tmp_path / "fork"))
 
     assert seen(workspace) == seen(tmp_path / "fork")
@@ -497,7 +497,7 @@ def test_a_fork_is_a_folder_of_its_own(workspace: Path, points: CheckpointStore,
 
 def test_what_was_damaged_is_not_put_back(workspace: Path, points: CheckpointStore, tmp_path: Path) -> None:
     (workspace / "f").write_text("1")
-    point = points.take(str(workspace), 1, "after", SAVED)
+    point = points.create(str(workspace), 1, "after", SAVED)
     (points.folder / "state" / point.state).write_bytes(b"broken")
     with pytest.raises(SandboxError, match="damaged"):
         points.state(point.id)
@@ -515,7 +515,7 @@ def test_content_that_is_another_one_is_not_put_back(workspace: Path, points: Ch
     """git itself gives out whatever it finds under a name."""
     (workspace / "f").write_text("mine")
     (workspace / "g").write_text("evil")
-    point = points.take(str(workspace), 1, "after", SavedInterpreters())
+    point = points.create(str(workspace), 1, "after", SavedInterpreters())
     loose = points.folder / "git" / "objects"
     (mine,), (evil,) = (list(loose.glob(f"{name[:2]}/{name[2:]}")) for name in blobs_of(points, point.commit))
     mine.chmod(0o600)
@@ -553,7 +553,7 @@ def test_the_oldest_are_dropped_and_their_room_is_freed(
     points = CheckpointStore(tmp_path / "c", limits=RetentionLimits(newest=2))
     for turn in range(6):
         (workspace / "f").write_bytes(os.urandom(100_000))
-        points.take(str(workspace), turn, "after", SavedInterpreters(content=b"%d" % turn))
+        points.create(str(workspace), turn, "after", SavedInterpreters(content=b"%d" % turn))
     ids = [each.id for each in points.all()]
 
     assert ["c1", "c5", "c6"] == ids
@@ -568,7 +568,7 @@ def test_on_a_disk_that_is_too_full_the_older_half_goes(workspace: Path, tmp_pat
     points = CheckpointStore(tmp_path / "c", limits=RetentionLimits(bytes=450_000))
     for turn in range(5):
         (workspace / "f").write_bytes(os.urandom(100_000))
-        points.take(str(workspace), turn, "after", SavedInterpreters())
+        points.create(str(workspace), turn, "after", SavedInterpreters())
 
     assert ["c1", "c4", "c5"] == [each.id for each in points.all()]
     assert 450_000 > object_store.ObjectStore(tmp_path / "c" / "git").size
@@ -583,11 +583,11 @@ def test_what_a_dropped_checkpoint_shared_stays(
     monkeypatch.setattr(module, "TIDY_AFTER", 1)
     points = CheckpointStore(tmp_path / "c", limits=RetentionLimits(newest=1))
     (workspace / "f").write_text("first")
-    points.take(str(workspace), 0, "after", SavedInterpreters())
+    points.create(str(workspace), 0, "after", SavedInterpreters())
     (workspace / "f").write_text("second")
     for turn in range(1, 4):
         os.utime(workspace / "f", (turn, turn))
-        points.take(str(workspace), turn, "after", SavedInterpreters())
+        points.create(str(workspace), turn, "after", SavedInterpreters())
     points.fork(points.all()[-1].id, str(tmp_path / "fork"))
 
     assert "second" == (tmp_path / "fork" / "f").read_text()
@@ -599,7 +599,7 @@ def test_at_the_end_of_a_session_its_memory_is_gone_and_its_files_stay(
     workspace: Path, points: CheckpointStore
 ) -> None:
     (workspace / "f").write_text("1")
-    point = points.take(str(workspace), 1, "after", SAVED)
+    point = points.create(str(workspace), 1, "after", SAVED)
     points.purge_memory()
 
     assert b"" == points.state(point.id)
@@ -616,14 +616,14 @@ def test_without_git_nothing_is_kept_and_that_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(GitError, match="not installed"):
-        points.take(str(workspace), 1, "after", SavedInterpreters())
+        points.create(str(workspace), 1, "after", SavedInterpreters())
     assert () == points.all()
 
 
 def test_a_workspace_that_is_a_link_is_not_looked_at(tmp_path: Path, points: CheckpointStore) -> None:
     (tmp_path / "link").symlink_to("/etc")
     with pytest.raises(SandboxError, match="cannot be read"):
-        points.take(str(tmp_path / "link"), 1, "after", SavedInterpreters())
+        points.create(str(tmp_path / "link"), 1, "after", SavedInterpreters())
 
 
 def run_git(points: CheckpointStore, *words: str) -> bytes:

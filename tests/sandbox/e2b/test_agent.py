@@ -24,7 +24,7 @@ from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
 ME = SessionId("abcdefgh")
-LIMIT_S = 40.0
+LIMIT_S = 100.0
 FOLLOWS = (
     "truncate -s 65M big; while read line; do cat new; echo $line > said; echo $line > ~/note; done; echo last > end;"
     " exit 3"

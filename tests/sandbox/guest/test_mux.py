@@ -74,7 +74,7 @@ class Ends:
         """A program inside that looks for its proxy."""
         listener = self.kept.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.inside.listen(listener, EGRESS)
-        program = socket.create_connection(listener.getsockname(), timeout=10)
+        program = socket.create_connection(listener.getsockname(), timeout=60)
         self.until(lambda: self.inside._connections or _is_over(program))
         return program
 
@@ -241,12 +241,12 @@ def test_who_rests_has_no_connection_and_takes_those_who_came_meanwhile_afterwar
     with ends.gate() as gate:
         listener = ends.kept.enter_context(socket.create_server(("127.0.0.1", 0)))
         ends.inside.listen(listener, EGRESS)
-        with socket.create_connection(listener.getsockname(), timeout=10) as old:
+        with socket.create_connection(listener.getsockname(), timeout=60) as old:
             ends.until(lambda: ends.outside._connections)
             gate.accept()[0].close()
             ends.inside.suspend()
             assert b"" == old.recv(1)
-            with socket.create_connection(listener.getsockname(), timeout=10) as new:
+            with socket.create_connection(listener.getsockname(), timeout=60) as new:
                 ends.go()
                 assert not ends.inside._connections
                 ends.inside.handle_record(CONNECT, 2, b"80")

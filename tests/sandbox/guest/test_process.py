@@ -16,7 +16,7 @@ from kasmon.sandbox.guest_client.connection import AgentConnection, pack_request
 from kasmon.sandbox.remote_guest.attach import NoSuchRunError, ProcessStream, StreamFrame
 from tests.support.sandbox.guest_agent import Agent
 
-LIMIT_S = 40.0
+LIMIT_S = 100.0
 
 
 class Worked:

@@ -368,7 +368,7 @@ def test_its_end_takes_all_that_it_started_along() -> None:
         pids = [*map(int, ran.stdout.split()), agent.process.pid]
         channel.shutdown()
 
-        assert 0 == agent.process.wait(10)
+        assert 0 == agent.process.wait(60)
         until(lambda: not any(map(alive, pids)))
         assert [] == [*(agent.folder / "tmp").iterdir()]
 
@@ -379,7 +379,7 @@ def test_sigterm_is_a_shutdown() -> None:
         pids = [*map(int, run(channel, "bash", "sleep 60 & echo $! $$").stdout.split())]
         agent.process.send_signal(signal.SIGTERM)
 
-        assert 0 == agent.process.wait(10)
+        assert 0 == agent.process.wait(60)
         until(lambda: not any(map(alive, pids)))
         channel.close()
 

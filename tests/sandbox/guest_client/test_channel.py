@@ -18,7 +18,7 @@ from kasmon.model.sandbox.policy import ServiceSpec
 from kasmon.sandbox.guest_client import channel as channels
 from kasmon.sandbox.guest_client import connection
 from kasmon.sandbox.guest_client.channel import GuestChannel
-from kasmon.sandbox.guest_client.protocol import Pong
+from kasmon.sandbox.guest_client.protocol import GuestStatus
 from tests.support.sandbox.guest_agent import Agent, running
 from tests.support.wait import until
 
@@ -338,8 +338,8 @@ def test_a_ping_says_who_answers_and_how_the_interpreters_stand(agent: Agent, ch
 def test_an_agent_that_does_not_know_the_nonce_is_not_trusted(
     channel: GuestChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pong = Pong("other", "i", 1, 1, 1.0, 1.0, {}, {})
-    monkeypatch.setattr(channel._pool, "ask", lambda frame, receive: pong)
+    status = GuestStatus("other", "i", 1, 1, 1.0, 1.0, {}, {})
+    monkeypatch.setattr(channel._pool, "ask", lambda frame, receive: status)
 
     with pytest.raises(SandboxError, match="nonce"):
         channel.ping("mine")

@@ -22,7 +22,7 @@ from kasmon.sandbox.shared.processes import tree
 from tests.sandbox.conftest import JailedAgent, open_to_others
 from tests.support.wait import until
 
-pytestmark = pytest.mark.sandboxes
+pytestmark = [pytest.mark.sandboxes, pytest.mark.short]
 
 Make = Callable[..., JailedAgent]
 NO_FILTER = b"\x06\x00\x00\x00\x00\x00\xff\x7f"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.process_identity import fields
 from kasmon.sandbox.jail import cgroup
 from kasmon.sandbox.shared import processes
 from kasmon.sandbox.shared.processes import children, tree
+from kasmon.system.linux import fields
 from tests.sandbox.conftest import JailedAgent, command_of, cpu_s
 from tests.support.sandbox.full_disk import full_disk
 from tests.support.wait import until

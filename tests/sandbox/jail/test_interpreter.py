@@ -6,5 +6,6 @@ from tests.support.sandbox.interpreter_contract import InterpreterContract
 from tests.support.sandbox.tier_classes import OfAJail
 
 
+@pytest.mark.short
 class TestInJail(OfAJail, InterpreterContract):
     pytestmark = pytest.mark.sandboxes

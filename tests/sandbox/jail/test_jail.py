@@ -24,7 +24,7 @@ from tests.sandbox.conftest import TINY, JailedAgent, open_to_others, policy
 from tests.sandbox.jail.test_attack import unguarded
 from tests.support.wait import until
 
-pytestmark = pytest.mark.sandboxes
+pytestmark = [pytest.mark.sandboxes, pytest.mark.short]
 
 Make = Callable[..., JailedAgent]
 IS_ROOT = os.geteuid() == 0

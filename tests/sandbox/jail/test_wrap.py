@@ -214,7 +214,7 @@ def test_it_is_ended_with_its_session(jail: Jail, workdir: Path) -> None:
     until(lambda: len(tree(child.pid)) >= 3)
     jail.destroy(policy(), None)
 
-    assert child.wait(10) != 0
+    assert child.wait(60) != 0
 
 
 def test_words_behind_the_file_are_added_to_the_command(jail: Jail, workdir: Path) -> None:
@@ -232,7 +232,7 @@ def test_ctrl_c_reaches_the_program_and_not_the_jail(jail: Jail, workdir: Path, 
     terminal.type("goes on\r")
     terminal.until_shown("goes on\r\ngoes on")
 
-    assert 0 == terminal.child.wait(10)
+    assert 0 == terminal.child.wait(60)
 
 
 def test_it_learns_that_its_window_has_another_size(jail: Jail, workdir: Path, on_terminal: type[Terminal]) -> None:
@@ -254,7 +254,7 @@ def test_a_shell_has_job_control(jail: Jail, workdir: Path, on_terminal: type[Te
     terminal.until_shown("again\r\nagain")
     terminal.type("\x04exit 5\r")
 
-    assert 5 == terminal.child.wait(10)
+    assert 5 == terminal.child.wait(60)
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -266,7 +266,7 @@ def test_nobody_inside_types_into_the_terminal(
         monkeypatch.setattr(seccomp, "build_filter", lambda machine: NO_FILTER)
     code = TYPES
     terminal = on_terminal(wrapped(jail, workdir, PYTHON, "-c", code))
-    terminal.child.wait(10)
+    terminal.child.wait(60)
     if not guarded and terminal.shows("Input/output error"):
         pytest.skip("this kernel lets nobody type into a terminal")
 
@@ -351,4 +351,4 @@ def test_an_agent_is_stopped_and_goes_on(jail: Jail, workdir: Path, on_terminal:
     assert not terminal.shows("abab")
     cgroup.continue_tree(terminal.child.pid)
     terminal.until_shown("abab")
-    assert 0 == terminal.child.wait(10)
+    assert 0 == terminal.child.wait(60)

@@ -31,7 +31,7 @@ from tests.sandbox.conftest import policy
 
 pytestmark = pytest.mark.sandboxes
 OURS: Final = f"{os.sep}kasmon{os.sep}sandbox{os.sep}"
-LIMIT_S: Final = 40.0
+LIMIT_S: Final = 100.0
 PLACES: Final = (0.35, 0.6, 0.9)
 """How far a transition has come when the kill comes, as a share of all the calls that it makes."""
 

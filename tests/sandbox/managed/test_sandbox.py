@@ -1,12 +1,9 @@
 """One sandbox through its life: found again or made, put to sleep and woken, healed before anybody trusts it, ended."""
 
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -32,15 +29,6 @@ from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
 BEGUN, DONE = "intended", "confirmed"
-
-
-@pytest.fixture
-def stage() -> Iterator[SandboxProcess]:
-    root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
-    built = SandboxProcess(root)
-    yield built
-    built.close()
-    shutil.rmtree(root)
 
 
 def said(box: ManagedSandbox, code: str, interpreter: str = "bash") -> str:

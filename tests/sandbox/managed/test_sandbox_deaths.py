@@ -1,10 +1,7 @@
 """The process that keeps a sandbox is killed at each step of each transition: nothing hangs, nothing is made twice, and
 nothing is said to be kept that is not."""
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -54,15 +51,6 @@ TRANSITIONS: dict[str, tuple[tuple[Act, ...], Act, int]] = {
     "end": ((arrive,), end, 2),
 }
 """What went before, the transition, and how many facts it has."""
-
-
-@pytest.fixture
-def stage() -> Iterator[SandboxProcess]:
-    root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
-    built = SandboxProcess(root)
-    yield built
-    built.close()
-    shutil.rmtree(root)
 
 
 def use(box: ManagedSandbox) -> None:

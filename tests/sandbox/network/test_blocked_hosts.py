@@ -150,11 +150,11 @@ def test_what_was_allowed_once_is_refused_again_when_its_time_is_over(kasmon: Cl
 
     asyncio.run(requests._execute(Decision.ALLOW, f"private:localhost:{server}"))
     clock[0] += ONCE_S - 1
-    asyncio.run(requests._look())
+    asyncio.run(requests._check())
     assert "hello-from-outside" in run(kasmon, CURL.format(port=server))
 
     clock[0] += 1
-    asyncio.run(requests._look())
+    asyncio.run(requests._check())
     assert "hello-from-outside" not in run(kasmon, CURL.format(port=server))
 
 

@@ -23,7 +23,7 @@ from kasmon.sandbox.shared.host_folders import HostFolders
 from tests.sandbox.conftest import OURS, TINY, JailedAgent, policy
 from tests.support.wait import until
 
-pytestmark = pytest.mark.sandboxes
+pytestmark = [pytest.mark.sandboxes, pytest.mark.short]
 
 ASK = """
 import os, subprocess
@@ -289,7 +289,7 @@ def test_two_sandboxes_use_the_same_port_and_each_is_reached_by_its_own(outward:
             forward = PortForward(partial(reach.connect, 8000))
             kept.callback(forward.close)
             threading.Thread(target=forward.serve, daemon=True).start()
-            with socket.create_connection(("127.0.0.1", forward.port), timeout=10) as link:
+            with socket.create_connection(("127.0.0.1", forward.port), timeout=60) as link:
                 said[name] = link.recv(10)
 
     assert {"a": b"a", "b": b"b"} == said

@@ -63,7 +63,7 @@ class Inside:
     def call(self) -> socket.socket:
         def link() -> socket.socket | None:
             with contextlib.suppress(ConnectionRefusedError):
-                return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+                return socket.create_connection(("127.0.0.1", self.port), timeout=60)
             return None
 
         return until(link)
@@ -137,17 +137,17 @@ def test_a_port_of_this_machine_leads_to_where_it_should(server: socket.socket) 
     forward = PortForward(lambda: socket.create_connection(("127.0.0.1", port_of(server))))
     thread = threading.Thread(target=forward.serve)
     thread.start()
-    with socket.create_connection(("127.0.0.1", forward.port), timeout=10) as link:
+    with socket.create_connection(("127.0.0.1", forward.port), timeout=60) as link:
         link.sendall(b"hello")
         assert b"hello" == link.recv(10)
         link.shutdown(socket.SHUT_WR)
         assert b"" == rest(link)
     forward.close()
     forward.close()
-    thread.join(10)
+    thread.join(60)
 
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", forward.port), timeout=10)
+        socket.create_connection(("127.0.0.1", forward.port), timeout=60)
 
 
 def test_a_sandbox_that_is_not_reached_ends_the_connection_and_not_the_port() -> None:
@@ -158,10 +158,10 @@ def test_a_sandbox_that_is_not_reached_ends_the_connection_and_not_the_port() ->
     thread = threading.Thread(target=forward.serve)
     thread.start()
     for _ in range(2):
-        with socket.create_connection(("127.0.0.1", forward.port), timeout=10) as link:
+        with socket.create_connection(("127.0.0.1", forward.port), timeout=60) as link:
             assert b"" == rest(link)
     forward.close()
-    thread.join(10)
+    thread.join(60)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")

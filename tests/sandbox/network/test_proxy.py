@@ -108,7 +108,7 @@ class Way:
     def close(self) -> None:
         if self.serves:
             self.control(b'{"do": "end"}')
-        self._thread.join(10)
+        self._thread.join(60)
         os.close(self._handle)
 
 

@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,7 +92,6 @@ def test_one_that_died_is_opened_again_where_the_sandbox_looks_for_it(folder: Pa
     assert seen == (folder / "inside").stat().st_ino
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell that a process ended")
 def test_it_ends_with_the_sandbox_that_it_belongs_to(folder: Path) -> None:
     way = proxy_control.open_proxy(folder, "build", ["example.org"])
     with subprocess.Popen(["sleep", "60"]) as sandbox:

@@ -73,7 +73,7 @@ def test_a_folder_goes_through_a_gift_and_back_and_only_changes_go_again(root: P
     there.mkdir()
     (root / "gift").write_bytes(FolderSync(str(here), root / "outside").whole())
 
-    files.take(str(there), str(note), str(root / "gift"))
+    files.apply(str(there), str(note), str(root / "gift"))
 
     assert bytes(range(256)) == (there / "deep/file").read_bytes() == (there / "link").read_bytes()
     assert 0o750 == (there / "run").stat().st_mode & 0o777
@@ -171,7 +171,7 @@ class Sides:
 
     def put(self, content: bytes) -> None:
         (self.root / "gift").write_bytes(content)
-        files.take(str(self.there), str(self.root / "note"), str(self.root / "gift"))
+        files.apply(str(self.there), str(self.root / "note"), str(self.root / "gift"))
 
     def goes(self) -> bool:
         """Whether anything did."""

@@ -19,7 +19,7 @@ from kasmon.sandbox.shared.credentials import (
     fault,
     forms,
     holders,
-    look_up,
+    resolve,
 )
 from tests.support.wait import until
 
@@ -29,7 +29,7 @@ HERE = {"PATH": os.environ["PATH"], "MINE": SECRET}
 
 def test_a_value_comes_from_a_variable_a_file_or_a_command_and_goes_by_its_aliases(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{SECRET}\n")
-    looked = look_up(
+    looked = resolve(
         (
             Credential(name="A", variable="MINE", aliases=("A_TOO",)),
             Credential(name="B", file=str(tmp_path / "token")),
@@ -43,13 +43,13 @@ def test_a_value_comes_from_a_variable_a_file_or_a_command_and_goes_by_its_alias
 
 
 def test_only_what_is_named_is_looked_up() -> None:
-    assert {} == look_up((), HERE).values
+    assert {} == resolve((), HERE).values
 
 
 def test_a_value_is_the_one_of_now() -> None:
     one = Credential(name="A", variable="MINE")
 
-    assert ["old", "new"] == [look_up((one,), {"MINE": value}).values["A"] for value in ("old", "new")]
+    assert ["old", "new"] == [resolve((one,), {"MINE": value}).values["A"] for value in ("old", "new")]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_value_is_the_one_of_now() -> None:
 def test_what_has_no_value_is_told_and_nothing_of_what_went_wrong_is_repeated(
     source: dict[str, object], why: str
 ) -> None:
-    looked = look_up((Credential(name="A", **source),), HERE)  # type: ignore[arg-type]
+    looked = resolve((Credential(name="A", **source),), HERE)  # type: ignore[arg-type]
 
     assert {} == looked.values
     assert why in looked.missing[0]

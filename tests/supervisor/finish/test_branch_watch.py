@@ -23,7 +23,7 @@ from tests.support.forge_client import GITHUB
 from tests.support.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
-LIMIT_S = 30.0
+LIMIT_S = 100.0
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from kasmon.supervisor.finish.pull_requests import (
     create_pull_request,
     find_program,
     find_pull_request,
-    known_pull_request,
+    stored_pull_request,
 )
 from kasmon.supervisor.worktrees.pull_request import MOST_BYTES, run_client
 from tests.support.forge_client import ADDRESSES, GITHUB, GITLAB
@@ -65,7 +65,7 @@ def test_the_pull_request_of_a_branch_is_read(repo: Repo, where: Paths, program:
     assert found is not None, why
     words = {"gh": "#7 open, checks failed, changes requested", "glab": "#3 draft"}
     assert (words[program.name], "main", "") == (found.words, found.base, why)
-    assert found == known_pull_request(where, repo.folder, "kasmon/fix")
+    assert found == stored_pull_request(where, repo.folder, "kasmon/fix")
     assert (None, "") == find_pull_request(where, repo.folder, "origin", "nothing", 1001.0)
     assert 1 == len(program.calls)
 
@@ -123,7 +123,7 @@ def test_one_is_created_against_the_base_and_known_at_once(
     [call, *_] = program.calls
     base = {"gh": "--base develop", "glab": "--target-branch develop"}
     assert (True, is_draft) == (base[program.name] in call, "--draft" in "".join(program.calls))
-    assert made == known_pull_request(where, repo.folder, "kasmon/fix")
+    assert made == stored_pull_request(where, repo.folder, "kasmon/fix")
 
 
 def test_without_the_program_it_is_said_what_is_missing(

@@ -1,5 +1,6 @@
 """What is shown, from what the facts say and who was seen alive."""
 
+import msgspec
 import pytest
 
 from kasmon.model import events
@@ -206,3 +207,37 @@ def test_a_session_that_never_gets_a_host_is_lost(age: float) -> None:
 
 def test_a_session_whose_host_takes_long_to_start_its_agent_is_starting() -> None:
     assert SessionState.STARTING is derive(folded(), HOSTED, NOW + 3600).state
+
+
+@pytest.mark.parametrize("ahead_s", [86400.0, -86400.0, 7.0])
+def test_the_times_of_a_machine_whose_clock_is_off_are_those_of_the_clock_here(ahead_s: float) -> None:
+    asking = folded(started(), events.TurnStarted(at=NOW + 1), ASKS)
+    here = msgspec.structs.replace(
+        derive(asking, HOSTED, NOW + 9 + ahead_s),
+        since=NOW + 3 - ahead_s,
+        requests=tuple(msgspec.structs.replace(ask, asked_at=ask.asked_at - ahead_s) for ask in asking.requests),
+    )
+
+    assert here == derive(asking, HOSTED._replace(clock_offset_s=ahead_s), NOW + 9)
+    assert NOW + 5 - ahead_s == derive(working(), NOBODY._replace(clock_offset_s=ahead_s), NOW + 9).since
+
+
+@pytest.mark.parametrize("ahead_s", [86400.0, -86400.0])
+def test_where_its_clock_is_off_a_state_that_time_changes_does_so_as_elsewhere(ahead_s: float) -> None:
+    session = folded(
+        started(mode=Mode.TMUX),
+        events.SignalSeen(at=NOW + 1, source="registry", value="working"),
+        events.SignalSeen(at=NOW + 2, source="screen", value="idle"),
+        mode=Mode.TMUX,
+    )
+    seen = HOSTED._replace(clock_offset_s=ahead_s)
+
+    assert SessionState.WORKING is derive(session, seen, NOW - ahead_s + 2 + SETTLE_S - 0.1).state
+    shown = derive(session, seen, NOW - ahead_s + 60)
+    assert (SessionState.UNSURE, NOW - ahead_s + 2 + SETTLE_S) == (shown.state, shown.since)
+
+
+def test_an_unreachable_machine_is_so_since_a_time_of_the_clock_here() -> None:
+    seen = Liveness(unreachable="a cut", unreachable_since=NOW + 7, clock_offset_s=86400.0)
+
+    assert NOW + 7 == derive(working(), seen, NOW + 9).since

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
@@ -38,12 +38,13 @@ from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetIndex
 from kasmon.supervisor.fleet import file_hints, follower
 from kasmon.supervisor.fleet.cache_writer import FleetCacheWriter
+from kasmon.supervisor.fleet.file_hints import StopEvent
 from kasmon.supervisor.fleet.liveness import START_S
 from kasmon.supervisor.fleet.watch import TURNS, FleetWatch, read_fleet
 from tests.support.supervisor.env import NOW, Env, end, ended, started
 from tests.support.wait import auntil, until
 
-ME = SessionId("abcdefgh")
+ME, OTHER = SessionId("abcdefgh"), SessionId("bbbbbbbb")
 SLOW = "ended sessions are looked at in turn"
 
 
@@ -580,8 +581,8 @@ async def test_changes_come_without_any_hint_too(hosted: Env, monkeypatch: pytes
         assert {ME: SessionState.WORKING} == states(await anext(changes))
 
 
-def test_of_hundreds_of_sessions_a_look_takes_a_part_and_four_take_all(env: Env) -> None:
-    sessions = [env.has(f"a{number:07d}", started()) for number in range(240)]
+def test_of_hundreds_of_sessions_a_look_takes_a_part_and_eight_take_all(env: Env) -> None:
+    sessions = [env.has(f"a{number:07d}", started()) for number in range(300)]
     watch = FleetWatch(env.places, writes=False)
     watch.refresh()
     looks: list[int] = []
@@ -591,7 +592,7 @@ def test_of_hundreds_of_sessions_a_look_takes_a_part_and_four_take_all(env: Env)
         before = len([each for each in states(watch.refresh()).values() if each is SessionState.ENDED])
         looks.append(before)
 
-    assert [100, 200, 240, 240] == looks
+    assert [50, 100, 150, 200, 250, 300, 300, 300] == looks
 
 
 def test_whom_time_alone_changes_is_looked_at_when_it_does(env: Env) -> None:
@@ -618,7 +619,7 @@ async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: Env) -> None:
     def tell() -> None:
         for number in range(50):
             hosted.tells(ME, MessageWritten(at=NOW, text=f"{number} done"))
-        until(lambda: "49 done" == watch.refresh_only([]).sessions[0].last_line, what="the last line")
+        until(lambda: "49 done" == watch.fleet.sessions[0].last_line, what="the last line")
 
     async with asyncio.timeout(20), fleets(watch) as changes:
         await anext(changes)
@@ -638,6 +639,7 @@ async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: Env, monk
     async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
         await anext(changes)
         await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
+        assert {ME: SessionState.WORKING} == states(await anext(changes))
         await asyncio.to_thread(hosted.tells, ME, RequestOpened(at=NOW, request=asks))
         assert {ME: SessionState.ASKING} == states(await anext(changes))
         await asyncio.to_thread(hosted.tells, ME, RequestWithdrawn(at=NOW, request=asks.id))
@@ -654,6 +656,51 @@ async def test_a_new_state_waits_for_no_pause_between_two_fleets(hosted: Env, mo
         assert {ME: SessionState.WORKING} == states(await anext(changes))
 
 
+class WatchOfLooks(FleetWatch):
+    """Notes which sessions each look covers after the first one, which covers all."""
+
+    looks: list[set[SessionId]]
+
+    def reconcile(self) -> None:
+        self.looks.append({ME, OTHER})
+        super().reconcile()
+
+    def refresh_only(self, sessions: Iterable[SessionId]) -> None:
+        if hinted := set(sessions):
+            self.looks.append(hinted)
+        super().refresh_only(sessions)
+
+
+async def test_what_changes_during_a_pause_is_looked_at_right_after_it(
+    hosted: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a storm too a new state waits for the end of one pause, not of the next one."""
+    await asyncio.to_thread(lambda: hosted.has(OTHER, started()))
+    watch, before_pause = WatchOfLooks(hosted.places, writes=False), list[int]()
+    watch.looks = []
+
+    class Stop(StopEvent):
+        def wait(self, timeout: float | None = None) -> bool:
+            """Let the other session change in the first pause."""
+            if timeout and timeout > 0.1 and not before_pause:
+                before_pause.append(len(watch.looks))
+                hosted.tells(OTHER, TurnStarted(at=NOW))
+            return super().wait(timeout)
+
+    monkeypatch.setattr(follower, "StopEvent", Stop)
+    monkeypatch.setattr(follower, "RESTS", 1e6)
+    monkeypatch.setattr(follower, "LONGEST_REST_S", 0.2)
+    async with asyncio.timeout(20), fleets(watch) as changes:
+        await anext(changes)
+        await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
+        await auntil(lambda: any(ME in look for look in watch.looks[1:]))
+        await asyncio.to_thread(hosted.tells, ME, MessageWritten(at=NOW, text="a line"))
+        await auntil(lambda: any(OTHER in look for look in watch.looks[1:]) and bool(before_pause))
+        await auntil(lambda: len(watch.looks) > before_pause[0])
+
+    assert OTHER in watch.looks[before_pause[0]]
+
+
 async def test_who_stops_listening_leaves_no_thread(hosted: Env) -> None:
     async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
         await anext(changes)
@@ -667,7 +714,7 @@ async def test_who_stops_listening_leaves_no_thread(hosted: Env) -> None:
 
 async def test_what_goes_wrong_in_the_thread_is_told(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = FleetWatch(env.places)
-    monkeypatch.setattr(watch, "refresh", lambda: 1 / 0)
+    monkeypatch.setattr(watch, "reconcile", lambda: 1 / 0)
 
     async with asyncio.timeout(20), fleets(watch) as changes:
         with pytest.raises(ZeroDivisionError):

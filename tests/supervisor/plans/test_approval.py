@@ -1,5 +1,6 @@
 """What a person agrees to, and which decisions make sense."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from kasmon.config import Config
 from kasmon.config.schema import Profile
 from kasmon.errors import GitError, RefusedError, UsageError
 from kasmon.model.plan.events import PlanAction, PlanFact
+from kasmon.model.plan.machine_choice import MachineChoice
 from kasmon.model.plan.plan import Plan
 from kasmon.supervisor.plans.approval import check_repository, describe_plan, refusal
 from tests.support.git_repo import Repo
@@ -48,6 +50,27 @@ def test_every_command_and_check_is_shown_whole() -> None:
 
 def test_an_agent_that_cannot_start_is_shown_with_the_reason() -> None:
     assert any("'gone' (which cannot be started now: " in line for line in lines("gone"))
+
+
+def test_where_tasks_run_is_shown_with_the_machine_that_each_would_get_now() -> None:
+    elsewhere = plan(
+        task("a", machine="gpu-1", check="make test"), task("b", labels=("gpu", "linux")), task("c", machine="any"),
+        task("d", inherits="b"), task("e"),
+    )  # fmt: skip
+    choices = {"a": MachineChoice("gpu-1", "free"), "b": MachineChoice("lab", "free"), "c": MachineChoice("", "full")}
+    choices["d"] = choices["b"]
+
+    assert [
+        "  starts 'scripted', as the config of its machine has it, for tasks a, b, c, d",
+        f"  starts 'scripted' ({sys.executable} -P -m kasmon.scripted) if task c runs here",
+        "  runs task a on gpu-1: now on gpu-1",
+        "  runs tasks b, d on any machine with gpu, linux: now on lab",
+        "  runs task c on any machine: on none now (full)",
+        "  there, their agents, commands and checks run with your account, in a git worktree",
+        "  runs at most 8 tasks on each machine",
+        "  checks task a by: make test",
+    ] == describe_plan(elsewhere, CONFIG, Path("/p"), choices)[2:]
+    assert "  runs task c on any machine" in describe_plan(elsewhere, CONFIG, Path("/p"))
 
 
 @pytest.mark.parametrize(
@@ -163,3 +186,19 @@ def test_a_base_that_names_no_commit_is_refused_unless_it_is_a_branch_of_the_pla
         assert [] == check_repository(based(base), repo.folder, "tidy")
     with pytest.raises(UsageError, match="the base 'develop' names no commit"):
         check_repository(based("develop"), repo.folder, "tidy")
+
+
+def test_a_task_for_another_machine_needs_a_repository_with_its_history(repo: Repo, tmp_path: Path) -> None:
+    elsewhere = plan(task("a", machine="gpu-1"))
+    with pytest.raises(UsageError, match=r"'a' requires a worktree, but .* is not in a git repository") as told:
+        check_repository(elsewhere, tmp_path / "..", "tidy")
+    assert 'run it here with `machine = "local"`' in told.value.hint
+    repo.commit("second.txt")
+    repo.git("clone", "--quiet", "--depth=1", f"file://{repo.folder}", str(tmp_path / "shallow"))
+
+    with pytest.raises(RefusedError, match=r"'a' cannot run on another machine: .* is a shallow clone") as refused:
+        check_repository(elsewhere, tmp_path / "shallow", "tidy")
+
+    assert "git fetch --unshallow" in refused.value.hint
+    assert [] == check_repository(elsewhere, repo.folder, "tidy")
+    assert [] == check_repository(plan(task("a")), tmp_path / "shallow", "tidy")

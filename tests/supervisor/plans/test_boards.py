@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import cast
@@ -11,19 +12,21 @@ import msgspec
 import pytest
 
 from kasmon.config import Config, Plans
-from kasmon.config.schema import Profile
+from kasmon.config.schema import AccountConfig, BudgetConfig, Profile
 from kasmon.errors import PlanFaultyError, PlanNotFoundError, RefusedError, UsageError
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.fleet import Fleet
 from kasmon.model.plan.events import PlanEnded, TaskBegan, TaskDone
 from kasmon.model.plan.parser import read
 from kasmon.model.plan.progress import TaskState
+from kasmon.model.session import DAY_S
+from kasmon.model.session_state import SessionState
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans import boards as module
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.boards import PlanBoard, PlanBoards
 from kasmon.supervisor.plans.decisions import apply_edit, record_decision
-from tests.support.sample_fleet import NOW, fleet, working
+from tests.support.sample_fleet import NOW, fleet, session, working
 from tests.support.supervisor.env import Env
 
 TEXT = "# Tidy\n\n## Wave 1\n\n### Task 1: Sweep\n\nSweep.\n\n## Wave 2\n\n### Task 2: Mop\n\nMop.\n"
@@ -205,7 +208,7 @@ async def test_the_feed_yields_at_once_and_then_only_what_changed(cli: Desk, mon
     assert TaskState.WAITING is first.run.of("1").state
 
     await asyncio.to_thread(book.add, began())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         (second,) = await anext(feed)
     assert TaskState.RUNNING is second.run.of("1").state
     await feed.aclose()
@@ -331,3 +334,28 @@ def test_it_is_run_as_it_was_shown_and_then_stands_there_once(cli: Desk, monkeyp
     apply_edit(cli.places, cli.config, board.id, board.edit.digest)
 
     assert [("tidy", True)] == [(board.id, board.has_begun) for board in cli.read()]
+
+
+def test_a_board_says_that_a_budget_or_an_account_holds_its_plan_and_why(cli: Desk) -> None:
+    cli.begin()
+    assert "" == cli.only().ahead.held
+    spent = working("other", cost_usd=6.0, usage_day=int(time.time() // DAY_S))
+    cli.fleet, cli.config = fleet(spent), Config(budget=BudgetConfig(per_day="$5"))
+
+    held = cli.only().ahead
+    assert "the budget of the day: $6.00 of $5.00 is used" == held.held == held.blocked["1"]
+    assert held.question.startswith(held.held)
+    cli.config = Config(budget=BudgetConfig(per_day="$7"))
+    assert ("", "") == (cli.only().ahead.held, cli.only().ahead.question)
+    spent = working("own", cost_usd=6.0, plan="tidy")
+    cli.fleet, cli.config = fleet(spent), Config(budget=BudgetConfig(per_plan="$5"))
+    assert "the budget of the plan: $6.00 of $5.00 is used" == cli.only().ahead.held
+
+
+def test_a_board_shows_that_all_accounts_of_a_task_are_at_their_limits(cli: Desk) -> None:
+    cli.begin(text=TEXT.replace("## Wave 1", "**Agent:** claude\n**Accounts:** work\n\n## Wave 1"))
+    cli.config = Config(accounts={"work": AccountConfig(agent="claude")})
+    assert "1" not in cli.only().ahead.blocked
+    limited = session("s", SessionState.LIMITED, account="work", program="claude", limited_until=time.time() + 600)
+    cli.fleet = fleet(limited)
+    assert cli.only().ahead.blocked["1"].startswith("account 'work': it is at its limit until ")

@@ -33,7 +33,8 @@ from kasmon.process_identity import is_running
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans import start
-from kasmon.supervisor.plans.peer_context import TaskPeer, context_of
+from kasmon.supervisor.plans.peers.context import TaskPeer, context_of
+from kasmon.supervisor.plans.recover import find_interrupted_plans, recover
 from kasmon.supervisor.plans.runner import PlanRunner
 from kasmon.supervisor.plans.task_actions import TaskActions
 from kasmon.supervisor.plans.task_session import TaskStarter
@@ -204,7 +205,7 @@ async def test_a_log_that_takes_nothing_is_tried_again_until_it_does(
             await auntil(lambda: "cannot write" in caplog.text)
             assert TaskState.WAITING is now().of("a").state
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-            await auntil(lambda: now().state == "ended", 8.0)
+            await auntil(lambda: now().state == "ended")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -241,6 +242,23 @@ async def test_a_check_of_a_runner_that_was_killed_is_ended_by_the_next_one_whic
     assert before
     assert not before & after
     assert [] == await off(checks, checked)
+
+
+async def test_a_check_that_a_killed_runner_left_in_a_stopped_plan_is_ended_by_a_recovery(checked: Site) -> None:
+    runner = await off(spawn_runner, checked.places, checked.book.plan)
+    await auntil((checked.folder / "began").exists)
+    await off(runner.kill)
+    await off(runner.wait)
+    await off(checked.book.record_decision, "stop")
+    assert await off(checks, checked)
+
+    [left] = await off(find_interrupted_plans, checked.places, Fleet())
+    assert ("run", "it is stopped, and a check of it still runs") == (left.action, left.why)
+    assert "continues" == await recover(checked.places, left)
+
+    await off(until, lambda: not checks(checked))
+    await off(until, lambda: lock_holder(checked.book.lock) is None)
+    assert [] == await off(find_interrupted_plans, checked.places, Fleet())
 
 
 @pytest.mark.parametrize("decision", ["skip", "retry", "abort"])

@@ -31,7 +31,7 @@ from kasmon.store.event_log import EventLog
 from kasmon.store.search_index import STRETCH_BYTES, SearchIndex, SearchLookup
 from kasmon.store.search_sources import SearchQuery, blocks, hits, sources
 from kasmon.store.terminal_record import TerminalRecord
-from kasmon.supervisor.search.index_writer import update_all, update_some
+from kasmon.supervisor.search.index_writer import SourceCache, update_all, update_some
 from kasmon.supervisor.search.search import list_sessions, search
 
 OLD = 1_000_000.0
@@ -267,7 +267,7 @@ def test_a_log_of_which_nothing_was_indexed_can_leave_the_index(here: Paths) -> 
     here.log(session).write_bytes(b'{"torn')
     settle(here)
     index = SearchIndex(here.search_index)
-    update_some(index, here, list_sessions(here), 1 << 24)
+    update_some(index, SourceCache(here), list_sessions(here), 1 << 24)
 
     index.retain_only([])
 

@@ -11,7 +11,7 @@ from kasmon import errors
 from kasmon.backends import project_trust
 from kasmon.backends.common.environment import encoded, load_variables
 from kasmon.config import Config
-from kasmon.config.schema import Profile
+from kasmon.config.schema import AccountConfig, Profile
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
@@ -21,8 +21,8 @@ from kasmon.model.task import TaskGroup, environment, peers
 from kasmon.sandbox.agent.credential_files import keeps_memory
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import availability
-from kasmon.supervisor.sessions.claim import claim
 from kasmon.supervisor.sessions.create import NewSession, own_variables, prepare
+from kasmon.supervisor.sessions.names import claim
 from tests.support.supervisor.env import NOW, Env, ended, launch, started
 
 PLACED: Any = {"task": 3, "wave": 2, "peers": 4, "plan": "auth"}
@@ -282,3 +282,49 @@ def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(env: Env, t
 
     assert () == read_fleet(env.places, lambda: NOW).sessions
     assert Mode.TMUX is prepared(env, msgspec.structs.replace(wanted, mode=Mode.TMUX), config).mode
+
+
+def test_a_session_uses_the_log_in_of_its_account_and_its_key_is_in_its_own_file_only(env: Env, tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    for each in (program, tmp_path / "codex"):
+        each.write_text("#!/bin/sh\n")
+        each.chmod(0o700)
+    (tmp_path / "work").mkdir()
+    accounts = {
+        "work": AccountConfig(agent="claude", directory=str(tmp_path / "work"), env={"ANTHROPIC_API_KEY": "$WORK_KEY"}),
+        "gone": AccountConfig(agent="claude", directory=str(tmp_path / "gone")),
+    }
+    agents = {"claude": Profile(program=str(program)), "codex": Profile(program="codex")}
+    config, key = Config(accounts=accounts, agents=agents), "sk-test-0123456789abcdef0123"
+    caller = {"WORK_KEY": key, "PATH": str(tmp_path)}
+
+    new = NewSession(name="a", account="work", mode=Mode.TMUX, workdir=str(tmp_path))
+    launch = prepare(env.places, config, new, NOW, caller)
+    assert ("claude", "work") == (launch.agent, launch.account)
+    assert {"CLAUDE_CONFIG_DIR": str(tmp_path / "work"), "ANTHROPIC_API_KEY": key} == load_variables(
+        env.places, launch.session
+    )
+    assert ("CLAUDE_CONFIG_DIR",) == launch.public_variables
+    assert key not in env.places.launch(launch.session).read_text() + env.places.fleet_log.read_text()
+    (listed,) = read_fleet(env.places).sessions
+    assert "work" == listed.account
+
+    for wrong, why in (
+        (msgspec.structs.replace(new, name="b", account="gone"), "does not exist"),
+        (msgspec.structs.replace(new, name="b", account="none"), "there is no account 'none'"),
+        (msgspec.structs.replace(new, name="b", argv=(str(tmp_path / "codex"),)), "is one of 'claude'"),
+        (msgspec.structs.replace(new, name="b", agent="claude@elsewhere"), "its log-in is on this machine"),
+    ):
+        with pytest.raises(errors.KasmonError, match=why):
+            prepare(env.places, config, wrong, NOW, caller)
+    with pytest.raises(errors.UsageError, match="'WORK_KEY' of the account 'work' is not set"):
+        prepare(env.places, config, msgspec.structs.replace(new, name="b"), NOW, {"PATH": str(tmp_path)})
+
+
+def test_a_config_directory_of_the_starter_is_an_account_too(env: Env, tmp_path: Path) -> None:
+    (tmp_path / "claude").write_text("#!/bin/sh\n")
+    (tmp_path / "claude").chmod(0o700)
+    new = NewSession(name="a", agent="claude", mode=Mode.TMUX, workdir=str(tmp_path))
+    caller = {"CLAUDE_CONFIG_DIR": "/srv/claude", "PATH": str(tmp_path)}
+
+    assert "/srv/claude" == prepare(env.places, Config(), new, NOW, caller).account

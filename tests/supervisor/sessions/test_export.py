@@ -1,20 +1,21 @@
 """A session written out: whole, without secrets, and nothing foreign in it is more than text."""
 
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from kasmon.errors import KasmonError, RefusedError
+from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.model.commands import Mode
-from kasmon.model.events import MessageWritten, SessionRenamed, ToolFinished, TurnStarted
+from kasmon.model.events import MessageWritten, SessionRenamed, ToolFinished, ToolStarted, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.transcript.export import fenced, inline
 from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.search.search import list_sessions
-from kasmon.supervisor.sessions.export import as_markdown, as_objects, write, write_beside
+from kasmon.supervisor.sessions.export import as_html, as_markdown, as_objects, write, write_beside
 from tests.supervisor.search.test_search import OLD, begun, here, printed, said, say
 
 __all__ = ["here"]
@@ -106,6 +107,75 @@ def test_no_secret_of_the_session_is_in_either(here: Paths) -> None:
         (event["kind"], event["text"]) for event in everything["events"]
     ]
     assert [{"n": 0, "at": OLD, "line": "⟨hidden: 14 characters⟩"}] == everything["terminal"]
+
+
+def test_one_turn_is_exported_by_its_number_from_either_end(here: Paths) -> None:
+    turns = [TurnStarted(at=OLD, prompt=f"prompt {number}") for number in (1, 2, 3)]
+    begun(here, "one", turns[0], said("answer 1"), turns[1], said("answer 2"), turns[2], said("answer 3"))
+    session = only(here)
+
+    for turn in (2, -2):
+        text = as_markdown(here, session, turn)
+        assert ["prompt 2", "answer 2"] == re.findall(r"(?:prompt|answer) \d", text)
+        assert ["prompt 2", "answer 2"] == re.findall(r"(?:prompt|answer) \d", as_html(here, session, turn))
+    with pytest.raises(UsageError, match="has no turn 4"):
+        as_markdown(here, session, 4)
+
+
+class Page(HTMLParser):
+    """The elements of a page, with their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+FOREIGN = "<script>alert(1)</script><img src=x onerror=y> [a](javascript:b) ![c](http://d.example) &#x1b;[31m \x1b[2J"
+
+
+def test_a_page_to_share_holds_only_text_and_its_own_style(here: Paths) -> None:
+    begun(
+        here,
+        "one",
+        TurnStarted(at=OLD, prompt=FOREIGN),
+        said(f"{FOREIGN}\n```html\n{FOREIGN}\n```\n\n|{FOREIGN}|b|\n|-|-|\n"),
+        ToolStarted(at=OLD, call="c", tool=FOREIGN, title=FOREIGN, input=FOREIGN),
+        ToolFinished(at=OLD, call="c", output=f"{FOREIGN}\n" * 40, diff=f"+{FOREIGN}"),
+    )
+    EventLog(here.fleet_log).append(SessionRenamed(at=OLD, session=SessionId("sone"), name=f"</title>{FOREIGN}"))
+    text = as_html(here, only(here))
+    page = Page(text)
+
+    allowed = {"html", "head", "meta", "title", "style", "body", "h1", "p", "pre", "details", "summary"}
+    assert {tag for tag, _ in page.elements} <= allowed | {"span", "b", "i", "s"}
+    assert {name for _, names in page.elements for name in names} <= {
+        "lang",
+        "charset",
+        "http-equiv",
+        "content",
+        "name",
+        "class",
+    }
+    assert "default-src 'none'" in text
+    assert "\x1b" not in text
+    assert page.text.count("<script>alert(1)</script>") > 40
+
+
+def test_a_page_to_share_has_no_secret_of_the_session(here: Paths) -> None:
+    session = begun(here, "one", said('the key "hunter2 & hunter3", and\nsk-ant-0123456789abcdef0123456789abcdef'))
+    here.environment(session).write_bytes(b"API_KEY=hunter2 & hunter3")
+    text = as_html(here, only(here))
+
+    assert not re.search("hunter|0123456789abcdef", text)
+    assert "⟨hidden: 17 characters⟩" in text
 
 
 def test_a_file_that_is_there_is_never_written_over(here: Paths, tmp_path: Path) -> None:

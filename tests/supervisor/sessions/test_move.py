@@ -13,13 +13,16 @@ import msgspec
 import psutil
 import pytest
 
+from kasmon import system
 from kasmon.config import Config, parse
+from kasmon.config.schema import AccountConfig
 from kasmon.errors import KasmonError, LaunchError, PermissionModeError, RefusedError, SessionBusyError, UnableError
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import EntryImported, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
+from kasmon.supervisor.limits.account import copy_conversation
 from kasmon.supervisor.sessions.conversation import TerminalConversation, conversation_of
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.move import move
@@ -176,13 +179,15 @@ def test_a_terminal_that_is_restarted_asks_as_much_as_before(home: Home) -> None
         assert ["-a", "on-request", "-s", "read-only"] == command[-4:]
 
 
+KEY = "sk-test-0123456789abcdef0123"
 TALK, OTHER = (f"{digit * 8}-1111-4222-8333-0123456789ab" for digit in "0f")
 CODEX = """\
 #!{python}
-import sys
+import os, sys
 if "app-server" in sys.argv:
     sys.exit("there is none here")
-file = open("{folder}/rollout-2026-11-22T01-02-03-%s.jsonl" % ("{resumed}" if "resume" in sys.argv else "{begun}"))
+folder = os.environ["CODEX_HOME"] + "/sessions/2026/11/22"
+file = open(folder + "/rollout-2026-11-22T01-02-03-%s.jsonl" % ("{resumed}" if "resume" in sys.argv else "{begun}"))
 sys.stdout.write("\\033]7501;state=idle:app=codex\\033\\\\")
 sys.stdout.flush()
 sys.stdin.read()
@@ -198,7 +203,7 @@ def codex(home: Home, resumed: str, *, policy: str = "on-request", flags: str = 
         line = json.dumps({"type": "turn_context", "payload": told}, separators=(",", ":"))
         (folder / f"rollout-2026-11-22T01-02-03-{talk}.jsonl").write_text(f"{line}\n")
     program = home.path / "codex"
-    program.write_text(CODEX.format(python=sys.executable, folder=folder, begun=TALK, resumed=resumed))
+    program.write_text(CODEX.format(python=sys.executable, begun=TALK, resumed=resumed))
     program.chmod(0o700)
     config = parse(f'[agents.codex]\nprogram = "{program}"\nflags = ["{flags}"]')
     wanted = NewSession(
@@ -240,3 +245,61 @@ def test_a_terminal_that_opens_another_conversation_has_not_gone_on(home: Home) 
     config, session = codex(home, OTHER)
     with pytest.raises(LaunchError, match=f"It also did not restart in its previous mode: .*{OTHER}"):
         moved(home, session, Mode.SDK, config)
+
+
+def with_accounts(home: Home, config: Config) -> Config:
+    """*config* with two accounts of codex, with folders of their own; `broken` holds no conversation."""
+    for name in ("work", "broken"):
+        (home.path / name).mkdir(mode=0o700)
+    (home.path / "broken" / "sessions").write_text("")
+    accounts = {
+        name: AccountConfig(agent="codex", directory=str(home.path / name), env={"OPENAI_API_KEY": "$KASMO_TEST_KEY"})
+        for name in ("work", "broken")
+    }
+    return msgspec.structs.replace(config, accounts=accounts)
+
+
+def test_a_conversation_goes_on_with_another_account_and_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KASMO_TEST_KEY", KEY)
+    config, session = codex(home, TALK)
+    config = with_accounts(home, config)
+    before = home.session(session)
+    asyncio.run(move(home.places, config, before, Mode.TMUX, "work"))
+
+    until(lambda: (TALK, SessionState.IDLE) == (home.session(session).resume_id, home.session(session).state))
+    now = home.session(session)
+    assert (True, "work", 2) == (now.exists, now.account, now.generation)
+    variables = system.HERE.read_variables(now.pid or 0)
+    assert (str(home.path / "work"), KEY) == (variables["CODEX_HOME"], variables["OPENAI_API_KEY"])
+    [copy] = (home.path / "work").glob(f"sessions/*/*/*/rollout-*-{TALK}.jsonl")
+    [original] = home.path.glob(f"codex-home/sessions/*/*/*/rollout-*-{TALK}.jsonl")
+    assert (original.read_bytes(), 0o600) == (copy.read_bytes(), copy.stat().st_mode & 0o777)
+    for file in (home.places.log(session), home.places.fleet_log, home.places.launch(session)):
+        assert KEY not in file.read_text()
+    assert KEY not in " ".join(psutil.Process(now.pid or 0).cmdline())
+    with pytest.raises(RefusedError, match="uses that account"):
+        asyncio.run(move(home.places, config, now, Mode.TMUX, "work"))
+
+    with pytest.raises(LaunchError, match="'broken', so it continues with its previous account: cannot copy"):
+        asyncio.run(move(home.places, config, now, Mode.TMUX, "broken"))
+    back = home.session(session)
+    assert (True, "work", str(home.path / "work")) == (
+        back.exists,
+        back.account,
+        system.HERE.read_variables(back.pid or 0)["CODEX_HOME"],
+    )
+
+
+def test_another_continuation_of_a_conversation_is_not_overwritten(home: Home) -> None:
+    ours, theirs = home.path / "ours", home.path / "theirs"
+    for folder, text in ((ours, "a\nb\n"), (theirs, "a\nc\n")):
+        (folder / "projects" / "-x").mkdir(parents=True)
+        (folder / "projects" / "-x" / f"{TALK}.jsonl").write_text(text)
+    with pytest.raises(RefusedError, match="another continuation"):
+        copy_conversation("claude", TALK, ours, theirs)
+
+    (theirs / "projects" / "-x" / f"{TALK}.jsonl").write_text("a\n")
+    copy_conversation("claude", TALK, ours, theirs)
+    assert "a\nb\n" == (theirs / "projects" / "-x" / f"{TALK}.jsonl").read_text()
+    with pytest.raises(UnableError, match="cannot be moved"):
+        copy_conversation("gemini", TALK, ours, theirs)

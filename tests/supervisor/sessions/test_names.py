@@ -3,12 +3,15 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kasmon.errors import NameTakenError, UnavailableError, UsageError
 from kasmon.model.events import SessionCreated, SessionForgotten, SessionRenamed
 from kasmon.model.permission import SessionId
+from kasmon.sanitize import clean_line
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.sessions.names import WIDTH_CELLS, announce, check_name, width_cells
+from kasmon.supervisor.sessions.names import TAG_CELLS, WIDTH_CELLS, announce, check_name, check_tags, width_cells
 from tests.support.supervisor.env import NOW, Env, launch
 
 
@@ -103,3 +106,29 @@ def test_a_fleet_log_that_takes_no_line_is_an_error_that_says_so(env: Env) -> No
 
     with pytest.raises(UnavailableError, match=r"fleet\.jsonl"):
         announce(env.places, created("abcdefgh", "docs"))
+
+
+@given(st.lists(st.text(max_size=40), max_size=3))
+def test_checked_tags_are_words_that_can_be_shown_and_are_themselves_valid(texts: list[str]) -> None:
+    try:
+        tags = check_tags(texts)
+    except UsageError:
+        return
+    assert tags == check_tags(tags) == tuple(sorted(set(tags)))
+    for tag in tags:
+        assert [tag] == tag.split()
+        assert tag == clean_line(tag)
+        assert 0 < width_cells(tag) <= TAG_CELLS
+        assert "," not in tag
+
+
+def test_tags_are_in_small_letters_each_once_and_sorted() -> None:
+    assert ("api", "é") == check_tags(["e\u0301", "API", "api", " É "])
+
+
+@pytest.mark.parametrize(
+    "tag", ["", " ", "-x", "a b", "a,b", "a\tb", "a\x07", "a\u202e", "\u200b", "x" * 33, "語" * 17]
+)
+def test_no_tag_is_refused(tag: str) -> None:
+    with pytest.raises(UsageError):
+        check_tags([tag])

@@ -6,12 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 import msgspec
 import pytest
 
-from kasmon import errors
+from kasmon import errors, system
 from kasmon.config import Config
 from kasmon.host.journal.session_log import load_launch as launch_of
 from kasmon.host.rpc.host_lock import lock_holder
@@ -23,7 +22,7 @@ from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
-from kasmon.process_identity import epoch_of, started_at
+from kasmon.process_identity import started_at
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import wait_for
@@ -32,7 +31,7 @@ from kasmon.supervisor.sessions.create import NewSession, prepare
 from kasmon.supervisor.sessions.handover import end_orphan
 from kasmon.supervisor.sessions.read import read, within
 from kasmon.supervisor.sessions.start import begin
-from tests.support.supervisor.env import NOW, Env, ended, launch, started
+from tests.support.supervisor.env import NOW, Env, becomes, ended, launch, started
 from tests.support.wait import until
 
 
@@ -46,16 +45,6 @@ async def seen(env: Env, session: str) -> Session:
     found = (await asyncio.to_thread(read_fleet, env.places)).get(SessionId(session))
     assert found is not None
     return found
-
-
-async def becomes(env: Env, session: str, condition: Callable[[Session], bool]) -> Session:
-    """The session once *condition* is true of it."""
-
-    def look() -> Session | None:
-        found = read_fleet(env.places).get(SessionId(session))
-        return found if found is not None and condition(found) else None
-
-    return await asyncio.to_thread(until, look, 20.0, f"a state of {session}")
 
 
 async def runs(env: Env, name: str = "docs", prompt: str = "", state: SessionState = SessionState.IDLE) -> Session:
@@ -186,9 +175,22 @@ async def test_an_answer_reaches_exactly_the_request_that_was_shown(env: Env) ->
 async def test_an_interrupt_ends_the_turn_and_not_the_agent(env: Env) -> None:
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
-    await session_operations.interrupt(env.places, session)
+    assert "interrupted" == await session_operations.interrupt(env.places, session)
 
     await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "said"),
+    [(1, "the queued prompt is sent now"), (2, "the next of 2 queued prompts is sent now")],
+)
+async def test_an_interrupt_says_what_becomes_of_the_queue(env: Env, prompts: int, said: str) -> None:
+    session = await runs(env, prompt="hang", state=SessionState.WORKING)
+    for _ in range(prompts):
+        await session_operations.send(env.places, session, "say next", "idle")
+
+    assert f"interrupted; {said}" == await session_operations.interrupt(env.places, session)
+    await becomes(env, session.id, lambda now: not now.queue and now.state is SessionState.IDLE)
 
 
 # Stop, restart, forget.
@@ -344,6 +346,23 @@ async def test_a_rename_is_seen_by_all_and_refused_where_the_name_is_taken(env: 
         await list_entry.rename(env.places, session, "name b")
 
     assert "papers" == (await seen(env, "aaaaaaaa")).name
+
+
+async def test_two_callers_who_tag_a_session_at_once_both_do(env: Env) -> None:
+    await asyncio.to_thread(env.has, "aaaaaaaa", ended())
+    session = await seen(env, "aaaaaaaa")
+
+    assert "tags: api" == await list_entry.tag(env.places, session, ["Api"])
+    assert "tags: docs" == await list_entry.tag(env.places, session, ["docs"])
+
+    assert ("api", "docs") == (await seen(env, "aaaaaaaa")).tags
+    await list_entry.tag(env.places, session, map(str, range(16)))
+    crowded = await seen(env, "aaaaaaaa")
+    assert 18 == len(crowded.tags)
+    with pytest.raises(errors.UsageError, match="too many"):
+        await list_entry.tag(env.places, crowded, ["more"])
+    await list_entry.tag(env.places, crowded, removed=["api"])
+    assert 17 == len((await seen(env, "aaaaaaaa")).tags)
 
 
 async def test_the_new_name_goes_along_with_a_restart(env: Env) -> None:
@@ -550,7 +569,7 @@ async def test_a_restart_ends_the_agent_whose_host_was_killed_before_it_logged_i
         write_private(env.places.launch(session), msgspec.json.encode(launch(session, generation=2)))
         born = started_at(daemon.pid)
         assert born is not None
-        written = epoch_of(born) + 0.1
+        written = system.HERE.convert_start(born) + 0.1
         os.utime(env.places.launch(session), (written, written))
         until(lambda: time.time() > written)
 

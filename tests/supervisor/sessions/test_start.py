@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.config.profile import ALONE
+from kasmon.agents.catalog import find
 from kasmon.supervisor.sessions.start import add_conversation, remove_conversation
 
 TALK = "0a1b2c3d-1111-4222-8333-0123456789ab"
@@ -13,7 +13,7 @@ OTHER = "ffffffff-1111-4222-8333-0123456789ab"
     ("program", "argv"),
     [
         ("claude", ("claude", "--model", "opus", "--resume", TALK)),
-        ("codex", ("codex", "resume", TALK, *ALONE["codex"], "--model", "opus")),
+        ("codex", ("codex", "resume", TALK, *find("codex").start.terminal, "--model", "opus")),
         ("opencode", ("opencode", "--model", "opus", "--session", TALK)),
         ("gemini", ("gemini", "--model", "opus", "--resume", TALK)),
     ],

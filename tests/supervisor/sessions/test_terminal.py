@@ -33,7 +33,7 @@ async def seen(env: Env, session: str, condition: Callable[[Session], bool] = la
         found = read_fleet(env.places).get(SessionId(session))
         return found if found is not None and condition(found) else None
 
-    return await asyncio.to_thread(until, look, 20.0, f"a state of {session}")
+    return await asyncio.to_thread(until, look, what=f"a state of {session}")
 
 
 async def terminal(env: Env, name: str = "docs", parent: SessionId | None = None) -> Session:

@@ -13,7 +13,7 @@ from kasmon.supervisor.worktrees.collision_watch import sweeps
 from kasmon.supervisor.worktrees.collisions import CollisionDetector, CollisionSweep
 from kasmon.supervisor.worktrees.folder_watch import FolderWatch
 
-LIMIT_S = 40.0
+LIMIT_S = 100.0
 """A net under a watch that never tells, no expectation."""
 
 

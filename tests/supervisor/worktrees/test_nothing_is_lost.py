@@ -499,7 +499,7 @@ class Walk:
         return hashlib.sha1(f"blob {len(content)}\0{content}".encode(), usedforsecurity=False).hexdigest()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
 def test_every_content_stays_in_any_order_of_new_work_failure_and_removal(
     repo: Repo, tmp_path: Path, seed: int
 ) -> None:
@@ -518,7 +518,13 @@ def test_every_content_stays_in_any_order_of_new_work_failure_and_removal(
     assert {} == walk.lost() or all(not Path(tree.path).exists() for tree in walk.trees)
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("plain", 1), ("sparse", 2), ("bare", 3), ("submodule", 4)])
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        ("plain", 1),
+        *(pytest.param(*each, marks=pytest.mark.nightly) for each in (("sparse", 2), ("bare", 3), ("submodule", 4))),
+    ],
+)
 def test_every_content_stays_or_is_named_in_any_order_of_finishes_and_discards(
     repo: Repo, tmp_path: Path, kind: str, seed: int
 ) -> None:

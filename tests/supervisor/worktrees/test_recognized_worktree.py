@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.process_identity import HAS_PROC
 from kasmon.supervisor.worktrees.recognized_worktree import recognize, worktree_of
 from tests.support.git_repo import Repo
 from tests.support.sample_fleet import session
@@ -59,7 +58,6 @@ def test_a_main_checkout_a_submodule_a_detached_worktree_and_a_broken_one_are_no
         assert recognize(str(folder)) is None
 
 
-@pytest.mark.skipif(not HAS_PROC, reason="the working directory of another process is read from /proc")
 def test_the_worktree_that_an_agent_changed_to_counts(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

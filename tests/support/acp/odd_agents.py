@@ -121,6 +121,30 @@ def logged_out() -> None:
     hear()
 
 
+def logged_out_for_terminals() -> None:
+    """Has a log-in in a terminal for a client that announces one, and another that hides what it runs."""
+    first = hear()
+    assert first["params"]["clientCapabilities"]["auth"]["terminal"]
+    methods = [
+        {"id": "term", "name": "In a terminal", "type": "terminal", "args": ["auth", "log in"], "env": {"ODD": "1"}},
+        {"id": "odd", "name": "Elsewhere", "type": "terminal", "args": ["x\u202ey"]},
+    ]
+    reply(first, {"protocolVersion": 1, "agentCapabilities": {}, "authMethods": methods})
+    refuse(hear(), -32000, "Authentication required")
+    hear()
+
+
+def closes() -> None:
+    """Notes what it hears after its turn."""
+    reply(introduce({"sessionCapabilities": {"close": {}}}), {"sessionId": SESSION})
+    prompt = hear()
+    reply(prompt, {"stopReason": "end_turn"})
+    last = hear()
+    Path("heard").write_text(f"{last['method']} {last['params']['sessionId']}")
+    reply(last, {})
+    hear()
+
+
 def nameless() -> None:
     reply(introduce(), {"ok": True})
     hear()
@@ -469,6 +493,20 @@ def out_of_words() -> None:
 def tells_its_key() -> None:
     begin()
     refuse(hear(), -32603, f"Internal error: the key {os.environ['ODD_KEY']} is wrong")
+    hear()
+
+
+def answers() -> None:
+    """A watcher that allows the request of its prompt, with kasmon's own command, and writes what that printed."""
+    kasmon = (sys.executable, "-P", "-m", "kasmon")
+    begin()
+    prompt = hear()
+    number = prompt["params"]["prompt"][0]["text"].partition("it waits for an answer (")[2].partition(")")[0]
+    inbox = json.loads(subprocess.run([*kasmon, "inbox", "--json"], capture_output=True, check=True).stdout)
+    digest = next(each["digest"] for each in inbox["requests"] if each["id"] == number)
+    ran = subprocess.run([*kasmon, "answer", number, "allow", "--digest", digest], capture_output=True, text=True)
+    write(ran.stdout + ran.stderr)
+    reply(prompt, {"stopReason": "end_turn"})
     hear()
 
 

@@ -81,6 +81,13 @@ class RealContract(Contract):
         async with self.opened(await started(agent, **more)) as heard:
             yield Conversation(heard)
 
+    async def test_it_announces_its_slash_commands(self, agent: RealAgent) -> None:
+        async with self.talk(agent) as talk:
+            (announced,) = (await talk.count(events.CommandsAnnounced, 1))[:1]
+            assert announced.slash_commands
+            assert any(each.text for each in announced.slash_commands)
+            await talk.turn("go %% say hello")
+
     async def test_it_says_thinks_and_asks_before_it_does_anything(self, agent: RealAgent) -> None:
         async with self.talk(agent) as talk:
             await talk.turn("go %% think hm %% say at work %% bash echo one >made.txt %% say done", Decision.ALLOW)

@@ -16,8 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from kasmon.agents.catalog import find_other
 from kasmon.backends.acp import backend, permission_requests, translator
-from kasmon.backends.acp.known_agents import find_by_name
 from kasmon.backends.acp.settings import parse_offered
 from kasmon.backends.acp.translator import AcpTranslator
 from kasmon.backends.acp.transport import AcpTransport, IncomingCall
@@ -93,9 +93,9 @@ class Reading:
     def _answered(self, method: str, message: dict[str, Any]) -> Iterator[Event | Chunk]:
         result = message.get("result", {})
         if method == "initialize":
-            known = find_by_name(result["agentInfo"]["name"])
+            known = find_other(result["agentInfo"]["name"])
             assert known is not None
-            self.translation.set_habits(known.habits)
+            self.translation.set_habits(known.quirks)
         elif method == "session/new":
             self.translation.session = result["sessionId"]
             yield from self.translation.now_set(parse_offered(result), AT)

@@ -23,7 +23,7 @@ from kasmon.model.session import Session, created
 from kasmon.model.session_state import SessionState
 from tests.support.wait import auntil
 
-LIMIT_S = 40.0
+LIMIT_S = 100.0
 """A net under an agent that hangs, no expectation."""
 
 

@@ -240,7 +240,10 @@ def gone(*processes: psutil.Process) -> None:
 
 
 def _runs(process: psutil.Process) -> bool:
+    """Whether any of its threads runs: the others hold its files and locks after the first has ended as a zombie."""
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return process.num_threads() > 1
+        return process.is_running()
     except psutil.NoSuchProcess:
         return False

@@ -15,11 +15,15 @@ from kasmon.backends.common.environment import encoded
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.paths import places, write_private
+from tests.support.agents import more_agents
 from tests.support.wait import until
 
 ROOT: Final = Path(__file__).parents[3]
 INSTALLED: Final = ROOT / ".cache" / "agents" / "node_modules" / ".bin"
 """Where `make agents` puts them."""
+MORE_INSTALLED: Final = ROOT / ".cache" / "more-agents" / "bin"
+"""Where `make more-agents` puts the others, with the node that they need."""
+MORE_PINS: Final = ROOT / "tests" / "agents" / "more" / "package.json"
 PINS: Final = ROOT / "tests" / "agents" / "package.json"
 PACKAGES: Final = {
     "claude": "@anthropic-ai/claude-code",
@@ -31,7 +35,10 @@ BACKENDS: Final = {"claude": "claude", "codex": "codex", "gemini": "acp", "openc
 FLAGS: Final[dict[str, tuple[str, ...]]] = {"gemini": ("--acp", "--skip-trust"), "opencode": ("acp",)}
 MODEL: Final = "gpt-5.5"
 """For codex, which has tools that depend on its model; the stub answers to every name."""
-OWN_PREFIXES: Final = ("ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "GOOGLE_", "OPENAI_", "OPENCODE")
+OWN_PREFIXES: Final = (
+    *("ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "GOOGLE_", "OPENAI_", "OPENCODE"),
+    *more_agents.OWN_PREFIXES,
+)
 """How variables of agents begin; a developer's own must not reach the agents of a test."""
 KEY: Final = "sk-ant-of-a-test-0123456789"
 """Of no account."""
@@ -61,7 +68,7 @@ class RealAgent:
             "name": self.name,
             "agent": self.name,
             "mode": Mode.SDK,
-            "backend": BACKENDS[self.name],
+            "backend": BACKENDS.get(self.name, "acp"),
             "argv": (str(self.program), *self.flags),
             "workdir": str(self.workdir),
         }
@@ -81,7 +88,8 @@ def agent_binary(name: str) -> Path:
     """
     if program := find(name):
         return program
-    why = f"{name!r} is not installed: run `make agents`, or name its folder in KASMON_AGENT_BIN_DIR"
+    target = "more-agents" if name in more_agents.AGENTS else "agents"
+    why = f"{name!r} is not installed: run `make {target}`, or name its folder in KASMON_AGENT_BIN_DIR"
     required = {word.strip() for word in os.environ.get("KASMON_REQUIRE_AGENTS", "").split(",")}
     if required & {name, "all"}:
         pytest.fail(f"{why} (KASMON_REQUIRE_AGENTS asks for it)", pytrace=False)
@@ -90,7 +98,7 @@ def agent_binary(name: str) -> Path:
 
 def find(name: str) -> Path | None:
     """The program of the agent *name*, if there is one."""
-    folders = (os.environ.get("KASMON_AGENT_BIN_DIR"), str(INSTALLED), None)
+    folders = (os.environ.get("KASMON_AGENT_BIN_DIR"), str(INSTALLED), str(MORE_INSTALLED), None)
     found = next((there for folder in folders if (there := shutil.which(name, path=folder))), None)
     if found is None:
         return None
@@ -108,13 +116,17 @@ def native_codex(program: Path) -> Path | None:
 
 
 def pinned_version(name: str) -> str:
-    pins = json.loads(PINS.read_text())
-    return str(pins["dependencies"][PACKAGES[name]])
+    if (known := more_agents.AGENTS.get(name)) is None:
+        return str(json.loads(PINS.read_text())["dependencies"][PACKAGES[name]])
+    lines = (MORE_PINS.parent / "requirements.txt").read_text().split()
+    versions = json.loads(MORE_PINS.read_text())["dependencies"] | dict(line.split("==") for line in lines)
+    return str(versions[known.package])
 
 
 def settled(name: str, home: Path, workdir: Path, url: str) -> dict[str, str]:
     """Write the settings of *name* into *home*, so that it trusts *workdir* and calls *url*; the variables it needs."""
-    return {"claude": _claude, "codex": _codex, "gemini": _gemini, "opencode": _opencode}[name](home, workdir, url)
+    own = {"claude": _claude, "codex": _codex, "gemini": _gemini, "opencode": _opencode}
+    return (own | more_agents.SETTLED)[name](home, workdir, url)
 
 
 def _claude(home: Path, workdir: Path, url: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from kasmon.paths import Paths, places
 from tests.support.cli.fork_server import KASMON, OF_PYTHON, Command, ForkServer
 from tests.support.wait import until
 
-LIMIT_S = 40.0
+LIMIT_S = 100.0
 Awaited = str | Callable[[], bool]
 """Text that a terminal has to show, or anything else that has to be true, before something is typed."""
 LONG = frozenset({"bench", "demo", "host"})
@@ -48,6 +48,7 @@ class Cli:
 
     def __init__(self, fork_server: ForkServer | None = None) -> None:
         """*fork_server*: runs commands that need no Python of their own; else each has one."""
+        self.limit_s = LIMIT_S
         self._fork_server = fork_server
         self.home = Path(mkdtemp(prefix="kasmon-cli-"))
         for name in ("s", "r", "c"):
@@ -64,7 +65,7 @@ class Cli:
 
     def __call__(self, *arguments: str, given: str = "", **variables: str) -> Done:
         if self._fork_server is not None and not self._needs_python(arguments, variables):
-            return Done(*self._fork_server.run(arguments, self.environment | variables, self.home, given, LIMIT_S))
+            return Done(*self._fork_server.run(arguments, self.environment | variables, self.home, given, self.limit_s))
         done = subprocess.run(
             [*KASMON, *arguments],
             input=given,
@@ -72,7 +73,7 @@ class Cli:
             text=True,
             env=self.environment | variables,
             cwd=self.home,
-            timeout=LIMIT_S,
+            timeout=self.limit_s,
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)

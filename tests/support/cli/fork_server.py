@@ -48,6 +48,7 @@ HOSTS = {
 }
 """What hosts import, by their first argument."""
 
+STARTER = "start_server.py"
 TMUX_STARTER = """
 import _socket, marshal, os, sys
 line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -110,9 +111,14 @@ class ForkServer:
     def path(self) -> str:
         return str(self._started() / "s")
 
+    @property
+    def pid(self) -> int:
+        """The pid of its process; 0 before its first command."""
+        return self._process.pid if self._process else 0
+
     def tmux_starter(self) -> str:
         """The path of a program to run in place of `kasmon.tmux.start_server`."""
-        return str(self._started() / "start_server.py")
+        return str(self._started() / STARTER)
 
     def close(self) -> None:
         if self._process is not None:
@@ -129,7 +135,7 @@ class ForkServer:
         if self._folder is None:
             self._folder = Path(mkdtemp(prefix="kf-", dir="/tmp"))
             path = str(self._folder / "s")
-            (self._folder / "start_server.py").write_text(TMUX_STARTER.format(socket=path))
+            (self._folder / STARTER).write_text(TMUX_STARTER.format(socket=path))
             argv = [sys.executable, "-P", __file__, path, "-" * ARGUMENTS_BYTES]
             environment = {name: value for name, value in os.environ.items() if not name.startswith(OF_PYTHON)}
             # it outlives a test and that one's home
@@ -258,11 +264,13 @@ def serve(path: str) -> NoReturn:
     import libtmux  # noqa: F401  # for `start_server`
 
     import kasmon.cli
+    from kasmon.tmux import start_server
 
     importlib.import_module("kasmon.cli.app")
     for module in pkgutil.walk_packages(kasmon.cli.__path__, "kasmon.cli."):
         importlib.import_module(module.name)
     start_hosts_by(lambda: path, lambda: of_python(os.environ))
+    start_server.__file__ = str(Path(path).with_name(STARTER))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()
@@ -315,6 +323,10 @@ def _import_for(kind: str, arguments: Sequence[str]) -> None:
     if any(each not in sys.modules for each in modules):
         for each in modules:
             import_module(each)
+        if modules == HOSTS["--tmux"]:
+            from kasmon.detection.rule_catalog import RuleCatalog
+
+            RuleCatalog()  # its module keeps the rules
         gc.collect()
         gc.freeze()
 
@@ -413,15 +425,14 @@ def start_hosts_by(path: Callable[[], str], python: Callable[[], Mapping[str, st
     def start(
         what: Sequence[str],
         environment: Mapping[str, str],
-        stdin: IO[bytes] | int,
-        output: IO[bytes] | int,
+        stdin: IO[bytes] | None,
+        output: IO[bytes] | None,
         passed: Sequence[int] = (),
     ) -> Any:
         if sys.executable != KASMON[0] or of_python(environment) != python():
             return plainly(what, environment, stdin, output, passed)
         with open(os.devnull, "r+b") as nothing:  # noqa: PTH123
-            given, out = (nothing if each == subprocess.DEVNULL else each for each in (stdin, output))
-            files = [each if isinstance(each, int) else each.fileno() for each in (given, out, out)]
+            files = [(each or nothing).fileno() for each in (stdin, output, output)]
             return ask(path(), "host", ["host", *what], environment, "/", files, passed)
 
     spawn._start = start

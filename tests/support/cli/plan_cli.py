@@ -60,11 +60,13 @@ class PlanCli:
         path.write_text(text)
         return str(path)
 
-    def agreed(self, *facts: PlanFact, text: str = PLAN, name: str = "tidy.md", headless: bool = False) -> PlanLog:
+    def agreed(
+        self, *facts: PlanFact, text: str = PLAN, name: str = "tidy.md", headless: bool = False, on: str = ""
+    ) -> PlanLog:
         """A plan that was agreed to, and then these facts."""
         file = self.file(text, name)
         book = start.store_approved_plan(
-            self.places, read(text, file), text, Path(file), self.folder, headless=headless
+            self.places, read(text, file, on=on), text, Path(file), self.folder, headless=headless, on=on
         )
         lock = HostLock(book.lock)
         assert lock.acquire()

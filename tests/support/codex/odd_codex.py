@@ -38,6 +38,7 @@ ANSWERS: dict[str, Answer] = {
     "initialize": lambda _: {"userAgent": "kasmon/0.169.0 (odd)"},
     "account/read": lambda _: {"account": None, "requiresOpenaiAuth": False},
     "model/list": lambda _: {"data": []},
+    "skills/list": lambda _: {"data": []},
     "thread/start": lambda _: OPENED,
     "thread/resume": lambda params: {**OPENED, "thread": {"id": params["threadId"]}},
     "turn/start": lambda _: {"turn": {"id": "t1"}},

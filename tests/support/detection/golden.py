@@ -14,7 +14,7 @@ import tomli_w
 from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.rule_file import ScreenRules
 
-FOLDER: Final = Path(__file__).parents[2] / "detection" / "golden"
+FOLDER: Final = Path(__file__).parents[3] / "kasmon" / "agents"
 
 
 def shipped_rules(program: str, version: str = "") -> ScreenRules | None:

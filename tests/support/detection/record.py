@@ -2,7 +2,8 @@
 
 The agents that `make agents` installed are driven through their states against a model server on loopback, in a tmux
 of their own. Folders of other versions stay as they are. What is to be read on a new screen is filled in from what is
-read there now, where the state is the expected one: look at it before it is kept. `--learn` only does that.
+read there now, where the state is the expected one: look at it before it is kept. `--learn` only does that. `--diff`
+also prints which screens are read otherwise than before; of a new version, than in the newest one before.
 """
 
 import importlib
@@ -25,7 +26,9 @@ ALWAYS: Final = {"scripted": "any", "shell": "any"}
 
 
 def main(words: Sequence[str]) -> None:
-    for word in [] if "--learn" in words else words or AGENTS:
+    before = {case.id: describe(case) for case in cases()}
+    newest = {(case.agent, case.name): before[case.id] for case in cases()}  # of a new version there is no other
+    for word in [] if "--learn" in words else [word for word in words if word != "--diff"] or AGENTS:
         agent, _, scene = word.partition("/")
         scenes = importlib.import_module(f"tests.support.detection.scenes.{agent}")
         take: Callable[[Studio], None] = getattr(scenes, f"_{scene}" if scene else "take")
@@ -33,7 +36,18 @@ def main(words: Sequence[str]) -> None:
             take(room)
     derived_screens.main()
     for case in cases():
+        now = describe(case)
+        was = before.get(case.id) or newest.get((case.agent, case.name), now)
+        if "--diff" in words and now != was:
+            print(f"{case.id}: was {was}, is {now}")
         _learn(case)
+
+
+def describe(case: Case) -> str:
+    """What is read on *case*: the state, the rule, and the choices of a menu."""
+    reading = reading_of(case)
+    choices = [choice.label for choice in reading.menu.choices] if reading.menu else []
+    return f"{reading.state} by {reading.rule or 'no rule'}" + (f" {choices}" if choices else "")
 
 
 def _learn(case: Case) -> None:

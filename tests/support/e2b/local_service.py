@@ -29,7 +29,7 @@ class Served:
 
     def end(self) -> None:
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
 
     def fails(self, path: str, **how: Any) -> None:
         """What goes to a path that has *path* in it is answered wrongly next: `status`, `half`, `late_s`, `times`."""
@@ -57,7 +57,7 @@ def served(sees: Mapping[str, Path] = {}) -> Iterator[Served]:
         yield Served(service.stdout.readline().strip(), service)
     finally:
         service.terminate()
-        service.wait(10)
+        service.wait(60)
         assert service.stdout is not None
         service.stdout.close()
         remove_tree(root)

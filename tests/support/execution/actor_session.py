@@ -16,7 +16,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 
 Value = TypeVar("Value")
-LIMIT_S: Final = 40.0
+LIMIT_S: Final = 100.0
 NAME: Final = "a b:c.d;kill-server #{pane_id}"
 LAUNCH: Final[dict[str, Any]] = {"name": NAME, "task": 3, "wave": 2, "peers": 4, "plan": "p1"}
 KEPT: Final = {"KEPT": "x y"}

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import signal
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import psutil
 
 from kasmon.backends.base import Backend
 from kasmon.config import Config, Limits
@@ -27,10 +25,11 @@ from kasmon.model.permission import SessionId
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
 from kasmon.paths import Paths, places, write_private
-from kasmon.process_identity import is_running, started_at, variables_of
+from kasmon.process_identity import find_processes_with
 from kasmon.store.event_log import START, Cursor, EventLog
 from tests.support.cli.fork_server import Process, start_host
-from tests.support.wait import auntil, until
+from tests.support.supervisor.env import end
+from tests.support.wait import LIMIT_S, auntil, until
 
 EventT = TypeVar("EventT")
 ME = SessionId("abcdefgh")
@@ -136,7 +135,7 @@ class Env:
 
     async def linked(self, session: SessionId = ME) -> HostLink:
         """A link to the host that is there, or about to be."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + LIMIT_S
         while True:
             try:
                 return await HostLink.open(self.places.socket(session))
@@ -152,7 +151,7 @@ class Env:
         with opened(self.places.host_log(session)) as log:
             process = start_host([session], self.environment, log)
         self.processes.append(process)
-        until(lambda: process.poll() is not None or self.places.socket(session).is_socket(), 20, "the host's start")
+        until(lambda: process.poll() is not None or self.places.socket(session).is_socket(), what="the host's start")
         return process
 
     def pid(self, session: SessionId = ME) -> int | None:
@@ -163,20 +162,11 @@ class Env:
         """End every process of this kasmon."""
         for process in self.processes:
             process.kill()
-            process.wait(10)
-        while [pid for pid in psutil.pids() if self._end(pid)]:
-            """One of them may have forked a host meanwhile."""
-
-    def _end(self, pid: int) -> bool:
-        """Whether *pid* was a process of this kasmon; as a host that forked, it is no child of ours."""
-        born = started_at(pid)
-        is_ours = variables_of(pid).get("XDG_STATE_HOME") == str(self.places.state.parent)
-        if born is None or not is_ours or pid == os.getpid():
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        until(lambda: not is_running(pid, born))
-        return True
+            process.wait(60)
+        state = str(self.places.state.parent)
+        while left := [pid for pid, of in find_processes_with("XDG_STATE_HOME") if of == state and pid != os.getpid()]:
+            for pid in left:  # one of them may have forked a host meanwhile
+                end(pid)
 
 
 async def do(link: HostLink, wish: AgentCommand | Requeue | SandboxCommand, session: SessionId = ME) -> CommandResult:

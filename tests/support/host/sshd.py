@@ -7,7 +7,9 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 import pytest
@@ -29,9 +31,19 @@ def program() -> str:
 
 
 class Sshd:
-    """The machine `box`, under *root*, a short path. Close it."""
+    """The machine `box`, under *root*, a short path; its log-ins have *variables*. Close it.
 
-    def __init__(self, root: Path) -> None:
+    It listens at *address*; *inside* is a command that runs another one where that address is.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        variables: Mapping[str, str] = MappingProxyType({}),
+        address: str = "127.0.0.1",
+        inside: Sequence[str] = (),
+    ) -> None:
+        self._inside = tuple(inside)
         self.root, self.home = root, root / "home"
         self.home.mkdir(parents=True, mode=0o700)
         self.folder = self.home / ".local/state/kasmon-remote"
@@ -40,18 +52,18 @@ class Sshd:
         for name in ("host", "id"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", root / name], check=True)
         (root / "authorized").write_bytes((root / "id.pub").read_bytes())
-        (root / "known").write_text(f"[127.0.0.1]:{self._port} {(root / 'host.pub').read_text()}")
+        (root / "known").write_text(f"[{address}]:{self._port} {(root / 'host.pub').read_text()}")
         (root / "ssh_config").write_text(
-            f"Host box\n HostName 127.0.0.1\n Port {self._port}\n User {pwd.getpwuid(os.getuid()).pw_name}\n"
+            f"Host box\n HostName {address}\n Port {self._port}\n User {pwd.getpwuid(os.getuid()).pw_name}\n"
             f" IdentityFile {root}/id\n IdentitiesOnly yes\n IdentityAgent none\n"
             f" UserKnownHostsFile {root}/known\n GlobalKnownHostsFile /dev/null\n"
         )
         (root / "sshd_config").write_text(
-            f"Port {self._port}\nListenAddress 127.0.0.1\nHostKey {root}/host\nPidFile {root}/pid\n"
+            f"Port {self._port}\nListenAddress {address}\nHostKey {root}/host\nPidFile {root}/pid\n"
             f"AuthorizedKeysFile {root}/authorized\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
             "UsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\nPrintMotd no\nPrintLastLog no\n"
             f"SetEnv HOME={self.home} TMUX_TMPDIR={self.home} XDG_STATE_HOME={self.home}/.local/state"
-            f" PATH={os.environ['PATH']}\n"
+            f" PATH={os.environ['PATH']}{''.join(f' {name}={value}' for name, value in variables.items())}\n"
         )
         if os.getuid() == 0:  # where sshd locks up what it does not trust yet; the package leaves it to the init system
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
@@ -69,7 +81,7 @@ class Sshd:
 
     def open(self) -> None:
         """Let people in."""
-        command = [self._program, "-f", str(self.root / "sshd_config"), "-E", str(self.root / "log")]
+        command = [*self._inside, self._program, "-f", str(self.root / "sshd_config"), "-E", str(self.root / "log")]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
         self._server = until(self._recorded, what="sshd")
 

@@ -58,7 +58,7 @@ class TmuxEnv(Env):
         with self.places.tmux_host_log.open("ab") as output:
             process = start_host(["--tmux"], self.environment, output)
         self.processes.append(process)
-        until(lambda: process.poll() is not None or self.listens(process.pid), 20, "the host's start")
+        until(lambda: process.poll() is not None or self.listens(process.pid), what="the host's start")
         return process
 
     def listens(self, pid: int) -> bool:

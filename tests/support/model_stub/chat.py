@@ -33,18 +33,26 @@ USAGE = {
 def read(body: dict[str, Any]) -> Asked:
     wanted = body.get("response_format") or {}
     tools = [tool["function"] for tool in body.get("tools") or () if "function" in tool]
+    messages: list[dict[str, Any]] = body.get("messages") or []
+    talk = tuple(said for message in messages for said in _said(message))
     return Asked(
         api=API,
         model=body.get("model", ""),
         streams=bool(body.get("stream")),
-        tools={tool.get("name", ""): Tool() for tool in tools},
-        talk=tuple(said for message in body.get("messages") or () for said in _said(message)),
+        tools={tool.get("name", ""): Tool(schema=tool.get("parameters") or {}) for tool in tools},
+        talk=talk,
         schema=_schema(wanted),
+        edits_in_text=not tools and any(BLOCKS in text_of(message.get("content")) for message in messages),
+        is_after_turn=bool(talk) and talk[-1].by is By.MODEL and messages[-1].get("role") == "user",
     )
 
 
-REMINDER: Final = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
-"""What OpenCode adds to a prompt in plan mode."""
+REMINDER: Final = re.compile(
+    r"\s*<(system-reminder|turn-context|current_datetime)>.*?</\1>\s*|\s*</?user_query>\s*", re.DOTALL
+)
+"""What clients put around a prompt: OpenCode and kimi a reminder, goose the folder, copilot the time, grok a tag."""
+BLOCKS: Final = "SEARCH/REPLACE block"
+"""How aider names its edits in its instructions."""
 
 
 def _schema(wanted: dict[str, Any]) -> dict[str, Any] | None:
@@ -56,7 +64,7 @@ def _said(message: dict[str, Any]) -> list[Message]:
     text = text_of(message.get("content"))
     match message.get("role"):
         case "user":
-            own = REMINDER.sub("", text)
+            own = REMINDER.sub("\n", text).strip()
             return [Message(By.USER, own)] if own or not text else []
         case "tool":
             return [Message(By.RESULT, text)]

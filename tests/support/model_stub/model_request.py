@@ -15,6 +15,12 @@ class Tool:
     takes_text: bool = False
     """It takes one text in place of JSON."""
     namespace: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The JSON schema of its arguments; empty where it is of no account."""
+
+
+TITLES: Final = frozenset({"session_title", "respond_in_schema"})
+"""Tools that a client offers alone, to get a title (grok) or the verdict of a classifier (qwen)."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +36,16 @@ class Asked:
     """The answer must be JSON of this schema (which may be empty)."""
     plan_file: str = ""
     """Where the client wants a plan written before it is shown."""
+    edits_in_text: bool = False
+    """The client has no tools: it reads edits and commands in the model's text (aider)."""
+    is_after_turn: bool = False
+    """The turn is over, and a reminder asks for something else: a line about the turn, or a title (grok)."""
 
     @property
     def is_aux(self) -> bool:
-        """A title or a summary, which carries the user's prompt, too: no tools, or JSON of a schema."""
-        return not self.tools or self.schema is not None
+        """A title or a summary, which carries the user's prompt, too: no tools, JSON of a schema, or after a turn."""
+        no_turn = self.tools.keys() <= TITLES or self.schema is not None or self.is_after_turn
+        return no_turn and not self.edits_in_text
 
     @cached_property
     def place(self) -> Position:

@@ -31,6 +31,8 @@ class Record(TypedDict, total=False):
     """All texts of the user in the conversation, oldest first: what the agent remembers."""
     results: tuple[str, ...]
     """What the tools gave since the latest script."""
+    images: int
+    """How many pictures the conversation has."""
     aux: bool
     """The client asks for itself (a title, a summary), not for the agent's turn."""
     steps: tuple[Step, ...]

@@ -109,6 +109,9 @@ def _item(piece: Spoken, asked: Asked) -> dict[str, Any]:
     match piece:
         case Call(name, arguments):
             tool = asked.tools.get(name, Tool())
+            if name.startswith("mcp__") and name not in asked.tools:  # codex hides tools of servers behind a search
+                server, _, name = name.rpartition("__")
+                tool = Tool(namespace=server)
             where = {"namespace": tool.namespace} if tool.namespace else {}
             head = {"call_id": new_id("call"), "name": name, "status": "completed", **where}
             if isinstance(arguments, str):

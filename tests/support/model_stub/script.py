@@ -39,6 +39,10 @@ MARK: Final = "%%"
 OTHER_SCRIPT_MARK: Final = "::"
 
 
+LATEST: Final = re.compile(rf"\n+(?=go {MARK} )")
+"""Some clients send a prompt that got no answer again, in one message with the next one: the last one counts."""
+
+
 class Step(NamedTuple):
     """One thing that the model does."""
 
@@ -121,7 +125,7 @@ def place(talk: Sequence[Message]) -> Position:
     for by, text in talk:
         if by is By.USER:
             if MARK in text:
-                script, turns_done, results = text, 0, []
+                script, turns_done, results = LATEST.split(text)[-1], 0, []
             elif _is_interruption(text):
                 script = None
             elif _is_context(text):

@@ -22,6 +22,10 @@ MODELS: Final = ("stub-model", "gpt-5.5", "claude-sonnet-4-5")
 BAD_REQUEST, FORBIDDEN, NOT_FOUND = 400, 403, 404
 
 
+IMAGE = re.compile(rb'"(?:media_type|mime_type|mimeType)":\s*"image/|data:image/')
+"""A picture, in the forms of the protocols."""
+
+
 class ModelStub:
     """A model server on loopback, for as long as the block runs."""
 
@@ -88,6 +92,7 @@ class ModelStub:
                 await send_json(writer, status, value)
                 return request.keeps_open
             _note(record, asked)
+            record["images"] = len(IMAGE.findall(request.raw))
             return await self._as_scripted(asked, record, reader, writer) and request.keeps_open
         except ConnectionError:
             record["reply"] = "client left"

@@ -72,3 +72,9 @@ def test_an_interrupt_ends_the_script(note: str) -> None:
 
 def test_what_a_client_says_in_the_users_name_is_no_prompt() -> None:
     assert SCRIPT == place([PROMPT, Message(By.USER, "<environment_context>root</environment_context>")]).prompt
+
+
+def test_of_prompts_that_a_client_sends_again_in_one_message_the_last_one_counts() -> None:
+    at = place([Message(By.USER, "go %% fail 400\ngo %% say still here")])
+
+    assert (Step("say", "still here"),) == next_turn(at)

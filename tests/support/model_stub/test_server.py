@@ -114,6 +114,14 @@ async def test_without_tools_a_request_is_for_a_title_and_gets_one(stub: ModelSt
     assert [] == stub.turns
 
 
+async def test_a_reminder_after_the_end_of_a_turn_asks_for_a_line_about_it_and_gets_one(stub: ModelStub) -> None:
+    asked = Opencode(stub.url, tools=TOOLS[Opencode]).says("go %% wait 9 %% say done")
+    talk = asked.adds({"role": "assistant", "content": "done"}).says("<system-reminder>Sum it up.</system-reminder>")
+
+    assert "Stub title" == talk.text(await talk.ask())
+    assert [] == stub.turns
+
+
 async def test_a_request_for_json_gets_what_its_schema_allows(stub: ModelStub, either: Client) -> None:
     answer = await either.but(schema=SCHEMA).says("go %% say hello").ask()
 

@@ -104,7 +104,10 @@ WRITERS: Final = frozenset(
         ("kasmon/config/edit.py", "_replace"),  # a person's own file, with its mode and through its link
         ("kasmon/tmux/server.py", "_hold_lock"),  # a lock, 0600
         ("kasmon/demo/run.py", "save"),  # the picture, where the person wants it
-        ("kasmon/supervisor/plans/peer_messages.py", "write_note"),  # a plan's notes, 0600, one entry under flock
+        ("kasmon/repository/packs.py", "build_pack"),  # a pack, part by part, in a folder that is 0700
+        ("kasmon/supervisor/plans/machines/registered_tasks.py", "_receive"),  # likewise
+        ("kasmon/supervisor/plans/machines/task_work.py", "add_commits"),  # likewise
+        ("kasmon/supervisor/plans/peers/messages.py", "write_note"),  # a plan's notes, 0600, one entry under flock
         ("kasmon/sandbox/agent/context_files.py", "make"),  # what an agent inside sees of kasmon: anybody may read it
         ("kasmon/sandbox/agent/context_files.py", "_put"),  # likewise; its notes are for the sandbox's user alone
         ("kasmon/sandbox/checkpoint/object_store.py", "_write_file"),  # a checkpoint's file, with its own mode
@@ -167,6 +170,7 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/microvm/warm_pool.py", "make"),  # an empty disk, in a folder of ours
         ("kasmon/sandbox/microvm/boot.py", "write_memory"),  # a memory, 0600, handed to QEMU open
         ("kasmon/bench/dashboard/loop_lag.py", "_probe"),  # the bench's own
+        ("kasmon/bench/machines.py", "_measure_load"),  # likewise
     }
 )
 """Where a file may be written, by module and function."""
@@ -247,7 +251,10 @@ def no_foreign_markup(tree: ast.Module, path: str) -> Iterator[Finding]:
         texts = (*call.args[:1], keyword(call, "content"), keyword(call, "label"))
         if name in MARKUP_WIDGETS and not is_false(keyword(call, "markup")) and not all(map(is_ours, texts)):
             yield Finding(call.lineno, f"{name}(...) reads markup: give it Content(...), and markup=False")
-        if name == "notify" and not is_false(keyword(call, "markup")):
+        of_apprise = (
+            path.endswith("/push_sender.py") and keyword(call, "body_format") is not None
+        )  # whose text is plain
+        if name == "notify" and not of_apprise and not is_false(keyword(call, "markup")):
             yield Finding(call.lineno, "notify(...) reads markup: markup=False")
         if name in ("from_markup", "from_text") and not isinstance(call.args[0] if call.args else None, ast.Constant):
             yield Finding(call.lineno, f"{name}(...) of what is no literal")

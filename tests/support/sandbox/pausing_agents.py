@@ -35,7 +35,7 @@ def lodged(fork_server: ForkServer, tier: Tier, variables: Mapping[str, str] = {
     if tier == "microvm":
         for name in ("image", "machines"):
             (line.places.state / name).symlink_to(CACHE / name)
-    service.take_access(variables)
+    service.add_access(variables)
     ground = load_agent_tier(line.places, SandboxPolicy(session=SessionId("nobody00"), tier=tier)).host_folders
     ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     try:

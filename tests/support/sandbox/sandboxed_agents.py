@@ -34,7 +34,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
 """A program of the standard library that speaks as much of the Agent Client Protocol as a turn needs."""
-LIMIT_S = 40.0
+LIMIT_S = 100.0
 
 
 def lined(can_jail: None, fork_server: ForkServer) -> Iterator[Cli]:

@@ -163,4 +163,4 @@ class UnconfinedTier:
                     os.kill(process.pid, signal.SIGKILL)
             for child in self.made:
                 if child.pid == pid:
-                    child.wait(10)
+                    child.wait(60)

@@ -1,23 +1,25 @@
 """A kasmon of its own for one test: real folders, real logs, real locks; what it started it ends, by pid."""
 
+import asyncio
 import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import Event, LogOpened, SessionCreated, SessionEnded, SessionStarted
 from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
 from kasmon.paths import Paths
-from kasmon.process_identity import is_running, started_at, variables_of
+from kasmon.process_identity import find_processes_with, is_running, started_at
 from kasmon.store.event_log import Cursor, EventLog
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.wait import until
 
 NOW = 1_790_000_000.0
@@ -87,14 +89,11 @@ class Env:
             server = self.tmux("display-message", "-p", "#{pid}")
             self.tmux("kill-server")
             end(int(server or 0))
-        while left := [pid for pid in psutil.pids() if pid != os.getpid() and self._has_started(pid)]:
+        state = str(self.places.state.parent)
+        while left := [pid for pid, of in find_processes_with("XDG_STATE_HOME") if of == state and pid != os.getpid()]:
             for pid in left:
                 end(pid)
         shutil.rmtree(self.folder)
-
-    def _has_started(self, pid: int) -> bool:
-        """Whether *pid* is a process of this kasmon; as a host that forked, it is no child of ours."""
-        return variables_of(pid).get("XDG_STATE_HOME") == str(self.places.state.parent)
 
     def tmux(self, *command: str) -> str:
         """What this kasmon's own tmux server answers."""
@@ -134,3 +133,13 @@ def started(generation: int = 1, *, at: float = NOW, pid: int | None = None, mod
 
 def ended(why: str = "", *, at: float = NOW + 60, code: int | None = 0) -> SessionEnded:
     return SessionEnded(at=at, exit_code=code, why=why)
+
+
+async def becomes(env: Env, session: str, condition: Callable[[Session], bool]) -> Session:
+    """The session once *condition* is true of it."""
+
+    def look() -> Session | None:
+        found = read_fleet(env.places).get(SessionId(session))
+        return found if found is not None and condition(found) else None
+
+    return await asyncio.to_thread(until, look, what=f"a state of {session}")

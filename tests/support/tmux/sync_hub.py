@@ -1,7 +1,9 @@
 """What tests ask of a server and do to its panes, and wait for; kasmon asks on a loop, by
 `backends/tmux/server_connection`."""
 
+import os
 import select
+import signal
 import time
 
 from kasmon.errors import KasmonError, TmuxCommandError
@@ -102,3 +104,14 @@ def _unless_gone(server: TmuxServer, *argv: str) -> bytes:
         if error.reason.startswith(ABSENT):
             return b""
         raise
+
+
+def have_all_ended(server: TmuxServer) -> bool:
+    """Whether the program of every pane of *server* has ended, and it knows how.
+
+    tmux sometimes misses SIGCHLD: a hub sends it again, and here there may be none.
+    """
+    if all(pane.has_exit_status for pane in panes_of(server)):
+        return True
+    os.kill(int(server.run("display-message", "-p", "#{pid}")), signal.SIGCHLD)
+    return False

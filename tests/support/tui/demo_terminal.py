@@ -14,7 +14,7 @@ import msgspec
 
 from kasmon.demo.scratch import DemoRecord, clear
 from tests.support.cli.fork_server import KASMON
-from tests.support.wait import until
+from tests.support.wait import LIMIT_S, until
 
 
 class DemoTerminal:
@@ -61,7 +61,7 @@ class DemoTerminal:
     def tmux(self, *argv: str) -> str:
         command = ["tmux", "-u", "-S", str(self.socket), *argv]
         return subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, check=True, timeout=20
+            command, env=self.environment, capture_output=True, text=True, check=True, timeout=60
         ).stdout
 
     def screen(self) -> str:
@@ -71,7 +71,7 @@ class DemoTerminal:
     def press(self, *keys: str) -> None:
         self.tmux("send-keys", "-t", "t", *keys)
 
-    def shows(self, *texts: str, limit_s: float = 40.0) -> None:
+    def shows(self, *texts: str, limit_s: float = LIMIT_S) -> None:
         """Wait until all *texts* are on the screen."""
 
         def all_there() -> bool:

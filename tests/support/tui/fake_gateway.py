@@ -8,23 +8,28 @@ from typing import Any, TypeAlias, cast
 from textual.app import App
 
 from kasmon.config.profile import ProfileOffer
+from kasmon.config.schema import TemplateConfig
 from kasmon.errors import KasmonError, NotFoundError
 from kasmon.host.rpc.frames import Cursor as PaneCursor
 from kasmon.host.rpc.frames import FromTerminal, TerminalModes, TerminalRows, TextDelta, Watch
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode, WorktreeChoices
-from kasmon.model.events import Event
+from kasmon.model.events import Event, SlashCommand
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
+from kasmon.model.prompts.image import PromptImage, mentioned
 from kasmon.model.review.comments import LoggedComment
 from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
+from kasmon.store.machines import MachineStatus
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
 from kasmon.supervisor.finish.merge_plan import MergePlan
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.search.search import SessionHits
+from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.worktrees.code_symbols import CodeSymbol
 from kasmon.tui.gateway import protocol
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.terminal.link import TerminalCommand, TerminalLink
@@ -61,6 +66,11 @@ def called(operation: Callable[..., object], *positional: object, **named: objec
     bound = inspect.signature(operation).bind(None, *positional, **named)
     bound.apply_defaults()
     return operation.__name__, {name: value for name, value in bound.arguments.items() if name != "self"}
+
+
+def created(name: str, agent: str, **more: Any) -> Call:
+    """The call that starts a session with these fields."""
+    return called(Operations.create_session, NewSession(name=name, agent=agent, **more))
 
 
 class FakeOperations:
@@ -109,6 +119,19 @@ class FakeGateway:
     merges: MergePlan
     proposed = ""
     """The commit message that an agent proposes."""
+    is_searchable = False
+    templates_in: Mapping[str, Mapping[str, TemplateConfig]] = {}
+    """Folder -> the templates of its sessions."""
+    measured: Sequence[protocol.MemoryUse] = ()
+    pictures: Sequence[PromptImage] = ()
+    """The pictures that prompts may mention, and those that were sent."""
+    picture_problem: KasmonError | None = None
+    prints = ""
+    """What a command of the person prints."""
+    ran: Sequence[str] = ()
+    announced: Sequence[SlashCommand] = ()
+    """The agent's slash commands."""
+    defined: Sequence[CodeSymbol] = ()
 
     def __init__(
         self,
@@ -123,6 +146,7 @@ class FakeGateway:
         self.fleets: asyncio.Queue[Fleet] = asyncio.Queue()
         self.kept: asyncio.Queue[protocol.DashboardSettings] = asyncio.Queue()
         self.planned: asyncio.Queue[tuple[PlanBoard, ...]] = asyncio.Queue()
+        self.registered: asyncio.Queue[tuple[MachineStatus, ...]] = asyncio.Queue()
         if fleet is not None:
             self.fleets.put_nowait(fleet)
         self.kept.put_nowait(settings or protocol.DashboardSettings())
@@ -151,7 +175,6 @@ class FakeGateway:
         self.finds: Mapping[str, Sequence[SessionHits]] = {}
         self.searched: list[str] = []
         self.records: Mapping[str, protocol.RecordedText] = {}
-        self.is_searchable = False
         self.calls: list[Call] = []
         self.folders_here: Sequence[str] = ()
         self.refusing: KasmonError | None = None
@@ -190,6 +213,15 @@ class FakeGateway:
         while True:
             yield await self.planned.get()
 
+    async def fleet_machines(self) -> AsyncIterator[tuple[MachineStatus, ...]]:
+        while True:
+            yield await self.registered.get()
+
+    async def memory(self) -> AsyncIterator[protocol.MemoryUse]:
+        for use in self.measured:
+            yield use
+        await asyncio.Event().wait()
+
     async def settings(self) -> AsyncIterator[protocol.DashboardSettings]:
         while True:
             yield await self.kept.get()
@@ -221,6 +253,9 @@ class FakeGateway:
             raise self.offering
         return self.notices.get(folder, "")
 
+    async def templates(self, folder: str, /) -> Mapping[str, TemplateConfig]:
+        return self.templates_in.get(folder, {})
+
     async def worktrees(self, folder: str, base: str = "", /) -> WorktreeChoices | None:
         return self.repositories.get((folder, base))
 
@@ -242,6 +277,27 @@ class FakeGateway:
 
     async def files(self, session: SessionId, /) -> Sequence[str]:
         return self.listed
+
+    async def slash_commands(self, session: SessionId, /) -> Sequence[SlashCommand]:
+        return self.announced
+
+    async def symbols(self, session: SessionId, /) -> Sequence[CodeSymbol]:
+        return self.defined
+
+    async def prompt_images(self, session: SessionId, text: str, /) -> Sequence[PromptImage]:
+        if self.picture_problem is not None:
+            raise self.picture_problem
+        return [each for each in self.pictures if each.name in mentioned(text)]
+
+    async def image_content(self, session: SessionId, image: PromptImage, /) -> bytes:
+        return next(each.data for each in self.pictures if each.digest == image.digest)
+
+    async def run_command(self, session: SessionId, command: str, report: Callable[[str], None], /) -> int:
+        self.ran = (*self.ran, command)
+        if self.refusing is not None:
+            raise self.refusing
+        report(self.prints)
+        return 0
 
     async def folders(self, written: str, /) -> Sequence[str]:
         return [folder for folder in self.folders_here if folder.startswith(written)]

@@ -18,7 +18,7 @@ from tests.support.cli.fork_server import KASMON
 from tests.support.tui.dashboard import Home
 from tests.support.wait import until
 
-LIMIT_S = 40.0
+LIMIT_S = 100.0
 LINE_DRAWING = dict(zip("`afgijklmnopqrstuvwxyz{|}~", "◆▒°±␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·", strict=False)) | {"h": "▒"}
 ATTRIBUTES = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 5: "blink", 7: "reverse", 8: "conceal", 9: "strike"}
 ATTRIBUTES |= {53: "overline"}

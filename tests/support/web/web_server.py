@@ -14,9 +14,12 @@ import msgspec
 import pytest
 
 from kasmon.web.access import AccessRequest, Refusal
+from kasmon.web.fleet.handler import FleetPages
+from kasmon.web.request_handler import RequestPages
 from kasmon.web.server import WebView
+from kasmon.web.tls import TlsListener
 
-LIMIT_S: Final = 40.0
+LIMIT_S: Final = 100.0
 UPGRADE: Final = {
     "Connection": "Upgrade",
     "Upgrade": "websocket",
@@ -51,8 +54,11 @@ class Served:
         dashboard: Sequence[str] = (sys.executable, "-c", ""),
         address: str = "127.0.0.1",
         port: int = 0,
+        request_pages: RequestPages | None = None,
+        fleet_pages: FleetPages | None = None,
+        tls: TlsListener | None = None,
     ) -> None:
-        self.view = WebView(environment or {}, address, port, dashboard)
+        self.view = WebView(environment or {}, address, port, dashboard, request_pages, fleet_pages, tls)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -92,14 +98,16 @@ class Served:
         parts = urlsplit(self.view.access_guard.create_link())
         return f"{parts.path}?{parts.query}"
 
-    def ask(self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
+    def ask(
+        self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET", body: str | None = None
+    ) -> Answer:
         """What the server answers; with UPGRADE in *headers* its first answer."""
         line = http.client.HTTPConnection("127.0.0.1", self.view.port, timeout=LIMIT_S)
         try:
-            line.request(method, path, headers=dict(headers or {}))
+            line.request(method, path, body, dict(headers or {}))
             got = line.getresponse()
-            body = "" if got.status == 101 else got.read().decode("utf-8", "replace")
-            return Answer(got.status, dict(got.getheaders()), body)
+            text = "" if got.status == 101 else got.read().decode("utf-8", "replace")
+            return Answer(got.status, dict(got.getheaders()), text)
         finally:
             line.close()
 

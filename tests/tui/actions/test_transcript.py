@@ -7,37 +7,46 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from rich.color import Color
 from textual.events import Paste
 from textual.pilot import Pilot
 
-from kasmon.errors import RefusedError
-from kasmon.model.commands import Configure, Prompt, Receipt, ReceiptId, ReceiptState, Requeue
+from kasmon.errors import RefusedError, UsageError
+from kasmon.model.commands import Configure, ContextPart, Prompt, Receipt, ReceiptId, ReceiptState, Requeue
 from kasmon.model.events import (
     Event,
     MessageWritten,
+    PlanItem,
+    PlanUpdated,
     ReceiptChanged,
     SessionStarted,
+    SlashCommand,
+    SubtaskChanged,
     ToolFinished,
     ToolStarted,
     TurnStarted,
 )
 from kasmon.model.permission import SessionId
+from kasmon.model.prompts.image import build_image
 from kasmon.model.session import Session, Tokens
 from kasmon.model.transcript.layout import Transcript
+from kasmon.supervisor.worktrees.code_symbols import CodeSymbol
+from kasmon.supervisor.worktrees.file_listing import listed
 from kasmon.tui.action import KeyContext
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.file_listing import listed
+from kasmon.tui.dialogs.picture import HalfCells, find_protocol
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.gateway.theme_library import shipped, shipped_names
 from kasmon.tui.session_meter import meter
 from kasmon.tui.theme.look import ThemeStyles, width_of
 from kasmon.tui.theme.theme import DEFAULT, contrast
-from kasmon.tui.transcript.file_completion import fitting, mention, written
+from kasmon.tui.transcript.completion import fitting, mention, written
 from kasmon.tui.transcript.prompt_box import PromptBox
 from kasmon.tui.transcript.view import SessionView
+from tests.model.prompts.test_image import png
 from tests.support.dashboard_scenes import kasmon, run_app, settled
-from tests.support.sample_fleet import NOW, fleet, idle, working
+from tests.support.sample_fleet import NOW, StillClock, fleet, idle, working
 from tests.support.sample_transcripts import long_talk
 from tests.support.tui.fake_gateway import FakeGateway, called, fleet_update, text_of
 from tests.support.wait import auntil
@@ -296,7 +305,104 @@ async def test_the_code_block_under_the_cursor_is_copied_and_else_the_answer() -
         assert called(Operations.copy_text, CODE) == it.gateway.calls[-1]
 
 
+# Exporting.
+
+
+async def test_the_turn_under_the_cursor_is_exported() -> None:
+    async with main_view() as it:
+        await it.press("v", "e")
+        assert called(Operations.export, README, turn=-1) == it.gateway.calls[-1]
+        await it.press("left_square_bracket", "left_square_bracket", "e")
+        assert called(Operations.export, README, turn=-2) == it.gateway.calls[-1]
+
+
+async def test_a_page_to_share_is_written_only_after_it_was_confirmed() -> None:
+    async with main_view() as it:
+        await it.press("v", "E")
+        assert "Nothing is uploaded." in it.text
+        await it.press("escape", "E")
+        assert not it.gateway.passed(Operations.export, "session")
+        cast(StillClock, it.app.clock).forward(5.0)
+        await it.press("y")
+        await auntil(lambda: it.gateway.passed(Operations.export, "session"), what="the export")
+        assert ["html"] == it.gateway.passed(Operations.export, "format_")
+
+
+# The to-do list and the background.
+
+TO_DO = PlanUpdated(
+    at=NOW,
+    items=(
+        PlanItem(text="read", state="done"),
+        PlanItem(text="[b]fix\x1b[2J[/b]", state="doing"),
+        *(PlanItem(text=f"test {number}") for number in range(6)),
+    ),
+)
+BUILD = SubtaskChanged(at=NOW, id="t", call="x", title="make all", in_background=True, tokens=1200, text="Running make")
+
+
+@pytest.mark.parametrize(
+    ("height", "lines"),
+    [
+        (40, ["to-do 1/8 ◐ [b]fix[/b]", "☐ test 0", "☐ test 1", "☐ test 2", "3 more"]),
+        (20, ["to-do 1/8 ◐ [b]fix[/b]"]),
+    ],
+)
+async def test_what_is_left_to_do_stays_above_the_box_until_it_is_done(height: int, lines: list[str]) -> None:
+    async with main_view(TO_DO, BUILD, MessageWritten(at=NOW, text="end"), height=height) as it:
+        assert not it.view.pinned.drawn
+        await it.press("enter")
+        shown = ["".join(text for text, _ in line.left).strip() for line in it.view.pinned.drawn]
+        assert [*lines, "● make all  in the background · Running make · 1.2k tokens"] == shown
+
+        it.view.transcript.add(PlanUpdated(at=NOW, items=(PlanItem(text="read", state="done"),)))
+        it.view.transcript.add(msgspec.structs.replace(BUILD, state="done"))
+        it.view.show(it.view.transcript)
+        assert not it.view.pinned.drawn
+
+
 # The prompt box.
+
+
+LINKS = "Read [the docs](https://docs.example/a) first.\n\n[Both](https://a.example) or [none](javascript:alert(1)).\n"
+
+
+async def test_a_link_is_opened_only_after_its_address_was_shown() -> None:
+    async with main_view(MessageWritten(at=NOW, text=LINKS)) as it:
+        await it.press("v", "g", "o")
+        assert "https://docs.example/a" in it.text
+        assert not it.gateway.passed(Operations.open_link, "address")
+
+        await it.press("n")
+        assert not it.gateway.passed(Operations.open_link, "address")
+        await it.press("o")
+        cast(StillClock, it.app.clock).forward(5.0)
+        await it.press("y")
+        await auntil(lambda: it.gateway.passed(Operations.open_link, "address"), what="the link")
+        assert ["https://docs.example/a"] == it.gateway.passed(Operations.open_link, "address")
+
+
+async def test_of_several_links_one_is_chosen_and_other_schemes_are_not_opened() -> None:
+    async with main_view(MessageWritten(at=NOW, text=LINKS)) as it:
+        await it.press("v", "o")
+        assert "javascript:alert(1)" in it.text
+        await it.press("right", "enter")
+        assert not it.gateway.passed(Operations.open_link, "address")
+        assert "Only http and https addresses are opened" in it.text
+
+
+async def test_a_click_on_a_link_shows_its_address_and_one_on_the_button_copies_the_code() -> None:
+    async with main_view(MessageWritten(at=NOW, text=f"{LINKS}\n{CODE}")) as it:
+        view = it.view.screen_of_events
+        rows = [view._screen.strip(y).text for y in range(view.shown)]
+        y = next(y for y, row in enumerate(rows) if "copy" in row)
+        await it.pilot.click(view, offset=(rows[y].index("copy"), y))
+        await auntil(lambda: it.app.clipboard, what="the copy")
+        assert "def f():\n    return 1" == it.app.clipboard
+
+        await it.pilot.click(view, offset=(rows[0].index("the docs"), 0))
+        await it.pilot.pause()
+        assert "Open a link" in it.text
 
 
 async def test_the_prompts_of_before_come_back_with_up_and_what_was_written_with_down() -> None:
@@ -349,6 +455,265 @@ async def test_a_files_name_is_completed() -> None:
         assert 'see @src/app.py ok @"src/a b.py" ' == it.box.text
         await it.press("at", "escape", "enter")
         assert it.gateway.calls
+
+
+COMMANDS = (
+    SlashCommand(command="compact", text="Summarize the conversation", hint="[instructions]"),
+    SlashCommand(command="code-review", text="Review the changes"),
+    SlashCommand(command="init", text="Write a CLAUDE.md [bold]x[/bold]"),
+)
+
+
+async def test_a_chosen_command_stays_chosen_while_the_suggestions_stay_the_same() -> None:
+    async with main_view() as it:
+        it.gateway.announced = COMMANDS
+        await it.press("enter", "/")
+        await auntil(lambda: "/compact" in it.text)
+        await it.press("down")
+        it.box.on_text_area_selection_changed()
+        await it.press("enter")
+        assert "/code-review " == it.box.text
+
+
+async def test_a_slash_at_the_beginning_lists_the_agents_commands_with_what_they_do() -> None:
+    async with main_view() as it:
+        it.gateway.announced = COMMANDS
+        await it.press("enter", "slash")
+        await auntil(lambda: "Summarize the conversation" in it.text)
+        assert "/compact [instructions]" in it.text
+        assert "Write a CLAUDE.md [bold]x[/bold]" in it.text
+        await it.press(*"co", "down", "enter")
+        assert "/code-review " == it.box.text
+        await it.press("enter")
+        assert called(Operations.send_prompt, README, Prompt(text="/code-review ")) == it.gateway.calls[-1]
+
+
+async def test_a_command_that_is_written_out_is_sent_by_one_enter() -> None:
+    async with main_view() as it:
+        it.gateway.announced = COMMANDS
+        await it.press("enter", *"/compact", "enter")
+        assert called(Operations.send_prompt, README, Prompt(text="/compact")) == it.gateway.calls[-1]
+
+
+async def test_a_slash_elsewhere_is_a_path() -> None:
+    async with main_view() as it:
+        it.gateway.announced = COMMANDS
+        await it.press("enter", *"see /co", "ctrl+j", "slash")
+        assert "Summarize" not in it.text
+
+
+async def test_an_at_completes_sessions_and_symbols_too() -> None:
+    app = kasmon(fleet(idle("readme"), working("parser", workdir="/w/parser")), transcripts={"readme": STORY})
+    async with run_app(app) as pilot:
+        it = Desk(pilot)
+        it.gateway.listed = ("src/other.py",)
+        it.gateway.defined = (CodeSymbol("parse_line", "src/other.py", 12),)
+        app.main_view.table.select(README)
+        await it.press("enter", *"as @pars")
+        await auntil(lambda: "src/other.py:12" in it.text)
+        await it.press("enter")
+        assert 'as the session "parser" (/w/parser) ' == it.box.text
+        await it.press(*"and @parse_", "enter")
+        assert it.box.text.endswith("and `parse_line` in @src/other.py line 12 ")
+
+
+async def test_earlier_prompts_are_searched_and_the_chosen_one_can_be_edited() -> None:
+    async with main_view() as it:
+        await it.press("enter", *"draft", "ctrl+a", *["delete"] * 5, *"step 1", "ctrl+r")
+        assert "Search earlier prompts" in it.text
+        await it.press("ctrl+r", "enter")
+        assert "step 18" == it.box.text
+        assert "Search earlier prompts" not in it.text
+        await it.press("enter")
+        assert called(Operations.send_prompt, README, Prompt(text="step 18")) == it.gateway.calls[-1]
+
+
+async def test_a_search_of_earlier_prompts_that_is_left_restores_the_draft() -> None:
+    async with main_view() as it:
+        await it.press("enter", *"draft", "ctrl+r", "enter")
+        assert "draft" == it.box.text
+        await it.press("ctrl+r", *"no such", "escape")
+        assert "draft" == it.box.text
+        assert [] == it.gateway.calls
+
+
+async def test_a_command_of_the_person_is_asked_and_its_output_can_go_into_the_prompt() -> None:
+    async with main_view() as it:
+        it.gateway.prints = "two [b]files[/b]\n\x1b]0;title\x07```\n"
+        await it.press("enter", *"!ls -l", "enter")
+        assert "Run this command?" in it.text
+        assert "with your rights" in it.text
+        await it.press("escape")
+        assert ("!ls -l", ()) == (it.box.text, it.gateway.ran)
+
+        await it.press("enter")
+        it.app.clock.ticking = lambda: 1e9  # type: ignore[method-assign]
+        await it.press("y")
+        await auntil(lambda: "exited with code 0" in it.text)
+        assert "two [b]files[/b]" in it.text
+        await it.press("enter")
+        assert "````\n$ ls -l\ntwo [b]files[/b]" in it.box.text
+        assert "\x1b" not in it.box.text
+        assert (("ls -l",), []) == (it.gateway.ran, it.gateway.calls)
+
+
+async def test_what_a_command_printed_stays_with_the_person_unless_it_is_inserted() -> None:
+    async with main_view() as it:
+        it.gateway.prints = "private"
+        await it.press("enter", *"!env", "enter")
+        it.app.clock.ticking = lambda: 1e9  # type: ignore[method-assign]
+        await it.press("y")
+        await auntil(lambda: "exited with code 0" in it.text)
+        await it.press("escape")
+        assert "" == it.box.text
+        assert [] == it.gateway.calls
+
+
+async def test_the_end_of_a_long_output_says_how_the_command_ended() -> None:
+    async with main_view() as it:
+        it.gateway.prints = "".join(f"line {number}\n" for number in range(500))
+        await it.press("enter", *"!seq", "enter")
+        it.app.clock.ticking = lambda: 1e9  # type: ignore[method-assign]
+        await it.press("y")
+        await auntil(lambda: "insert into the prompt" in it.text)
+        await it.pilot.pause()
+        assert "line 499" in it.text
+        assert "It exited with code 0." in it.text
+
+
+PICTURE = build_image("cat.png", png(40, 20))
+
+
+async def test_a_mentioned_picture_is_named_with_its_size_and_shown_by_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    async with main_view() as it:
+        it.gateway.pictures = (PICTURE,)
+        await it.press("enter", *"see @cat.png")
+        await auntil(lambda: "▣ cat.png  PNG · 0.1 kB · 40×20" in it.text)
+        await it.press("alt+p")
+        await auntil(lambda: "▀▀▀" in it.text)
+        await it.press("escape", *["backspace"] * 9)
+        await auntil(lambda: "▣" not in it.text)
+
+
+@pytest.mark.parametrize("variable", ["NO_COLOR", "TERM"])
+async def test_where_the_terminal_shows_no_pictures_they_are_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "dumb")
+    async with main_view() as it:
+        it.gateway.pictures = (PICTURE,)
+        await it.press("enter", *"@cat.png ")
+        await auntil(lambda: "▣ cat.png" in it.text)
+        await it.press("alt+p")
+        await auntil(lambda: "This terminal shows no pictures." in it.text)
+        assert "▀" not in it.text
+
+
+async def test_a_broken_picture_is_named_with_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    async with main_view() as it:
+        it.gateway.pictures = (msgspec.structs.replace(PICTURE, data=PICTURE.data[:40]),)
+        await it.press("enter", *"@cat.png ")
+        await auntil(lambda: "▣ cat.png" in it.text)
+        await it.press("alt+p")
+        await auntil(lambda: "the picture cannot be shown" in it.text)
+
+
+async def test_a_picture_whose_decoding_would_take_too_much_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    async with main_view() as it:
+        bombs = [png(30_000, 30_000, pixels=b"\0"), png(12_000, 9_000, pixels=b"\0")]
+        it.gateway.pictures = tuple(build_image("bomb.png", data) for data in bombs)
+        await it.press("enter", *"@bomb.png ")
+        await auntil(lambda: "▣ bomb.png" in it.text)
+        await it.press("alt+p")
+        await auntil(lambda: "30000×30000" in it.text and "it has more than 50 million pixels" in it.text)
+        await it.press("right")
+        await auntil(lambda: "12000×9000" in it.text and "it has more than 50 million pixels" in it.text)
+        assert "▀" not in it.text
+
+
+async def test_a_cell_of_a_picture_has_the_colours_of_its_two_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    red, blue = bytes((255, 0, 0)), bytes((0, 0, 255))
+    async with main_view() as it:
+        it.gateway.pictures = (build_image("flag.png", png(2, 3, pixels=red * 2 + blue * 2 + red + blue)),)
+        await it.press("enter", *"@flag.png ")
+        await auntil(lambda: "▣ flag.png" in it.text)
+        await it.press("alt+p")
+        await auntil(lambda: "▀▀" in it.text)
+        cells = it.app.screen.query_one(HalfCells)
+        shown = [
+            [(each.text, each.style.color, each.style.bgcolor) for each in row if each.style] for row in cells.rows
+        ]
+        red_colour, blue_colour = Color.from_rgb(255, 0, 0), Color.from_rgb(0, 0, 255)
+        assert shown == [
+            [("▀▀", red_colour, blue_colour)],
+            [("▀", red_colour, red_colour), ("▀", blue_colour, blue_colour)],
+        ]
+
+
+async def test_a_picture_that_cannot_be_sent_is_said_while_it_is_written() -> None:
+    async with main_view() as it:
+        it.gateway.picture_problem = UsageError("the picture 'cat.png' has 6.0 MB; the limit is 5.0 MB.")
+        await it.press("enter", *"@cat.png ")
+        await auntil(lambda: "has 6.0 MB; the limit is 5.0 MB" in it.text)
+
+
+async def test_the_pictures_of_a_prompt_are_in_the_transcript_and_can_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    logged = msgspec.structs.replace(PICTURE, data=b"")
+    receipt = Receipt(id=ReceiptId("readme-r1"), session=README, state=ReceiptState.TYPED, text="see")
+    moved = ReceiptChanged(at=NOW, receipt=receipt, prompt="see [b]it[/b]", images=(logged,))
+    async with main_view(moved, TurnStarted(at=NOW, prompt="see [b]it[/b]")) as it:
+        it.gateway.pictures = (PICTURE,)
+        assert "▣ cat.png  PNG · 0.1 kB · 40×20" in it.text
+        await it.press("v", "p")
+        await auntil(lambda: "▀▀▀" in it.text)
+
+
+@pytest.mark.parametrize(
+    ("pasted", "text"),
+    [
+        ("/home/you/cat.png", "@/home/you/cat.png "),
+        ("'/home/you/my cat.png' ", '@"/home/you/my cat.png" '),
+        ("/home/you/my\\ cat.png", '@"/home/you/my cat.png" '),
+        ("file:///home/you/my%20cat.JPG", '@"/home/you/my cat.JPG" '),
+        ("see /home/you/cat.png", "see /home/you/cat.png"),
+        ("/home/you/notes.txt", "/home/you/notes.txt"),
+    ],
+)
+async def test_a_dropped_picture_becomes_a_mention(pasted: str, text: str) -> None:
+    async with main_view() as it:
+        await it.press("enter")
+        it.app.post_message(Paste(pasted))
+        await it.pilot.pause()
+        assert text == it.box.text
+
+
+@pytest.mark.parametrize(
+    ("variables", "protocol"),
+    [
+        ({"TERM": "xterm-kitty"}, "kitty"),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "ghostty", "COLORTERM": "truecolor"}, "kitty"),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app", "COLORTERM": "truecolor"}, "sixel"),
+        ({"TERM": "foot", "COLORTERM": "truecolor"}, "sixel"),
+        ({"TERM": "tmux-256color", "TMUX": "/t", "KITTY_WINDOW_ID": "1", "COLORTERM": "truecolor"}, "cells"),
+        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, "cells"),
+        ({"TERM": "xterm-256color"}, ""),
+        ({"TERM": "xterm-kitty", "NO_COLOR": "1"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_terminals_variables_say_how_it_shows_pictures(variables: dict[str, str], protocol: str) -> None:
+    assert protocol == find_protocol(variables, utf8=True)
+    assert "" == find_protocol(variables, utf8=False)
 
 
 @pytest.mark.parametrize(
@@ -517,6 +882,16 @@ async def test_the_meter_tells_context_cost_model_and_mode() -> None:
         line = next(line for line in it.text.splitlines() if "% of" in line)
         for word in ("━━━━━━━━━───", "75% of 200k", "$1.50", "850k tokens", "small · default", "F3 change"):
             assert word in line
+
+
+async def test_what_fills_the_context_is_told_where_model_and_mode_are_changed() -> None:
+    parts = (ContextPart(name="Messages", tokens=30_000), ContextPart(name="Tools \x1b[2J[b]", tokens=9_000))
+    used = Tokens(context=150_000, limit=200_000, filled_by=parts)
+    async with main_view(session=working("readme", tokens=used, **ABLE)) as it:
+        await it.press("enter")
+        assert "75% of 200k   Messages 30k, Tools [b] 9.0k" in it.text
+        await it.press("f3")
+        assert "In the context: Messages 30k, Tools [b] 9.0k." in it.text
 
 
 @pytest.mark.parametrize("width", [36, 44, 60, 72, 100])

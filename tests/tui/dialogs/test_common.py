@@ -11,31 +11,33 @@ from textual.command import Command, CommandList
 from textual.pilot import Pilot
 
 from kasmon.config.profile import ProfileOffer
-from kasmon.errors import LaunchError, NameTakenError, PromptBoxError, SessionEndedError, UnavailableError
+from kasmon.errors import LaunchError, NameTakenError, PromptBoxError, SessionEndedError, UnavailableError, UsageError
 from kasmon.model.commands import Mode, Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from kasmon.supervisor.worktrees.file_listing import folders_like
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import ConfirmDialog
+from kasmon.tui.dialogs.fields import ChoiceField
 from kasmon.tui.dialogs.new_session import NewSessionDialog
 from kasmon.tui.dialogs.prompt import ANYWAY, PromptDialog
 from kasmon.tui.error_text import sentence
 from kasmon.tui.gateway import protocol
-from kasmon.tui.gateway.file_listing import folders_like
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.help import HelpDialog
 from kasmon.tui.keymap import ACTIONS
 from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.permissions.card_screen import CardScreen
 from kasmon.tui.textual_ext.inputs import LineInput
+from kasmon.tui.theme.theme import LIGHT
 from kasmon.tui.transcript.prompt_box import PromptBox, TextBox
 from tests.model.review.test_file_changes import DIFF
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.support.sample_sandboxes import interpreters
 from tests.support.sample_transcripts import talk
-from tests.support.tui.fake_gateway import Call, FakeGateway, called, fleet_update, text_of
+from tests.support.tui.fake_gateway import Call, FakeGateway, called, created, fleet_update, text_of
 from tests.support.wait import auntil
 
 README = SessionId("readme")
@@ -95,10 +97,33 @@ async def test_a_new_session_is_asked_for_with_what_was_filled_in() -> None:
         await pilot.press(*"fix-auth", "tab", "right", "right", "tab", "right", "tab", "tab", *"Fix it", "enter")
         await closed(pilot)
 
-        expected = called(
-            Operations.create_session, "fix-auth", "scripted", mode=Mode.TMUX, workdir="/home/you", prompt="Fix it"
-        )
+        expected = created("fix-auth", "scripted", mode=Mode.TMUX, workdir="/home/you", prompt="Fix it")
         assert [expected] == calls(pilot)
+
+
+async def test_an_account_is_chosen_where_the_config_names_some_for_the_agent() -> None:
+    async with run_app(kasmon(fleet(idle("readme")))) as pilot:
+        world_of(pilot).offered = (
+            ProfileOffer(name="claude", modes=(Mode.TMUX,), accounts=("work", "home")),
+            ProfileOffer(name="shell", modes=(Mode.TMUX,)),
+        )
+        await dialog(pilot, "n")
+        shown = cast(NewSessionDialog, pilot.app.screen)
+        await auntil(lambda: shown.account_field.display, what="the accounts")
+        assert ("its own log-in", "work", "home") == shown.account.options
+        shown.agent.field.focus()
+        await pilot.press("right")
+        await auntil(lambda: not shown.account_field.display, what="an agent without accounts")
+        await pilot.press("left")
+        shown.machine.value = "elsewhere"
+        await auntil(lambda: not shown.account_field.display, what="another machine, whose log-ins are not known")
+        shown.machine.value = ""
+        await auntil(lambda: shown.account_field.display, what="the accounts")
+        shown.account.focus()
+        await pilot.press("right", "enter")
+        await closed(pilot)
+
+        assert "account='work'" in str(calls(pilot))
 
 
 async def test_only_agents_that_can_start_are_offered_and_the_others_are_named() -> None:
@@ -119,7 +144,7 @@ async def test_an_empty_name_becomes_one_made_of_the_folder_and_the_agent_that_i
         await pilot.press("tab", "right", "enter")
         await closed(pilot)
 
-        assert "my-shop-shell-2" == calls(pilot)[0][1]["name"]
+        assert "my-shop-shell-2" == calls(pilot)[0][1]["new"].name
 
 
 async def test_the_fields_that_few_sessions_need_are_folded_and_say_what_stands_in_them() -> None:
@@ -133,7 +158,7 @@ async def test_the_fields_that_few_sessions_need_are_folded_and_say_what_stands_
         await pilot.press("shift+tab", "enter")
         await pilot.pause()
 
-        assert "▸  machine: box" in text_of(pilot.app)
+        assert "▸  machine: box (ssh)" in text_of(pilot.app)
         assert [] == calls(pilot)
 
 
@@ -147,9 +172,7 @@ async def test_a_folder_that_is_written_is_completed_by_tab_which_then_goes_on()
         await pilot.press("tab", "tab", *"Look", "enter")
         await closed(pilot)
 
-        expected = called(
-            Operations.create_session, "app-claude", "claude", mode=Mode.TMUX, workdir="/srv/app", prompt="Look"
-        )
+        expected = created("app-claude", "claude", mode=Mode.TMUX, workdir="/srv/app", prompt="Look")
         assert [expected] == calls(pilot)
 
 
@@ -177,7 +200,7 @@ async def test_the_folders_of_the_last_sessions_are_offered_and_the_arrows_take_
         await pilot.press("x", *["tab"] * 3, "down", "down", "enter")
         await closed(pilot)
 
-        assert "/srv/old" == calls(pilot)[0][1]["workdir"]
+        assert "/srv/old" == calls(pilot)[0][1]["new"].workdir
 
 
 async def test_a_name_that_is_taken_is_said_before_anything_is_tried() -> None:
@@ -252,9 +275,7 @@ async def test_a_session_on_another_machine_is_a_terminal_in_a_folder_of_that_ma
         await on_machine(pilot, "me@box")
         await closed(pilot)
 
-        assert [
-            called(Operations.create_session, "x", "claude@me@box", mode=Mode.TMUX, workdir="", prompt="")
-        ] == calls(pilot)
+        assert [created("x", "claude@me@box", mode=Mode.TMUX, workdir="", prompt="")] == calls(pilot)
 
 
 async def test_a_folder_that_was_written_is_one_of_the_other_machine() -> None:
@@ -264,7 +285,7 @@ async def test_a_folder_that_was_written_is_one_of_the_other_machine() -> None:
         await pilot.press("x", "tab", "tab", "tab", "ctrl+u", *"~/src", "tab", "tab", "enter", *"box", "enter")
         await closed(pilot)
 
-        assert "~/src" == calls(pilot)[0][1]["workdir"]
+        assert "~/src" == calls(pilot)[0][1]["new"].workdir
 
 
 async def test_what_cannot_be_a_machine_is_said_at_its_place() -> None:
@@ -289,7 +310,7 @@ async def test_the_machines_that_ssh_knows_are_offered_and_right_takes_the_one_t
         await pilot.press("right", "enter")
         await closed(pilot)
 
-        assert "claude@build-box" == calls(pilot)[0][1]["agent"]
+        assert "claude@build-box" == calls(pilot)[0][1]["new"].agent
 
 
 async def test_enter_starts_also_from_a_choice() -> None:
@@ -300,7 +321,7 @@ async def test_enter_starts_also_from_a_choice() -> None:
             await pilot.press(*"docs", *["tab"] * tabs, "enter")
             await closed(pilot)
 
-            assert ["docs"] * tabs == [arguments["name"] for _, arguments in calls(pilot)]
+            assert ["docs"] * tabs == [arguments["new"].name for _, arguments in calls(pilot)]
 
 
 async def hurried(pilot: Pilot[None]) -> None:
@@ -318,7 +339,7 @@ async def test_who_says_start_before_the_agents_are_known_gets_it_once_they_are(
         world_of(pilot).knows.set()
         await closed(pilot)
 
-        assert ["docs"] == world_of(pilot).passed(Operations.create_session, "name")
+        assert ["docs"] == [new.name for new in world_of(pilot).passed(Operations.create_session, "new")]
 
 
 @pytest.mark.parametrize("key", ["x", "escape"])
@@ -620,6 +641,26 @@ async def test_a_session_moves_to_the_other_mode_once_that_was_said(mode: Mode, 
         assert [called(Operations.move, README, to)] == calls(pilot)
 
 
+async def test_a_session_moves_to_another_account_where_the_config_names_some_for_its_agent() -> None:
+    session = idle("readme", permission_mode="default", account="work")
+    async with run_app(kasmon(fleet(session))) as pilot:
+        world_of(pilot).offered = (ProfileOffer(name="claude", modes=(Mode.TMUX,), accounts=("work", "home")),)
+        await dialog(pilot, "V")
+        choice = pilot.app.screen.query_one("#move-to", ChoiceField)
+        assert ("a terminal", "its own log-in", "account home") == choice.options
+        assert "Move readme to a terminal?" in text_of(pilot.app)
+        await pilot.press("right", "right")
+        assert "its conversation is resumed with that log-in" in text_of(pilot.app)
+        await pilot.press("enter")
+        await closed(pilot)
+        assert [called(Operations.move, README, Mode.SDK, account="home")] == calls(pilot)
+
+        await dialog(pilot, "V")
+        await pilot.press("enter")
+        await closed(pilot)
+        assert called(Operations.move, README, Mode.TMUX) == calls(pilot)[-1]
+
+
 async def test_the_dialog_of_a_move_says_where_the_permission_mode_cannot_go_along() -> None:
     session = idle("readme", program="codex", permission_mode="untrusted")
     async with kasmon(fleet(session)).run_test(size=(120, 40)) as pilot:
@@ -653,6 +694,20 @@ async def test_renaming_keeps_the_dialog_when_the_name_is_taken() -> None:
         assert [called(Operations.rename, README, "readme2")] == calls(pilot)
         assert "already exists: abc" in text_of(pilot.app)
         assert "readme2" == pilot.app.screen.query_one("#new-name", LineInput).value
+
+
+async def test_tags_are_edited_as_words_on_a_line_and_kept_when_one_is_refused() -> None:
+    async with kasmon(fleet(idle("readme", tags=("api", "docs")), idle("x", tags=("web",)))).run_test() as pilot:
+        await dialog(pilot, "T")
+        assert "In use: api, docs, web." in text_of(pilot.app)
+        world_of(pilot).refusing = UsageError("'-x' is not a tag.")
+        await pilot.press("end", *("backspace",) * 4, "u", "r", "comma", "minus", "x", "enter")
+        await auntil(lambda: calls(pilot))
+        await settled(pilot)
+
+        assert [called(Operations.set_tags, README, ("api", "docs"), ["api", "ur", "-x"])] == calls(pilot)
+        assert "'-x' is not a tag." in text_of(pilot.app)
+        assert "api ur,-x" == pilot.app.screen.query_one("#tags", LineInput).value
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
@@ -711,8 +766,19 @@ async def test_a_theme_is_shown_at_once_and_kept_by_enter() -> None:
 
         await pilot.press("enter")
         await closed(pilot)
-        assert [called(Operations.save_theme, shown)] == calls(pilot)
+        assert [called(Operations.save_theme, shown, "ui.theme")] == calls(pilot)
         assert shown == pilot.app.theme
+
+
+async def test_on_a_light_terminal_the_theme_for_light_terminals_is_kept() -> None:
+    app = kasmon(crew())
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.user_settings.use_background(is_light=True)
+        await dialog(pilot, "comma")
+        assert "This terminal is light" in text_of(app)
+        await pilot.press("enter")
+        await closed(pilot)
+        assert [called(Operations.save_theme, LIGHT, "ui.light_theme")] == calls(pilot)
 
 
 async def test_esc_brings_the_old_theme_back() -> None:

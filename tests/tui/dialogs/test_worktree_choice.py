@@ -10,14 +10,14 @@ from textual import events
 from kasmon.config.profile import ProfileOffer
 from kasmon.model.commands import Mode, WorktreeChoices
 from kasmon.paths import Paths, places
+from kasmon.supervisor.sessions.create import NewSession
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.git_repo import Repo
 from tests.support.sample_fleet import fleet, idle
-from tests.support.tui.fake_gateway import FakeGateway, called, text_of
+from tests.support.tui.fake_gateway import FakeGateway, created, text_of
 from tests.support.wait import auntil
 
 CHOICES = WorktreeChoices(base="main", begins="main, 1a2b3c4 Fix it", others={"feature/x": "/srv/x", "[b]y": "/srv/y"})
@@ -65,9 +65,7 @@ async def test_a_new_worktree_begins_where_the_user_says_and_the_commit_is_shown
         await pilot.press("shift+tab", "enter")
         await auntil(lambda: world_of(app).calls != [], what="the session")
 
-        expected = called(
-            Operations.create_session, "fix", "claude", mode=Mode.TMUX, workdir="/home/you", worktree=True, base="v1"
-        )
+        expected = created("fix", "claude", mode=Mode.TMUX, workdir="/home/you", worktree=True, base="v1")
         assert [expected] == world_of(app).calls
 
 
@@ -83,7 +81,7 @@ async def test_a_base_that_is_typed_at_once_is_not_lost() -> None:
         await pilot.press("enter")
         await auntil(lambda: world_of(app).calls != [], what="the session")
 
-        assert "v1" == world_of(app).calls[0][1]["base"]
+        assert "v1" == world_of(app).calls[0][1]["new"].base
 
 
 async def test_an_existing_worktree_is_named_by_its_branch_and_becomes_the_folder() -> None:
@@ -98,7 +96,7 @@ async def test_an_existing_worktree_is_named_by_its_branch_and_becomes_the_folde
         await pilot.press(*"feature/x", "enter")
         await auntil(lambda: world_of(app).calls != [], what="the session")
 
-        expected = called(Operations.create_session, "fix", "claude", mode=Mode.TMUX, workdir="/srv/x", worktree=False)
+        expected = created("fix", "claude", mode=Mode.TMUX, workdir="/srv/x", worktree=False)
         assert [expected] == world_of(app).calls
 
 
@@ -124,9 +122,7 @@ async def test_a_folder_typed_last_is_read_before_the_session_starts_there() -> 
         await pilot.press(*"fix", *["tab"] * 5, "right", "right", *["shift+tab"] * 2, "ctrl+u", *"/srv/app", "enter")
         await auntil(lambda: world_of(app).calls != [], what="the session")
 
-        expected = called(
-            Operations.create_session, "fix", "claude", mode=Mode.TMUX, workdir="/srv/app", worktree=False
-        )
+        expected = created("fix", "claude", mode=Mode.TMUX, workdir="/srv/app", worktree=False)
         assert [expected] == world_of(app).calls
 
 
@@ -139,7 +135,7 @@ async def test_outside_of_git_and_on_another_machine_there_is_no_choice() -> Non
         await auntil(lambda: "Work in" not in text_of(app), what="its end")
         await pilot.press("enter")
         await auntil(lambda: world_of(app).calls != [], what="the session")
-        assert world_of(app).calls[0][1]["worktree"] is None
+        assert world_of(app).calls[0][1]["new"].worktree is None
 
         await pilot.press("n")
         await auntil(lambda: "Work in" in text_of(app), what="the choice")
@@ -179,7 +175,7 @@ async def test_the_session_starts_in_the_worktree_that_was_asked_for(repo: Repo,
     gateway = LiveGateway(own)
     operations = await gateway.operations()
     await operations.create_session(
-        "fix", "scripted", mode=Mode.SDK, workdir=str(repo.folder), worktree=True, base="v1"
+        NewSession(name="fix", agent="scripted", mode=Mode.SDK, workdir=str(repo.folder), worktree=True, base="v1")
     )
 
     made = tmp_path / "repo-worktrees" / "fix"

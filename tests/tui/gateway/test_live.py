@@ -7,10 +7,12 @@ from typing import cast
 
 import pytest
 
+from kasmon.agents.catalog import AgentCatalog, catalog
 from kasmon.errors import KasmonError
+from kasmon.model.permission import SessionId
 from kasmon.paths import places
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.gateway.protocol import DashboardSettings, MemoryUse
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def folder_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_a_theme_that_cannot_be_written_down_is_refused_in_words(gateway: LiveGateway) -> None:
     operations = await gateway.operations()
     with pytest.raises(KasmonError, match=r"cannot write '.*config\.toml': No such file"):
-        await operations.save_theme("nord")
+        await operations.save_theme("nord", "ui.theme")
 
 
 async def test_settings_are_read_also_where_the_dashboards_own_folder_is_gone(
@@ -52,3 +54,41 @@ async def test_settings_are_read_also_where_the_dashboards_own_folder_is_gone(
 
     assert "" == (await anext(read)).workdir
     await read.aclose()
+
+
+async def test_a_start_reads_the_folders_of_no_agents(gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are many; only profiles of the config may write to the clipboard."""
+    config = gateway.places.config_file
+    await asyncio.to_thread(config.parent.mkdir, parents=True)
+    await asyncio.to_thread(config.write_text, '[agents.mine]\nprogram = "mine"\nclipboard = true\n')
+    known = {"claude": catalog().load("claude")}  # the default agent of the config is looked up
+    monkeypatch.setattr(AgentCatalog, "load", lambda self, name: known[name])
+    read = cast(AsyncGenerator[DashboardSettings, None], gateway.settings())
+
+    settings = await anext(read)
+    await read.aclose()
+
+    assert ("mine",) == settings.clipboard
+    assert () == settings.problems
+
+
+@pytest.mark.parametrize(
+    ("now", "is_drawn"),
+    [
+        (MemoryUse(total_bytes=209, budget_bytes=230), False),
+        (MemoryUse(total_bytes=191, budget_bytes=230), False),
+        (MemoryUse(total_bytes=211, budget_bytes=230), True),
+        (MemoryUse(total_bytes=189, budget_bytes=230), True),
+        (MemoryUse(total_bytes=200, budget_bytes=240), True),
+        (MemoryUse(total_bytes=200, budget_bytes=230, proposed=(SessionId("abcdefgh"),)), True),
+    ],
+)
+def test_a_small_change_of_the_memory_is_not_drawn(now: MemoryUse, is_drawn: bool) -> None:
+    assert is_drawn is not now.looks_like(MemoryUse(total_bytes=200, budget_bytes=230))
+
+
+def test_a_small_change_that_crosses_the_budget_is_drawn() -> None:
+    before, after = (MemoryUse(total_bytes=total, budget_bytes=200) for total in (199, 201))
+
+    assert not after.looks_like(before)
+    assert not before.looks_like(after)

@@ -12,8 +12,8 @@ import pytest
 from kasmon.config import Notify
 from kasmon.errors import UnavailableError
 from kasmon.model.permission import SessionId
+from kasmon.supervisor.notifications.alerts import Alert
 from kasmon.tui.gateway.notification_delivery import NotificationDelivery
-from kasmon.tui.notifications.alerts import Alert
 from tests.support.wait import until
 
 ALERT = Alert(kind="asking", title="docs asks; $(id)", text="Bash `make`", sessions=(SessionId("a"), SessionId("b")))

@@ -8,13 +8,15 @@ import pytest
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from kasmon.supervisor.notifications.alerts import AGAIN_S, GATHER_S, STORM_S, Alert, Alerts
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings
-from kasmon.tui.notifications.alerts import AGAIN_S, GATHER_S, STORM_S, Alert, Alerts
+from tests.support.bus.sample_machines import MACHINES, cut_off, registered, there
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, asking, command, ended, fleet, idle, session, working
 from tests.support.tui.fake_gateway import FakeGateway, fleet_update
+from tests.support.wait import auntil
 
 
 class Watch:
@@ -178,6 +180,32 @@ def test_the_text_is_one_clean_line_without_a_token_of_known_shape() -> None:
     assert "curl" in alert.text
 
 
+def test_after_a_cut_only_what_happened_meanwhile_calls() -> None:
+    """The cut itself calls once for the machine, not once for each session."""
+    asked, docs, crashed = (there("lab", one) for one in (asking("x"), working("docs"), ended("z", 1)))
+    watch = Watch(asked, docs, crashed)
+
+    assert not watch.now(cut_off("x"), cut_off("docs"))
+    assert watch.now(asked, there("lab", session("docs", SessionState.LOST)))
+    assert ["Lost contact with lab:docs"] == watch.calls()
+
+
+async def test_a_machine_that_becomes_unreachable_calls_once_and_one_that_is_back_is_told() -> None:
+    app = kasmon(fleet(working("x")))
+    gateway = cast(FakeGateway, app.gateway)
+    async with run_app(app, notifications=True) as pilot:
+        told: list[str] = []
+        back = (*MACHINES[:2], registered("lab"))
+        for machines in (MACHINES, MACHINES[:2], back, MACHINES, back):
+            gateway.registered.put_nowait(machines)
+            await auntil(gateway.registered.empty, what="its reader")
+            await pilot.pause()
+            told += [each.message for each in app._notifications if each.message not in told]
+
+    assert ["lab is unreachable"] == [alert.title for alert in called(app)]
+    assert ["lab is unreachable: no sign of life for 10 s.", "lab is connected again."] == told
+
+
 def called(app: Kasmon) -> list[Alert]:
     return cast(FakeGateway, app.gateway).passed(Operations.send_alert, "alert")
 
@@ -228,6 +256,23 @@ async def test_how_long_work_has_to_take_is_a_setting() -> None:
         await pilot.pause()
 
         assert ["x has finished"] == [alert.title for alert in called(app)]
+
+
+async def test_the_process_that_pushes_learns_of_keys_where_there_are_targets() -> None:
+    for has_targets in (False, True):
+        app = kasmon(fleet(working("x")), settings=DashboardSettings(has_targets=has_targets))
+        async with run_app(app) as pilot:
+            later(app, 1)
+            later(app, 8)
+            await pilot.pause()
+            begun = cast(FakeGateway, app.gateway).passed(Operations.maintain_notifier, "quiet_s")
+            await pilot.press("down")
+            later(app, 2)
+            later(app, 2)
+            await pilot.pause()
+            quiet_s = cast(FakeGateway, app.gateway).passed(Operations.maintain_notifier, "quiet_s")
+
+        assert (1, [2.0]) == (len(begun), quiet_s[1:]) if has_targets else [] == quiet_s
 
 
 def later(app: Any, seconds: float) -> None:

@@ -11,6 +11,7 @@ from kasmon.errors import StaleRequestError
 from kasmon.model.commands import Answer
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import ClosedRequest, Decision, Request, RequestId
+from kasmon.model.transcript.request_text import sheet
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings
@@ -19,7 +20,6 @@ from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.card_layout import lay_out
 from kasmon.tui.permissions.card_text import CardState
-from kasmon.tui.permissions.request_text import sheet
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
 from tests.support.dashboard_scenes import HIDDEN, RISKY, armed, kasmon, run_app, settled
@@ -80,6 +80,19 @@ async def test_the_whole_request_stands_on_the_card() -> None:
             assert part in text
         assert "Always: Bash(rm -rf build && make release)" in text
         assert "● ready" in text
+
+
+async def test_the_time_of_a_request_that_is_corrected_is_corrected_on_the_card() -> None:
+    early = command("fix-auth", "make")
+    late = msgspec.structs.replace(early, asked_at=early.asked_at + 10)
+    async with run_app(kasmon(asks(late)), act=opened) as pilot:
+        before = text_of(pilot.app)
+        await show(pilot, asks(early))
+
+        assert ("asked 2s ago" in before, "asked 12s ago" in text_of(pilot.app)) == (True, True)
+        await pilot.press("a")
+        await pilot.pause()
+        assert [Decision.ALLOW] == [each.decision for each in answers(pilot)]
 
 
 async def test_what_may_be_cut_says_so_and_no_key_allows_it() -> None:
@@ -744,6 +757,13 @@ async def test_a_request_that_is_unlike_all_others_names_none() -> None:
         assert "looks like" not in text_of(pilot.app)
 
 
+async def test_requests_of_which_no_text_is_known_are_not_called_the_same() -> None:
+    one, other = (msgspec.structs.replace(login(name), shown="") for name in ("fix-auth", "web"))
+    async with run_app(kasmon(fleet(asking("fix-auth", one), asking("web", other))), act=opened) as pilot:
+        assert "kasmon cannot answer this request" in text_of(pilot.app)
+        assert "looks like" not in text_of(pilot.app)
+
+
 async def test_a_difference_that_is_a_secret_is_not_on_the_card() -> None:
     """Also where the two begin alike, and what is left of one has no secret's shape any more."""
     asks = [command(name, f"curl -u key {key}") for name, key in (("one", KEY), ("two", KEY[:3] + "9" * len(KEY[3:])))]
@@ -814,7 +834,7 @@ async def test_in_a_window_too_small_for_a_request_no_key_answers_it() -> None:
         await pilot.pause()
         clock_of(pilot).ticked += 5.0
         for _ in range(3):
-            card.view.look_at_clock()
+            card.view.update_armed()
         await pilot.pause()
         assert "Make it larger to answer. esc close" in " ".join(text_of(pilot.app).replace("│", " ").split())
         await pilot.press("a", "z")

@@ -19,6 +19,7 @@ from kasmon.tui.review.screen import ReviewScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import PromptBox
 from tests.model.review.test_file_changes import DIFF
+from tests.support.bus.sample_machines import cut_off, there
 from tests.support.dashboard_scenes import armed, kasmon, planned, run_app
 from tests.support.sample_boards import RUNNING, board
 from tests.support.sample_fleet import StillClock, asking, command, crew, fleet, idle, login, working
@@ -533,3 +534,25 @@ async def test_a_click_on_the_line_opens_the_card() -> None:
         await pilot.pause()
 
         assert app_of(pilot).permissions.card is not None
+
+
+async def test_a_request_whose_machine_becomes_unreachable_is_neither_answered_nor_withdrawn_but_unknown() -> None:
+    """In the card and in the inbox; when the machine is back, the request is pending again."""
+    asked = there("lab", asking("train"))
+    async with run_app(kasmon(fleet(asked))) as pilot:
+        await pilot.press("i")
+        await armed(pilot)
+        assert "lab:train" in text_of(pilot.app)
+        await show(pilot, fleet(cut_off("train")))
+        shown = text_of(pilot.app)
+        assert "lab is unreachable: it is unknown whether an answer arrived." in shown
+        assert not any(word in shown for word in ("Allowed", "Withdrawn", "no longer pending"))
+
+        await pilot.press("escape")
+        await show(pilot, fleet(asked))
+        await pilot.press("I")
+        await armed(pilot)
+        await show(pilot, fleet(cut_off("train")))
+        assert "lab is unreachable: it is unknown whether" in text_of(pilot.app)
+        await show(pilot, fleet(asked))
+        assert [asked.requests[0].id] == [ask.id for ask in app_of(pilot).permissions.queue.waiting]

@@ -96,6 +96,20 @@ async def test_every_request_has_its_line_the_first_asked_first_those_set_aside_
         assert 3 == text.count("3 similar")
 
 
+async def test_a_request_that_changes_before_the_list_is_drawn_is_in_it() -> None:
+    """On a busy machine the list is not mounted yet when the next change of the fleet arrives."""
+    app = kasmon(desk_of_asks())
+    async with run_app(app) as pilot:
+        app.permissions.open_list()
+        screen = app.permissions.screen
+        assert isinstance(screen, InboxScreen)
+        assert not screen.is_mounted
+        screen.update_requests(screen.asked)
+        await armed(pilot)
+
+        assert 8 == len(rows(pilot))
+
+
 def test_how_many_are_alike_is_what_a_list_of_them_would_hold() -> None:
     aside = msgspec.structs.replace(push("e", ago=99), later=True)
     turned = push("f"), msgspec.structs.replace(push("g"), input={"command": "git push origin main"}, rule="")

@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
@@ -14,7 +15,7 @@ from kasmon.model.permission import Decision, SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.supervisor.sessions import session_operations
 from kasmon.tui.permissions.queue import DEAF_S
-from tests.support.tui.dashboard import LIMIT_S, Dashboard, Home
+from tests.support.tui.dashboard import LIMIT_S, Dashboard, Home, press_on_card
 from tests.support.wait import until
 
 FIVE = {
@@ -25,6 +26,7 @@ FIVE = {
     "cleaner": "ask rm -rf build",
 }
 """Session -> what it asks."""
+Value = TypeVar("Value")
 END = b"\x1b[F"
 
 
@@ -51,7 +53,12 @@ def armed(dashboard: Dashboard, *texts: str) -> None:
     """Wait until *texts* are there, and the card that has them takes keys: not the one whose "ready" is drawn over."""
     dashboard.shows(*texts)
     drawn_over_by = time.monotonic() + DEAF_S / 2
-    until(lambda: time.monotonic() > drawn_over_by and all(text in dashboard.screen for text in (*texts, "ready")))
+    until(lambda: time.monotonic() > drawn_over_by, what="the time")
+    dashboard.shows(*texts, "ready")
+
+
+def press(dashboard: Dashboard, key: bytes, outcome: Callable[[], Value | None]) -> Value:
+    return press_on_card(lambda: dashboard.send(key), lambda: dashboard.screen, outcome)
 
 
 def opened(dashboard: Dashboard, waiting: int) -> None:
@@ -112,20 +119,18 @@ def test_of_two_inboxes_one_wins_and_the_other_is_told_who(home: Home) -> None:
     with Dashboard(home) as one, Dashboard(home) as other:
         for dashboard in (one, other):
             opened(dashboard, 3)
-        one.send(b"d")
-        one.shows("Reason (optional")
+        press(one, b"d", lambda: "Reason (optional" in one.screen)
         one.send(b"not now\r")
         [won] = until(lambda: answers(home, sessions["docs"]), LIMIT_S)
         assert (Decision.DENY, True) == (won.decision, bool(won.who))
         one.shows(f"Denied by user at {won.who}.")
         armed(other, f"Denied by user at {won.who}.", "No answer is sent from here.")
-        other.send(b"j")  # from what is over to the one that the first has already
+        press(other, b"j", lambda: "1 of 2" in other.screen)  # from what is over to the one that the first has already
 
         for dashboard in (one, other):
             armed(dashboard, "rm -rf build", "1 of 2")
         one.send(b"a")
-        other.send(b"a")
-        [won] = until(lambda: answers(home, sessions["cleaner"]), LIMIT_S)
+        [won] = press(other, b"a", lambda: answers(home, sessions["cleaner"]))
         for dashboard in (one, other):
             dashboard.shows(f"Allowed once by user at {won.who}.")
         until(lambda: home.session(sessions["cleaner"]).state is SessionState.IDLE, LIMIT_S)

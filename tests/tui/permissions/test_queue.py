@@ -12,8 +12,8 @@ from tests.support.sample_fleet import asking, command, idle, login, question
 
 def arms(arming: InputGuard, now: float) -> bool:
     """Whether it is armed after two looks at this time."""
-    arming.look(now)
-    return arming.look(now)
+    arming.update(now)
+    return arming.update(now)
 
 
 def test_a_card_is_deaf_for_600_ms() -> None:
@@ -44,16 +44,16 @@ def test_once_armed_it_stays_armed_until_a_change() -> None:
     arming = InputGuard(100.0)
     assert arms(arming, 101.0)
 
-    assert arming.look(101.05)
+    assert arming.update(101.05)
 
 
 def test_time_that_nobody_saw_does_not_arm_it() -> None:
     """The process stood still for an hour; a key pressed meanwhile is read after the first look."""
     arming = InputGuard(100.0)
-    assert not arming.look(3700.0)
+    assert not arming.update(3700.0)
     arming.press(3700.0)
 
-    assert not arming.look(3700.1)
+    assert not arming.update(3700.1)
     assert arms(arming, 3700.31)
 
 

@@ -12,8 +12,10 @@ from kasmon.errors import RefusedError
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
+from kasmon.model.plan.events import TaskBegan
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import TaskState
+from kasmon.model.plan.scheduler import NextSteps
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway import live
@@ -149,6 +151,33 @@ def test_a_card_names_state_time_agent_cost_peers_its_check_and_what_holds_it_up
     waiting = ["  waiting · claude", "  blocked by 3", "  check: pytest -q                       2/3"]
     assert waiting == rows(shown, "6")[1:]
     assert "  check passed 3s                        2/3" == rows(shown, "1")[3]
+
+
+def test_a_card_names_the_machine_of_its_task_once_that_is_known() -> None:
+    placed = task(3, "Write the parser", 2, 1, agent="codex", machine="any", check="pytest -q")
+    fixed = task(6, "Format what was read", 3, 3, machine="lab")
+    plan = msgspec.structs.replace(PLAN, tasks=(*PLAN.tasks[:2], placed, *PLAN.tasks[3:5], fixed, PLAN.tasks[6]))
+    shown = board(RUNNING | {"3": msgspec.structs.replace(RUNNING["3"], machine="gpu-1")}, plan)
+    open_yet = board({}, plan)
+
+    assert "  working · 21m · codex · gpu-1 · $1.07" == rows(shown, "3")[1]
+    assert ["  waiting · claude · lab", "  waiting · codex"] == [rows(shown, "6")[1], rows(open_yet, "3")[1]]
+    drawn = wide(shown, placed, 90, TaskCardContext(LOOK, NOW))[1]
+    assert "on gpu-1  attempt 2 · check: pytest -q" in "".join(text for text, _ in drawn)
+    facts = ["\n".join(row.text for row in task_rows(of, placed, 60)) for of in (shown, open_yet)]
+    assert ["gpu-1" in facts[0], "any machine" in facts[1]] == [True, True]
+
+
+def test_a_card_names_the_account_of_its_task_and_its_details_say_why_it_was_chosen() -> None:
+    work = TaskBegan(at=NOW, task="3", attempt=2, session="none", account="work", account_why="12% are used")
+    shown = board(RUNNING | {"3": msgspec.structs.replace(RUNNING["3"], session="none", ran=work)})
+    waits = msgspec.structs.replace(PLAN.tasks[5], accounts=("work", "home"))
+
+    assert "work" in rows(shown, "3")[1]
+    drawn = wide(shown, PLAN.tasks[2], 90, TaskCardContext(LOOK, NOW))[1]
+    assert "account work  attempt 2" in "".join(text for text, _ in drawn)
+    facts = ["\n".join(row.text for row in task_rows(shown, each, 60)) for each in (PLAN.tasks[2], waits)]
+    assert ["work: 12% are used" in facts[0], "one of work, home" in facts[1]] == [True, True]
 
 
 def test_that_a_claim_changed_nothing_stands_on_its_card() -> None:
@@ -287,6 +316,17 @@ def test_what_the_plan_asks_and_what_is_wrong_with_it_stands_on_top() -> None:
         "The process of this plan has ended. p resumes the plan.",
         "The plan file changed: e reviews the changes.",
     ]
+
+
+def test_that_a_budget_holds_the_plan_stands_on_top_until_it_asks() -> None:
+    def top(shown: PlanBoard) -> str:
+        return "".join(text for text, _ in notice_lines(shown, KeyMap(), LOOK, 100)[0].left).strip()
+
+    held = NextSteps((), {}, held="the budget of the day: $5.00 of $5.00 is used")
+    shown = msgspec.structs.replace(board(), ahead=held)
+    assert "Held: the budget of the day: $5.00 of $5.00 is used. No further task starts." == top(shown)
+    asks = msgspec.structs.replace(board(), ahead=held._replace(question=f"{held.held}: raise it"))
+    assert "◆ The budget of the day: $5.00 of $5.00 is used: raise it" == top(asks)
 
 
 # The screen.
@@ -690,7 +730,7 @@ async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(env: E
     book = await asyncio.to_thread(main_view.begin)
     gateway = LiveGateway(env.places)
     feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", gateway.boards())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         (first,) = await anext(feed)
         operations = await gateway.operations()
         await operations.decide_on_plan(book.plan, "skip", "1")
@@ -708,7 +748,7 @@ async def test_a_plan_that_is_begun_later_is_told_too(env: Env, monkeypatch: pyt
     monkeypatch.setattr(live, "RECONCILE_S", 0.01)
     feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", LiveGateway(env.places).boards())
     main_view = Desk(env)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert () == await anext(feed)
         waits = asyncio.ensure_future(anext(feed))
         book = await asyncio.to_thread(main_view.begin)

@@ -35,7 +35,7 @@ def noted(notes: Path, kind: str) -> list[object]:
 
 def pids(notes: Path) -> tuple[int, int]:
     """The guard's and the dashboard's, once the dashboard is at work."""
-    until(lambda: noted(notes, "live"), 20, "a dashboard at work")
+    until(lambda: noted(notes, "live"), what="a dashboard at work")
     pair = noted(notes, "pids")[-1]
     assert isinstance(pair, list)
     return pair[0], pair[1]

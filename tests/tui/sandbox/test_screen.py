@@ -13,6 +13,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.session_state import SessionState
+from kasmon.supervisor.sandboxes.create import NewSandbox
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
 from kasmon.tui.app import Kasmon
@@ -27,7 +28,7 @@ from tests.model.review.test_file_changes import DIFF
 from tests.support.dashboard_scenes import history, kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle, working
 from tests.support.sample_sandboxes import interpreters, machine, machines, past, remembered, sandbox_state, sandboxes
-from tests.support.tui.fake_gateway import GETS, JAILED, Call, FakeGateway, called, text_of
+from tests.support.tui.fake_gateway import GETS, JAILED, Call, FakeGateway, called, created, text_of
 from tests.support.wait import auntil
 
 NUMBERS = SessionId("numbers")
@@ -275,9 +276,7 @@ async def test_a_new_session_says_what_its_sandbox_gets_and_starts_after_a_perso
         assert [] == world_of(pilot).calls
         await sure(pilot)
 
-        made = called(
-            Operations.create_session, "x", "claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail", agrees=True
-        )
+        made = created("x", "claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail", agrees=True)
         assert [made] == await calls(pilot, 1)
 
 
@@ -324,8 +323,8 @@ async def test_a_person_can_take_no_sandbox_or_interpreters() -> None:
         await pilot.press(*"y", "tab", "left", "tab", "tab", "enter")
 
         assert [
-            called(Operations.create_session, "x", "claude", mode=Mode.TMUX, workdir="/home/you", sandbox=""),
-            called(Operations.create_interpreters, "y"),
+            created("x", "claude", mode=Mode.TMUX, workdir="/home/you", sandbox=""),
+            called(Operations.create_interpreters, NewSandbox(name="y")),
         ] == await calls(pilot, 2)
 
 
@@ -363,7 +362,7 @@ async def test_every_tier_is_offered_and_one_that_cannot_be_had_says_why_and_is_
         await auntil(lambda: "This version of kasmon runs only interpreters" in text_of(pilot.app))
         await pilot.press("left", "left", "tab", "enter")
 
-        made = called(Operations.create_session, "x", "claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail")
+        made = created("x", "claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail")
         assert [made] == await calls(pilot, 1)
         assert [("claude", "jail")] == world_of(pilot).confining[-1:]
 
@@ -383,9 +382,9 @@ async def test_interpreters_have_the_tier_the_size_and_the_hosts_of_the_config_u
             await pilot.press("enter")
             await auntil(lambda: len(pilot.app.screen_stack) == 1)
 
-        usual = called(Operations.create_interpreters, "x", tier="jail", size="max")
+        usual = called(Operations.create_interpreters, NewSandbox(name="x", tier="jail", size="max"))
         reaches = ("pypi", "a.example")
-        other = called(Operations.create_interpreters, "y", tier="e2b", hosts=reaches)
+        other = called(Operations.create_interpreters, NewSandbox(name="y", tier="e2b", hosts=reaches))
         assert [usual, other] == await calls(pilot, 2)
 
 

@@ -164,7 +164,7 @@ async def test_enter_shows_what_a_terminal_printed_there_and_esc_leads_back() ->
         assert (120, 0) == view.cursor
         assert "line 120" in text_of(app)
         assert view.top < 120 < view.top + view.size.height
-        assert 1 == len(view.found)
+        assert 1 == len(view.matches)
         await pilot.press("escape")
         await auntil(lambda: isinstance(app.screen, SearchScreen))
 

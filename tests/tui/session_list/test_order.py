@@ -2,18 +2,23 @@
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kasmon.model.fleet import Fleet, by_attention, totals
+from kasmon.model.fleet import Fleet, by_attention, difference, totals
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
 from kasmon.tui.main_view import ListTotals
 from kasmon.tui.session_list import order
-from tests.support.sample_fleet import asking, crew, ended, fleet, idle, spent, working
+from kasmon.tui.session_list.layout import GroupKey, SavedFilter
+from tests.support.bus.sample_machines import there
+from tests.support.sample_fleet import asking, crew, ended, fleet, idle, session, spent, working
 
 
 def arranged(shown: Fleet, view: order.ListSettings) -> list[order.Item]:
     arranger = order.ListOrder()
-    arranger.update(shown, order.difference(Fleet(), shown))
+    arranger.update(shown, difference(Fleet(), shown))
     return arranger.items(shown, view)
 
 
@@ -41,12 +46,13 @@ def test_those_that_need_a_person_stand_first() -> None:
         (order.SortOrder.SINCE, ["b", "c", "a"]),
         (order.SortOrder.COST, ["c", "a", "b"]),
         (order.SortOrder.WAVE, ["c", "b", "a"]),
+        (order.SortOrder.MACHINE, ["c", "b", "a"]),
     ],
 )
 def test_the_list_can_be_sorted(sort: order.SortOrder, expected: list[str]) -> None:
     shown = fleet(
-        spent(idle("a", ago=300, agent="codex"), 10, 0.2),
-        working("b", ago=10, agent="claude", wave=2),
+        there("gpu-1", spent(idle("a", ago=300, agent="codex"), 10, 0.2)),
+        there("build", working("b", ago=10, agent="claude", wave=2)),
         spent(working("c", ago=60, agent="gemini", wave=1), 10, 0.9),
     )
 
@@ -81,7 +87,7 @@ def test_a_fold_hides_nobody_who_needs_a_person() -> None:
     )
 
     assert ["docs", "links", "images"] == names(arranged(shown, order.ListSettings(folded=frozenset({"docs"}))))
-    by_wave = order.ListSettings(by_wave=True, folded=frozenset({"wave /1"}))
+    by_wave = order.ListSettings(group=GroupKey.WAVE, folded=frozenset({"wave /1"}))
     assert ["# wave /1", "docs", "links", "images"] == names(arranged(shown, by_wave))
 
 
@@ -95,7 +101,7 @@ def test_child_rows_are_in_the_wave_of_their_parent() -> None:
     shown = fleet(working("docs", wave=1), idle("links", parent=SessionId("docs")), idle("readme"))
 
     assert ["# wave /1", "docs", "links", "# wave ", "readme"] == names(
-        arranged(shown, order.ListSettings(by_wave=True))
+        arranged(shown, order.ListSettings(group=GroupKey.WAVE))
     )
 
 
@@ -113,10 +119,10 @@ def test_grouping_by_wave_puts_a_heading_above_each_wave() -> None:
         idle("x"),
     )
 
-    items = arranged(shown, order.ListSettings(by_wave=True))
+    items = arranged(shown, order.ListSettings(group=GroupKey.WAVE))
 
     assert ["# wave /2", "three", "# wave p/1", "one", "two", "# wave ", "x"] == names(items)
-    heading = next(item for item in items if isinstance(item, order.WaveHeading) and item.wave and item.wave.plan)
+    heading = next(item for item in items if isinstance(item, order.ListHeading) and item.wave and item.wave.plan)
     assert heading.wave is not None
     assert (1, 2) == (heading.wave.done, heading.wave.peers)
 
@@ -124,7 +130,7 @@ def test_grouping_by_wave_puts_a_heading_above_each_wave() -> None:
 def test_a_folded_wave_keeps_its_heading() -> None:
     shown = fleet(working("one", wave=1, plan="p"), idle("x"))
 
-    items = arranged(shown, order.ListSettings(by_wave=True, folded=frozenset({"wave p/1"})))
+    items = arranged(shown, order.ListSettings(group=GroupKey.WAVE, folded=frozenset({"wave p/1"})))
 
     assert ["# wave p/1", "# wave ", "x"] == names(items)
 
@@ -145,36 +151,20 @@ def test_a_folded_wave_keeps_its_heading() -> None:
         ("wave:2", {"docs"}),
         ("agent:codex state:ended", {"ci"}),
         ("mode:sdk", {"docs", "fix-auth", "ci"}),
+        ("machine:gpu-1", {"ci"}),
+        ("machine:local", {"docs", "fix-auth"}),
+        ("GPU-1", {"ci"}),
         ("state:", {"docs", "fix-auth", "ci"}),
         ("nothing", set()),
         ("http://x", set()),
     ],
 )
 def test_the_filter_takes_words_and_fields(text: str, expected: set[str]) -> None:
-    shown = fleet(working("docs", "make html", wave=2), asking("fix-auth"), ended("ci", 1, agent="codex"))
+    shown = fleet(
+        working("docs", "make html", wave=2), asking("fix-auth"), there("gpu-1", ended("ci", 1, agent="codex"))
+    )
 
     assert expected == {session.id for session in shown.sessions if order.SessionFilter(text).takes(session)}
-
-
-def test_only_what_changed_differs() -> None:
-    before = crew()
-    changed = msgspec.structs.replace(before.sessions[3], last_line="something else")
-    after = fleet(*before.sessions[:3], changed, *before.sessions[4:])
-
-    assert order.ListChange((changed,), ()) == order.difference(before, after)
-    assert order.ListChange((), ()) == order.difference(after, after)
-
-
-def test_an_equal_value_is_no_change() -> None:
-    assert order.ListChange((), ()) == order.difference(fleet(working("docs")), fleet(working("docs")))
-
-
-def test_who_came_and_who_went_is_told() -> None:
-    new = idle("new")
-
-    assert order.ListChange((new,), (SessionId("docs"),)) == order.difference(
-        fleet(working("docs"), idle("x")), fleet(idle("x"), new)
-    )
 
 
 def test_the_arranger_keeps_up_with_a_fleet_that_changes() -> None:
@@ -187,7 +177,7 @@ def test_the_arranger_keeps_up_with_a_fleet_that_changes() -> None:
     ]
     for sessions in steps:
         after = fleet(*sessions)
-        arranger.update(after, order.difference(now, after))
+        arranger.update(after, difference(now, after))
         now = after
 
         assert [session.id for session in by_attention(sessions)] == names(arranger.items(now, order.ListSettings()))
@@ -196,19 +186,19 @@ def test_the_arranger_keeps_up_with_a_fleet_that_changes() -> None:
 def test_the_arranger_tells_whether_the_order_may_be_another() -> None:
     arranger = order.ListOrder()
     before = fleet(working("a"), working("b"))
-    arranger.update(before, order.difference(Fleet(), before))
+    arranger.update(before, difference(Fleet(), before))
     said = fleet(working("a", "Something new."), working("b"))
 
-    assert not arranger.update(said, order.difference(before, said))
+    assert not arranger.update(said, difference(before, said))
     asks = fleet(working("a", "Something new."), asking("b"))
-    assert arranger.update(asks, order.difference(said, asks))
+    assert arranger.update(asks, difference(said, asks))
 
 
 def test_the_totals_that_are_kept_are_those_that_are_counted() -> None:
     tally = ListTotals()
     now = Fleet()
     for after in (crew(), fleet(*crew().sessions[5:], working("new")), fleet(ended("new", 1)), fleet(), crew()):
-        change = order.difference(now, after)
+        change = difference(now, after)
         tally.update(change.changed, change.gone)
         now = after
         kept, counted = tally.totals(), totals(now)
@@ -218,3 +208,142 @@ def test_the_totals_that_are_kept_are_those_that_are_counted() -> None:
         assert (kept.requests, kept.tokens) == (counted.requests, counted.tokens)
         assert kept.cost_usd == pytest.approx(counted.cost_usd)
         assert len(tally) == len(now.sessions)
+
+
+@pytest.mark.parametrize(
+    ("filter_", "expected"),
+    [
+        ("tag:api", ["a", "b"]),
+        ("tag:API,docs", ["a", "b", "c"]),
+        ("tag:none", ["d"]),
+        ("urgent", ["b"]),
+        ("tag:api urgent", ["b"]),
+        ("plan:p1", ["c"]),
+        ("plan:none account:work", ["d"]),
+        ("account:none", ["a", "b", "c"]),
+    ],
+)
+def test_a_filter_knows_tags_plans_and_accounts(filter_: str, expected: list[str]) -> None:
+    shown = fleet(
+        idle("a", tags=("api",)),
+        idle("b", tags=("api", "urgent")),
+        idle("c", tags=("docs",), plan="p1"),
+        idle("d", account="Work"),
+    )
+
+    assert expected == names(arranged(shown, order.ListSettings(sort=order.SortOrder.NAME, filter=filter_)))
+
+
+GROUPED = fleet(
+    asking("a", tags=("api", "urgent"), workdir="/x", via="gpu-1"),
+    working("b", tags=("api",), workdir="/y", plan="p1"),
+    idle("c", workdir="/x", account="work"),
+    working("child", parent=SessionId("b"), tags=("docs",), workdir="/z"),
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        (GroupKey.TAG, ["# tag api", "a", "b", "child", "# tag urgent", "a", "# tag ", "c"]),
+        (GroupKey.FOLDER, ["# folder /x", "a", "c", "# folder /y", "b", "child"]),
+        (GroupKey.PLAN, ["# plan p1", "b", "child", "# plan ", "a", "c"]),
+        (GroupKey.MACHINE, ["# machine gpu-1", "a", "# machine local", "c", "b", "child"]),
+        (GroupKey.ACCOUNT, ["# account work", "c", "# account ", "a", "b", "child"]),
+        (GroupKey.NONE, ["a", "c", "b", "child"]),
+    ],
+)
+def test_rows_are_grouped_by_a_value_and_a_session_with_several_has_a_row_for_each(
+    group: GroupKey, expected: list[str]
+) -> None:
+    assert expected == names(arranged(GROUPED, order.ListSettings(group=group)))
+
+
+def test_a_heading_counts_its_sessions_and_those_that_need_the_user() -> None:
+    items = arranged(GROUPED, order.ListSettings(group=GroupKey.FOLDER))
+
+    assert [("/x", 2, 1), ("/y", 2, 0)] == [
+        (item.label, item.sessions, item.needing) for item in items if isinstance(item, order.ListHeading)
+    ]
+
+
+def test_a_session_that_begins_to_need_the_user_changes_its_heading_in_any_order() -> None:
+    arranger, view = order.ListOrder(), order.ListSettings(sort=order.SortOrder.NAME, group=GroupKey.FOLDER)
+    before, after = fleet(working("a", workdir="/x")), fleet(asking("a", workdir="/x"))
+    arranger.update(before, difference(Fleet(), before))
+    arranger.items(before, view)
+
+    assert arranger.update(after, difference(before, after))
+    assert not arranger.update(after, difference(after, fleet(asking("a", workdir="/x", last_line="more"))))
+
+
+def test_a_folded_group_shows_only_what_needs_the_user() -> None:
+    folded = frozenset({"folder /x", "folder /y"})
+
+    view = order.ListSettings(group=GroupKey.FOLDER, folded=folded)
+    assert ["# folder /x", "a", "# folder /y"] == names(arranged(GROUPED, view))
+    assert ("folder /x", "folder /y") == msgspec.structs.replace(view, folded=folded | {"b"}).layout.folded
+
+
+def test_without_any_value_there_is_no_heading() -> None:
+    shown = fleet(idle("a"), idle("b"))
+
+    assert ["a", "b"] == names(arranged(shown, order.ListSettings(group=GroupKey.TAG)))
+
+
+MEMBERS = st.lists(
+    st.builds(
+        lambda name, state, tags, parent, folder: session(
+            name, state, tags=tags, parent=SessionId(parent) if parent else None, workdir=folder
+        ),
+        st.sampled_from("abcdefgh"),
+        st.sampled_from([SessionState.ASKING, SessionState.IDLE, SessionState.WORKING]),
+        st.lists(st.sampled_from(["x", "y", "z"]), unique=True).map(lambda tags: tuple(sorted(tags))),
+        st.sampled_from(["", *"abcdefgh"]),
+        st.sampled_from(["/1", "/2"]),
+    ),
+    unique_by=lambda each: each.id,
+)
+
+
+@given(
+    before=MEMBERS,
+    after=MEMBERS,
+    group=st.sampled_from(GroupKey),
+    sort=st.sampled_from([order.SortOrder.ATTENTION, order.SortOrder.NAME]),
+    folded=st.sets(st.sampled_from(["tag x", "folder /1", "a"])),
+)
+def test_any_grouping_shows_each_session_and_nothing_else(
+    before: list[Session], after: list[Session], group: GroupKey, sort: order.SortOrder, folded: set[str]
+) -> None:
+    """Also after a change: what the update reports as unmoved is the same list as a new one."""
+    view = order.ListSettings(sort=sort, group=group, folded=frozenset(folded))
+    arranger, first, last = order.ListOrder(), fleet(*before), fleet(*after)
+    arranger.update(first, difference(Fleet(), first))
+    items = arranger.items(first, view)
+    moved = arranger.update(last, difference(first, last))
+    fresh = arranged(last, view)
+
+    assert fresh == arranger.items(last, view)
+    if not moved and group is not GroupKey.WAVE:
+        assert items == fresh
+    rows = [item.session for item in fresh if isinstance(item, order.SessionRow)]
+    if not folded:
+        assert {each.id for each in after} == set(rows)
+    assert {each.id for each in after if each.attention <= order.URGENT} <= set(rows) <= {each.id for each in after}
+    if group is not GroupKey.TAG:
+        assert len(rows) == len(set(rows))
+
+
+@given(before=MEMBERS, after=MEMBERS)
+def test_the_counts_of_saved_filters_are_those_of_their_lists_after_any_change(
+    before: list[Session], after: list[Session]
+) -> None:
+    saved = tuple(SavedFilter(text, text) for text in ("tag:x", "tag:none", "state:asking,idle", "a", ""))
+    counts, first, last = order.FilterCounts(), fleet(*before), fleet(*after)
+    counts.use(saved, first.sessions)
+    change = difference(first, last)
+    counts.update(change.changed, change.gone)
+
+    lists = [arranged(last, order.ListSettings(filter=each.text)) for each in saved]
+    assert [len(items) for items in lists] == [*counts.counts()]

@@ -9,14 +9,19 @@ from hypothesis import strategies as st
 from textual.strip import Strip
 
 from kasmon.model.commands import Mode
-from kasmon.model.formatting import GLYPHS
+from kasmon.model.fleet import totals
+from kasmon.model.formatting import GLYPHS, ending, state_name
+from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.tui.gateway.theme_library import shipped
+from kasmon.tui.session_list.layout import COLUMNS
 from kasmon.tui.session_list.order import SessionRow, SortOrder
 from kasmon.tui.session_list.row import GAP, RowContent, columns, empty_columns, header, moments, row
-from kasmon.tui.theme.look import MARKS, ThemeStyles, age, count, ending, evidence, money, news, state_name
+from kasmon.tui.status_bars import TopBar, TopBarContent
+from kasmon.tui.theme.look import MARKS, ThemeStyles, age, count, evidence, money, news
 from kasmon.tui.theme.theme import DEFAULT
+from tests.support.bus.sample_machines import MACHINES, cut_off, there, three_machines
 from tests.support.sample_fleet import NOW, asking, command, crew, ended, idle, question, session, spent, working
 
 LOOK = ThemeStyles(shipped(DEFAULT))
@@ -70,6 +75,18 @@ def test_where_the_terminal_is_not_utf8_a_row_is_ascii() -> None:
         assert drawn(shown, look=PLAIN, selected=True).text.isascii()
 
 
+def test_tags_have_a_column_where_one_has_some_and_there_is_space() -> None:
+    tagged = working("docs", tags=("api", "urgent", "x" * 30))
+
+    def shown(width: int, tags: int) -> str:
+        fitted = columns(width, tags=tags)
+        return row(RowContent(tagged, SessionRow(tagged.id), fitted, width), NOW, LOOK).text
+
+    assert "api urgent xxxx…" in shown(160, 41)
+    assert "api" not in shown(160, 0)
+    assert "api" not in shown(83, 41)
+
+
 def test_a_row_shows_task_wave_and_peers() -> None:
     assert "w2 3/5" in drawn(working("docs", wave=2, task=3, peers=5)).text
 
@@ -106,6 +123,69 @@ def test_a_column_is_there_as_soon_as_one_session_has_something_for_it() -> None
     assert {"wave", "tokens", "cost"} == empty_columns([working("docs"), idle("api")])
     assert {"wave"} == empty_columns([working("docs"), spent(idle("api"), 48_200, 0.31)])
     assert not empty_columns(crew().sessions)
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (50, "state name age"),
+        (70, "state name machine age activity"),
+        (80, "state name machine agent age activity"),
+        (120, "state name machine agent mode wave age activity tokens cost"),
+    ],
+)
+def test_the_machine_has_a_column_only_in_a_list_with_other_machines(width: int, titles: str) -> None:
+    assert titles == " ".join(column.title for column in columns(width, 14, machines=5))
+    assert "machine" not in [column.title for column in columns(width, 14)]
+
+
+def test_without_its_column_a_session_of_another_machine_has_a_mark() -> None:
+    assert "◎ train" in drawn(there("gpu-1", working("train")), 50).text
+    assert "◎" not in drawn(working("train"), 50).text
+
+
+def test_a_session_of_an_unreachable_machine_is_faint_and_shows_since_when() -> None:
+    shown = cut_off("arm", ago=125, last_line="Closing the gripper")
+    strip = row(RowContent(shown, SessionRow(shown.id), columns(160, 14, machines=5), 160), NOW, LOOK)
+    colours = {segment.style.color for segment in strip if segment.text.strip() and segment.style}
+
+    assert "? unsure" in strip.text
+    assert "unreachable since 14:11 (2 min)  no sign of life" in strip.text
+    assert colours <= {LOOK.style("faint").color, LOOK.style("soft").color}
+    assert not any(word in strip.text for word in ("idle", "working", "gripper"))
+
+
+def test_the_time_of_a_long_cut_has_its_day() -> None:
+    assert "unreachable since 2026-09-20 14:13 (1 d)" in said(cut_off("arm", ago=86_400))
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (120, "9 sessions   3 machines · 1 unreachable   ◆ 3 asking"),
+        (68, "9 sessions · 1 unreachable  ◆ 3"),
+        (40, "9 sessions  ◆ 3"),
+    ],
+)
+def test_the_top_line_counts_machines_where_it_has_space(width: int, shown: str) -> None:
+    sessions, bar = three_machines(), TopBar(LOOK)
+    counted = TopBarContent(totals(sessions), len(sessions.sessions), len(MACHINES), 1)
+    bar.set_reactive(TopBar.counted, counted)
+
+    assert shown in bar.line(width).text
+    bar.set_reactive(TopBar.counted, msgspec.structs.replace(counted, machines=0, unreachable=0))
+    assert "machine" not in bar.line(120).text
+
+
+def test_the_top_line_shows_the_fullest_limit_of_each_account_where_it_has_space() -> None:
+    sessions, bar = three_machines(), TopBar(LOOK)
+    counted = TopBarContent(totals(sessions), 9, limits=(("claude 5h", 0.92), ("codex week", 0.3)))
+    bar.set_reactive(TopBar.counted, counted)
+
+    assert "claude 5h 92%   codex week 30%" in bar.line(160).text
+    assert "claude" not in bar.line(40).text
+    (near,) = [segment for segment in bar.line(160) if "92%" in segment.text]
+    assert LOOK.style("warn.bold", "surface") == near.style
 
 
 def test_a_row_shows_tokens_and_cost() -> None:
@@ -211,3 +291,24 @@ def test_a_row_is_drawn_anew_when_a_minute_passes() -> None:
 
 def test_wide_characters_count_double() -> None:
     assert 120 == drawn(working("日本語のセッション名前はとても長い", "こんにちは" * 20), 120).cell_length
+
+
+@given(width=st.integers(40, 220), chosen=st.lists(st.sampled_from([*COLUMNS]), min_size=1, unique=True))
+def test_chosen_columns_come_in_their_order_after_name_and_state_and_fit(width: int, chosen: list[str]) -> None:
+    shown = columns(width, 14, branches=6, machines=6, tags=10, chosen=chosen)
+
+    keys = [column.key for column in shown]
+    assert ["state", "name"] == keys[:2]
+    assert [key for key in chosen if key in keys] == keys[2:]
+    assert sum(column.width + GAP for column in shown) - GAP <= width - 3
+    strip = row(RowContent(working("docs"), SessionRow(SessionId("docs")), shown, width), NOW, LOOK)
+    assert width == strip.cell_length
+    if width >= 160:
+        assert [*chosen] == keys[2:]
+
+
+def test_every_column_can_be_chosen() -> None:
+    usual = columns(220, 14, branches=6, machines=6, tags=10)
+
+    assert {"state", "name", *COLUMNS} == {column.key for column in usual}
+    assert COLUMNS == {column.key: column.title for column in usual if column.key in COLUMNS}

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from textual import events
 from textual.geometry import Size
+from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -18,7 +19,8 @@ from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings
-from kasmon.tui.session_list.order import ListSettings, SortOrder, WaveHeading
+from kasmon.tui.session_list.layout import COLUMNS, GroupKey, ListLayout, SavedFilter
+from kasmon.tui.session_list.order import ListHeading, ListSettings, SortOrder
 from kasmon.tui.session_list.table import SessionTable
 from kasmon.tui.textual_ext.repaint import RowsUpdate
 from tests.support.dashboard_scenes import kasmon, run_app, settled
@@ -29,6 +31,9 @@ from tests.support.wait import auntil
 
 def clock_of(app: Kasmon) -> StillClock:
     return cast(StillClock, app.clock)
+
+
+BY_TAG = ListLayout(group=GroupKey.TAG)
 
 
 class Watched(SessionTable):
@@ -261,7 +266,7 @@ async def test_five_thousand_sessions_are_a_list_like_any_other() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("G")
         assert "s4998" == app.main_view.table.selected
-        await pilot.press("g")
+        await pilot.press("home")
 
         assert "fix-auth" == app.main_view.table.selected
         assert len(app.main_view.table._strips) < 100
@@ -281,7 +286,7 @@ async def test_w_goes_to_the_next_session_that_needs_a_person() -> None:
 async def test_w_says_how_many_need_a_person_that_the_list_does_not_show() -> None:
     app = Kasmon(fleet(asking("one"), working("two")), clock=StillClock())
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        app.main_view.look_at(ListSettings(filter="state:working"))
+        app.main_view.apply_settings(ListSettings(filter="state:working"))
         await pilot.press("w")
         await pilot.pause()
 
@@ -334,7 +339,7 @@ async def test_waves_fold_and_unfold() -> None:
         await pilot.press("W", "h")
         assert ["c"] == [session.id for session in app.main_view.table.shown()]
         heading = app.main_view.table.items[0]
-        assert isinstance(heading, WaveHeading)
+        assert isinstance(heading, ListHeading)
         assert heading.folded
 
         await pilot.press("l")
@@ -344,7 +349,7 @@ async def test_waves_fold_and_unfold() -> None:
 async def test_enter_on_a_heading_folds_it() -> None:
     app = Kasmon(fleet(working("a", wave=1), idle("c")), clock=StillClock())
     async with app.run_test() as pilot:
-        await pilot.press("W", "g", "enter")
+        await pilot.press("W", "home", "enter")
 
         assert ["c"] == [session.id for session in app.main_view.table.shown()]
 
@@ -705,3 +710,194 @@ async def test_a_turn_that_ends_while_a_person_is_inside_is_viewed() -> None:
         await pilot.pause()
 
         assert [called(Operations.mark_viewed, SessionId("web"))] == gateway.calls
+
+
+async def test_g_groups_by_what_sessions_differ_in_and_the_choice_is_kept() -> None:
+    app = kasmon(fleet(idle("a", tags=("api", "x")), asking("b", workdir="/other"), working("c", tags=("x",))))
+    async with run_app(app) as pilot:
+        seen: list[GroupKey] = []
+        for _ in range(3):
+            await pilot.press("g")
+            await settled(pilot)
+            seen.append(app.main_view.table.view.group)
+        assert [GroupKey.TAG, GroupKey.FOLDER, GroupKey.NONE] == seen
+        await pilot.press("g", "home", "h")
+        await settled(pilot)
+
+        kept = cast(FakeGateway, app.gateway).passed(Operations.save_layout, "layout")
+        assert ListLayout(group=GroupKey.TAG, folded=("tag api",)) == kept[-1]
+        assert "▸ api  1" in text_of(app)
+        assert "▾ no tag  1  1 needs you" in text_of(app)
+
+    again = kasmon(app.fleet, settings=DashboardSettings(layout=kept[-1]))
+    async with run_app(again):
+        assert app.main_view.table.items == again.main_view.table.items
+        assert [] == cast(FakeGateway, again.gateway).passed(Operations.save_layout, "layout")
+
+
+async def test_where_sessions_do_not_differ_g_says_so() -> None:
+    async with run_app(kasmon(fleet(idle("a"), working("b"))), notifications=True) as pilot:
+        await pilot.press("g")
+        await settled(pilot)
+
+        assert "Nothing to group by" in text_of(pilot.app)
+
+
+async def test_the_cursor_stays_on_the_row_of_its_tag_and_a_prompt_reaches_each_session_once() -> None:
+    app = kasmon(fleet(idle("a", tags=("api", "x")), idle("b", tags=("x",))), settings=DashboardSettings(layout=BY_TAG))
+    async with run_app(app) as pilot:
+        table = app.main_view.table
+        assert ["", "a", "", "a", "b"] == [getattr(item, "session", "") for item in table.items]
+        table.select_index(3)
+        for moved in (working("a", tags=("api", "x")), idle("a", tags=("a-first", "api", "x"))):
+            cast(FakeGateway, app.gateway).fleets.put_nowait(fleet(moved, idle("b", tags=("x",))))
+            clock_of(app).forward(2)
+            await settled(pilot)
+            table.reorder()
+            await settled(pilot)
+            row = table.items[table._index]
+            assert ("a", "x") == (getattr(row, "session", ""), getattr(row, "tag", ""))
+        app.main_view.enter(SessionId("a"))
+        app.main_view.leave()
+        assert "x" == getattr(table.items[table._index], "tag", "")
+        assert ["a", "b"] == sorted(each.id for each in table.shown())
+
+
+async def test_with_groups_an_update_of_200_sessions_sorts_nothing_and_draws_its_row_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Watched)
+    sessions = [working(f"s{number:03}", tags=(f"t{number % 7}",)) for number in range(200)]
+    app = kasmon(fleet(*sessions), settings=DashboardSettings(layout=BY_TAG))
+    async with run_app(app, (120, 60)) as pilot:
+        table = app.main_view.table
+        await settled(pilot)
+        clock_of(app).forward(5)
+        before, Watched.drawn = table.items, []
+        sessions[7] = msgspec.structs.replace(sessions[7], last_line="something else")
+        app._show_update(fleet_update(fleet(*sessions)))
+        await settled(pilot)
+
+        assert before is table.items
+        assert [2] == sorted(set(Watched.drawn)), "the heading, s000, s007"
+
+
+def titles(app: Kasmon) -> str:
+    return " ".join(column.title for column in app.main_view.table.columns)
+
+
+async def test_columns_are_hidden_moved_and_kept() -> None:
+    app = kasmon(fleet(idle("a"), working("b")))
+    async with run_app(app) as pilot:
+        usual = titles(app)
+        assert "state name agent mode age activity" == usual
+        await pilot.press("|", "down", "space", "down", "K", "enter")
+        await auntil(lambda: len(app.screen_stack) == 1, 20.0)
+        await settled(pilot)
+        assert "state name mode age activity source" == titles(app)
+        await pilot.press("|", *["down"] * 7, *["K"] * 9, "enter")
+        await auntil(lambda: len(app.screen_stack) == 1, 20.0)
+        await settled(pilot)
+        assert "state name source mode age activity" == titles(app)
+        kept = cast(FakeGateway, app.gateway).passed(Operations.save_layout, "layout")[-1]
+
+    again = kasmon(app.fleet, settings=DashboardSettings(layout=kept))
+    async with run_app(again) as pilot:
+        assert "state name source mode age activity" == titles(again)
+        await pilot.press("|", "backspace", "enter")
+        await auntil(lambda: len(again.screen_stack) == 1, 20.0)
+        assert usual == titles(again)
+        assert [ListLayout()] == cast(FakeGateway, again.gateway).passed(Operations.save_layout, "layout")
+
+
+async def test_a_narrow_list_with_chosen_columns_shows_name_and_state() -> None:
+    layout = ListLayout(columns=("cost", "tokens", "seen", "agent"))
+    app = kasmon(fleet(idle("a")), settings=DashboardSettings(layout=layout))
+    async with run_app(app, (40, 20)):
+        assert ["state", "name"] == [column.key for column in app.main_view.table.columns][:2]
+
+
+async def test_a_list_without_columns_is_refused() -> None:
+    app = kasmon(fleet(idle("a")))
+    async with run_app(app) as pilot:
+        await pilot.press("|", *["space", "down"] * len(COLUMNS), "enter")
+        await settled(pilot)
+
+        assert "No column is chosen." in text_of(app)
+        assert () == app.main_view.table.view.columns
+
+
+def tabs(app: Kasmon) -> list[tuple[str, int]]:
+    return [(name, count) for name, _, count in app.main_view.tab_bar.tabs]
+
+
+async def saved_as(pilot: Pilot[None], name: str) -> None:
+    """Save the filter in force under *name*, which replaces what the dialog shows."""
+    await pilot.press("=")
+    await auntil(lambda: len(pilot.app.screen_stack) == 2, 20.0)
+    await pilot.press("end", *["backspace"] * 30, *name, "enter")
+    await settled(pilot)
+
+
+async def test_a_filter_is_saved_as_a_tab_with_its_count_and_kept() -> None:
+    sessions = [idle("a", tags=("api",)), asking("b", tags=("api",)), working("c")]
+    app = kasmon(fleet(*sessions))
+    async with run_app(app) as pilot:
+        table = app.main_view.table
+        assert not app.main_view.tab_bar.has_class("-shown")
+        for text, name in (("tag:api", "api"), ("state:asking", "ask")):
+            await pilot.press("escape", "/", *text, "enter")
+            await saved_as(pilot, name)
+        assert [("all", 3), ("api", 2), ("ask", 1)] == tabs(app)
+        assert app.main_view.tab_bar.has_class("-shown")
+        seen = []
+        for key in ("]", "]", "]", "[", "["):
+            await pilot.press(key)
+            seen.append(table.view.filter)
+        assert ["", "tag:api", "state:asking", "tag:api", ""] == seen
+
+        cast(FakeGateway, app.gateway).fleets.put_nowait(fleet(sessions[0], *map(idle, "bcd")))
+        await auntil(lambda: [("all", 4), ("api", 1), ("ask", 0)] == tabs(app), 20.0)
+        await pilot.press("]")
+        await saved_as(pilot, "mine")
+        assert [("all", 4), ("mine", 1), ("ask", 0)] == tabs(app)
+        await pilot.press("]")
+        await saved_as(pilot, "mine")
+        assert "There is another tab 'mine'." in text_of(app)
+        await pilot.press("escape")
+        await auntil(lambda: len(app.screen_stack) == 1, 20.0)
+        await saved_as(pilot, "")
+        assert [("all", 4), ("mine", 1)] == tabs(app)
+        kept = cast(FakeGateway, app.gateway).passed(Operations.save_layout, "layout")[-1]
+        assert ListLayout(filters=(SavedFilter("mine", "tag:api"),)) == kept
+
+    again = kasmon(app.fleet, settings=DashboardSettings(layout=kept))
+    async with run_app(again) as pilot:
+        assert [("all", 4), ("mine", 1)] == tabs(again)
+        await pilot.click("#tabs", offset=(9, 0))
+        await settled(pilot)
+        assert "tag:api" == again.main_view.table.view.filter
+        await pilot.press("escape", "/", *"state:idle", "enter")
+        await saved_as(pilot, "mine")
+        assert (SavedFilter("mine", "state:idle"),) == again.main_view.table.view.filters
+
+
+async def test_without_a_filter_the_keys_of_tabs_say_what_to_do() -> None:
+    async with run_app(kasmon(fleet(idle("a"))), notifications=True) as pilot:
+        for key, said in (
+            ("]", "No filter is saved. / filters the list, then"),
+            ("=", "No filter is in force."),
+        ):
+            await pilot.press(key)
+            await settled(pilot)
+            assert said in text_of(pilot.app)
+
+
+async def test_the_tab_in_force_is_visible_in_a_narrow_list() -> None:
+    filters = tuple(SavedFilter(f"filter number {number}", f"x{number}") for number in range(9))
+    app = kasmon(fleet(idle("a")), settings=DashboardSettings(layout=ListLayout(filters=filters)))
+    async with run_app(app, (60, 20)) as pilot:
+        await pilot.press("[")
+        await settled(pilot)
+
+        assert "filter number 8" in app.main_view.tab_bar.render_line(0).text

@@ -23,7 +23,7 @@ HALVES = frozenset(map(chr, range(0x1F1E6, 0x1F200)))
 LONE = "\u2630"
 """Has one cell in tmux and two everywhere else."""
 BAR = "Ctrl+] or F12 list"
-LIMIT_S = 40.0
+LIMIT_S = 100.0
 
 
 class Inside:

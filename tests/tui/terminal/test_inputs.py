@@ -17,7 +17,7 @@ BAR = b"F12 list"
 LEFT, TOP = 1, 2
 """Where a session's screen begins in the dashboard, counted from 0."""
 MARK = b"|"
-LIMIT_S = 40.0
+LIMIT_S = 100.0
 
 
 class Recorded:
@@ -36,7 +36,7 @@ class Recorded:
         before = len(self.got)
         self.terminal.send(sent)
         if sent.endswith(b"\x1b") or sent in (b"\x1b[", b"\x1bO"):  # a beginning: the dashboard waits for its rest
-            until(lambda: len(self.got) >= before + len(sent), LIMIT_S)
+            until(lambda: len(self.got) >= before + len(sent), LIMIT_S, f"{sent!r} as the beginning of a key")
         self.terminal.send(MARK)
         until(lambda: self.got.endswith(MARK) and len(self.got) > before, LIMIT_S, f"what became of {sent!r}")
         return self.got[before:-1]
@@ -87,7 +87,7 @@ def recorded_in_tmux() -> Iterator[Recorded]:
     with Home() as home, Tmux(home.variables) as tmux:
         path = home.path / "typed"
         home.start("it", mode=Mode.TMUX, agent="", argv=tuple(program("recorder", str(path))))
-        tmux.start(KASMON, 100, 30, "-s escape-time 10", "-s extended-keys on", "-g prefix None")
+        tmux.start(KASMON, 100, 30, "-s escape-time 200", "-s extended-keys on", "-g prefix None")
         argv = ["/usr/bin/env", "tmux", "-u", "-S", str(tmux.folder / "t"), "attach", "-t", "main"]
         with OnTerminal(argv, home.path, columns=100, rows=30) as terminal:
             terminal.until(b"it records")

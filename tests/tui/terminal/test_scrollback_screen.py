@@ -126,7 +126,7 @@ async def test_words_are_found_upwards_shown_and_left_again() -> None:
         assert 118 == view_of(pilot).cursor.line
         await pilot.press("escape")
         await pilot.pause()
-        assert not view_of(pilot).found
+        assert not view_of(pilot).matches
         assert isinstance(pilot.app.screen, ScrollbackScreen)
 
 

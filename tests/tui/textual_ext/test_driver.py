@@ -76,7 +76,7 @@ class Dashboard:
         return b"".join(bytes.fromhex(str(value)) for value in self.values("keys"))
 
     def until_told(self, *wanted: str) -> None:
-        until(lambda: all(self.values(kind) for kind in wanted), 20, f"{wanted} among {self.told[-9:]}")
+        until(lambda: all(self.values(kind) for kind in wanted), what=f"{wanted} among {self.told[-9:]}")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Random bytes, and keys by the thousand: nothing is lost, nothing hangs, whatever the reads are cut like."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
@@ -17,7 +17,6 @@ KEYS = [
 """Those that are whole in themselves; an Escape that other bytes follow at once is Alt with these."""
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_keys_and_replies_are_told_apart_however_the_reads_are_cut(data: st.DataObject) -> None:
     said = data.draw(st.lists(st.sampled_from([*KEYS, *REPLIES.values(), *FOR_TEXTUAL.values()]), max_size=30))
@@ -34,7 +33,6 @@ def test_keys_and_replies_are_told_apart_however_the_reads_are_cut(data: st.Data
     assert b"".join(part for part in said if part in FOR_TEXTUAL.values()) == textual
 
 
-@settings(max_examples=300)
 @given(st.lists(st.binary(max_size=40), max_size=12))
 def test_random_bytes_hang_nothing(reads: list[bytes]) -> None:
     session = Session()

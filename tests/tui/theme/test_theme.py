@@ -15,14 +15,17 @@ from kasmon.model.formatting import GLYPHS
 from kasmon.model.transcript.text import Token
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.gateway.theme_library import ThemeLibrary, shipped, shipped_names
+from kasmon.tui.terminal.background import QUERY
 from kasmon.tui.theme.few_colours import in_256_colours, shown
 from kasmon.tui.theme.look import TOKENS, Background, ThemeStyles
-from kasmon.tui.theme.theme import DEFAULT, PLAIN, SIXTEEN, ThemeFile, contrast, mix, parse, readable, variables
+from kasmon.tui.theme.theme import DEFAULT, LIGHT, PLAIN, SIXTEEN, ThemeFile, contrast, mix, parse, readable, variables
+from tests.support.cli.fork_server import KASMON
 from tests.support.dashboard_scenes import kasmon as dashboard
 from tests.support.dashboard_scenes import run_app, settled
 from tests.support.sample_fleet import crew
 from tests.support.tui.fake_gateway import FakeGateway, text_of
-from tests.support.wait import auntil
+from tests.support.tui.pty_program import OnTerminal
+from tests.support.wait import auntil, until
 
 GROUNDS = ("background", "surface", "raised", "selected", "line")
 MOON = (Path(kasmon.__file__).parent / "themes" / "rose-pine-moon.toml").read_text("utf-8")
@@ -337,6 +340,49 @@ async def test_a_theme_that_is_not_there_is_told_with_those_that_are() -> None:
         assert DEFAULT == app.theme
         told = text_of(app)
         assert all(word in told for word in ("'ui.theme'", "'solarised'", "Allowed", "rose-pine-dawn"))
+
+
+@pytest.mark.parametrize(
+    ("theme", "light_theme", "dark", "light"),
+    [
+        ("", "", DEFAULT, LIGHT),
+        ("nord", "", "nord", "nord"),
+        ("nord", "github-light", "nord", "github-light"),
+        ("", "catppuccin-latte", DEFAULT, "catppuccin-latte"),
+    ],
+)
+async def test_a_light_terminal_has_a_theme_of_its_own(theme: str, light_theme: str, dark: str, light: str) -> None:
+    app = dashboard(crew(), settings=DashboardSettings(theme=theme, light_theme=light_theme))
+    async with run_app(app):
+        assert dark == app.theme
+        app.user_settings.use_background(is_light=True)
+        assert light == app.theme
+        app.user_settings.use_background(is_light=False)
+        assert dark == app.theme
+
+
+async def test_a_light_theme_that_is_not_there_is_told_on_a_light_terminal() -> None:
+    app = dashboard(crew(), settings=DashboardSettings(light_theme="paper"))
+    async with run_app(app, notifications=True) as pilot:
+        assert DEFAULT == app.theme
+        app.user_settings.use_background(is_light=True)
+        await pilot.pause()
+
+        assert LIGHT == app.theme
+        assert all(word in text_of(app) for word in ("'ui.light_theme'", "'paper'"))
+
+
+def test_the_terminal_is_asked_and_its_replies_are_followed(tmp_path: Path) -> None:
+    with OnTerminal(KASMON, tmp_path, environment={"COLORTERM": "truecolor"}) as terminal:
+        terminal.until(QUERY.encode())
+        terminal.until(b"48;2;35;33;54")
+        terminal.send(b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\")
+        terminal.until(b"48;2;250;244;237")
+        shown = len(terminal.seen)
+        terminal.send(b"\x1b]11;rgb:0000/0000/0000\x07")
+        until(lambda: b"48;2;35;33;54" in terminal.seen[shown:], what="the dark theme")
+        assert b"No such key" not in terminal.seen
+        terminal.send(b"q")
 
 
 async def test_a_broken_config_is_told_once() -> None:

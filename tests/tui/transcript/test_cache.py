@@ -1,5 +1,9 @@
 """A session's log on its way to the screen: the end of a long one first, then all of it, then what is added."""
 
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import cast
 
@@ -8,7 +12,7 @@ import pytest
 from kasmon.model.events import Event, MessageWritten, NoticeRaised, SessionStarted, encode
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
-from kasmon.store.event_log import START, Cursor
+from kasmon.store.event_log import START, Cursor, EventLog
 from kasmon.tui.gateway import log_tail
 from kasmon.tui.gateway.log_tail import follow
 from kasmon.tui.gateway.protocol import EventBatch, TranscriptUpdate
@@ -78,6 +82,44 @@ async def test_who_knows_the_log_hears_only_what_is_new(tmp_path: Path, session_
 
     told = await heard(written(tmp_path / "log", [*session_view, new]), 1, known)
     assert [(new,)] == [each.events for each in told if isinstance(each, EventBatch)]
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems do not report changes of one file: a timer checks it"
+)
+async def test_each_addition_is_heard_when_the_system_reports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a log that is created later, and of one that is replaced, as where a session is restored."""
+    monkeypatch.setattr(log_tail, "LOOK_S", 600.0)
+    path = tmp_path / "log"
+    heard: list[Event] = []
+
+    async def hear(updates: AsyncIterator[TranscriptUpdate], event: Event) -> None:
+        async with asyncio.timeout(30):
+            while event not in heard:
+                batch = await anext(updates)
+                assert isinstance(batch, EventBatch)
+                heard.extend(batch.events)
+
+    first, *events = [NoticeRaised(at=float(number), text=str(number)) for number in range(6)]
+    async with contextlib.aclosing(
+        cast(AsyncGenerator[TranscriptUpdate], follow(cast(Paths, OneLog(path)), None, S, START))
+    ) as updates:
+        hearing = asyncio.ensure_future(hear(updates, first))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(written, path, [first])
+        await hearing
+        for event in events[:3]:
+            await asyncio.to_thread(EventLog(path).append, event)
+            await hear(updates, event)
+        await asyncio.to_thread(written, tmp_path / "new", [first, *events[:4]])
+        await asyncio.to_thread((tmp_path / "new").rename, path)
+        await hear(updates, events[3])
+        await asyncio.to_thread(EventLog(path).append, events[4])
+        await hear(updates, events[4])
+
+    assert [first, *events] == heard
 
 
 def test_the_end_is_shown_until_all_is_read() -> None:

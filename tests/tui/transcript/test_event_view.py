@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
@@ -114,7 +114,6 @@ def test_every_character_comes_back(text: str) -> None:
     assert text == drawn(text)
 
 
-@settings(max_examples=150)
 @given(st.text(max_size=80), st.integers(8, 40))
 def test_every_cleaned_text_comes_back_whole(text: str, width: int) -> None:
     cleaned = clean_block(text).replace("\n", "").expandtabs(4)

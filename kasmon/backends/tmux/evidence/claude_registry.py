@@ -6,7 +6,6 @@ so it counts only for a running process with the start time that the file names.
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,8 +13,8 @@ from typing import Final, NamedTuple
 import msgspec
 import psutil
 
+from kasmon import system
 from kasmon.model.permission import RequestKind
-from kasmon.process_identity import fields
 from kasmon.sanitize import clean_line
 
 LARGEST: Final = 64 * 1024
@@ -94,9 +93,8 @@ def _open_safely(path: str, flags: int) -> int:
 def _matches_process(entry: _Entry, pid: int) -> bool:
     """Whether the process that now has the pid is the one that wrote the file."""
     try:
-        if sys.platform == "linux" and entry.proc_start:
-            stat_fields = fields(pid)
-            return stat_fields is not None and stat_fields[0] != b"Z" and stat_fields[19].decode() == entry.proc_start
+        if system.HERE.reports_ticks and entry.proc_start:  # claude's other forms of it were never seen
+            return system.HERE.read_start_text(pid) == entry.proc_start
         began = float(psutil.Process(pid).create_time())
     except (OSError, IndexError, psutil.Error):
         return False

@@ -1,4 +1,4 @@
-"""Which conversation a codex has, and its permission mode, from the rollout file that it keeps open. Read only.
+"""The conversation of a codex, its permission mode and its limits, from the rollout that it keeps open. Read only.
 
 As codex 0.169 writes it. A line `turn_context` (with each turn) or `thread_settings_applied` (with each change, a turn
 or not) contains the approval policy, the sandbox and whether codex plans.
@@ -7,16 +7,16 @@ or not) contains the approval policy, the sandbox and whether codex plans.
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-import psutil
-
+from kasmon import system
 from kasmon.backends.common.json_access import Table, table, text
+from kasmon.backends.common.limit_windows import codex_windows
 from kasmon.backends.common.transcripts import parse_object
 from kasmon.model.codex_permissions import PLAN, CodexPermissions
+from kasmon.model.limits.window import LimitWindow
 from kasmon.paths import open_regular
 
 UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -24,6 +24,8 @@ NAME: Final = re.compile(rf"rollout-.*-({UUID})\.jsonl")
 
 MARKS: Final = (b'"type":"turn_context"', b'"type":"thread_settings_applied"')
 """Marks of the lines that contain codex's settings."""
+LIMITS_MARK: Final = b'"type":"token_count"'
+"""The mark of the lines with token counts, which contain the rate limits after each answer of the provider."""
 BLOCK_BYTES: Final = 256 * 1024
 MOST_BYTES: Final = 16 << 20
 """How much of its end is searched for such a line."""
@@ -36,6 +38,8 @@ class CodexRollout:
         self._path = ""
         self._read_to = 0
         self._mode = ""
+        self.limits: tuple[LimitWindow, ...] = ()
+        """The limits of its account in its latest report; empty until the file contains one."""
 
     def permission_mode(self, pids: Iterable[int]) -> str:
         """Return its latest permission mode; empty until the file contains one. Blocks."""
@@ -47,6 +51,7 @@ class CodexRollout:
     def _update(self, path: str, file: Path) -> None:
         if path != self._path or file.stat().st_size < self._read_to:
             self._path, self._read_to = path, 0
+        self.limits = tuple(codex_windows(rate_limits(file, since=self._read_to))) or self.limits
         found_settings = permissions(file, since=self._read_to)
         self._mode, self._read_to = found_settings.mode or self._mode, found_settings.read_to
 
@@ -78,6 +83,22 @@ def permissions(file: Path, *, since: int = 0) -> CodexPermissions:
         is_planning=text(now.get("collaboration_mode"), "mode") == PLAN,
         read_to=end,
     )
+
+
+def rate_limits(file: Path, *, since: int = 0) -> Table:
+    """Return codex's latest rate limit snapshot in the rollout *file*, from byte *since* on; empty if there is none.
+
+    Raises:
+        OSError: if it cannot be read.
+    """
+    handle = open_regular(file, os.O_RDONLY)
+    try:
+        for line in _backwards(handle, since, _end_of_lines(handle, since)):
+            if LIMITS_MARK in line and (found := table(parse_object(line), "payload", "rate_limits")):
+                return found
+    finally:
+        os.close(handle)
+    return {}
 
 
 def _settings(line: bytes) -> Table:
@@ -118,18 +139,10 @@ def rollout(pids: Iterable[int]) -> str:
 def rollouts(pids: Iterable[int]) -> Iterator[tuple[str, Path]]:
     """Yield the rollouts that *pids* have open: each path as the process has it, and a path to open the file."""
     for pid in pids:
-        with contextlib.suppress(psutil.Error, OSError):
-            yield from ((path, Path(readable)) for path, readable in _open(pid) if match_path(path))
-
-
-def _open(pid: int) -> Iterator[tuple[str, str]]:
-    """Yield the open files of *pid*: each path as the process has it, and a path to open the file from here."""
-    if sys.platform != "linux":
-        yield from ((file.path, file.path) for file in psutil.Process(pid).open_files())
-        return
-    for handle in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
-            yield os.readlink(handle), str(handle)  # noqa: PTH115 (it need not be one of kasmon's paths)
+            yield from (
+                (path, Path(readable)) for path, readable in system.HERE.list_open_files(pid) if match_path(path)
+            )
 
 
 def match_path(path: str) -> re.Match[str] | None:

@@ -16,6 +16,7 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kasmon.agents.catalog import find
 from kasmon.backends.common.agent_version import version_of
 from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.evidence.hooks import FILE
@@ -43,19 +44,6 @@ CODEX: Final = {
 SEEN_CODEX: Final = re.compile(r"\b0\.169\.")
 """The versions whose format of hook trust is known: another might ask the user about it, or refuse to start."""
 TIMEOUT_S: Final = 5
-ABSENT: Final = {
-    "gemini": "it accepts them only from your own settings or from root's",
-    "opencode": "a plugin makes it install packages before it starts, and wait for a network",
-}
-
-STATUS: Final = {
-    "claude": "it reports its status (OSC 7501) only to a terminal that answers its question at the start; "
-    "tmux does not, and gives no other program the time to",
-    "gemini": "it does not report its status (OSC 7501)",
-    "opencode": "it does not report its status (OSC 7501)",
-    "amp": "it does not report its status (OSC 7501)",
-}
-"""Why an agent does not report its status itself."""
 
 
 class HookSetup(NamedTuple):
@@ -85,7 +73,7 @@ def hooked(
 def hookable(argv: Sequence[str]) -> str | None:
     """Return the agent that *argv* runs, if its program can have hooks."""
     program = program_of(argv)
-    return program if program in ("claude", "codex", *ABSENT) else None
+    return program if program in ("claude", "codex") or find(program).evidence.no_hooks else None
 
 
 def why_not(program: str, argv: Sequence[str]) -> str:
@@ -95,7 +83,7 @@ def why_not(program: str, argv: Sequence[str]) -> str:
     """
     named = {"claude": ("claude", "claude-code"), "codex": ("codex",)}.get(program)
     if named is None:
-        return ABSENT.get(program, "no hooks are known for this program")
+        return find(program).evidence.no_hooks or "no hooks are known for this program"
     if not argv or Path(argv[0]).name not in named:
         return "it is started by another program, which may not pass them on"
     return _why_not_codex(argv) if program == "codex" else _why_not_claude(argv)
@@ -145,5 +133,6 @@ def _toml(table: Mapping[str, Any]) -> str:
 
 def absent(program: str, argv: Sequence[str], reporting: Container[str]) -> Mapping[str, str]:
     """Return why a source is not among those *reporting* on the agent *program*, by source; only known reasons."""
-    why = {"program": STATUS.get(program, ""), "hook": why_not(program, argv) if program in STATUS else ""}
+    no_status = find(program).evidence.no_status
+    why = {"program": no_status, "hook": why_not(program, argv) if no_status else ""}
     return {source: said for source, said in why.items() if said and source not in reporting}

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
 
+from kasmon import system
 from kasmon.backends.common.transcripts import TranscriptTail, claude_transcript
 from kasmon.backends.tmux.agent_sandbox import AgentSandbox
 from kasmon.backends.tmux.evidence import claude_registry, hooks
@@ -24,7 +25,7 @@ from kasmon.model.agent_program import SHELLS
 from kasmon.model.commands import prompt_digest
 from kasmon.model.events import SignalSeen
 from kasmon.model.evidence import SIGSTOP
-from kasmon.process_identity import variables_of
+from kasmon.model.limits.window import LimitWindow
 from kasmon.store.fleet_cache import connect
 
 REGISTERED: Final = frozenset({"claude"})
@@ -70,6 +71,8 @@ class ProcessEvidence:
         """The id to resume its conversation by, as it reports it; empty until known."""
         self.permission_mode = ""
         """Its permission mode, by codex's rollout; empty until known, and for other programs."""
+        self.limits: tuple[LimitWindow, ...] = ()
+        """The limits of its account, by codex's rollout; empty until known, and for other programs."""
         self.reads_prompts = False
         """Whether its transcript is read for the prompts that it takes."""
         self._transcript = TranscriptTail(time.time())
@@ -104,7 +107,7 @@ class ProcessEvidence:
             self._read_notes()
             inputs = list(self._calls.values())
         if self.program == "opencode":
-            variables = variables_of(self._pids[-1]) or variables_of(self._pid)
+            variables = system.HERE.read_variables(self._pids[-1]) or system.HERE.read_variables(self._pid)
             inputs += read_opencode_calls(variables, None if self._sandbox is None else self._sandbox.home)
         if None in inputs:
             return []
@@ -171,6 +174,7 @@ class ProcessEvidence:
         if self.program == "codex":
             self.conversation = rollout(self._pids) or self.conversation
             self.permission_mode = self._rollout.permission_mode(self._pids) or self.permission_mode
+            self.limits = self._rollout.limits
         is_back = table.is_back_at_shell(self._pid)
         was_stopped, is_in_front = self.is_stopped, table.is_stopped_in_front(self._pid)
         self.is_stopped = is_in_front or table.is_stopped({self._pid, self.agent})
@@ -207,7 +211,7 @@ class ProcessEvidence:
 
     def _find_registry(self) -> Path | None:
         if self._sandbox is None:
-            return claude_registry.folder_of(variables_of(self._pids[-1]))
+            return claude_registry.folder_of(system.HERE.read_variables(self._pids[-1]))
         return claude_registry.folder_of({"HOME": str(self._sandbox.home)})
 
     def _names(self) -> dict[str, int]:

@@ -1,24 +1,11 @@
 """The processes of this machine at one moment: descendants of a pane's program, and terminal foregrounds. Blocks."""
 
 import contextlib
-import os
-import subprocess
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
+from kasmon import system
 from kasmon.model.agent_program import SHELLS
-
-
-class ProcessEntry(NamedTuple):
-    parent: int
-    group: int
-    foreground: int
-    """The foreground process group of its terminal; -1 without a terminal."""
-    name: str
-    is_stopped: bool = False
-    """Whether a stop signal stopped it, as Ctrl-Z does."""
+from kasmon.system.base import ProcessEntry
 
 
 class ProcessTable:
@@ -74,38 +61,6 @@ def foreground_of(pid: int) -> int:
 
 def table() -> ProcessTable:
     """Return all processes now; an empty table if the system call fails."""
-    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
-        return ProcessTable(dict(_from_proc() if sys.platform == "linux" else _from_ps()))
+    with contextlib.suppress(OSError):
+        return ProcessTable(dict(system.HERE.list_processes()))
     return ProcessTable({})
-
-
-def _from_proc() -> Iterator[tuple[int, ProcessEntry]]:
-    for name in os.listdir("/proc"):  # noqa: PTH208 - half the cost of a path for each
-        if not name.isdecimal():
-            continue
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            head, _, tail = _content(f"/proc/{name}/stat").rpartition(b")")
-            fields = tail.split()
-            if fields[0] == b"Z":
-                continue
-            comm = head.partition(b"(")[2].decode("utf-8", "replace")
-            yield int(name), ProcessEntry(int(fields[1]), int(fields[2]), int(fields[5]), comm, fields[0] == b"T")
-
-
-def _content(path: str) -> bytes:
-    """Return a short file of /proc whole; a Path takes three times as long, and there are hundreds of files."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(handle, 4096)
-    finally:
-        os.close(handle)
-
-
-def _from_ps() -> Iterator[tuple[int, ProcessEntry]]:
-    command = ["ps", "-axo", "pid=,ppid=,pgid=,tpgid=,stat=,comm="]
-    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout
-    for line in output.splitlines():
-        pid, parent, group, foreground, state, name = line.split(None, 5)
-        if not state.startswith("Z"):
-            is_stopped = state.startswith("T")
-            yield int(pid), ProcessEntry(int(parent), int(group), int(foreground), Path(name).name, is_stopped)

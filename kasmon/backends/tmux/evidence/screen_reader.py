@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from kasmon.agents.catalog import AgentCatalog
 from kasmon.detection.menu_heuristic import MenuGuess, probably_asking
 from kasmon.detection.reader import ScreenReading, lasting, read
 from kasmon.detection.rule_catalog import RuleCatalog
@@ -44,11 +45,7 @@ class ScreenObservation(NamedTuple):
 
 class AgentScreen(Protocol):
     async def see_now(self) -> ScreenObservation:
-        """Read it now and return the observation.
-
-        Raises:
-            SessionEndedError, TmuxError: if it cannot be read.
-        """
+        """Read it now and return the observation. Raises `SessionEndedError` or `TmuxError` if it cannot be read."""
 
     def begin(self) -> None:
         """Read it again as soon as possible."""
@@ -68,15 +65,15 @@ async def poll(read: Callable[[], Awaitable[Value]], is_right: Callable[[Value],
 class ScreenReader:
     """The rules for all agents of one host."""
 
-    def __init__(self, folders: Sequence[Path] = ()) -> None:
-        """*folders* hold the user's own detection files."""
-        self._folders = folders
+    def __init__(self, folders: Sequence[Path] = (), agents: AgentCatalog | None = None) -> None:
+        """*folders* hold the user's own detection files; those of *agents* follow, by default only kasmon's."""
+        self._folders, self._agents = folders, agents
         self._catalogue: RuleCatalog | None = None
 
     def refresh(self) -> None:
         """Reload the files that changed. Blocks; the first call reads all of them."""
         if self._catalogue is None:
-            self._catalogue = RuleCatalog(self._folders)
+            self._catalogue = RuleCatalog(self._folders, agents=self._agents)
         else:
             self._catalogue.reload()
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.backends.common.limit_windows import LimitReports
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence, ToolCallEvidence
 from kasmon.backends.tmux.evidence.process_scan import ProcessScanner
 from kasmon.backends.tmux.evidence.screen_reader import PaneScreenReader, ScreenObservation, ScreenReader
@@ -64,6 +65,7 @@ class StateMonitor:
         self._conversation = ""
         """The one reported last."""
         self._permission_mode = ""
+        self._limit_reports = LimitReports()
         """The one reported last."""
         self.version = ""
         """The version that the agent's program reports; empty if unknown."""
@@ -132,6 +134,8 @@ class StateMonitor:
             self._conversation = self.evidence.conversation
             self._emit(SettingsChanged(at=time.time(), resume_id=self._conversation))
         self._report_permission_mode(self.evidence.permission_mode, time.time())
+        for limits in self._limit_reports.update(self.evidence.limits, time.time()):
+            self._emit(limits)
 
     def record_signal(self, signal: SignalSeen) -> None:
         """Record *signal*, which became an event, from any source."""

@@ -9,17 +9,15 @@ import asyncio
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final, NamedTuple, Protocol
 
-from kasmon.backends.tmux.evidence.process_table import table
+from kasmon import system
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
 from kasmon.backends.tmux.input.pane_writer import PaneWriter
 from kasmon.detection.reader import ScreenReading
 from kasmon.errors import KasmonError
-from kasmon.process_identity import fields
 
 POSIX: Final = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
 FISH: Final = "fish"
@@ -169,7 +167,4 @@ def program_name(argv: Sequence[str]) -> str:
 
 def has_terminal(pid: int) -> bool:
     """Whether process *pid*, a shell, is in the foreground of its terminal. Blocks briefly."""
-    if sys.platform != "linux":
-        return table().is_back_at_shell(pid) is True
-    stat_fields = fields(pid)
-    return stat_fields is not None and stat_fields[2] == stat_fields[5]
+    return system.HERE.is_in_foreground(pid)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
+from kasmon.agents.catalog import find
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError, SessionBusyError
 from kasmon.model.commands import Launch
@@ -20,10 +21,6 @@ PATIENCE_S: Final = 5.0
 log = logging.getLogger(__name__)
 
 CTRL_C, ESCAPE = b"\x03", b"\x1b"
-STOPPED_BY_ESCAPE: Final = frozenset({"claude", "codex", "gemini", "opencode", "amp", "scripted"})
-"""Agents that end a turn at Escape; Ctrl+C would end some of them entirely."""
-STOPPED_BY_TWO: Final = frozenset({"opencode"})
-"""Agents that need the key twice ("esc again to interrupt")."""
 AGAIN_S: Final = 0.3
 
 
@@ -137,7 +134,7 @@ async def interrupt(launch: Launch, pane_writer: PaneWriter) -> None:
     """
     key = interrupt_key(launch)
     await pane_writer.press(key)
-    if key == ESCAPE and _profile(launch) in STOPPED_BY_TWO:
+    if key == ESCAPE and _key_name(launch) == "escape twice":
         await asyncio.sleep(AGAIN_S)
         await pane_writer.press(key)
 
@@ -145,9 +142,9 @@ async def interrupt(launch: Launch, pane_writer: PaneWriter) -> None:
 def interrupt_key(launch: Launch) -> bytes:
     """Return the key that ends the agent's turn: its launch's, else the one for agents of this name."""
     named = {"ctrl-c": CTRL_C, "escape": ESCAPE}
-    return named.get(launch.interrupt_key) or (ESCAPE if _profile(launch) in STOPPED_BY_ESCAPE else CTRL_C)
+    return named.get(launch.interrupt_key) or (CTRL_C if _key_name(launch) == "ctrl-c" else ESCAPE)
 
 
-def _profile(launch: Launch) -> str:
-    """Return the name of its profile, without the machine."""
-    return launch.agent.partition("@")[0]
+def _key_name(launch: Launch) -> str:
+    """Return the name of the key for agents of its profile's name."""
+    return find(launch.agent.partition("@")[0]).interrupt

@@ -27,7 +27,7 @@ class FolderChanges:
         self.name, self.root, self._kind, self._more = name, root, kind, more
         self.tells = True
         """Whether the other side wants changes from here."""
-        self._known: dict[str, Facts] = {}
+        self._mirrored: dict[str, Facts] = {}
         self.is_level = False
         """Whether the other side's state is known, so that conflicting changes can be recognised."""
 
@@ -36,45 +36,45 @@ class FolderChanges:
         if not self.tells:
             return []
         now, left = dict(self._walk()), list[str]()
-        for path in sorted(self._known.keys() - now.keys(), reverse=True):
+        for path in sorted(self._mirrored.keys() - now.keys(), reverse=True):
             self._say(send, "gone", path)
         for path in sorted(now):
-            if now[path] != self._known.get(path) and (why := self._send(send, path, now[path])):
+            if now[path] != self._mirrored.get(path) and (why := self._send(send, path, now[path])):
                 left.append(f"{path!r}: {why}")
-        self._known, self.is_level = now, True
+        self._mirrored, self.is_level = now, True
         return left
 
     def is_sent(self) -> bool:
         """Whether there is nothing to send."""
-        return self.is_level and dict(self._walk()) == self._known
+        return self.is_level and dict(self._walk()) == self._mirrored
 
     def record_received(self, path: str) -> None:
         """Record that the other side sent *path*, and both sides now agree."""
         facts = self._facts(path)
         if facts is None:
-            self._known.pop(path, None)
+            self._mirrored.pop(path, None)
         else:
-            self._known[path] = facts
+            self._mirrored[path] = facts
 
     def record_removed(self, path: str) -> None:
         """Record that the other side has removed *path*: if it exists here, it is to be sent."""
-        self._known.pop(path, None)
+        self._mirrored.pop(path, None)
 
     def forget(self) -> None:
         """Forget the other side's state: it is another machine."""
-        self._known, self.is_level = {}, False
+        self._mirrored, self.is_level = {}, False
 
     def is_ours(self, path: str) -> bool:
         """Whether *path* exists here and was changed here since the last sync."""
         facts = self._facts(path)
         if facts is None or not self.is_level:
             return False
-        known = self._known.get(path)
+        known = self._mirrored.get(path)
         return known is None or _content(facts) != _content(known)
 
     def manifest(self) -> Iterator[list[object]]:
         """Yield path, mode, size and time of all that the other side has, for a peer that does not know it."""
-        for path, (mode, size, at_ns, _, _) in self._known.items():
+        for path, (mode, size, at_ns, _, _) in self._mirrored.items():
             yield [_encode_path(path), mode, size, at_ns]
 
     def record_manifest(self, manifest: Iterable[list[object]]) -> None:
@@ -83,7 +83,7 @@ class FolderChanges:
             path = str(name).encode("latin-1").decode("utf-8", "surrogateescape")
             facts = self._facts(path)
             is_same = facts is not None and _is_equal(facts, int(str(mode)), int(str(size)), int(str(at_ns)))
-            self._known[path] = facts if facts is not None and is_same else OTHERWISE
+            self._mirrored[path] = facts if facts is not None and is_same else OTHERWISE
 
     def _walk(self) -> Iterator[tuple[str, Facts]]:
         folders = [""]
@@ -138,10 +138,10 @@ class FolderChanges:
         return ""
 
 
-def _facts(look: Callable[..., os.stat_result]) -> Facts | None:
+def _facts(read_stat: Callable[..., os.stat_result]) -> Facts | None:
     """Return None if it is gone, or of a kind that is not mirrored."""
     try:
-        seen = look(follow_symlinks=False)
+        seen = read_stat(follow_symlinks=False)
     except OSError:
         return None
     if stat.S_ISDIR(seen.st_mode):

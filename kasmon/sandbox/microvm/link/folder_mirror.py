@@ -44,11 +44,7 @@ class FolderMirror:
         self._conflicts: list[str] = []
 
     def apply_record(self, words: dict[str, object]) -> None:
-        """Apply one record of the other side.
-
-        Raises:
-            OSError: if that fails, or is forbidden.
-        """
+        """Apply one record of the other side. Raises `OSError` if that fails, or is forbidden."""
         self._drop()
         what, path = words["tell"], str(words["path"]).encode("latin-1")
         parts = path.split(b"/")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kasmon import system
 from kasmon.backends.tmux.evidence import claude_registry
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
 from kasmon.model.permission import RequestKind
-from kasmon.process_identity import variables_of
 from tests.support.wait import until
 
 
@@ -126,7 +126,7 @@ def test_the_variable_of_a_wrapper_that_sets_it_late_counts(tmp_path: Path) -> N
             assert [] == evidence.read(1.0, None)
             assert agent.stdin is not None
             agent.stdin.close()
-            until(lambda: variables_of(agent.pid).get("CLAUDE_CONFIG_DIR"))
+            until(lambda: system.HERE.read_variables(agent.pid).get("CLAUDE_CONFIG_DIR"))
             registered(config / "sessions", agent.pid, "busy")
             assert ["working"] == [signal.value for signal in evidence.read(2.0, None)]
         finally:

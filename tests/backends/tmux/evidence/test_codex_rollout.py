@@ -79,6 +79,9 @@ def test_of_a_file_that_grows_only_what_is_new_is_read_and_a_half_line_later(tmp
         file.write(later[40:])
         file.flush()
         assert "never" == rollout.permission_mode(pids)
+        limits = {"primary": {"used_percent": 12.0, "window_minutes": 300, "resets_at": 5000}, "secondary": None}
+        file.write(f"{line('event_msg', type='token_count', rate_limits=limits)}\n")
         file.write(f"{line('event_msg', type='token_count')}\n")
         file.flush()
         assert "never" == rollout.permission_mode(pids)
+        assert [("five_hour", 0.12, 5000.0)] == [(each.name, each.used, each.resets_at) for each in rollout.limits]

@@ -36,5 +36,5 @@ async def test_a_scanner_ends_though_something_is_printed_in_that_moment(tmp_pat
     for _ in range(turns):
         await asyncio.sleep(0)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await scanner.aclose()

@@ -11,7 +11,7 @@ import pytest
 
 from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
-from kasmon.backends.tmux.evidence.process_table import ProcessEntry, ProcessTable, table
+from kasmon.backends.tmux.evidence.process_table import ProcessTable, table
 from kasmon.backends.tmux.evidence.screen_requests import BARE_S, LATE_S, ScreenRequest
 from kasmon.backends.tmux.evidence.signal_ledger import SignalLedger
 from kasmon.detection.menu_choices import MenuChoice, ScreenMenu, completed
@@ -19,6 +19,7 @@ from kasmon.model.events import RequestOpened, RequestWithdrawn, SignalSeen
 from kasmon.model.evidence import StateVerdict
 from kasmon.model.permission import NO_PLAN, Decision, RequestKind, SessionId
 from kasmon.model.session_state import SessionState
+from kasmon.system.base import ProcessEntry
 from tests.support.detection.expected import reading_of
 from tests.support.detection.golden import FOLDER, load
 from tests.support.wait import until

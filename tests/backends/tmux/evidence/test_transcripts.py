@@ -11,8 +11,9 @@ import pytest
 
 from kasmon.backends.common import transcripts
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
-from kasmon.backends.tmux.evidence.process_table import ProcessEntry, ProcessTable
+from kasmon.backends.tmux.evidence.process_table import ProcessTable
 from kasmon.model.commands import prompt_digest
+from kasmon.system.base import ProcessEntry
 from tests.backends.tmux.evidence.test_claude_registry import registered
 
 ID = "0f6a1d0c-5a0f-4f3e-9d0a-2f5f0a1b2c3d"

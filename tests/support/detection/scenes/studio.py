@@ -13,7 +13,7 @@ from typing import Any, Final
 import psutil
 
 from tests.support.agents.full_stack import beside
-from tests.support.agents.real_agent import OWN_PREFIXES, ROOT, family, find, settled
+from tests.support.agents.real_agent import MORE_INSTALLED, OWN_PREFIXES, ROOT, family, find, settled
 from tests.support.detection.golden import save
 from tests.support.detection.terminal import CELLS, Terminal
 from tests.support.wait import until
@@ -43,6 +43,7 @@ class Studio:
         files: Mapping[str, str] | None = None,
         without: Sequence[str] = (),
         around: Sequence[str] = (),
+        settings: bool = True,
     ) -> Iterator[Terminal]:
         """The agent with *arguments*, in a fresh home and folder; *own* are further variables.
 
@@ -50,12 +51,14 @@ class Studio:
             files: what is put into its home, by path, in place of what stands there.
             without: files of its home that are taken away, and variables.
             around: what its command line is put behind.
+            settings: whether it has the settings that make it call the model server.
         """
         home, workdir = self._folders()
         program = find(self.name)
         if program is None:
             raise FileNotFoundError(f"{self.name!r} is not installed: run `make agents`")
-        variables = {**_outside(home), **settled(self.name, home, workdir, self.url), **(own or {})}
+        known = settled(self.name, home, workdir, self.url) if settings else {}
+        variables = {**_outside(home), **known, **(own or {})}
         for path in without:
             variables.pop(path, None)
             (home / path).unlink(missing_ok=True)
@@ -100,7 +103,8 @@ class Studio:
         text, title = shot.text, shot.title
         for path in (str(stage.workdir.parent), str(self.root)):
             text, title = text.replace(path, _as_long(path)), title.replace(path, _as_long(path))
-        save(self.name, self.version, case, shot._replace(text=text, title=title), {"state": state, **more})
+        agent, version = ("shell", self.name) if self.name in ("bash", "sh") else (self.name, self.version)
+        save(agent, version, case, shot._replace(text=text, title=title), {"state": state, **more})
         print(f"  {self.name} {self.version} {case}", flush=True)
 
 
@@ -149,6 +153,7 @@ def _outside(home: Path) -> dict[str, str]:
     """The variables of a person who has nothing set, whose home is *home*."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith((*OWN_PREFIXES, "XDG_", "TMUX"))}
     folders = {"HOME": str(home), "TMPDIR": str(home.parent / "tmp"), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    folders["PATH"] = f"{MORE_INSTALLED}:{os.environ['PATH']}"  # the node that some agents need
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), DEAD_PROXY)
     return {**kept, **folders, **proxies, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
 

@@ -1,0 +1,371 @@
+"""The link to one registered machine: a process that keeps the copy of its sessions and forwards to their hosts.
+
+It holds the machine's `link.lock`, connects again after each loss, and ends when the machine is no longer registered.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kasmon import __version__, system
+from kasmon.bus.base import LATE_S, LOST_S, Bus, BusWelcome, Heartbeat, ListEnd, LogPart, QueueBus
+from kasmon.bus.clock_offset import ClockOffset
+from kasmon.bus.mirror import Mirror
+from kasmon.bus.ssh import open_bus
+from kasmon.config import load_or_default
+from kasmon.errors import KasmonError, NotFoundError, RefusedError, RemoteUnreachableError, of_system
+from kasmon.host.journal import process_log
+from kasmon.host.rpc import codec
+from kasmon.host.rpc.frames import Hello, NumberedFrame, Welcome
+from kasmon.host.rpc.host_lock import HostLock, lock_holder
+from kasmon.host.rpc.locked_process import run_until_signalled
+from kasmon.host.rpc.peer import evidence, is_ours
+from kasmon.host.rpc.server import bind
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths, places
+from kasmon.process_identity import started_at
+from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, pack
+from kasmon.store.machines import HostPresence, Machine, read_machine
+from kasmon.supervisor.machines.link_client import CommandOutput, CommandReply, FileReply, ReadFile, Reply, RunCommand
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 30.0
+"""After a lost connection the link waits from the first to the second of these, and some more by chance."""
+PIECE_BYTES: Final = 64 * 1024
+REGISTERED_S: Final = 2.0
+"""How often the link looks whether its machine is still registered, in seconds."""
+MOST_CLIENTS: Final = 1000
+"""How many results of that check are remembered."""
+AGENT_REFUSED: Final = "an agent cannot reach sessions of other machines"
+
+OpenBus = Callable[[Machine], Coroutine[Any, Any, Bus]]
+_request_decoder: msgspec.msgpack.Decoder[RunCommand | ReadFile] = msgspec.msgpack.Decoder(RunCommand | ReadFile)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the link to the machine that is the only argument; 0 also if another process runs it."""
+    os.umask(0o077)
+    process_log.configure()
+    here = places()
+    try:
+        machine = read_machine(here, argv[0])
+    except (IndexError, KasmonError) as error:
+        sys.stderr.write(f"{error}\n")
+        return NotFoundError.exit_code
+    lock = HostLock(here.machine_lock(machine.name))
+    if not lock.acquire():
+        return 0
+    try:
+        asyncio.run(_run_link(here, machine))
+    finally:
+        lock.let_go()
+    return 0
+
+
+async def _run_link(here: Paths, machine: Machine) -> None:
+    ssh = load_or_default(here, log.warning).remote.ssh
+
+    async def open_link(current: Machine) -> Bus:
+        if not current.cluster:
+            return await open_bus(current, ssh)
+        from kasmon.bus.nats.bus import open_nats_bus  # needs the extra `nats`
+        from kasmon.bus.nats.leaf import load_reader
+
+        identity = await asyncio.to_thread(load_reader, here, current.cluster)
+        return await open_nats_bus(identity, current.name)
+
+    link = MachineLink(here, machine.name, open_link)
+    await run_until_signalled(link.run())
+
+
+class MachineLink:
+    """Follows the machine *name* through the bus that *open_bus* opens; the caller holds the machine's `link.lock`."""
+
+    def __init__(self, places: Paths, name: str, open_bus: OpenBus) -> None:
+        self._places, self._name, self._open_bus = places, name, open_bus
+        self._mirror = Mirror(places, name)
+        loop = asyncio.get_running_loop()
+
+        def report(session: SessionId, presence: HostPresence | None) -> None:  # it is called in threads
+            loop.call_soon_threadsafe(self._handle_session, session, presence)
+
+        self._mirror.on_session = report
+        self._clients = ClientCheck()
+        self._bus: Bus | None = None
+        self._servers: dict[SessionId, _SocketListener | None] = {}
+        """The socket of each session whose host runs; None while it is being opened."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Those that open sockets."""
+
+    async def run(self) -> None:
+        """Run until the machine is no longer registered; its copies are removed then."""
+        listener = await self._listen(self._places.machine_socket(self._name), self._handle_request)
+        following = asyncio.ensure_future(self._follow())
+        try:
+            while await asyncio.to_thread(self._is_registered) and not following.done():
+                await asyncio.wait([following], timeout=REGISTERED_S)
+            if following.done():
+                following.result()
+            else:
+                await asyncio.to_thread(self._mirror.remove_all)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            for server in (listener, *self._servers.values()):
+                if server is not None:
+                    server.close()
+            for task in (tasks := list(self._tasks)):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.to_thread(self._leave)
+
+    def _leave(self) -> None:
+        for session in list(self._servers):
+            self._places.socket(session).unlink(missing_ok=True)
+        self._places.machine_socket(self._name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the machine may be removed
+            self._mirror.disconnect("the link to it has ended")
+
+    def _is_registered(self) -> bool:
+        return (self._places.machine(self._name) / "machine.json").exists()
+
+    async def _follow(self) -> None:
+        """Connect, copy, and connect again after each loss."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                async with contextlib.aclosing(await self._connect()) as bus:
+                    self._bus, connected_at = bus, time.monotonic()
+                    try:
+                        await self._copy(bus)
+                    finally:
+                        if time.monotonic() - connected_at > LONGEST_PAUSE_S:
+                            pause_s = FIRST_PAUSE_S
+            except (KasmonError, OSError) as error:
+                why = error.why if isinstance(error, RemoteUnreachableError) else str(error)
+                log.info("%s is unreachable: %s", self._name, why)
+                await asyncio.to_thread(self._mirror.disconnect, why)
+            finally:
+                self._bus = None
+            await asyncio.sleep(pause_s * (1 + random.random() / 2))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _connect(self) -> Bus:
+        return await self._open_bus(await asyncio.to_thread(read_machine, self._places, self._name))
+
+    async def _copy(self, bus: Bus) -> None:
+        positions = await asyncio.to_thread(self._mirror.positions)
+        clock, asked_at = ClockOffset(), time.time()
+        async with contextlib.aclosing(bus.updates(positions)) as updates:
+            while True:
+                coming = asyncio.ensure_future(anext(updates))
+                try:
+                    await asyncio.wait([coming], timeout=LATE_S)
+                    if is_late := not coming.done():
+                        await asyncio.to_thread(self._mirror.note_late, True)
+                        await asyncio.wait([coming], timeout=LOST_S - LATE_S)
+                    if not coming.done():
+                        raise RemoteUnreachableError(
+                            self._name, f"no sign of life for {LOST_S:g} s", is_registered=True
+                        )
+                    update = await coming
+                except StopAsyncIteration:
+                    raise RemoteUnreachableError(self._name, "the connection ended", is_registered=True) from None
+                finally:
+                    coming.cancel()
+                    await asyncio.wait([coming])
+                if is_late:
+                    await asyncio.to_thread(self._mirror.note_late, False)
+                if isinstance(update, BusWelcome):
+                    clock.begin(asked_at, update.at, time.time())
+                elif isinstance(update, Heartbeat):
+                    clock.add(update.at, time.time())
+                self._mirror.clock_offset_s = clock.value_s
+                if self._tasks and isinstance(update, ListEnd | Heartbeat | LogPart):
+                    await asyncio.wait(self._tasks)  # what is shown as running can be connected to
+                await asyncio.to_thread(self._mirror.apply, update)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # The sockets of the hosts.
+
+    def _handle_session(self, session: SessionId, presence: HostPresence | None) -> None:
+        """Open the socket of a session whose host runs; close it once that is gone."""
+        runs = presence is not None and presence.host is not None
+        if runs and session not in self._servers:
+            self._servers[session] = None
+            self._start(self._open_socket(session))
+            self._start(asyncio.to_thread(_start_notifier, self._places))
+        elif not runs and (server := self._servers.pop(session, None)) is not None:
+            server.close()
+            self._places.socket(session).unlink(missing_ok=True)
+
+    async def _open_socket(self, session: SessionId) -> None:
+        async def forward(client: socket.socket) -> None:
+            await self._forward(session, client)
+
+        server = await self._listen(self._places.socket(session), forward)
+        if session in self._servers:
+            self._servers[session] = server
+        else:
+            server.close()
+
+    async def _forward(self, session: SessionId, client: socket.socket) -> None:
+        """Connect *client* with the host of *session*, until one of them closes the connection."""
+        try:
+            why = await asyncio.to_thread(self._clients.refusal, client)
+            if not why and self._bus is not None:
+                with await self._bus.connect(session) as host:
+                    await asyncio.gather(_pump(client, host), _pump(host, client))
+                return
+            error: KasmonError = (
+                RefusedError(why)
+                if why
+                else RemoteUnreachableError(self._name, "it is not connected", is_registered=True)
+            )
+        except KasmonError as raised:
+            error = raised
+        except OSError:
+            return
+        await _refuse(client, error)
+
+    # Requests of this machine's programs.
+
+    async def _handle_request(self, client: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        frames = FrameReader()
+        try:
+            if await asyncio.to_thread(self._clients.refusal, client):
+                return
+            while data := await loop.sock_recv(client, PIECE_BYTES):
+                for frame in frames.feed(data):
+                    reply = await self._reply(_request_decoder.decode(frame))
+                    await loop.sock_sendall(client, pack(msgspec.msgpack.encode(reply)))
+        except (OSError, FrameTooLargeError, msgspec.DecodeError):
+            return
+
+    async def _reply(self, request: RunCommand | ReadFile) -> Reply:
+        try:
+            if self._bus is None:
+                raise RemoteUnreachableError(self._name, "it is not connected", is_registered=True)
+            if isinstance(request, RunCommand):
+                return CommandReply(request.n, await _run(self._bus, request))
+            return FileReply(request.n, await self._bus.read_file(request.session, request.name, request.offset))
+        except KasmonError as error:
+            return codec.failed(request.n, error)
+        except OSError as error:
+            return codec.failed(request.n, of_system(error))
+
+    async def _listen(
+        self, path: Path, handle: Callable[[socket.socket], Coroutine[Any, Any, None]]
+    ) -> "_SocketListener":
+        return _SocketListener(await asyncio.to_thread(bind, path), handle)
+
+
+def _start_notifier(places: Paths) -> None:
+    """Start the process that pushes notifications, as a session here does that starts; the link runs without it."""
+    config = load_or_default(places, log.warning)
+    targets = config.notify.targets.values()
+    if not targets or any(target.url_env for target in targets):  # a link has no variables of the user
+        return
+    with contextlib.suppress(KasmonError, OSError):
+        if lock_holder(places.notifier_lock) is None:
+            from kasmon.supervisor.notifications.notifier import start_notifier  # some megabytes, and rarely needed
+
+            start_notifier(places, config)
+
+
+async def _run(bus: Bus, request: RunCommand) -> CommandOutput:
+    if request.order is not None and isinstance(bus, QueueBus):
+        return await bus.run_order(request.order, request.arguments, request.stdin)
+    return await bus.run(request.arguments, request.stdin)
+
+
+class _SocketListener:
+    """Accepts clients at *listening*, and runs *handle* for each; a client's socket is closed after that."""
+
+    def __init__(self, listening: socket.socket, handle: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
+        self._listening, self._handle = listening, handle
+        self._loop = asyncio.get_running_loop()
+        self._clients: set[asyncio.Task[None]] = set()
+        self._loop.add_reader(listening.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Accept no more clients, and close the connections of the others."""
+        self._loop.remove_reader(self._listening.fileno())
+        self._listening.close()
+        for client in self._clients:
+            client.cancel()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            client, _ = self._listening.accept()
+            client.setblocking(False)
+            task = self._loop.create_task(self._serve(client))
+            self._clients.add(task)
+            task.add_done_callback(self._clients.discard)
+
+    async def _serve(self, client: socket.socket) -> None:
+        with client:
+            await self._handle(client)
+
+
+async def _pump(source: socket.socket, target: socket.socket) -> None:
+    """Pass on what *source* sends, and its end."""
+    loop = asyncio.get_running_loop()
+    try:
+        while data := await loop.sock_recv(source, PIECE_BYTES):
+            await loop.sock_sendall(target, data)
+    except OSError:
+        pass
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+class ClientCheck:
+    """Decides which processes may use the link; each is looked at once, as that may take a second."""
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[int, float | None], str] = {}
+
+    def refusal(self, client: socket.socket) -> str:
+        """Return why *client* may not use the link; empty if it may. Blocks."""
+        peer = system.HERE.identify_peer(client)
+        if not is_ours(peer):
+            return "it belongs to another user"
+        process = peer.pid, started_at(peer.pid)
+        if process not in self._results:
+            if len(self._results) >= MOST_CLIENTS:
+                self._results.clear()
+            shown = evidence(peer.pid)
+            self._results[process] = f"{AGENT_REFUSED} ({shown})" if shown else ""
+        return self._results[process]
+
+
+async def _refuse(client: socket.socket, error: KasmonError) -> None:
+    """Greet *client* as a host does, and answer each other frame of it with *error*."""
+    loop = asyncio.get_running_loop()
+    unpacker = codec.Unpacker()
+    with contextlib.suppress(OSError, codec.WireError, msgspec.DecodeError):
+        while data := await loop.sock_recv(client, PIECE_BYTES):
+            for body in unpacker.feed(data):
+                frame = codec.decode_client_frame(body)
+                if isinstance(frame, NumberedFrame):
+                    greeting = Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__)
+                    answer = greeting if isinstance(frame, Hello) else codec.failed(frame.n, error)
+                    await loop.sock_sendall(client, codec.pack(answer))

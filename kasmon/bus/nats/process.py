@@ -1,0 +1,144 @@
+"""The processes of a cluster on this machine: its service and the NATS server that the service runs."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.bus.nats.cluster import ClusterFolder
+from kasmon.errors import UnavailableError
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.paths import Paths, open_regular
+from kasmon.process_identity import is_running
+
+STOP_S: Final = 15.0
+START_S: Final = 30.0
+
+
+class ServerRecord(msgspec.Struct, frozen=True):
+    """The process of the NATS server; not a name or an id alone."""
+
+    pid: int
+    started: float
+    boot: str
+    is_ready: bool = False
+    """Whether members can connect and join."""
+
+    def is_running(self) -> bool:
+        return is_running(self.pid, self.started, self.boot)
+
+
+def read_server(folder: ClusterFolder) -> ServerRecord | None:
+    """Return the server that runs; None if none does."""
+    try:
+        record = msgspec.json.decode(folder.processes.read_bytes(), type=ServerRecord)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return record if record.is_running() else None
+
+
+def is_server_running(folder: ClusterFolder) -> bool:
+    return read_server(folder) is not None
+
+
+def end_server(folder: ClusterFolder) -> None:
+    """End the server whose service is gone.
+
+    Raises:
+        UnavailableError: if it does not end.
+    """
+    if (record := read_server(folder)) is not None:
+        end_process(record.pid, record.is_running)
+
+
+def end_process(pid: int, is_alive: Callable[[], bool]) -> None:
+    """Have process *pid* end, and wait.
+
+    Raises:
+        UnavailableError: if it does not in time.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + STOP_S
+    while is_alive():
+        if time.monotonic() > until:
+            raise UnavailableError(f"process {pid} does not end.", hint=f"`kill -9 {pid}` ends it.")
+        time.sleep(0.02)
+
+
+def service_pid(folder: ClusterFolder) -> int | None:
+    """Return the process of the service; None if none runs."""
+    return lock_holder(folder.service_lock)
+
+
+def stop_service(folder: ClusterFolder) -> bool:
+    """End the service with its server, and a server without service; return whether anything ran.
+
+    Raises:
+        UnavailableError: if it does not end.
+    """
+    pid = service_pid(folder)
+    if pid:
+        end_process(pid, lambda: service_pid(folder) == pid)
+    was_left = is_server_running(folder)
+    end_server(folder)
+    return bool(pid) or was_left
+
+
+def service_command(name: str) -> list[str]:
+    """Return the command that runs the service of the cluster *name* in the foreground."""
+    return [sys.executable, "-P", "-m", "kasmon", "cluster", "up", "--foreground", "--cluster", name]
+
+
+def start_service(folder: ClusterFolder, places: Paths) -> "subprocess.Popen[bytes]":
+    """Start the service in a session of its own; `wait_until_up` waits for it."""
+    log = open_regular(folder.service_log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        return subprocess.Popen(
+            service_command(folder.path.name),
+            env={**os.environ, **places.environment_variables()},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder.path,
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+
+
+def wait_until_up(folder: ClusterFolder, why_ended: Callable[[], str]) -> ServerRecord:
+    """Wait until members can connect, and return the server.
+
+    Args:
+        why_ended: returns why the service ended; empty while it has not.
+
+    Raises:
+        UnavailableError: if it ends, or does not start in time.
+    """
+    until = time.monotonic() + START_S
+    while (record := read_server(folder)) is None or not record.is_ready:
+        why = why_ended() or ("it takes too long" if time.monotonic() > until else "")
+        if why:
+            raise UnavailableError(
+                f"the cluster {folder.path.name!r} did not start: {why}.",
+                hint=f"Its log is {str(folder.service_log)!r}.",
+            )
+        time.sleep(0.02)
+    return record
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of *log* with text; empty if there is none."""
+    try:
+        lines = log.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return next((line for line in reversed(lines) if line.strip()), "")

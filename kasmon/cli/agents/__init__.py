@@ -1,0 +1,1 @@
+"""`kasmon agents`: the agents that kasmon knows, as folders of data."""

@@ -1,0 +1,1 @@
+"""`kasmon cluster`: a NATS server for the machines of a team, and who may use it."""

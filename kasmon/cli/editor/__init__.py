@@ -1,0 +1,1 @@
+"""`kasmon acp`, for editors."""

@@ -1,0 +1,1 @@
+"""`kasmon limits`: the usage limits of the accounts of all agents."""

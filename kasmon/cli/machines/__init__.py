@@ -1,0 +1,1 @@
+"""Registered machines: `kasmon machines` and `kasmon bus`."""

@@ -1,0 +1,1 @@
+"""`kasmon notify`: the targets that notifications are pushed to."""

@@ -1,0 +1,342 @@
+"""The tools by which the agent of a session drives others: `kasmon mcp --tools fleet`.
+
+Each call acts as the session of this process, which the system's processes show; a call cannot name another one. None
+answers a request, sets trust, rules or settings, or changes a repository.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.config import Config
+from kasmon.config.profile import programs
+from kasmon.errors import KasmonError, NotFoundError, RefusedError, UsageError
+from kasmon.host.rpc.actor import find_actor, require_actor
+from kasmon.mcp.dispatcher import ToolResult
+from kasmon.mcp.sandbox_tools import Show
+from kasmon.mcp.tool_schemas import FLEET, NEVER, REFUSED_NAMES
+from kasmon.model.commands import ActingAgent
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.review.file_changes import split
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE, SessionState, states_of
+from kasmon.paths import Paths
+from kasmon.sanitize import clean_block, clean_line
+from kasmon.supervisor.fleet.lookup import check_here, find
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.wait import wait_for
+from kasmon.supervisor.fleet.watch import FleetWatch
+from kasmon.supervisor.limits.agents import find_ancestors, find_descendants, read_starters
+from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions.names import check_name
+from kasmon.supervisor.sessions.read import read_lines
+from kasmon.supervisor.worktrees.changes import diff_of
+
+TOOL: Final = "fleet"
+"""What a session's `tools` contain if it may use these."""
+LINES: Final = 500
+SECONDS: Final = 600
+WAITED_FOR: Final = "idle,asking,limited,ended"
+DIFF_CHARACTERS: Final = 100_000
+"""The longest diff that is returned; the rest is cut."""
+
+
+class _ReplyError(msgspec.Struct):
+    message: str
+    hint: str | None = None
+
+
+class _Reply(msgspec.Struct):
+    """What a command of kasmon prints with --json if it fails."""
+
+    error: _ReplyError
+
+
+class FleetTools:
+    """The tools of the agent that this process belongs to."""
+
+    def __init__(self, places: Paths, config: Config) -> None:
+        """Find out whose process this is. Blocks.
+
+        Some agents start their servers before their session has begun: then the first call finds out.
+
+        Raises:
+            RefusedError: if it is no agent's, or the person did not allow that agent these.
+        """
+        self._places = places
+        self._config = config
+        self._watch = FleetWatch(places, writes=False)
+        self.tools: Final = {tool.name: tool for tool in FLEET}
+        self.actor = find_actor(places, os.getpid()) or self._require()
+        if self.actor.is_identified:
+            self._require()
+
+    def _require(self) -> ActingAgent:
+        """Return the agent that this process belongs to now. Blocks.
+
+        Raises:
+            RefusedError: as the class; or if it is not certain whose process this is.
+        """
+        actor = require_actor(self._places, os.getpid(), "use the fleet tools")
+        session = read_fleet(self._places).get(actor.session)
+        if session is None or TOOL not in session.tools:
+            name = actor.session if session is None else session.name
+            raise RefusedError(
+                f"session {name!r} may not use the fleet tools: they are off.",
+                hint="The person allows them: `kasmon new NAME --tools fleet`, or tools = ['fleet'] in the profile.",
+            )
+        return actor
+
+    async def call(self, name: str, given: Mapping[str, Any], printed: Show) -> ToolResult:
+        """Call the tool *name* with *given*; an error is a result with its sentence. *printed* is not used."""
+        if (never := REFUSED_NAMES.get(name)) is not None:
+            return _error(RefusedError(NEVER[never]))
+        tool = self.tools.get(name)
+        if tool is None:
+            return _error(UsageError(f"unknown tool: {name!r}.", hint=f"There are {', '.join(self.tools)}."))
+        if why := tool.fault(dict(given)):
+            return _error(UsageError(why))
+        arguments = {key: value for key, value in given.items() if value}
+        try:
+            return ToolResult(await self._run(name, arguments))
+        except KasmonError as error:
+            return _error(error)
+
+    async def _run(self, name: str, given: Mapping[str, str]) -> dict[str, Any]:
+        if name in ("start", "prompt", "message", "finish") or not self.actor.is_identified:
+            self.actor = await asyncio.to_thread(self._require)
+        match name:
+            case "list":
+                return await asyncio.to_thread(list_sessions, self._watch, self._config, self.actor)
+            case "read":
+                return await asyncio.to_thread(self._read, given)
+            case "start":
+                return await self._start(given)
+            case "prompt":
+                return await self._prompt(given["session"], given["text"])
+            case "wait":
+                return await self._wait(given)
+            case "diff":
+                return await asyncio.to_thread(self._diff, given["session"])
+            case "message":
+                return await self._message(given["session"], given["text"])
+            case "plan":
+                return await asyncio.to_thread(self._plan, given.get("plan", ""))
+            case "finish":
+                session = await asyncio.to_thread(self._child, given["session"], "propose to finish")
+                await session_operations.propose_finish(self._places, session, given["summary"])
+                return {"session": session.id, "proposed": True, "by": msgspec.to_builtins(self.actor)}
+            case _:
+                raise AssertionError(name)
+
+    def _read(self, given: Mapping[str, str]) -> dict[str, Any]:
+        lines = _number(given.get("lines", ""), "lines", 60, LINES)
+        session = self._seen(given["session"])
+        text = "\n".join(read_lines(self._places, session, lines=lines))
+        return _row(session) | {"text": clean_block(text)}
+
+    async def _start(self, given: Mapping[str, str]) -> dict[str, Any]:
+        own = await asyncio.to_thread(self._own)
+        limits = self._config.fleet
+        agent, sandbox = given.get("agent", own.agent), given.get("sandbox")
+        if agent != own.agent and agent not in limits.agents:
+            raise RefusedError(
+                f"cannot start {agent!r}: the person allows {', '.join(map(repr, (own.agent, *limits.agents)))}.",
+                hint="The person can add it to fleet.agents in the config.",
+            )
+        if sandbox is not None and sandbox not in limits.sandboxes:
+            raise RefusedError(
+                f"cannot choose the sandbox {sandbox!r}: the person allows "
+                f"{', '.join(map(repr, limits.sandboxes)) or 'none besides that of the profile'}.",
+                hint="Leave it out, or the person can add it to fleet.sandboxes in the config.",
+            )
+        if machine := given.get("machine", ""):
+            raise RefusedError(
+                f"cannot start a session on {machine!r}: an agent cannot reach sessions of other machines.",
+                hint="Leave out `machine`, or ask the person to start it there.",
+            )
+        words = [f"--agent={agent}", f"--dir={own.workdir}", "--prompt=-"]
+        words += [{"yes": "--worktree", "no": "--no-worktree"}[given["worktree"]]] if given.get("worktree") else []
+        words += [] if sandbox is None else [f"--sandbox={sandbox}"]
+        name = check_name(given["name"])
+        if name.startswith("-"):
+            raise UsageError(f"{name!r} is not a valid session name.", hint="Begin it with a letter.")
+        await self._run_kasmon("new", name, *words, stdin=_from_leader(own, given["prompt"]))
+        return _row(find((await asyncio.to_thread(read_fleet, self._places)), name))
+
+    async def _run_kasmon(self, *words: str, stdin: str = "") -> None:
+        """Run `kasmon WORDS`. What it starts is then no child of this process, which ends with the agent.
+
+        Raises:
+            RefusedError: why it was not done, as that command says it.
+        """
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "kasmon", *words, "--json"), stdin=pipe, stdout=pipe, stderr=pipe
+        )
+        output, _ = await process.communicate(stdin.encode())
+        if process.returncode:
+            try:
+                error = msgspec.json.decode(output, type=_Reply).error
+            except msgspec.DecodeError:
+                error = _ReplyError(message=f"`kasmon {words[0]}` failed with exit code {process.returncode}.")
+            raise RefusedError(error.message, hint=error.hint or "")
+
+    async def _prompt(self, name: str, text: str) -> dict[str, Any]:
+        session = await asyncio.to_thread(self._child, name, "prompt")
+        own = await asyncio.to_thread(self._own)
+        if session.state is SessionState.HIBERNATED:
+            await self._run_kasmon("restart", session.id)
+            session = await asyncio.to_thread(self._child, session.id, "prompt")
+        receipt = await session_operations.send(self._places, session, _from_leader(own, text), "idle", "peer")
+        return {"session": session.id, "receipt": msgspec.to_builtins(receipt)}
+
+    async def _wait(self, given: Mapping[str, str]) -> dict[str, Any]:
+        seconds = _number(given.get("seconds", ""), "seconds", 60, SECONDS)
+        states = states_of([each.strip() for each in given.get("states", WAITED_FOR).split(",")])
+        session = await asyncio.to_thread(self._seen, given["session"])
+        [now] = await wait_for(self._places, [session.id], states, timeout_s=seconds)
+        return _row(now)
+
+    def _diff(self, name: str) -> dict[str, Any]:
+        session = self._seen(name)
+        check_here(session)
+        text = diff_of(session)
+        files = [{"file": each.name, "added": each.added, "removed": each.removed} for each in split(text)]
+        cut = len(text) > DIFF_CHARACTERS
+        return {"session": session.id, "files": files, "diff": text[:DIFF_CHARACTERS], "cut": cut}
+
+    async def _message(self, name: str, text: str) -> dict[str, Any]:
+        from kasmon.supervisor.plans.peers import messages  # rarely needed
+
+        def find_peer() -> tuple[Session, Session]:
+            fleet, starters = read_fleet(self._places), read_starters(self._places)
+            own = fleet.require(self.actor.session)
+            top = find_ancestors(own.id, starters)[-1]
+            with_own = {top, *find_descendants(top, starters)} - {own.id}
+            tree = [each for each in fleet.sessions if each.id in with_own]
+            if matching := [each for each in tree if name in (each.id, each.name)]:
+                return own, matching[0]
+            return own, messages.find_peers(fleet, own, name, programs(self._config))[0]
+
+        own, peer = await asyncio.to_thread(find_peer)
+        receipt = await messages.send(self._places, own, peer, text)
+        return {"session": peer.id, "receipt": msgspec.to_builtins(receipt)}
+
+    def _plan(self, plan: str) -> dict[str, Any]:
+        from kasmon.model.plan.progress import PlanRun  # rarely needed
+        from kasmon.supervisor.plans import start
+        from kasmon.supervisor.plans.view import read_view
+
+        requested = plan or self._own().plan
+        if not requested or (requested != self._own().plan and self._config.fleet.sees != "all"):
+            raise NotFoundError(
+                f"there is no plan {requested!r} that you see." if requested else "your session belongs to no plan.",
+                hint="The person can let agents see all: fleet.sees = 'all'.",
+            )
+        view = read_view(start.find_plan(self._places, requested), read_fleet(self._places), self._config)
+        run: PlanRun = view.run
+        tasks = [
+            {"id": task.id, "title": task.title, "wave": task.wave, "state": run.of(task.id).state.value}
+            | {"session": run.of(task.id).session or None, "why": run.of(task.id).why or None}
+            for task in view.plan.tasks
+        ]
+        return {"plan": run.plan, "name": view.plan.name, "state": run.state, "tasks": tasks}
+
+    def _own(self) -> Session:
+        return read_fleet(self._places).require(self.actor.session)
+
+    def _seen(self, name: str) -> Session:
+        """Return the session *name*, if the agent may see it. Raises `RefusedError` if not."""
+        fleet = read_fleet(self._places)
+        session = find(fleet, name)
+        if self._config.fleet.sees == "all" and not session.via:
+            return session
+        if session.id != self.actor.session and not self._is_below(fleet, session):
+            raise RefusedError(
+                f"you do not see {session.label!r}: you did not start it.",
+                hint="`list` names those that you see. The person can let agents see all: fleet.sees = 'all'.",
+            )
+        return session
+
+    def _child(self, name: str, action: str) -> Session:
+        """Return the session *name*, if the agent or one of its children started it. Raises `RefusedError` if not."""
+        fleet = read_fleet(self._places)
+        session = find(fleet, name)
+        if not self._is_below(fleet, session):
+            raise RefusedError(
+                f"cannot {action} {session.label!r}: you did not start it.",
+                hint="`message` reaches peers. Only sessions that you started, or that those started, are yours.",
+            )
+        return session
+
+    def _is_below(self, fleet: Fleet, session: Session) -> bool:
+        return session.id in find_descendants(self.actor.session, read_starters(self._places))
+
+
+def list_sessions(watch: FleetWatch, config: Config, actor: ActingAgent) -> dict[str, Any]:
+    """Return the sessions that *actor* sees, the oldest first, and itself. Blocks.
+
+    *watch* has read what did not change since the last call.
+    """
+    watch.refresh_only([each.id for each in watch.refresh().sessions if each.state in ALIVE])
+    fleet = watch.fleet
+    below = {*find_descendants(actor.session, read_starters(watch.places))}
+    sees_all = config.fleet.sees == "all"
+    seen = [
+        each for each in fleet.sessions if (sees_all and not each.via) or each.id == actor.session or each.id in below
+    ]
+    rows = [_row(each) | {"yours": each.id in below} for each in sorted(seen, key=_order)]
+    return {"you": msgspec.to_builtins(actor), "sessions": rows}
+
+
+def _from_leader(own: Session, text: str) -> str:
+    """Return *text* as the child reads it, with a line that names its sender.
+
+    So it never begins with what an agent's own screen executes, such as `/` or `!`.
+    """
+    cleaned = clean_block(text).strip()
+    if not cleaned:
+        raise UsageError("missing prompt.")
+    return f"[From {clean_line(own.name)}, the agent that started you, not from the person you work for]\n{cleaned}"
+
+
+def _row(session: Session) -> dict[str, Any]:
+    """Return what the tools show of *session*. What agents wrote in it is data."""
+    return {
+        "session": session.id,
+        "name": session.name,
+        "agent": session.agent,
+        "state": session.state.value,
+        "parent": session.parent,
+        "depth": 0 if session.actor is None else session.actor.depth + 1,
+        "asking": session.asking.value if session.asking else None,
+        "folder": session.workdir,
+        "branch": session.worktree.branch if session.worktree else None,
+        "cost_usd": session.cost_usd,
+        "tokens": session.tokens.used if session.tokens is not None else None,
+        "last_line": session.last_line or None,
+        "ended": session.end_why or None,
+    }
+
+
+def _order(session: Session) -> tuple[float, SessionId]:
+    return (session.created_at, session.id)
+
+
+def _number(text: str, name: str, default: int, most: int) -> int:
+    """Return the number in *text*. Raises `UsageError` unless it is 1 to *most*."""
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= most):
+        raise UsageError(f"{name!r} must be a number from 1 to {most}, not {text!r}.")
+    return int(text)
+
+
+def _error(error: KasmonError) -> ToolResult:
+    return ToolResult({"error": error.message, "hint": error.hint or None, "code": error.code}, is_error=True)

@@ -1,0 +1,1 @@
+"""Idle sessions: whether one may be hibernated, and which to hibernate first (`hibernation`)."""

@@ -1,0 +1,1 @@
+"""What goes with a prompt besides its text: `image` has the pictures."""

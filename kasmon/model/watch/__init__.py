@@ -1,0 +1,1 @@
+"""Watcher sessions: what they are told, and how often."""

@@ -1,0 +1,1 @@
+"""Sessions of registered machines: what the link to a machine is asked for."""

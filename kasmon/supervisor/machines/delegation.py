@@ -1,0 +1,112 @@
+"""Has an operation on a session of another machine done there, or one started there, by kasmon's command there."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import RefusedError
+from kasmon.host.rpc.event_loop import in_thread, sleep
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.store.machines import read_machine
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.machines.link_client import error_of, run, run_for
+from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.start import start_companions
+
+COPIED_S: Final = 5.0
+"""How long to wait until the copy here shows what was done there, in seconds; it was done all the same."""
+
+
+async def run_there(
+    places: Paths, session: Session, *arguments: str, until: Callable[[Session | None], bool], stdin: bytes = b""
+) -> bytes:
+    """Run `kasmon ARGUMENTS --json` on the machine of *session*, and return its JSON.
+
+    Args:
+        places: where the copy of the session is.
+        session: the session.
+        arguments: the command; its session is named by id, which is the same there.
+        until: whether the copy, None once the session is removed, shows that it was done; waited for a moment.
+        stdin: the input of the command.
+
+    Raises:
+        RemoteUnreachableError: if the machine is not connected; or if it is unknown whether it was done.
+        KasmonError: why it was not done, as the command there reports it.
+    """
+    output = await in_thread(lambda: run_for(places, session, *arguments, stdin=stdin))
+    await wait_for_copy(places, session.id, until)
+    return output
+
+
+async def wait_for_copy(places: Paths, session: SessionId, until: Callable[[Session | None], bool]) -> None:
+    """Wait a moment until *until* is true of *session* as it is listed here; None if it is not."""
+    deadline = time.monotonic() + COPIED_S
+    while time.monotonic() < deadline and not until((await in_thread(read_fleet, places)).get(session)):
+        await sleep(0.05)
+
+
+async def start_there(places: Paths, machine: str, new: NewSession) -> SessionId:
+    """Start the requested session on *machine*, whose config and folders apply; return its id once it is listed here.
+
+    Raises:
+        NotFoundError: if the machine is not registered.
+        RefusedError: if it is drained.
+        RemoteUnreachableError: if it is not connected; or if it is unknown whether the session was started.
+        KasmonError: why it was not started, as `kasmon new` reports it there.
+    """
+    if (await in_thread(read_machine, places, machine)).drained:
+        raise RefusedError(
+            f"machine {machine!r} is drained: no more sessions start there.",
+            hint=f"`kasmon machines drain {machine} --undo` lets them.",
+        )
+    words = ["new", new.name, *_options(new), "--json", *(["--", *new.argv] if new.argv else [])]
+    output = await in_thread(run, places, machine, words, new.prompt.encode())
+    if output.exit_code:
+        raise error_of(machine, output)
+    session = msgspec.json.decode(output.stdout, type=_StartReply).session.id
+    await wait_for_copy(places, session, lambda now: now is not None)
+    await in_thread(start_companions, places)
+    return session
+
+
+def _options(new: NewSession) -> Iterator[str]:
+    """Yield the options of `kasmon new` that *new* stands for."""
+    values = {
+        "--agent": new.agent,
+        "--account": new.account,
+        "--mode": new.mode,
+        "--dir": new.workdir,
+        "--base": new.base,
+        "--branch": new.branch,
+        "--in": new.parent,
+        "--task": new.task,
+        "--wave": new.wave,
+        "--peers": new.peers,
+        "--prompt": "-" if new.prompt else None,
+    }
+    yield from (f"{option}={value}" for option, value in values.items() if value not in (None, ""))
+    yield from (f"--env={each}" for each in new.environment)
+    yield from (f"--env-public={each}" for each in new.public_environment)
+    yield from (f"--tag={each}" for each in new.tags)
+    if new.sandbox is not None:
+        yield f"--sandbox={new.sandbox}"
+    if new.worktree is not None:
+        yield "--worktree" if new.worktree else "--no-worktree"
+    if new.reuses_branch:
+        yield "--reuse-branch"
+    if new.agrees:
+        yield "--yes"
+
+
+class _SessionFields(msgspec.Struct, frozen=True):
+    id: SessionId
+
+
+class _StartReply(msgspec.Struct, frozen=True):
+    """What `kasmon new --json` prints."""
+
+    session: _SessionFields

@@ -1,0 +1,139 @@
+"""Messages between peer agents: prompts delivered at the end of a turn, marked as a peer's, limited in size and rate.
+
+A message is only a prompt: it answers no request, and is not typed while a dialog is open. The receiving host enforces
+the limits (`host/session/peer_limits`).
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kasmon.errors import NotFoundError, RefusedError, UsageError
+from kasmon.host.session.peer_limits import LONGEST, require_length
+from kasmon.model.agent_program import is_agent
+from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
+from kasmon.model.events import PeerMessageWritten
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.progress import ACTIVE
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE
+from kasmon.paths import Paths
+from kasmon.sanitize import clean_block, clean_line
+from kasmon.supervisor.plans.peers.context import TaskContext, TaskPeer
+from kasmon.supervisor.sessions import session_operations
+
+NOTES_BYTES: Final = 1 << 20
+"""The size limit of a plan's notes."""
+
+
+def find_peers(fleet: Fleet, sender: Session, requested: str, profiles: Mapping[str, str]) -> tuple[Session, ...]:
+    """Return the peers of *sender* that *requested* names: `wave`, or one by task number, name or id.
+
+    A session that runs no agent gets no message, as it would execute it. *profiles* is as for `is_agent`.
+
+    Raises:
+        NotFoundError: if no such peer runs.
+        RefusedError: if the peer that is named runs no agent.
+    """
+    others = [s for s in fleet.sessions if s.id != sender.id and s.via == sender.via]
+    plan = [s for s in others if s.plan == sender.plan and s.wave is not None]
+    if requested == "wave":
+        found = [s for s in plan if s.wave == sender.wave and s.state in ALIVE and is_agent(s, profiles)]
+    else:
+        found = [s for s in plan if requested in (s.name, s.id, str(s.task)) and s.state in ALIVE]
+        found = sorted(found, key=lambda s: (s.wave != sender.wave, -s.created_at))[:1]
+    if sender.wave is None or not found:
+        whose = (
+            f"{sender.name!r} has"
+            if sender.wave is not None
+            else (f"{sender.name!r} does not belong to a wave, so it has")
+        )
+        raise NotFoundError(f"{whose} no running peer {requested!r}.", hint="`kasmon ctx` lists them.")
+    if not is_agent(found[0], profiles):
+        raise RefusedError(f"{found[0].name!r} is no agent: a shell would execute the message.")
+    return tuple(found)
+
+
+async def send(places: Paths, sender: Session, peer: Session, text: str, key: str = "") -> Receipt:
+    """Send *peer* the message *text* of *sender*, for the end of its turn; return the receipt. *key* is as in `Prompt`.
+
+    Raises:
+        UsageError: if it is empty or too long.
+        RefusedError: if the host of *peer* reports that it got too many messages lately.
+        KasmonError: as `session_operations.send` raises.
+    """
+    return await session_operations.send(places, peer, mark_sender(sender, _cleaned(text)), "idle", "peer", key=key)
+
+
+def find_distant_peers(context: TaskContext | None, fleet: Fleet, requested: str) -> tuple[TaskPeer, ...]:
+    """Return the peers at work on other machines that *requested* names, as `find_peers`.
+
+    *context*: what the plan's runner wrote for the sender.
+    """
+    peers = () if context is None else context.peer_sessions
+    distant = [
+        peer for peer in peers if peer.id and peer.is_agent and peer.task_state in ACTIVE and is_distant(peer, fleet)
+    ]
+    return tuple(peer for peer in distant if requested in ("wave", peer.name, peer.id, str(peer.task)))
+
+
+def is_distant(peer: TaskPeer, fleet: Fleet) -> bool:
+    """Whether the session of *peer* is on another machine than this one."""
+    session = fleet.get(SessionId(peer.id or ""))
+    return bool(peer.id) and (session is None or bool(session.via))
+
+
+async def hand_over(places: Paths, sender: Session, to: str, name: str, text: str) -> Receipt:
+    """Have the plan's runner deliver *text* of *sender* to the session *to*, or to the notes; return a receipt.
+
+    Raises:
+        UsageError: if it is empty or too long.
+        SessionEndedError, HostUnreachableError: if *sender* does not run.
+    """
+    message = PeerMessageWritten(at=time.time(), to=to, name=name, text=_cleaned(text))
+    await session_operations.record_peer_message(places, sender, message)
+    reason = "the plan's runner delivers it"
+    return Receipt(id=ReceiptId(""), session=SessionId(to), state=ReceiptState.QUEUED, reason=reason)
+
+
+def _cleaned(text: str) -> str:
+    message = clean_block(text).strip()
+    if not message:
+        raise UsageError("missing message.")
+    require_length(message)
+    return message
+
+
+def mark_sender(sender: Session, message: str) -> str:
+    """Return the message as its peer reads it, with a line that names the sender."""
+    task = f", task {sender.task}" if sender.task is not None else ""
+    whose = f"{clean_line(sender.name)}{task}, another agent"
+    return f"[Message from your peer {whose}, not from the person you work for]\n{message}"
+
+
+def write_note(path: Path, sender: Session, text: str, at: str) -> None:
+    """Append *text* of *sender* as one entry to the notes at *path*, unless the same entry is its last one.
+
+    Raises:
+        UsageError: if it is empty or too long.
+        RefusedError: if the notes are full.
+    """
+    message = clean_block(text).strip()
+    if not message or len(message) > LONGEST:
+        raise UsageError("a note must have between 1 and 8,000 characters.")
+    entry = f"## {clean_line(sender.name)}, {at}\n\n{message}\n\n".encode()
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        size = os.fstat(handle).st_size
+        if os.pread(handle, len(entry), max(0, size - len(entry))) == entry:
+            return
+        if size + len(entry) > NOTES_BYTES:
+            raise RefusedError(f"the notes at {str(path)!r} are full.", hint="Shorten them.")
+        os.write(handle, entry)
+    finally:
+        os.close(handle)

@@ -1,0 +1,132 @@
+"""Fork a session at an earlier prompt: a new session whose conversation is the same up to there. No file is rewound."""
+
+import itertools
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kasmon.backends.common.environment import load_variables
+from kasmon.errors import NameTakenError, NotFoundError, RefusedError
+from kasmon.host.journal.redaction import Redactor
+from kasmon.host.journal.secrets import secrets_of
+from kasmon.host.journal.session_log import load_launch
+from kasmon.host.rpc.event_loop import in_thread
+from kasmon.model.commands import ConversationFork, Launch, Mode
+from kasmon.model.events import Event, SessionStarted, SettingsChanged, TurnStarted
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.transcript.export import export_events
+from kasmon.paths import Paths
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.session_operations import create
+
+if TYPE_CHECKING:
+    from kasmon.config import Config
+
+FORKING: Final = frozenset({"claude", "codex"})
+"""The backends whose agents copy a conversation up to a prompt."""
+LONGEST_STEM: Final = 60
+"""How much of the session's name the new one begins with, in characters."""
+LONGEST: Final = 200_000
+"""How much of a transcript another agent gets, in characters: the last ones."""
+PREFACE: Final = """\
+This session continues an earlier one. Below is its transcript up to a prompt that I changed. The files of the folder
+were not rewound: they may contain later changes.
+
+{transcript}
+The transcript ends here. My next prompt:
+
+{prompt}"""
+
+
+def copies_conversation(session: Session) -> bool:
+    """Whether the agent of *session* itself copies its conversation; otherwise the new one gets the transcript."""
+    return session.backend in FORKING and bool(session.resume_id) and session.sandbox is None and not session.via
+
+
+async def fork(
+    places: Paths, config: "Config", session: Session, prompt: str, later: int, text: str
+) -> tuple[SessionId, str]:
+    """Start a session that continues *session* with *text* in the place of an earlier *prompt*; return id and name.
+
+    The new one has the same agent, folder and account, and works in the same files as they are now.
+
+    Args:
+        later: how many later prompts of the session have the same text.
+
+    Raises:
+        RefusedError: if it runs in a terminal, or on another machine.
+        NotFoundError: if it has no such prompt.
+        KasmonError: as `create` raises.
+    """
+    if session.via or session.mode is not Mode.SDK:
+        raise RefusedError(
+            f"{session.label!r} cannot be forked: only structured sessions of this machine can.",
+            hint="In a terminal, the agent's own keys do it.",
+        )
+    launch = await in_thread(load_launch, places, session.id)
+    events = await in_thread(_read_before, places, session.id, prompt, later)
+    own = await in_thread(load_variables, places, session.id)
+    new, before = _build_request(launch, own), [each for each in events if isinstance(each, TurnStarted)]
+    if not before:
+        new = msgspec.structs.replace(new, prompt=text)
+    elif copies_conversation(session):
+        conversation = _find_conversation(events) or session.resume_id or ""
+        copied = ConversationFork(conversation=conversation, prompt=prompt, later=later)
+        new = msgspec.structs.replace(new, prompt=text, fork=copied)
+    else:
+        transcript = "".join(export_events(events, in_terminal=False))[-LONGEST:]
+        redactor = Redactor(await in_thread(secrets_of, places, session.id))
+        new = msgspec.structs.replace(new, prompt=PREFACE.format(transcript=redactor.line(transcript), prompt=text))
+    taken = {each.name for each in (await in_thread(read_fleet, places)).sessions}
+    while True:
+        name = _free_name(session.name, taken)
+        try:
+            return await create(places, config, msgspec.structs.replace(new, name=name)), name
+        except NameTakenError:  # by another fork, at the same time
+            taken.add(name)
+
+
+def _read_before(places: Paths, session: SessionId, prompt: str, later: int) -> list[Event]:
+    """Return the events before the turn of *prompt*; *later* turns have the same one. Blocks."""
+    events = [event for event, _ in EventLog(places.log(session)).read()]
+    found = [number for number, event in enumerate(events) if isinstance(event, TurnStarted) and event.prompt == prompt]
+    if len(found) <= later:
+        raise NotFoundError(f"session {session!r} has no such prompt.", hint="Its text may have been cut or redacted.")
+    return events[: found[-1 - later]]
+
+
+def _find_conversation(events: Sequence[Event]) -> str:
+    """Return the agent's id of the conversation at the end of *events*."""
+    ids = [event.resume_id for event in events if isinstance(event, SessionStarted | SettingsChanged)]
+    return next((each for each in reversed(ids) if each), "")
+
+
+def _build_request(launch: Launch, own: Mapping[str, str]) -> NewSession:
+    """Return the request for a session without a name like that of *launch*, whose variables are *own*."""
+    public = [f"{key}={value}" for key, value in own.items() if key in launch.public_variables]
+    secret = [f"{key}={value}" for key, value in own.items() if key not in launch.public_variables]
+    return NewSession(
+        name="",
+        agent=launch.agent,
+        mode=launch.mode,
+        workdir=launch.workdir,
+        worktree=False,
+        environment=tuple(secret),
+        public_environment=tuple(public),
+        tags=launch.tags,
+        account="" if "/" in launch.account else launch.account,
+        sandbox=launch.sandbox or "",
+        seed=launch.seed,
+        speed=launch.speed,
+    )
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """Return *name* with a number that makes it unique: `parser-2`."""
+    stem = re.sub(r"-\d{1,6}\Z", "", name)[:LONGEST_STEM]
+    return next(each for number in itertools.count(2) if (each := f"{stem}-{number}") not in taken)

@@ -1,0 +1,58 @@
+"""The pictures that a person sends with a prompt: files named by an option, or mentioned in the text. Blocks."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from kasmon.errors import NotFoundError, UsageError
+from kasmon.model.prompts.image import IMAGE_BYTES, PromptImage, build_image, check_images, mentioned, size
+from kasmon.model.session import Session
+from kasmon.paths import expanded, open_regular
+from kasmon.sanitize import clean_line
+
+
+def read_images(files: Sequence[str], folder: str = "") -> list[PromptImage]:
+    """Return the pictures in *files*, relative to *folder*.
+
+    Raises:
+        NotFoundError: if one cannot be read.
+        UsageError: if one is no picture, or they exceed the limits; with the sizes.
+    """
+    images = [_read(file, folder) for file in files]
+    check_images(images)
+    return images
+
+
+def find_mentioned(session: Session, text: str) -> list[PromptImage]:
+    """Return the pictures that *text* mentions as `@picture.png`, if the session's agent accepts any.
+
+    A mention of a file that does not exist is only text.
+
+    Raises:
+        NotFoundError, UsageError: as `read_images`.
+    """
+    if "receives_images" not in session.abilities or session.via:
+        return []
+    names = [name for name in mentioned(text) if _path(name, session.workdir).is_file()]
+    return read_images(names, session.workdir)
+
+
+def _path(name: str, folder: str) -> Path:
+    return Path(folder) / expanded(name)
+
+
+def _read(name: str, folder: str) -> PromptImage:
+    path = _path(name, folder)
+    try:
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+            length = os.fstat(file.fileno()).st_size
+            data = file.read(IMAGE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        raise NotFoundError(f"the picture {str(path)!r} cannot be read: {why}.", hint="Check its path.") from error
+    if length > IMAGE_BYTES:
+        raise UsageError(
+            f"the picture {str(path)!r} has {size(length)}; the limit is {size(IMAGE_BYTES)}.",
+            hint="Scale it down first.",
+        )
+    return build_image(clean_line(path.name), data)

@@ -1,0 +1,187 @@
+"""Feeds watcher sessions: follows the fleet, and sends what the rules of the config ask for, within their limits."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.config import Config, load_or_default
+from kasmon.config.schema import WatchRule
+from kasmon.errors import KasmonError, LogMissingError
+from kasmon.host.journal.secrets import secrets_of
+from kasmon.model.fleet import Fleet
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE
+from kasmon.model.watch.watched_events import (
+    MOST_EVENTS,
+    WatchedEvent,
+    WatchSent,
+    build_prompt,
+    find_events,
+    is_ready,
+    is_wanted,
+    may_send,
+)
+from kasmon.paths import Paths, private_folder
+from kasmon.sanitize import redact
+from kasmon.store.event_log import EventLog, append_line
+from kasmon.supervisor.finish.branch_operations import find_remote
+from kasmon.supervisor.finish.pull_requests import find_pull_request
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.wait import fleets
+from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.worktrees.branch_state import read_state
+from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
+
+NEWS_S: Final = 0.5
+"""The shortest time between two fleets, in seconds."""
+LOOK_S: Final = 20.0
+"""How often pull requests and the time are looked at, in seconds."""
+KEPT: Final = 200
+"""The most events that wait for one watcher; of more, the newest."""
+
+log = logging.getLogger(__name__)
+
+
+class Feeder:
+    """Feeds the watchers of the config; the caller holds the lock, so that nothing is sent twice."""
+
+    def __init__(self, places: Paths) -> None:
+        self._places = places
+        self._before: Fleet | None = None
+        self._waiting: dict[str, list[WatchedEvent]] = {}
+        """The events that wait for each watcher, by its name."""
+        self._checks: dict[str, str] = {}
+        """The last seen checks of each session's pull request."""
+        self._looked_at = 0.0
+
+    async def run(self) -> None:
+        """Feed watchers until no other session runs."""
+        async with fleets(self._places, NEWS_S) as changes:
+            upcoming = asyncio.ensure_future(anext(changes))
+            try:
+                while True:
+                    await asyncio.wait([upcoming], timeout=LOOK_S)
+                    if upcoming.done():
+                        fleet = upcoming.result()
+                        upcoming = asyncio.ensure_future(anext(changes))
+                    else:
+                        fleet = await asyncio.to_thread(read_fleet, self._places)
+                    config = await asyncio.to_thread(load_or_default, self._places, log.warning)
+                    if not is_feeder_needed(config, fleet):
+                        return
+                    await self.step(config, fleet, time.time())
+            finally:
+                upcoming.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await upcoming
+
+    async def step(self, config: Config, fleet: Fleet, now: float) -> None:
+        """Note what is new in *fleet*, and send what may be sent at *now*. The first call only notes the fleet."""
+        names = [rule.session for rule in config.watch]
+        events = find_events(self._before, fleet, names) if self._before is not None else []
+        self._before = fleet
+        if any("checks-failed" in rule.on for rule in config.watch):
+            events += await self._failed_checks(fleet, names, now)
+        for rule in config.watch:
+            wanted = [event for event in events if is_wanted(event, rule.on, rule.tags)]
+            waiting = self._waiting.setdefault(rule.session, [])
+            known = {event.key for event in waiting}
+            waiting += [event for event in wanted if event.key not in known]
+            del waiting[:-KEPT]
+        for rule in config.watch:
+            if self._waiting[rule.session]:
+                try:
+                    await self._feed(config, rule, fleet, now)
+                except (KasmonError, OSError) as error:
+                    log.warning("the watcher %r was not fed: %s", rule.session, error)
+
+    async def _feed(self, config: Config, rule: WatchRule, fleet: Fleet, now: float) -> None:
+        """Send the waiting events to the watcher of *rule*, if it can take them and the limits of *rule* allow it."""
+        sent = await asyncio.to_thread(read_sent, self._places, rule.session)
+        if not may_send(sent, rule.per_hour, rule.most, now):
+            return
+        watcher = next((each for each in fleet.sessions if each.name == rule.session and not each.via), None)
+        if watcher is not None and not is_ready(watcher):
+            if watcher.exists or not rule.agent:
+                return
+            await session_operations.restart(self._places, watcher)
+        events, self._waiting[rule.session] = self._waiting[rule.session], []
+        shown = [await asyncio.to_thread(self._without_secrets, event) for event in events[-MOST_EVENTS:]]
+        prompt = build_prompt(rule.prompt, shown, len(events) - len(shown))
+        if watcher is None:
+            if not rule.agent:
+                log.warning("there is no session %r to tell about %d events", rule.session, len(events))
+                return
+            new = NewSession(name=rule.session, agent=rule.agent, workdir=rule.folder or str(Path.home()))
+            session = await session_operations.create(self._places, config, new)
+            watcher = next(
+                each for each in (await asyncio.to_thread(read_fleet, self._places)).sessions if each.id == session
+            )
+        fact = WatchSent(at=now, rule=rule.session, session=watcher.id, events=len(events))
+        await asyncio.to_thread(_note, self._places, fact)
+        receipt = await session_operations.send(self._places, watcher, prompt, "idle", "peer")
+        log.info("told %s about %d events: %s", watcher.label, len(events), receipt.state)
+
+    def _without_secrets(self, event: WatchedEvent) -> WatchedEvent:
+        secrets = secrets_of(self._places, event.session.id)
+        return event._replace(text=redact(event.text, secrets)[0])
+
+    async def _failed_checks(self, fleet: Fleet, names: Sequence[str], now: float) -> list[WatchedEvent]:
+        """Return the pull requests whose checks have failed since the last look."""
+        if 0 <= now - self._looked_at < LOOK_S:
+            return []
+        self._looked_at = now
+        events = []
+        for session in fleet.sessions:
+            if session.via or session.name in names or session.worktree is None or session.state not in ALIVE:
+                continue
+            try:
+                checks, text = await asyncio.to_thread(_read_checks, self._places, session, now)
+            except (KasmonError, OSError) as error:
+                log.info("the pull request of %s cannot be read: %s", session.label, error)
+                continue
+            before, self._checks[session.id] = self._checks.get(session.id), checks
+            if before is not None and checks.startswith("failed") and checks != before:
+                events.append(WatchedEvent("checks-failed", session, f"checks {session.id} {checks}", text))
+        return events
+
+
+def is_feeder_needed(config: Config, fleet: Fleet) -> bool:
+    """Whether the config has rules, and a session runs that is no watcher itself."""
+    names = {rule.session for rule in config.watch}
+    return bool(names) and any(each.state in ALIVE and each.name not in names for each in fleet.sessions)
+
+
+def read_sent(places: Paths, rule: str) -> list[WatchSent]:
+    """Return the prompts that were sent for the watcher named *rule*. Blocks."""
+    decoder = msgspec.json.Decoder(WatchSent)
+    sent: list[WatchSent] = []
+    with contextlib.suppress(LogMissingError):
+        for line, _ in EventLog(places.watch / "sent.jsonl").lines():
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                sent.append(decoder.decode(line))
+    return [each for each in sent if each.rule == rule]
+
+
+def _note(places: Paths, fact: WatchSent) -> None:
+    private_folder(places.watch)
+    append_line(places.watch / "sent.jsonl", msgspec.json.encode(fact), durable=True)
+
+
+def _read_checks(places: Paths, session: Session, now: float) -> tuple[str, str]:
+    """Return the checks of the pull request of *session* with its commit, and the names of those that failed."""
+    tree = worktree_of(session)
+    if tree is None or not Path(tree.path).is_dir():
+        return "", ""
+    path, state = Path(tree.path), read_state(tree)
+    request, _ = find_pull_request(places, path, find_remote(path, state.base_ref), state.name, now)
+    if request is None or request.state != "open":
+        return "", ""
+    return f"{request.checks} {request.head}", "\n".join((request.words, *request.failed))

@@ -1,0 +1,73 @@
+"""The files of a session's folder, for name completion: as many as can be listed quickly, nearest first."""
+
+import os
+import time
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from kasmon.paths import expanded
+from kasmon.sanitize import clean_line
+
+MOST: Final = 20_000
+MOST_SENT: Final = 5_000
+"""How many are sent to another machine at most."""
+LONGEST_S: Final = 1.5
+"""Time limit of a listing, in seconds; files not found by then are not offered."""
+LEFT_OUT: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})
+"""Folders that users do not edit in; hidden ones are left out as well."""
+
+
+def listed(folder: Path, most: int = MOST) -> list[str]:
+    """Return at most *most* paths relative to *folder*, folders with a slash behind, the nearest first; never raises.
+
+    Hidden files, links to folders, and names with unprintable characters are left out.
+    """
+    files: list[str] = []
+    until = time.monotonic() + LONGEST_S
+    waiting = deque([""])
+    while waiting and len(files) < most and time.monotonic() < until:
+        here = waiting.popleft()
+        for name, is_folder in _entries(folder / here):
+            path = f"{here}{name}/" if is_folder else f"{here}{name}"
+            files.append(path)
+            if is_folder:
+                waiting.append(path)
+    return files[:most]
+
+
+def folders_like(written: str) -> list[str]:
+    """Return the folders whose paths begin with *written*, spelt like it, with a trailing slash; never raises.
+
+    Hidden folders are left out unless *written* begins their name; so are names with unprintable characters.
+    """
+    parent, slash, start = written.rpartition("/")
+    found: list[str] = []
+    try:
+        with os.scandir(expanded(parent + slash) if slash else Path()) as entries:
+            for entry in entries:
+                name = entry.name
+                is_meant = name.startswith(start) and (start.startswith(".") or not name.startswith("."))
+                if is_meant and clean_line(name) == name and entry.is_dir():
+                    found.append(f"{parent}{slash}{name}/")
+                    if len(found) >= MOST:
+                        break
+    except (OSError, ValueError):  # a NUL in a path is a ValueError
+        return found
+    return sorted(found)
+
+
+def _entries(folder: Path) -> list[tuple[str, bool]]:
+    """The names in *folder* to offer, and which of them are folders."""
+    found: list[tuple[str, bool]] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or entry.name in LEFT_OUT or clean_line(entry.name) != entry.name:
+                    continue
+                found.append((entry.name, entry.is_dir(follow_symlinks=False)))
+                if len(found) >= MOST:
+                    break
+    except OSError:
+        return found
+    return sorted(found)

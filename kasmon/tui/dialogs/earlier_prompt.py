@@ -1,0 +1,78 @@
+"""Edits an earlier prompt of a session, and forks the session there."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from textual import events
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.model.session import Session
+from kasmon.model.transcript.text import Token
+from kasmon.sanitize import clean_line
+from kasmon.tui.dialogs.base import Dialog
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.transcript.prompt_box import TextBox
+from kasmon.tui.widgets.reader import Sentences
+from kasmon.tui.widgets.row_list import RowList
+
+LISTED: Final = 8
+"""How many prompts are shown at once."""
+NOT_REWOUND: Final = "Files are not rewound: the new session works in them as they are now."
+
+
+class EarlierPromptDialog(Dialog):
+    """Lists *prompts*, the last one last; the chosen one is edited, and a new session continues from there."""
+
+    def __init__(
+        self, look: ThemeStyles, keys: KeyMap, session: Session, prompts: Sequence[str], *, copies: bool
+    ) -> None:
+        """*copies*: whether the agent copies its conversation; otherwise the new session gets the transcript."""
+        super().__init__(look, keys)
+        self.session, self.prompts, self.copies = session, tuple(prompts), copies
+        self.title_text = f"Edit an earlier prompt: {clean_line(session.label)}"
+        self.list = RowList[int](
+            look, self._draw, range(len(prompts)), len(prompts) - 1, most_rows=LISTED, id="earlier-prompts"
+        )
+        self.box = TextBox(keys, "", id="earlier-prompt")
+        self.box.display = False
+
+    def inside(self) -> Iterable[Widget]:
+        yield self.list
+        yield self.box
+        yield Sentences(self.look, id="fork-says")
+
+    def on_mount(self) -> None:
+        how = "a copy of the conversation" if self.copies else "the transcript, as text in its first prompt,"
+        said = f"A new session gets {how} up to this prompt; this one stays as it is."
+        self.query_one("#fork-says", Sentences).say((said, Token.TEXT), (NOT_REWOUND, Token.WARNING))
+        self.offer(("up down", "choose"), ("enter", "edit"), ("esc", "cancel"))
+        self.begin(self.list)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter" and self.focused is self.list:
+            event.stop()
+            self._edit()
+
+    def _edit(self) -> None:
+        self.list.display, self.box.display = False, True
+        self.box.text = self.prompts[self.list.index]
+        self.box.move_cursor(self.box.document.end)
+        self.set_focus(self.box)
+        self.offer(("enter", "start the new session"), ("esc", "cancel"))
+
+    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
+        event.stop()
+        text, index = self.box.text, self.list.index
+        if not text.strip():
+            return
+        prompt, session = self.prompts[index], self.session.id
+        later = self.prompts[index + 1 :].count(prompt)
+        self.run_operation(lambda operations: operations.fork_session(session, prompt, later, text))
+
+    def _draw(self, index: int, here: bool, width: int) -> Strip:
+        mark = self.look.mark("cursor") if here else " "
+        text = clean_line(" ".join(self.prompts[index].split()))
+        spans = ((f" {mark} ", "accent"), (text, "text.bold" if here else "soft"))
+        return self.look.between(spans, (), width, "selected" if here else "raised")

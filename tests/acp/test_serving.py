@@ -1,0 +1,27 @@
+"""`kasmon acp` where it cannot serve."""
+
+import sys
+
+import pytest
+
+from kasmon.cli.editor.acp import acp
+from kasmon.errors import SessionNotFoundError, UnavailableError, UsageError
+
+
+def test_without_its_package_it_says_how_to_get_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("kasmon.acp.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "acp", None)
+
+    with pytest.raises(UnavailableError, match=r"`pip install 'WHEEL\[acp\]'`"):
+        acp()
+
+
+def test_a_session_and_a_profile_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        acp("lab", agent="claude")
+
+
+def test_a_session_that_does_not_exist_is_named() -> None:
+    with pytest.raises(SessionNotFoundError, match="'lab'"):
+        acp("lab")

@@ -1,0 +1,269 @@
+"""Commands to a machine over NATS: who may send them, and what happens when messages are repeated, forged or lost.
+
+What every bus promises is in tests/bus/test_contract.py, which runs over NATS too.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from nats.aio.msg import Msg
+
+from kasmon.bus.local import LocalBus
+from kasmon.bus.nats.connection import connect
+from kasmon.bus.nats.enrolment import revoke
+from kasmon.bus.nats.keys import make_seed
+from kasmon.bus.nats.machine import REFUSAL, MachineHello, MachineServer
+from kasmon.bus.nats.machine_client import open_command_bus
+from kasmon.bus.nats.service import apply_changes
+from kasmon.bus.nats.signatures import RemoteCommand, make_nonce, sign_command
+from kasmon.bus.nats.subjects import subject
+from kasmon.bus.nats.tunnel import NUMBER, TunnelEnd
+from kasmon.bus.stream import StreamBus
+from kasmon.errors import RefusedError, RemoteUnreachableError
+from kasmon.model.commands import Ability
+from kasmon.paths import Paths, places
+from tests.support.bus.cluster_server import CLUSTER, ClusterServer, open_cluster
+
+
+@pytest.fixture
+def here() -> Paths:
+    """This test's own kasmon."""
+    where = places()
+    where.make()
+    return where
+
+
+@pytest.fixture
+async def served(cluster: ClusterServer, here: Paths) -> AsyncIterator[MachineServer]:
+    """The machine `m1` with the bus of this test's own kasmon."""
+    server = MachineServer(cluster.identity("m1", "machine"), lambda: LocalBus(here))
+    await server.start()
+    yield server
+    await server.aclose()
+
+
+async def first(bus: StreamBus) -> str:
+    """The kind of the first update."""
+    updates = bus.updates({})
+    try:
+        async with asyncio.timeout(30):
+            return type(await anext(updates)).__name__
+    finally:
+        await updates.aclose()
+
+
+async def why_it_ends(bus: StreamBus) -> str:
+    """Read all updates; return why they end."""
+    try:
+        async with asyncio.timeout(30):
+            async for _ in bus.updates({}):
+                pass
+    except RemoteUnreachableError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.usefixtures("served")
+async def test_a_viewer_opens_no_bus(cluster: ClusterServer) -> None:
+    with pytest.raises(RemoteUnreachableError, match=r"'vera' may not send to .*role is viewer"):
+        await open_command_bus(cluster.identity("vera", "viewer"), "m1")
+
+
+async def test_a_machine_that_is_not_connected_is_unreachable_at_once(cluster: ClusterServer) -> None:
+    since = time.monotonic()
+
+    with pytest.raises(RemoteUnreachableError, match="it is not connected"):
+        await open_command_bus(cluster.identity("otto", "operator"), "m2")
+
+    assert time.monotonic() - since < 30
+
+
+async def test_a_machine_that_is_stopped_is_not_taken_for_a_cluster_that_does_not_answer(
+    cluster: ClusterServer,
+) -> None:
+    stopped = await connect(cluster.identity("m1", "machine"))
+    try:
+        await stopped.subscribe(subject(CLUSTER, "cmd", "m1", "hello"), ignore)
+        with pytest.raises(
+            RemoteUnreachableError, match="cannot reach 'm1': it is connected to the cluster, but did not"
+        ):
+            await open_command_bus(cluster.identity("otto", "operator"), "m1")
+    finally:
+        await stopped.aclose()
+
+
+async def ignore(message: Msg) -> None:
+    """Answer nothing."""
+
+
+@pytest.mark.usefixtures("served")
+async def test_two_operators_use_a_machine_at_once(cluster: ClusterServer) -> None:
+    buses = [await open_command_bus(cluster.identity(name, "operator"), "m1") for name in ("otto", "olga")]
+
+    assert ["BusWelcome", "BusWelcome"] == [await first(bus) for bus in buses]
+
+    for bus in buses:
+        await bus.aclose()
+
+
+async def test_an_operator_may_do_what_the_owner_of_the_machine_allows(cluster: ClusterServer, here: Paths) -> None:
+    allowed: tuple[Ability, ...] = ("see",)
+    server = MachineServer(cluster.identity("m2", "machine"), lambda: LocalBus(here), allowed)
+    await server.start()
+    bus = await open_command_bus(cluster.identity("otto", "operator"), "m2")
+    try:
+        assert await first(bus) == "BusWelcome"
+        assert (await bus.run(["ls", "--json"])).exit_code == 0
+        with pytest.raises(RefusedError, match="does not let you start and end its sessions"):
+            await bus.run(["stop", "docs"])
+    finally:
+        await bus.aclose()
+        await server.aclose()
+
+
+@pytest.mark.usefixtures("served")
+async def test_a_machine_answers_each_sign_of_life_of_an_operator_so_that_a_long_command_is_not_lost(
+    cluster: ClusterServer,
+) -> None:
+    otto = cluster.identity("otto", "operator")
+    connection = await connect(otto)
+    name = os.urandom(12).hex()
+    hello = await connection.request(subject(CLUSTER, "cmd", "m1", "hello"), b"")
+    command = RemoteCommand(
+        cluster=CLUSTER,
+        machine="m1",
+        epoch=msgspec.json.decode(hello.data, type=MachineHello).epoch,
+        verb="stream",
+        request=name,
+        body=b"",
+        nonce="",
+        at=time.time(),
+    )
+
+    for number in range(2):
+        sent = msgspec.structs.replace(command, body=NUMBER.pack(number), nonce=make_nonce())
+        signed = sign_command(otto.seed, sent)
+        reply = await connection.request(subject(CLUSTER, "cmd", "m1", name), signed, timeout_s=10)
+        assert reply.data == NUMBER.pack(number)
+    await connection.aclose()
+
+
+@pytest.mark.usefixtures("served")
+async def test_a_machine_refuses_what_no_operator_signed_for_it_now(cluster: ClusterServer) -> None:
+    """The sender may use the subject: only the signature is wrong."""
+    otto = cluster.identity("otto", "operator")
+    olga = await connect(cluster.identity("olga", "operator"))
+    name = os.urandom(12).hex()
+    sent_to = subject(CLUSTER, "cmd", "m1", name)
+    hello = await olga.request(subject(CLUSTER, "cmd", "m1", "hello"), b"")
+    epoch = msgspec.json.decode(hello.data, type=MachineHello).epoch
+    good = RemoteCommand(
+        cluster=CLUSTER,
+        machine="m1",
+        epoch=epoch,
+        verb="stream",
+        request=name,
+        body=NUMBER.pack(0),
+        nonce=make_nonce(),
+        at=time.time(),
+    )
+
+    async def refusal(content: bytes) -> str:
+        return ((await olga.request(sent_to, content, timeout_s=30)).headers or {}).get(REFUSAL, "")
+
+    replace = msgspec.structs.replace
+    assert "not signed" in await refusal(b"x")
+    assert "no operator" in await refusal(sign_command(make_seed(), good))
+    assert "no operator" in await refusal(sign_command(cluster.identity("vera", "viewer").seed, good))
+    assert "for the machine 'm2'" in await refusal(sign_command(otto.seed, replace(good, machine="m2")))
+    assert "restarted since" in await refusal(sign_command(otto.seed, replace(good, epoch="old")))
+    assert "s old" in await refusal(sign_command(otto.seed, replace(good, at=time.time() - 3600)))
+    assert "has the verb 'stop'" in await refusal(sign_command(otto.seed, replace(good, verb="stop")))
+    other = replace(good, request="other", nonce=make_nonce())
+    assert "for 'other'" in await refusal(sign_command(otto.seed, other))
+    signed = sign_command(otto.seed, replace(good, nonce=make_nonce()))
+    await olga.send(sent_to, signed)
+    assert "executed already" in await refusal(signed)
+    await olga.aclose()
+
+
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[ClusterServer]:
+    with open_cluster(tmp_path) as server:
+        yield server
+
+
+async def test_the_streams_of_a_removed_operator_end(own_cluster: ClusterServer, here: Paths) -> None:
+    served = MachineServer(own_cluster.identity("m1", "machine"), lambda: LocalBus(here))
+    await served.start()
+    otto, olga = [await open_command_bus(own_cluster.identity(name, "operator"), "m1") for name in ("otto", "olga")]
+    assert ["BusWelcome", "BusWelcome"] == [await first(bus) for bus in (otto, olga)]
+
+    await asyncio.to_thread(revoke, own_cluster.folder, "otto")
+    assert await apply_changes(own_cluster.folder)
+
+    assert "cannot reach 'm1'" in await why_it_ends(otto)
+    assert 0 == (await olga.run(["--version"])).exit_code
+    with pytest.raises(RemoteUnreachableError, match="it was removed"):
+        await open_command_bus(own_cluster.identity("otto", "operator"), "m1")
+    for each in (otto, olga, served):
+        await each.aclose()
+
+
+async def test_a_bus_ends_with_the_server_and_can_be_opened_again(own_cluster: ClusterServer, here: Paths) -> None:
+    served = MachineServer(own_cluster.identity("m1", "machine"), lambda: LocalBus(here))
+    await served.start()
+    otto = own_cluster.identity("otto", "operator")
+    bus = await open_command_bus(otto, "m1")
+    assert "BusWelcome" == await first(bus)
+
+    await asyncio.to_thread(own_cluster.stop)
+    assert "cannot reach 'm1'" in await why_it_ends(bus)
+    await bus.aclose()
+    with pytest.raises(RemoteUnreachableError, match="cannot reach the cluster 'c1'"):
+        await open_command_bus(otto, "m1")
+    await asyncio.to_thread(own_cluster.start)
+
+    async with asyncio.timeout(40):
+        while True:
+            try:
+                again = await open_command_bus(otto, "m1")
+                break
+            except RemoteUnreachableError:
+                await asyncio.sleep(0.1)  # the machine connects again by itself
+    assert 0 == (await again.run(["--version"])).exit_code
+    await again.aclose()
+    await served.aclose()
+
+
+async def test_a_lost_message_ends_the_stream_and_nothing_is_shifted() -> None:
+    ended: list[str] = []
+
+    async def send(content: bytes) -> None: ...
+
+    end = TunnelEnd(send, lambda: ended.append("ended"))
+    reader, writer = await end.open()
+
+    for number, content in ((0, b"a"), (1, b"b"), (3, b"d"), (2, b"c")):
+        await end.receive(NUMBER.pack(number) + content)
+
+    assert b"ab" == await reader.read()
+    assert ["ended"] == ended
+    writer.close()
+
+
+async def test_a_stream_may_end_before_it_is_open() -> None:
+    ended: list[str] = []
+
+    async def send(content: bytes) -> None: ...
+
+    end = TunnelEnd(send, lambda: ended.append("ended"))
+    end.close()
+    await end.receive(NUMBER.pack(0) + b"a")
+
+    assert ["ended"] == ended

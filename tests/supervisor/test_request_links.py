@@ -1,0 +1,50 @@
+"""`link_of`: a link to the `kasmon web` that runs, or none."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from kasmon.config.schema import WebConfig
+from kasmon.store.request_links import RequestLinks
+from kasmon.supervisor.request_links import announced_address, link_of, served_address
+from tests.support.sample_fleet import NOW, command
+from tests.support.supervisor.env import Env
+
+ASKED = command("fix-auth", "git push")
+HERE = "http://127.0.0.1:8000"
+
+
+@pytest.fixture
+def env() -> Iterator[Env]:
+    env = Env()
+    yield env
+    env.close()
+
+
+def test_a_link_leads_to_the_running_server_and_without_one_there_is_none(env: Env) -> None:
+    with announced_address(env.places, HERE) as is_ours:
+        assert is_ours
+        link = link_of(env.places, WebConfig(link_minutes=5), ASKED, NOW)
+    address, token = link.split("/r/")
+    [record] = RequestLinks(env.places).list_all()
+
+    assert HERE == address
+    assert record == RequestLinks(env.places).find(token)
+    assert NOW + 300 == record.expires_at
+    assert "" == link_of(env.places, WebConfig(), ASKED, NOW)
+    assert "" == link_of(env.places, WebConfig(link_url="https://box.example"), ASKED, NOW)
+    assert 1 == len(RequestLinks(env.places).list_all())
+
+
+def test_elsewhere_it_is_reached_by_the_configured_address(env: Env) -> None:
+    with announced_address(env.places, HERE):
+        link = link_of(env.places, WebConfig(link_url="https://box.example:8443"), ASKED, NOW)
+
+    assert link.startswith("https://box.example:8443/r/")
+
+
+def test_of_two_servers_the_first_is_linked_to(env: Env) -> None:
+    with announced_address(env.places, HERE), announced_address(env.places, "http://127.0.0.1:9") as is_ours:
+        assert not is_ours
+        assert HERE == served_address(env.places)
+    assert "" == served_address(env.places)

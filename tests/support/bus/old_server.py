@@ -1,0 +1,20 @@
+"""The nats-server of Debian 12, which is too old for a cluster."""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kasmon.bus.nats.server import ServerProgram, is_new_enough, read_version
+
+EXTRACTED: Final = Path(__file__).parents[3] / ".cache" / "nats-server" / "usr" / "sbin" / "nats-server"
+"""Where `make old-nats-server` extracts Debian's package; it is not installed, because its service starts then."""
+
+
+def old_server() -> ServerProgram:
+    """Skips the test without one."""
+    for path in (str(EXTRACTED), shutil.which("nats-server")):
+        if path and (version := read_version(path)) and not is_new_enough(version):
+            return ServerProgram(path, version)
+    pytest.skip("no nats-server older than 2.11 is here; `make old-nats-server` gets one where apt is")

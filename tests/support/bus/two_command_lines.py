@@ -1,0 +1,72 @@
+"""Two kasmons of a test's own: what runs `there` is listed `here`, through a link that runs the other one directly."""
+
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.store.machines import Machine, read_presence, write_machine
+from kasmon.supervisor.machines.registration import start_link
+from tests.support.cli.cli_runner import Cli
+from tests.support.cli.fork_server import ForkServer
+from tests.support.wait import until
+
+MACHINE = "gpu-1"
+LIMIT_S = 100.0
+
+
+class TwoCommandLines:
+    """The kasmon `here`, where the kasmon `there` is registered as the machine gpu-1. Close it."""
+
+    def __init__(self, fork_server: ForkServer | None = None) -> None:
+        self.here, self.there = Cli(fork_server), Cli(fork_server)
+        variables = [f"{name}={value}" for name, value in self.there.environment.items()]
+        command = ("env", *variables, sys.executable, "-P", "-m", "kasmon")
+        self.here.places.make()
+        write_machine(self.here.places, Machine(name=MACHINE, command=command))
+        self.connect()
+
+    def connect(self) -> None:
+        """Start the link, and wait until it is connected."""
+        start_link(self.here.places, MACHINE)
+        until(self._is_connected, LIMIT_S, what="the link")
+
+    def _is_connected(self) -> bool:
+        presence = read_presence(self.here.places, MACHINE)
+        return bool(self.link) and presence.link == self.link and not presence.why
+
+    @property
+    def link(self) -> int:
+        """The pid of the link; 0 if it does not run."""
+        return lock_holder(self.here.places.machine_lock(MACHINE)) or 0
+
+    def cut(self) -> None:
+        """End the link, as a crash would, with what it runs."""
+        link = psutil.Process(self.link)
+        for process in (link, *link.children(recursive=True)):
+            process.send_signal(signal.SIGKILL)
+        until(lambda: not self.link, LIMIT_S, what="the end of the link")
+
+    def session(self, session: str) -> Any:
+        """The session, as it is listed here; None if it is not."""
+        return next((each for each in self.here.json("ls")["sessions"] if each["id"] == session), None)
+
+    def new(self, name: str, script: str = "say hi", *more: str) -> str:
+        """Start a scripted session there; its id, once it is listed here and the turn is over."""
+        session = self.there.new(name, script, *more)
+        self.until(session, lambda known: known is not None and known["state"] == "idle")
+        return session
+
+    def until(self, session: str, condition: Callable[[Any], object]) -> Any:
+        """Wait until *condition* is true of the session as it is listed here, and return it."""
+        until(lambda: condition(self.session(session)), LIMIT_S, what="the session in its state")
+        return self.session(session)
+
+    def close(self) -> None:
+        if self.link:
+            self.cut()
+        self.here.close()
+        self.there.close()
