@@ -88,7 +88,9 @@ class Stage:
             transcripts={sessions[0].id: told},
             written={sessions[0].id: payload},
             panes={sessions[1].id: payload.split("\n")[:5]},
-            settings=DashboardSettings(problems=(payload,), config_path=payload, workdir=payload),
+            settings=DashboardSettings(
+                problems=(payload,), config_path=payload, workdir=payload, agents={"claude": "claude"}
+            ),
         )
         self.gateway.refusing = RefusedError(payload, hint=payload)
         self.app = Kasmon(gateway=self.gateway, clock=self.clock)

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -252,12 +253,23 @@ async def test_a_machine_says_its_time_with_each_sign_of_life(cluster: ClusterSe
         assert ahead_s == pytest.approx(await measure_clock(cluster), abs=2)
 
 
+def shift_clock(seconds: int) -> dict[str, str]:
+    """Return the variables with which a program's clock is ahead by *seconds*.
+
+    The command `faketime` itself forks: it would leave the program alive when it is terminated.
+    """
+    library = subprocess.run(
+        ["faketime", "-f", "+0s", "printenv", "LD_PRELOAD"], check=True, capture_output=True, text=True
+    )
+    return {"LD_PRELOAD": library.stdout.strip(), "FAKETIME": f"+{seconds}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed (Debian: faketime)")
 async def test_a_machine_whose_clock_is_ahead_is_measured(cluster: ClusterServer, env: Env) -> None:
     stored = IdentityFile(env.places, CLUSTER, "machine")
     await asyncio.to_thread(stored.save, cluster.identity("m1", "machine"))
-    argv = ["faketime", "-f", "+40s", sys.executable, "-P", "-m", "kasmon", "bus", "--cluster", CLUSTER]
-    variables = {**os.environ, **env.places.environment_variables(), "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    argv = [sys.executable, "-P", "-m", "kasmon", "bus", "--cluster", CLUSTER]
+    variables = {**os.environ, **env.places.environment_variables(), **await asyncio.to_thread(shift_clock, 40)}
     process = await asyncio.create_subprocess_exec(*argv, env=variables, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     try:

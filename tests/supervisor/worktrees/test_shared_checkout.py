@@ -1,7 +1,7 @@
 """A second agent in one checkout is found, whatever folder of it the agent is in."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -11,6 +11,8 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.supervisor.worktrees.shared_checkout import describe_sharers, find_checkout, list_sharers
 from tests.support.git_repo import Repo
+
+PROFILES: Final = {"claude": "claude", "mine": "mine-cli"}
 
 
 def agent(name: str, folder: Path, at: float = 1.0, **fields: Any) -> Session:
@@ -31,8 +33,8 @@ def test_the_agents_that_were_in_the_checkout_before_are_its_sharers(repo: Repo)
     (repo.folder / "src").mkdir()
     first, second = agent("one", repo.folder), agent("two", repo.folder / "src", at=2.0)
 
-    assert [first] == list_sharers(second, [first, second], {})
-    assert [] == list_sharers(first, [first, second], {})
+    assert [first] == list_sharers(second, [first, second], PROFILES)
+    assert [] == list_sharers(first, [first, second], PROFILES)
 
 
 def test_a_link_to_the_checkout_leads_to_it(repo: Repo, tmp_path: Path) -> None:
@@ -44,11 +46,11 @@ def test_a_link_to_the_checkout_leads_to_it(repo: Repo, tmp_path: Path) -> None:
 def test_a_worktree_is_a_checkout_of_its_own(repo: Repo, tmp_path: Path) -> None:
     repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
 
-    assert [] == list_sharers(agent("two", tmp_path / "other", at=2.0), [agent("one", repo.folder)], {})
+    assert [] == list_sharers(agent("two", tmp_path / "other", at=2.0), [agent("one", repo.folder)], PROFILES)
 
 
 def test_outside_of_git_there_is_no_checkout_to_share(tmp_path: Path) -> None:
-    assert [] == list_sharers(agent("two", tmp_path, at=2.0), [agent("one", tmp_path)], {})
+    assert [] == list_sharers(agent("two", tmp_path, at=2.0), [agent("one", tmp_path)], PROFILES)
 
 
 @pytest.mark.parametrize(
@@ -64,15 +66,15 @@ def test_outside_of_git_there_is_no_checkout_to_share(tmp_path: Path) -> None:
 def test_who_cannot_disturb_it_or_belongs_to_it_is_none(repo: Repo, fields: dict[str, Any]) -> None:
     new = agent("two", repo.folder, at=2.0, plan="p1", parent=SessionId("parent"))
 
-    assert [] == list_sharers(new, [agent("one", repo.folder, **fields)], {})
-    assert ["one"] == [other.name for other in list_sharers(new, [agent("one", repo.folder)], {})]
+    assert [] == list_sharers(new, [agent("one", repo.folder, **fields)], PROFILES)
+    assert ["one"] == [other.name for other in list_sharers(new, [agent("one", repo.folder)], PROFILES)]
 
 
 def test_a_program_of_a_profile_and_a_structured_session_are_agents(repo: Repo) -> None:
     own = agent("own", repo.folder, agent="mine", program="mine-cli")
     structured = agent("structured", repo.folder, program="", mode=Mode.SDK)
 
-    assert [own, structured] == list_sharers(agent("two", repo.folder, at=2.0), [own, structured], {"mine": "mine-cli"})
+    assert [own, structured] == list_sharers(agent("two", repo.folder, at=2.0), [own, structured], PROFILES)
 
 
 def test_several_are_named_by_the_first(tmp_path: Path) -> None:
