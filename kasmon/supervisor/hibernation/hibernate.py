@@ -6,7 +6,7 @@ import time
 
 from kasmon.backends.common.environment import program_of
 from kasmon.config.agent_address import machine_of
-from kasmon.errors import LogMissingError, NotHibernatedError, TimedOutError
+from kasmon.errors import LogMissingError, NotHibernatedError, SessionEndedError, TimedOutError
 from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.model.commands import Hibernate, Mode
@@ -21,6 +21,7 @@ from kasmon.store.event_log import EventLog
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.process_usage import find_root, read_memory, read_processes
+from kasmon.supervisor.fleet.snapshot import read_session
 from kasmon.supervisor.hibernation.obstacles import REPORTS_TOOLS, find_first_tool, find_first_work, find_running
 from kasmon.supervisor.recovery.sessions import find_conversation
 from kasmon.supervisor.sessions.session_operations import ENDING_S, execute
@@ -49,7 +50,12 @@ async def hibernate(places: Paths, session: Session) -> str:
     runs = session.state in ALIVE and not session.is_orphaned
     freed = await in_thread(_check, places, session) if runs else 0  # else the command is refused
     facts = await in_thread(NewEvents, places, session.id)
-    await execute(places, session, Hibernate(freed_bytes=freed))
+    try:
+        await execute(places, session, Hibernate(freed_bytes=freed))
+    except SessionEndedError:
+        if (now := await in_thread(read_session, places, session.id)).freed_bytes is None:
+            raise
+        raise NotHibernatedError(session.name, find_obstacle(now)) from None  # somebody else was faster
     deadline = time.monotonic() + ENDING_S
     while not any(isinstance(event, SessionEnded | ConnectionLost) for event in await in_thread(facts.more)):
         if time.monotonic() > deadline:

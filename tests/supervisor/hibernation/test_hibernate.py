@@ -79,6 +79,15 @@ async def test_two_that_hibernate_or_resume_one_session_at_once_do_it_once_and_l
     assert (2, {"say one", "say two", "say three"}) == (again.generation, {each.text for each in again.receipts})
 
 
+async def test_who_hibernates_a_session_that_another_one_hibernated_meanwhile_is_told_so(env: Env) -> None:
+    seen = await runs(env)
+    await hibernate(env.places, seen)
+    await becomes(env, seen.id, lambda now: now.state is HIBERNATED)
+
+    with pytest.raises(NotHibernatedError, match="it is being hibernated already"):
+        await hibernate(env.places, seen)
+
+
 async def test_a_session_whose_host_is_killed_while_it_hibernates_is_hibernated_and_not_lost(env: Env) -> None:
     session = await runs(env)
     env.kill_host(session.id)
