@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Final
 
 UNMEASURED: Final = -1
+GROUP: Final = 512
+"""How many blocks have a common sum; so that a million blocks need 4 bytes each."""
 
 
 class Heights:
     """Heights of blocks 0..n-1.
-
-    Two Fenwick trees hold the sums over measured blocks: one of their rows, one of their number.
 
     Args:
         height: measures one block, in rows.
@@ -18,18 +18,16 @@ class Heights:
     """
 
     def __init__(self, height: Callable[[int], int], blocks: int) -> None:
+        self.measured = 0
+        """The rows of all measured blocks."""
         self._height = height
         self._stale: set[int] = set()
         self._exact = array("i")
-        self._rows, self._measured = array("i", [0]), array("i", [0])
+        self._rows, self._unmeasured = array("i"), array("i")
+        """For each group: the rows of its measured blocks, and how many others it has."""
         self._low = 0
         """All blocks from here on are measured."""
         self.follow(blocks)
-
-    @property
-    def measured(self) -> int:
-        """The rows of all measured blocks."""
-        return _before(self._rows, len(self._exact))
 
     @property
     def estimate(self) -> int:
@@ -71,12 +69,22 @@ class Heights:
 
         All blocks below it are measured, if they were not.
         """
-        while self.measured - _before(self._rows, self._low) <= above:
-            if self.measure(1) and self.measured <= above:
+        rows = self.measured - self._before(self._low)[0]
+        while rows <= above:
+            if self._low == 0:
                 return None
+            self._low -= 1
+            rows += self.of(self._low)
         row = self.measured - 1 - above  # counted from the first measured row
-        block = _holding(self._rows, row)
-        return block, row - _before(self._rows, block)
+        group = 0
+        while row >= self._rows[group]:
+            row -= self._rows[group]
+            group += 1
+        block = group * GROUP
+        while row >= (known := max(self._exact[block], 0)):
+            row -= known
+            block += 1
+        return block, row
 
     def below(self, block: int) -> int:
         """Return approximately how many rows are below *block*; exact if all of them are measured."""
@@ -85,54 +93,32 @@ class Heights:
     def _about(self, first: int) -> int:
         """Return approximately how many rows there are from block *first* on."""
         count = len(self._exact)
-        measured = _before(self._measured, count)
-        missing = count - first - (measured - _before(self._measured, first))
-        rows = self.measured
-        return rows - _before(self._rows, first) + (missing * rows // measured if measured else missing)
+        rows_before, missing_before = self._before(first)
+        every = sum(self._unmeasured)
+        missing = every - missing_before
+        mean = missing * self.measured // (count - every) if count > every else missing
+        return self.measured - rows_before + mean
+
+    def _before(self, block: int) -> tuple[int, int]:
+        """Return the rows of the measured blocks before *block*, and how many others there are."""
+        group = block // GROUP
+        part = self._exact[group * GROUP : block]
+        missing = part.count(UNMEASURED)
+        return sum(self._rows[:group]) + sum(part) - UNMEASURED * missing, sum(self._unmeasured[:group]) + missing
 
     def _grow(self, blocks: int) -> None:
         before = len(self._exact)
         self._exact += array("i", [UNMEASURED]) * (blocks - before)
-        for tree in (self._rows, self._measured):
-            _lengthen(tree, blocks - before)
+        groups = -(-blocks // GROUP) - len(self._rows)
+        self._rows += array("i", [0]) * groups
+        self._unmeasured += array("i", [0]) * groups
+        for start in range(before - before % GROUP, blocks, GROUP):
+            self._unmeasured[start // GROUP] += min(start + GROUP, blocks) - max(start, before)
 
     def _put(self, block: int, rows: int) -> None:
-        was = self._exact[block]
+        was, group = self._exact[block], block // GROUP
         self._exact[block] = rows
-        _add(self._rows, block, rows if was == UNMEASURED else rows - was)
-        _add(self._measured, block, was == UNMEASURED)
-
-
-def _add(tree: "array[int]", at: int, value: int) -> None:
-    at += 1
-    while value and at < len(tree):
-        tree[at] += value
-        at += at & -at
-
-
-def _lengthen(tree: "array[int]", more: int) -> None:
-    old = len(tree) - 1
-    tree += array("i", [0]) * more
-    at = old + (old & -old)
-    while 0 < at < len(tree):
-        tree[at] = _before(tree, old) - _before(tree, at - (at & -at))
-        at += at & -at
-
-
-def _before(tree: "array[int]", at: int) -> int:
-    total = 0
-    while at > 0:
-        total += tree[at]
-        at -= at & -at
-    return total
-
-
-def _holding(tree: "array[int]", row: int) -> int:
-    """Return the index of the value in which the sum passes *row*."""
-    at, step = 0, 1 << (len(tree) - 1).bit_length()
-    while step:
-        if at + step < len(tree) and tree[at + step] <= row:
-            at += step
-            row -= tree[at]
-        step >>= 1
-    return at
+        more = rows - max(was, 0)
+        self.measured += more
+        self._rows[group] += more
+        self._unmeasured[group] -= was == UNMEASURED
