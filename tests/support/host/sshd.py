@@ -24,6 +24,8 @@ def program() -> str:
     """The path of sshd; skips the test where it is missing, unless that is not allowed here (KASMON_REQUIRE_SSHD)."""
     found = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:{PLACES}")
     if found is not None and shutil.which("ssh") is not None:
+        if os.getuid() == 0:  # where sshd locks up what it does not trust yet; the package leaves it to the init system
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         return found
     if os.environ.get("KASMON_REQUIRE_SSHD"):
         pytest.fail("sshd or ssh is missing, and KASMON_REQUIRE_SSHD says that it must be there")
@@ -65,8 +67,6 @@ class Sshd:
             f"SetEnv HOME={self.home} TMUX_TMPDIR={self.home} XDG_STATE_HOME={self.home}/.local/state"
             f" PATH={os.environ['PATH']}{''.join(f' {name}={value}' for name, value in variables.items())}\n"
         )
-        if os.getuid() == 0:  # where sshd locks up what it does not trust yet; the package leaves it to the init system
-            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self.open()
 
     @property
