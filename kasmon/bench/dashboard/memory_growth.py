@@ -20,7 +20,11 @@ from kasmon.supervisor.sessions.session_operations import create
 EVENTS: Final = 1_000_000
 WARM: Final = 100_000
 """The number of events after which memory is measured first: caches and buffers are full then."""
-SCRIPT: Final = "say Here is a line of text.\nrun make test\nread src/app.py\nloop"
+SCRIPT: Final = """\
+say Here is a line of text.
+tool Bash {"command": "make test"} => 41 passed
+tool Read {"path": "src/app.py"} => 214 lines
+loop"""
 """Turns without a pause; at one event a second of a real agent's turn, a million are the work of days."""
 STALL_S: Final = 60.0
 PROCESSES: Final = ("a host", "the tmux host", "the dashboard")
