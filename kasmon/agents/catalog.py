@@ -4,7 +4,9 @@ Only the files of the agent that is asked for are read; the names are those of t
 is run: its entry point in the group `kasmon.agents` names the package with the folders.
 """
 
+import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
@@ -91,10 +93,16 @@ class AgentCatalog:
         """Return the profile of the agent with the program *program*, by any of its names; None if there is none."""
         if not NAME.fullmatch(program):
             return None
-        return self.get(program) or self.get(self._aliases().get(program, ""))
+        return self.get(program) or self.get(_read_aliases(self._own, self._own_stamps()).get(program, ""))
 
-    def _aliases(self) -> dict[str, str]:
+    def read_aliases(self) -> dict[str, str]:
+        """Return each other name of an agent's program -> the name of the agent."""
         return {other: name for name in self.names() if (known := self.get(name)) for other in known.also}
+
+    def _own_stamps(self) -> tuple[Stamp, ...]:
+        """Return what changes with the user's own profiles; kasmon's and those of packages do not change."""
+        own = self._own
+        return () if own is None else tuple(_stamp(own / name / PROFILE) for name in sorted(_names(own, _stamp(own))))
 
     def _places(self) -> Iterator[tuple[Path, str]]:
         if self._own is None:
@@ -134,7 +142,9 @@ UNKNOWN: Final = AgentProfile()
 @cache
 def _packages() -> tuple[tuple[Path, str], ...]:
     """Return the folders of other packages, and the packages' names. It imports none of them."""
-    from importlib.metadata import entry_points  # only where an agent is not found elsewhere: it takes 10 ms
+    if not _is_named_by_packages():
+        return ()
+    from importlib.metadata import entry_points  # takes 30 ms
     from importlib.util import find_spec
 
     found: list[tuple[Path, str]] = []
@@ -147,6 +157,25 @@ def _packages() -> tuple[tuple[Path, str], ...]:
         name = each.dist.name if each.dist else each.name
         found += [(Path(top, *inner), name) for top in (spec and spec.submodule_search_locations) or ()]
     return tuple(found)
+
+
+def _is_named_by_packages() -> bool:
+    """Whether some installed package has an entry point for agents; a quick look before `importlib.metadata`'s."""
+    group = f"[{GROUP}]".encode()
+    for top in sys.path:
+        with contextlib.suppress(OSError):
+            for each in os.scandir(top or "."):
+                if each.name.endswith((".dist-info", ".egg-info")):
+                    with contextlib.suppress(OSError):
+                        if group in Path(each.path, "entry_points.txt").read_bytes():
+                            return True
+    return False
+
+
+@lru_cache(maxsize=8)
+def _read_aliases(own: Path | None, stamps: tuple[Stamp, ...]) -> dict[str, str]:
+    """Read the aliases once in a process, until the user's own profiles change."""
+    return AgentCatalog(own).read_aliases()
 
 
 @lru_cache(maxsize=64)

@@ -46,6 +46,10 @@ def test_a_folder_in_the_config_is_an_agent_at_once(tmp_path: Path) -> None:
     assert known == agents.find("parrot-cli")
     assert "parrot" in agents.names()
 
+    put(tmp_path, 'title = "Parrot"\nalso = ["parakeet", "budgie"]')
+
+    assert ["parrot", None] == [known and known.name for known in map(agents.find, ("budgie", "parrot-cli"))]
+
 
 def test_the_users_own_folder_counts_before_kasmons_and_a_broken_one_hides_nothing_else(tmp_path: Path) -> None:
     agents = AgentCatalog(tmp_path)
