@@ -90,15 +90,33 @@ def peers_of(fleet: Fleet, session: Session) -> tuple[Session, ...]:
     return tuple(sorted(beside, key=lambda peer: (peer.task or 0, peer.name)))
 
 
+def group_by_starter(fleet: Fleet) -> dict[SessionId, list[Session]]:
+    """Return the sessions that agents started, by the session whose agent did."""
+    started: dict[SessionId, list[Session]] = {}
+    for each in fleet.sessions:
+        if each.actor is not None:
+            started.setdefault(each.actor.session, []).append(each)
+    return started
+
+
+def find_started(started: Mapping[SessionId, Iterable[Session]], session: SessionId) -> tuple[Session, ...]:
+    """Return the sessions that the agent of *session* started, those that theirs did, and so on; oldest first.
+
+    *started* is as `group_by_starter` returns it.
+    """
+    found: dict[SessionId, Session] = {}
+    left = [session]
+    while left:
+        for each in started.get(left.pop(), ()):
+            if each.id not in found and each.id != session:
+                found[each.id] = each
+                left.append(each.id)
+    return tuple(sorted(found.values(), key=lambda each: (each.created_at, each.id)))
+
+
 def find_children(fleet: Fleet, session: SessionId) -> tuple[Session, ...]:
     """Return the sessions that the agent of *session* started, those that theirs did, and so on; oldest first."""
-    below: set[SessionId] = set()
-    found = []
-    for each in sorted(fleet.sessions, key=lambda each: (each.created_at, each.id)):
-        if each.actor is not None and (each.actor.session == session or each.actor.session in below):
-            below.add(each.id)
-            found.append(each)
-    return tuple(found)
+    return find_started(group_by_starter(fleet), session)
 
 
 def by_attention(sessions: Iterable[Session]) -> tuple[Session, ...]:

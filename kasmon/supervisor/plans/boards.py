@@ -17,7 +17,8 @@ import msgspec
 
 from kasmon.config import Config
 from kasmon.errors import KasmonError
-from kasmon.model.fleet import Fleet
+from kasmon.model.fleet import Fleet, find_started, group_by_starter
+from kasmon.model.permission import SessionId
 from kasmon.model.plan.plan import Plan, describe_fault
 from kasmon.model.plan.progress import PlanRun
 from kasmon.model.plan.scheduler import NextSteps, next_steps
@@ -49,6 +50,8 @@ class PlanBoard(msgspec.Struct, frozen=True, kw_only=True):
     ahead: NextSteps = NextSteps((), {})
     sessions: Mapping[str, Session] = {}
     """By session id; includes sessions of earlier attempts."""
+    children: Mapping[str, tuple[Session, ...]] = {}
+    """Session id -> the sessions that its agent started, those that theirs did, and so on, oldest first."""
     is_run: bool = True
     """Whether a runner process runs it now."""
     edit: PlanEdit | None = None
@@ -73,6 +76,8 @@ class PlanBoards:
         self._folder_stamp = 0
         self._grouped_of: Fleet | None = None
         self._groups: dict[str, list[Session]] = {}
+        self._started: Mapping[SessionId, Sequence[Session]] = {}
+        """The sessions that agents started, by the session whose agent did."""
         self._copies: dict[str, Session] = {}
         """The sessions of other machines, by id."""
         self._boards: tuple[PlanBoard, ...] = ()
@@ -89,7 +94,9 @@ class PlanBoards:
             self._group(fleet)
             config = self._config()
             boards = [
-                watched.read((*self._groups.get(id_, ()), *watched.find_copies(self._copies)), config, fleet)
+                watched.read(
+                    (*self._groups.get(id_, ()), *watched.find_copies(self._copies)), config, fleet, self._started
+                )
                 for id_, watched in self._watched.items()
             ]
             begun = [board for board in boards if board is not None]
@@ -128,6 +135,7 @@ class PlanBoards:
             return
         self._grouped_of, self._groups = fleet, {}
         self._copies = {str(session.id): session for session in fleet.sessions if session.via}
+        self._started = group_by_starter(fleet)
         for session in fleet.sessions:
             if session.plan in self._watched and not is_of_other_plan(self._places, session):
                 self._groups.setdefault(session.plan, []).append(session)
@@ -173,6 +181,7 @@ class _PlanWatch:
         self._plan_log = plan_log = PlanLog(places, id_)
         self._size = -1
         self._sessions: tuple[Session, ...] = ()
+        self._children: dict[str, tuple[Session, ...]] = {}
         self._config: Config | None = None
         self._plan, self._agreed = Plan(name=plan_log.plan), ""
         """The plan that runs, and the digest of its text."""
@@ -188,10 +197,20 @@ class _PlanWatch:
         self._logged: list[str] = []
         self._limits = NO_LIMITS
 
-    def read(self, sessions: Iterable[Session], config: Config, fleet: Fleet) -> PlanBoard | None:
-        """Return its board; None until it has begun. *sessions* are its own of *fleet*."""
+    def read(
+        self,
+        sessions: Iterable[Session],
+        config: Config,
+        fleet: Fleet,
+        started: Mapping[SessionId, Sequence[Session]],
+    ) -> PlanBoard | None:
+        """Return its board; None until it has begun.
+
+        *sessions* are its own of *fleet*; *started* is as `group_by_starter` returns it.
+        """
         now = tuple(sessions)
         is_new = self._board is None or config is not self._config or not _are_identical(now, self._sessions)
+        is_new |= self._find_children(now, started)
         self._sessions, self._config = now, config
         problem = ""
         try:
@@ -214,6 +233,14 @@ class _PlanWatch:
         if copies and run is not self._logged_of:
             self._logged_of, self._logged = run, sorted(logged_sessions(run))
         return [copies[id_] for id_ in self._logged if id_ in copies] if copies else []
+
+    def _find_children(self, sessions: Iterable[Session], started: Mapping[SessionId, Sequence[Session]]) -> bool:
+        """Find what the agents of *sessions* started; return whether that changed."""
+        before, found = self._children, {str(each.id): find_started(started, each.id) for each in sessions}
+        self._children = {session: children for session, children in found.items() if children}
+        return before.keys() != self._children.keys() or any(
+            not _are_identical(children, before[session]) for session, children in self._children.items()
+        )
 
     def _read(self) -> bool:
         if (size := self._plan_log.size()) == self._size:
@@ -273,6 +300,7 @@ class _PlanWatch:
             run=plan_log.run,
             ahead=next_steps(plan, plan_log.run, sessions, plan.limit, time.time(), limits=self._limits),
             sessions=sessions,
+            children=self._children,
             is_run=self._is_run,
             edit=self._edit,
             problem=problem,

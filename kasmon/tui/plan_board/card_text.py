@@ -46,6 +46,10 @@ STATE, AGENT, COST, CHECK = 11, 9, 8, 30
 ROOMY: Final = 64
 """From this width on a low card names agent and cost."""
 ON: Final = (TaskState.RUNNING, TaskState.CLAIMED)
+NEEDING: Final = frozenset({"asking", "lost"})
+"""The states of a session, or of one that its agent started, in which a running task needs the person."""
+MOST_CHILDREN: Final = 6
+"""A card shows the symbols of this many sessions that its agents started."""
 
 
 class TaskCardState(NamedTuple):
@@ -74,7 +78,8 @@ def standing(board: PlanBoard, task: Task) -> TaskCardState:
             return TaskCardState("never")
         case TaskState.RUNNING:
             name = "starting" if (session := _session(board, at)) is None else state_name(session)
-            return TaskCardState(name, name in ("asking", "lost"))
+            names = (name, *map(state_name, children_of(board, at)))
+            return TaskCardState(name, not NEEDING.isdisjoint(names))
         case TaskState.CLAIMED:
             return TaskCardState("checking") if task.check else TaskCardState("claimed", not is_over)
         case TaskState.FAILED:
@@ -101,13 +106,13 @@ def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: TaskCar
     look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
     at, how = board.run.of(task.id), standing(board, task)
     loud = ".bold" if how.needs_person else ""
-    title: list[Span] = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, hit), *_title(task, at)]
+    title = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, board, at, hit), *_title(task, at)]
     state: list[Span] = [("  ", "text"), (how.label, f"{how.role}{loud}"), *_after_dot(look, _time(at, now), "soft")]
     state += _after_dot(look, agent_of(board, task), "soft") + _after_dot(look, account_of(board, task), "soft")
     state += _after_dot(look, machine_of(board, task), "soft")
     state += _after_dot(look, _cost(board, at), "soft")
     return [
-        _row(look, title, [], width),
+        _row(look, title, _folded_children(look, board, at), width),
         _row(look, state, [], width),
         _row(look, [("  ", "text"), *_collides(look, hit, how), *said(board, task, now)], [], width),
         _row(
@@ -124,7 +129,7 @@ def wide(board: PlanBoard, task: Task, width: int, moment: TaskCardContext) -> l
     look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
     at, how = board.run.of(task.id), standing(board, task)
     loud = ".bold" if how.needs_person else ""
-    title: list[Span] = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, hit), *_title(task, at)]
+    title = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, board, at, hit), *_title(task, at)]
     state: list[Span] = [
         ("  ", "text"),
         (look.fit(how.label, STATE), f"{how.role}{loud}"),
@@ -138,7 +143,7 @@ def wide(board: PlanBoard, task: Task, width: int, moment: TaskCardContext) -> l
     checked = ([(f"account {account}  ", "soft")] if account else []) + checked
     checked += [(look.cut(text, CHECK), role) for text, role in _checked(task, at)]
     return [
-        _row(look, title, state, width),
+        _row(look, title, [*_folded_children(look, board, at), *state], width),
         _row(look, [("  ", "text"), *_collides(look, hit, how), *said(board, task, now)], checked, width),
     ]
 
@@ -222,8 +227,29 @@ def _cost(board: PlanBoard, at: TaskRun) -> str:
     return "" if usd is None else money(usd)
 
 
-def _mark(look: ThemeStyles, hit: CollisionSummary | None) -> list[Span]:
-    return [] if hit is None else [(f"{look.mark('collides')} ", "bad.bold" if hit.lines else "warn")]
+def children_of(board: PlanBoard, at: TaskRun) -> tuple[Session, ...]:
+    """Return the sessions that the agent of a task's last attempt started, those that theirs did, and so on."""
+    return board.children.get(at.session, ())
+
+
+def _folded_children(look: ThemeStyles, board: PlanBoard, at: TaskRun) -> list[Span]:
+    """Their number and the symbols of their states, those that need the person first."""
+    children = sorted(children_of(board, at), key=lambda each: each.attention)
+    if not children:
+        return []
+    shapes: list[Span] = [(look.glyph(each), f"state-{state_name(each)}") for each in children[:MOST_CHILDREN]]
+    more: list[Span] = [(look.mark("more"), "faint")] if len(children) > MOST_CHILDREN else []
+    return [(f"{look.mark('shut')}{len(children)} ", "accent"), *shapes, *more]
+
+
+def _mark(look: ThemeStyles, board: PlanBoard, at: TaskRun, hit: CollisionSummary | None) -> list[Span]:
+    """The collisions of its changes with others', and a proposal to finish it or what its agent started."""
+    known = (_session(board, at), *children_of(board, at))
+    is_proposed = any(each is not None and each.finish_proposed for each in known)
+    return [
+        *([] if hit is None else [(f"{look.mark('collides')} ", "bad.bold" if hit.lines else "warn")]),
+        *([(f"{look.mark('proposal')} ", "info")] if is_proposed else []),
+    ]
 
 
 def _collides(look: ThemeStyles, hit: CollisionSummary | None, how: TaskCardState) -> list[Span]:

@@ -8,6 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from kasmon.errors import KasmonError
+from kasmon.model.formatting import clock, state_label
 from kasmon.model.plan.placement import describe_requirement, machine_requirement
 from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import TaskRun
@@ -23,8 +24,8 @@ from kasmon.tui.dialogs.common import TOO_EARLY
 from kasmon.tui.dialogs.fields import ChoiceChanged, DialogField
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.queue import SILENCE_S
-from kasmon.tui.plan_board.card_text import agent_of, standing
-from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.plan_board.card_text import agent_of, children_of, standing
+from kasmon.tui.theme.look import ThemeStyles, money
 
 SIGNS = {"+": Token.ADDED, "-": Token.REMOVED, "~": Token.HUNK}
 
@@ -133,6 +134,12 @@ def task_rows(board: PlanBoard, task: Task, width: int) -> Sequence[TextLine]:
     rows = wrap([(clean_line(task.title) or task.id, Token.HEADING)], width)
     for word, value in _facts(board, task, at):
         rows += _entry(word, value, width)
+    for each in (board.sessions.get(at.session), *children_of(board, at)):
+        if each is not None and each.finish_proposed:
+            who = each.finish_proposed_by or "an agent"
+            said = f"{who} proposes to finish {each.label}, {clock(each.finish_proposed_at)}: {each.finish_proposed}"
+            rows += _entry("proposal", said, width)
+    rows += _tree(board, at, width)
     for number, why in enumerate(at.failures, 1):
         rows += _entry(f"failure {number}", why, width, Token.WARNING)
     if at.check is not None and at.check.output:
@@ -172,6 +179,24 @@ def _facts(board: PlanBoard, task: Task, at: TaskRun) -> list[tuple[str, str]]:
         ("folder", at.workdir),
     ]
     return [(word, said) for word, said in facts if said]
+
+
+def _tree(board: PlanBoard, at: TaskRun, width: int) -> list[TextLine]:
+    """Return a line for each session that the task's agent started, those of a session's agent below it."""
+    children = children_of(board, at)
+    rows: list[TextLine] = []
+
+    def add(starter: str, depth: int) -> None:
+        for each in children:
+            if each.actor is not None and each.actor.session == starter:
+                spent = "" if each.cost_usd is None else f", {money(each.cost_usd)}"
+                indent = f"{'  ' * (depth - 1)}└ " if depth else ""
+                said = f"{indent}{each.label}: {state_label(each)}, {each.agent}{spent}"
+                rows.extend(_entry("" if rows else "started", said, width))
+                add(str(each.id), depth + 1)
+
+    add(at.session, 0)
+    return rows
 
 
 def _account(board: PlanBoard, task: Task, at: TaskRun) -> str:

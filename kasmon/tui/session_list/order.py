@@ -3,6 +3,7 @@
 `ListOrder` caches its sort keys: of five thousand sessions, forty change between two updates.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -43,7 +44,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     session: SessionId
     depth: int = 0
     children: int = 0
-    """How many rows below it would be folded with it."""
+    """How many sessions are below it."""
     tag: str = ""
     """The tag that it is grouped by: a session with several tags has a line for each."""
 
@@ -269,6 +270,7 @@ class ListOrder:
         if not children and not hidden:
             return [SessionRow(id_, tag=tag) for id_ in ids]
         below_others = {child for group in children.values() for child in group}
+        counts = Counter(above for id_ in below_others for above in self._line(id_, here)[1:])
         urgent = [id_ for id_ in ids if self.sessions[id_].attention <= URGENT]
         lifted = [self._root(id_, here) for id_ in urgent] if view.sort is SortOrder.ATTENTION else []
         kept = {above for id_ in urgent for above in self._line(id_, here)}
@@ -283,7 +285,7 @@ class ListOrder:
                 placed.add(id_)
                 below = children.get(id_, [])
                 if not is_hidden or id_ in kept:
-                    rows.append(SessionRow(id_, depth, len(below), tag))
+                    rows.append(SessionRow(id_, depth, counts[id_], tag))
                 is_hidden = is_hidden or id_ in view.folded
                 left += [(child, min(depth + 1, DEEPEST), is_hidden) for child in reversed(below)]
         return rows

@@ -190,7 +190,8 @@ def moments(session: Session, now: float) -> str:
     until = session.limited_until
     wait = "" if until is None else age(until - now)
     lived = "" if session.sandbox_state is None else f" {to_come(session, now)} {row_words(session, now)}"
-    return f"{age(now - session.since)} {wait} {evidence(session, now)}{lived}"
+    proposed = f" {age(now - session.finish_proposed_at)}" if session.finish_proposed else ""
+    return f"{age(now - session.since)} {wait} {evidence(session, now)}{lived}{proposed}"
 
 
 def header(columns: Sequence[ListColumn], width: int, sort: SortOrder, look: ThemeStyles) -> Strip:
@@ -269,7 +270,8 @@ def _name(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     hit = line.collides
     mark: list[Span] = [] if hit is None else [(f" {look.mark('collides')}", "bad.bold" if hit.lines else "warn")]
     breach: list[Span] = [(f" {look.mark('breach')}", "bad.bold")] if is_broken(session) else []
-    return [(indent, "faint"), *away, name, *breach, *mark, (f"{fold}{pin}", "accent")]
+    proposed: list[Span] = [(f" {look.mark('proposal')}", "info")] if session.finish_proposed else []
+    return [(indent, "faint"), *away, name, *breach, *mark, *proposed, (f"{fold}{pin}", "accent")]
 
 
 def _machine(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:

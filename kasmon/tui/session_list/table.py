@@ -411,6 +411,7 @@ class SessionTable(ScrollView, can_focus=True):
     def _name_cells(self, session: Session) -> int:
         """Return the width of its name and marks; ASCII names are fast, as there may be thousands."""
         name, marks = session.name, is_broken(session) + (session.id in self.collisions) + (session.id == self.pinned)
+        marks += bool(session.finish_proposed)
         marks += bool(session.via) and self.size.width < LEAST_MACHINES
         return (len(name) if name.isascii() else cell_len(name)) + 2 * marks
 

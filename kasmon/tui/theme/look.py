@@ -44,6 +44,7 @@ MARKS: Final = {
     "pin": ("◉", "@"),
     "held": ("⏸", "="),
     "collides": ("⇄", "%"),
+    "proposal": ("»", "f"),
     "proven": ("▣", "#"),
     "unproven": ("□", "?"),
     "breach": ("⊠", "X"),
@@ -355,6 +356,10 @@ def news(session: Session, now: float) -> list[Span]:
         case SessionState.IDLE if session.turn_ended == "error":
             error = clean_line(session.turn_error)
             return [("failed: ", "bad.bold"), (error, "bad"), *_after("" if said in error or error in said else said)]
+        case SessionState.IDLE if session.finish_proposed:
+            who = clean_line(session.finish_proposed_by) or "an agent"
+            at = f"{age(now - session.finish_proposed_at)} ago"
+            return [(f"{who} proposes to finish, {at}:", "info"), *_after(clean_line(session.finish_proposed))]
         case SessionState.WORKING if session.stuck:
             why = f"stuck? {clean_line(session.stuck_why)}".strip()
             return [(why, "state-unsure.bold"), *_after(said)]

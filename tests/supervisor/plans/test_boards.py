@@ -15,7 +15,9 @@ from kasmon.config import Config, Plans
 from kasmon.config.schema import AccountConfig, BudgetConfig, Profile
 from kasmon.errors import PlanFaultyError, PlanNotFoundError, RefusedError, UsageError
 from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.commands import ActingAgent
 from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import PlanEnded, TaskBegan, TaskDone
 from kasmon.model.plan.parser import read
 from kasmon.model.plan.progress import TaskState
@@ -26,7 +28,7 @@ from kasmon.supervisor.plans import boards as module
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.boards import PlanBoard, PlanBoards
 from kasmon.supervisor.plans.decisions import apply_edit, record_decision
-from tests.support.sample_fleet import NOW, fleet, session, working
+from tests.support.sample_fleet import NOW, fleet, idle, session, working
 from tests.support.supervisor.env import Env
 
 TEXT = "# Tidy\n\n## Wave 1\n\n### Task 1: Sweep\n\nSweep.\n\n## Wave 2\n\n### Task 2: Mop\n\nMop.\n"
@@ -100,6 +102,23 @@ def test_what_did_not_change_is_the_same_object(cli: Desk) -> None:
     changed = {board.id for board in after if not any(board is one for one in before)}
     assert {first.plan} == changed
     assert second.plan in {board.id for board in after}
+
+
+def test_a_board_has_what_the_agents_of_its_tasks_started_and_theirs_and_a_change_of_those_makes_it_another(
+    cli: Desk,
+) -> None:
+    cli.begin()
+    mine = working("s1", plan="tidy")
+    child = working("c1", actor=ActingAgent(session=mine.id))
+    below = working("c2", actor=ActingAgent(session=child.id, depth=1))
+    cli.fleet = fleet(mine, child, below, working("s2", actor=ActingAgent(session=SessionId("other"))))
+    before = cli.only()
+    assert {"s1": (child, below)} == before.children
+    cli.fleet = fleet(mine, child, below)
+    assert before is cli.only()
+    cli.fleet = fleet(mine, child, idle("c2", actor=below.actor))
+
+    assert ["working", "idle"] == [each.state.value for each in cli.only().children["s1"]]
 
 
 def test_the_sessions_of_its_tasks_come_with_it_and_only_theirs_make_it_another(cli: Desk) -> None:

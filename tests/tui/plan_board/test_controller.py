@@ -10,12 +10,14 @@ from textual.pilot import Pilot
 
 from kasmon.errors import RefusedError
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import Mode
+from kasmon.model.commands import ActingAgent, Mode
+from kasmon.model.formatting import clock
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import TaskBegan
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import TaskState
 from kasmon.model.plan.scheduler import NextSteps
+from kasmon.model.session import Session
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway import live
@@ -36,7 +38,7 @@ from tests.supervisor.plans.test_boards import Desk
 from tests.support import sample_boards
 from tests.support.dashboard_scenes import planned, run_app, settled, waves
 from tests.support.sample_boards import DONE, PLAN, RUNNING, T, at, board, task
-from tests.support.sample_fleet import NOW, StillClock, fleet, idle, session
+from tests.support.sample_fleet import NOW, StillClock, asking, fleet, idle, session, working
 from tests.support.supervisor.env import Env
 from tests.support.tui.fake_gateway import Call, FakeGateway, called, text_of
 from tests.support.wait import auntil
@@ -201,6 +203,50 @@ def test_that_a_task_changes_what_another_one_changes_stands_on_its_card() -> No
     assert ["◆ ⇄ 4 Explain a syntax error by its line", "  Bash  rm -rf build && make release"] == (
         rows(board(), "4", 60, HITS)[::2]
     )
+
+
+def led_by(task_session: str, *children: Session) -> PlanBoard:
+    """The board whose task's agent started *children*, each of which has its actor."""
+    return board(children={task_session: children})
+
+
+def by(starter: str, child: Session) -> Session:
+    return msgspec.structs.replace(child, actor=ActingAgent(session=SessionId(starter)))
+
+
+def test_what_the_agent_of_a_task_started_is_folded_on_its_card_and_a_tree_in_its_details() -> None:
+    first, below = by("parser-W2-T3", working("lexer")), by("lexer", idle("words", cost_usd=0.25))
+    shown = led_by("parser-W2-T3", first, below, by("parser-W2-T3", working("docs")))
+    details = [row.text.rstrip() for row in task_rows(shown, PLAN.tasks[2], 70)]
+    started = next(n for n, row in enumerate(details) if row.startswith("started"))
+
+    assert "● 3 Write the parser                  ▸3 ○●●" == rows(shown, "3")[0]
+    assert "▸3" in "".join(text for text, _ in wide(shown, PLAN.tasks[2], 90, TaskCardContext(LOOK, NOW))[0])
+    assert [
+        "started      lexer: working, claude",
+        "             └ words: idle, claude, $0.25",
+        "             docs: working, claude",
+    ] == details[started : started + 3]
+    assert "▸" not in "".join(rows(board(), "3"))
+
+
+def test_a_request_below_a_task_needs_the_person_at_the_task() -> None:
+    shown = led_by("parser-W2-T3", by("parser-W2-T3", asking("lexer")))
+
+    assert ("working", True) == standing(shown, PLAN.task("3"))
+    assert ("working", False) == standing(led_by("parser-W2-T3", working("lexer")), PLAN.task("3"))
+
+
+def test_a_proposal_to_finish_is_marked_on_the_card_and_its_details_say_who_made_it_and_when() -> None:
+    proposed = by(
+        "parser-W2-T3",
+        idle("lexer", finish_proposed="all tokens", finish_proposed_by="parser", finish_proposed_at=NOW),
+    )
+    shown = led_by("parser-W2-T3", proposed)
+    details = "\n".join(row.text for row in task_rows(shown, PLAN.tasks[2], 90))
+
+    assert rows(shown, "3")[0].startswith("● » 3 Write the parser")
+    assert f"parser proposes to finish lexer, {clock(NOW)}: all tokens" in details
 
 
 def test_a_task_costs_what_all_its_attempts_cost() -> None:

@@ -87,6 +87,18 @@ def test_tags_have_a_column_where_one_has_some_and_there_is_space() -> None:
     assert "api" not in shown(83, 41)
 
 
+def test_a_proposal_to_finish_is_marked_and_says_who_made_it_and_when() -> None:
+    proposed = idle(
+        "parser", finish_proposed="the parser is done", finish_proposed_by="lead", finish_proposed_at=NOW - 300
+    )
+
+    assert "parser »" in drawn(proposed).text
+    assert "lead proposes to finish, 5m ago:  the parser is done" in said(proposed)
+    assert "an agent proposes" in said(msgspec.structs.replace(proposed, finish_proposed_by=""))
+    assert moments(proposed, NOW) != moments(proposed, NOW + 60)
+    assert "»" not in drawn(idle("parser")).text
+
+
 def test_a_row_shows_task_wave_and_peers() -> None:
     assert "w2 3/5" in drawn(working("docs", wave=2, task=3, peers=5)).text
 

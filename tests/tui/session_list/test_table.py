@@ -13,8 +13,9 @@ from textual.widget import Widget
 from kasmon.config.profile import ProfileOffer
 from kasmon.errors import UnavailableError
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import Mode
+from kasmon.model.commands import ActingAgent, Mode
 from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.operations import Operations
@@ -344,6 +345,41 @@ async def test_waves_fold_and_unfold() -> None:
 
         await pilot.press("l")
         assert ["a", "b", "c"] == [session.id for session in app.main_view.table.shown()]
+
+
+def started_by(starter: str, child: Session) -> Session:
+    """*child*, as the agent of the session *starter* starts one."""
+    return msgspec.structs.replace(
+        child, parent=SessionId(starter), actor=ActingAgent(session=SessionId(starter)), created_at=child.created_at + 1
+    )
+
+
+async def test_what_agents_started_folds_below_the_session_and_who_needs_the_person_stays_in_sight() -> None:
+    lead = working("lead")
+    second, fourth = started_by("lead", working("second")), started_by("lead", working("fourth"))
+    third = started_by("second", idle("third"))
+    app = Kasmon(fleet(idle("readme"), lead, second, third, fourth), clock=StillClock())
+    async with app.run_test(size=(120, 24)) as pilot:
+        table = app.main_view.table
+
+        def shown() -> list[str]:
+            return [session.id for session in table.shown()]
+
+        assert table.select(lead.id)
+        await pilot.press("h")
+        assert ["readme", "lead"] == shown()
+        assert "lead ▸3" in text_of(app)
+
+        clock_of(app).forward(2)
+        asks = msgspec.structs.replace(asking("third"), parent=third.parent, actor=third.actor)
+        app._show_update(fleet_update(fleet(idle("readme"), lead, second, asks, fourth)))
+        await pilot.pause()
+        assert ["lead", "second", "third", "readme"] == shown()
+
+        assert table.select(lead.id)
+        await pilot.press("l")
+        assert {"lead", "second", "third", "fourth", "readme"} == {*shown()}
+        assert "▸" not in text_of(app)
 
 
 async def test_enter_on_a_heading_folds_it() -> None:
