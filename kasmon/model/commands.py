@@ -24,10 +24,21 @@ class ActingAgent(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if the process belongs to an agent, and it cannot be shown to which."""
     depth: int = 0
     """How many agents are above that session: 0 if a person or a plan started it, 1 if such a session's agent did."""
+    machine: str = ""
+    """The host name of that session's machine, as its kasmon says it; empty for the machine of the log."""
 
     @property
     def is_identified(self) -> bool:
         return bool(self.session)
+
+
+class StarterLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the machine of an agent allows the session that it starts on another one, whose own limits hold too."""
+
+    depth: int
+    """As `FleetConfig.depth`, for what that session starts."""
+    minutes: float
+    """As `FleetConfig.minutes`."""
 
 
 Ability = Literal["see", "prompt", "answer", "type", "start", "sandbox"]
@@ -66,7 +77,8 @@ class Prompt(Command, frozen=True, kw_only=True, tag="prompt"):
     key: str = ""
     """The session accepts one prompt with this key, and answers a repetition with the receipt of that one."""
     actor: ActingAgent | None = None
-    """The agent that sent it; None for a person or a plan. The host sets it, whatever the sender says."""
+    """The agent that sent it; None for a person or a plan. The host sets it if an agent of its machine sends it; else
+    it is that of another machine, as its kasmon says it."""
 
 
 LINK_ID_LENGTH: Final = 12
@@ -361,6 +373,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """tmux: open a further window beside this session's."""
     actor: ActingAgent | None = None
     """The agent that started it; None for a person or a plan."""
+    limits: StarterLimits | None = None
+    """The limits of that agent's machine, if it or an agent above it is on another one."""
     tools: tuple[str, ...] = ()
     """What its agent may use of `kasmon mcp --tools`, besides the tools of each client."""
     task: int | None = None

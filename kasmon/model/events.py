@@ -404,6 +404,17 @@ class FinishProposed(BaseEvent, frozen=True, kw_only=True, tag="finish.proposed"
     text: str
     """What the session did, for people."""
     actor: ActingAgent
+    name: str = ""
+    """The name of the actor's session, for people; empty in logs of earlier versions."""
+
+
+class AgentCommandReceived(BaseEvent, frozen=True, kw_only=True, tag="agent.commanded"):
+    """An agent's program stopped this session or interrupted its turn: the host received that before it acts."""
+
+    command: Literal["stop", "interrupt"]
+    actor: ActingAgent
+    name: str = ""
+    """The name of the actor's session, for people; empty if it is not certain which that is."""
 
 
 class PeerMessageWritten(BaseEvent, frozen=True, kw_only=True, tag="peer.wrote"):
@@ -627,6 +638,7 @@ Event: TypeAlias = (
     | HibernationBegun
     | ContextReported
     | FinishProposed
+    | AgentCommandReceived
     | PeerMessageWritten
     | ReceiptChanged
     | QueueOrdered

@@ -115,6 +115,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's remark on its finished task; empty without one. None: it did not report the task as done."""
     finish_proposed: str = ""
     """What another agent wrote when it proposed to the person to finish this session, until its next turn."""
+    finish_proposed_by: str = ""
+    """The name of that agent's session when it last proposed; empty if unknown."""
+    finish_proposed_at: float = 0.0
+    """When that was, in seconds since the epoch; 0: never."""
     in_turn: bool = False
     """Whether a turn is running; agents with a protocol only."""
     turn_ended: Literal["", "done", "interrupted", "limit", "error"] = ""
@@ -293,7 +297,7 @@ def created(launch: Launch, at: float, machine: str = "", via: str = "") -> Sess
         mode=launch.mode,
         backend=launch.backend,
         program=launched_program(launch),
-        parent=launch.parent or (launch.actor.session or None if launch.actor else None),
+        parent=launch.parent or _starter(launch),
         actor=launch.actor,
         tools=launch.tools,
         workdir=launch.workdir,
@@ -314,6 +318,11 @@ def created(launch: Launch, at: float, machine: str = "", via: str = "") -> Sess
         since=at,
         source="fleet",
     )
+
+
+def _starter(launch: Launch) -> SessionId | None:
+    """Return the session of this machine whose agent started it; None if there is none."""
+    return None if launch.actor is None or launch.actor.machine else launch.actor.session or None
 
 
 def number(name: str, otherwise: int) -> int:

@@ -59,6 +59,8 @@ def session_object(session: Session, branch: "BranchState | None" = None) -> dic
         "waits": session.waits or None,
         "done": session.done,
         "finish_proposed": session.finish_proposed or None,
+        "finish_proposed_by": session.finish_proposed_by or None if session.finish_proposed else None,
+        "finish_proposed_at": session.finish_proposed_at if session.finish_proposed else None,
         "finished_at": session.finished_at or None,
         "turn_ended": session.turn_ended or None,
         "turn_error": session.turn_error or None,

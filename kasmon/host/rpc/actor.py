@@ -19,6 +19,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.process_identity import is_running
+from kasmon.sanitize import clean_line
 
 _ID: Final = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 
@@ -64,6 +65,14 @@ def find_depth(places: Paths, session: SessionId) -> int:
     except LaunchError:
         return 0
     return 0 if actor is None else actor.depth + 1
+
+
+def find_name(places: Paths, actor: ActingAgent) -> str:
+    """Return the name that the session of *actor* was last started with; empty if that is unknown. Blocks."""
+    try:
+        return clean_line(load_launch(places, actor.session).name) if actor.is_identified else ""
+    except LaunchError:
+        return ""
 
 
 def _environments(pid: int) -> Iterator[tuple[int, dict[str, str]]]:

@@ -6,22 +6,23 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 
 from kasmon.boot_id import boot
 from kasmon.config import load_or_default
-from kasmon.errors import KasmonError, UsageError
+from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.journal.async_writer import WRITTEN_S, LogWriter
-from kasmon.host.rpc.actor import require_actor
+from kasmon.host.rpc.actor import find_actor, find_name, require_actor
 from kasmon.host.rpc.frames import ReportContext
 from kasmon.host.rpc.peer import describe_terminal, must_be_a_person
 from kasmon.host.session.peer_limits import require_length
 from kasmon.host.session.request_registry import AcceptedAnswer, RequestRegistry
 from kasmon.host.session.stuck_monitor import StuckMonitor
-from kasmon.model.commands import LINK_ID_LENGTH, Answer, Launch, Mode, Prompt, Sender, When
+from kasmon.model.commands import LINK_ID_LENGTH, Answer, Interrupt, Launch, Mode, Prompt, Requeue, Sender, Stop, When
 from kasmon.model.events import (
+    AgentCommandReceived,
     CommentEvent,
     ConnectionRestored,
     FinishProposed,
@@ -233,12 +234,13 @@ class AgentServices:
     async def _stop_in_time(self) -> None:
         """End the agent, which another agent started, when its time is over, unless a person restarted it since."""
         config = await asyncio.to_thread(load_or_default, self._log_writer.session_log.places, log.warning)
-        left_s = self._launch.created_at + 60 * config.fleet.minutes - time.time()
+        limits = self._launch.limits
+        minutes = config.fleet.minutes if limits is None else min(config.fleet.minutes, limits.minutes)
+        left_s = self._launch.created_at + 60 * minutes - time.time()
         if left_s <= 0 and self._launch.generation > 1:
             return
         await asyncio.sleep(max(0.0, left_s))
-        minutes = f"{config.fleet.minutes:g}"
-        self._end_agent(f"stopped: an agent started it, and its time is over (fleet.minutes = {minutes})")
+        self._end_agent(f"stopped: an agent started it, and its time is over (fleet.minutes = {minutes:g})")
 
     def hibernate_after(self, idle_s: float, is_watched: Callable[[], bool] = lambda: False) -> None:
         """From now on, hibernate the session once it is idle for *idle_s* seconds; 0: never. *is_watched* as there."""
@@ -276,8 +278,35 @@ class AgentServices:
             raise UsageError("a proposal needs a text that says what was done.")
         places = self._log_writer.session_log.places
         actor = await asyncio.to_thread(require_actor, places, peer_pid, "propose to finish a session")
-        self._log_writer.note(FinishProposed(at=time.time(), text=cleaned[:PROPOSAL_LENGTH], actor=actor))
+        name = await asyncio.to_thread(find_name, places, actor)
+        self._log_writer.note(FinishProposed(at=time.time(), text=cleaned[:PROPOSAL_LENGTH], actor=actor, name=name))
         await self._log_writer.written(WRITTEN_S)
+
+    async def record_actor(self, command: Stop | Interrupt, peer_pid: int) -> None:
+        """Log which agent sends *command*, if process *peer_pid* is an agent's; nothing is logged for a person."""
+        places = self._log_writer.session_log.places
+        if (actor := await asyncio.to_thread(find_actor, places, peer_pid)) is None:
+            return
+        word: Literal["stop", "interrupt"] = "stop" if isinstance(command, Stop) else "interrupt"
+        name = await asyncio.to_thread(find_name, places, actor)
+        self._log_writer.note(AgentCommandReceived(at=time.time(), command=word, actor=actor, name=name))
+
+    async def check_requeue(self, command: Requeue, peer_pid: int) -> None:
+        """Raise if process *peer_pid* is an agent's, and *command* changes more than a prompt that this agent sent.
+
+        Raises:
+            RefusedError: if that is so.
+        """
+        places = self._log_writer.session_log.places
+        if (actor := await asyncio.to_thread(find_actor, places, peer_pid)) is None:
+            return
+        sent = next((each for each in self._log_writer.session.receipts if each.id == command.receipt), None)
+        is_own = sent is not None and actor.is_identified and sent.actor == actor
+        if not is_own or command.place is not None:
+            raise RefusedError(
+                "an agent cannot change queued prompts of others.",
+                hint="Send another prompt, or ask the person: the dashboard shows the queue.",
+            )
 
     async def answer(
         self,

@@ -52,6 +52,7 @@ from kasmon.model.commands import (
     Allow,
     Answer,
     Checkpoint,
+    Command,
     Configure,
     Continue,
     Fork,
@@ -321,14 +322,14 @@ class StructuredHost:
             return frames.CommandResult(n=frame.n)
         if sandboxed_agent is not None:
             await sandboxed_agent.lifecycle.ensure_running(frame.command)
+        await self._check_sender(frame.command, connection.peer_pid)
         match frame.command:
             case Prompt() as prompt:
                 self._must_run()
                 if self._handing_over is not None and prompt.when in ("now", "interrupt"):
                     prompt = msgspec.structs.replace(prompt, when="idle")  # it waits for the next host
                 prompt = await self._store_images(prompt)
-                actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, connection.peer_pid)
-                receipt = await self._agent.prompts.submit(msgspec.structs.replace(prompt, actor=actor))
+                receipt = await self._agent.prompts.submit(await self._with_actor(prompt, connection.peer_pid))
             case Answer() as answer:
                 if not self._backend.abilities.asks and not self._agent.requests.is_own(answer.request):
                     raise UnableError(f"the agent of session {self._id!r} accepts no answers.")
@@ -367,6 +368,26 @@ class StructuredHost:
                 return done
         await self._log_writer.written(WRITTEN_S)
         return frames.CommandResult(n=frame.n, receipt=receipt)
+
+    async def _with_actor(self, prompt: Prompt, peer_pid: int) -> Prompt:
+        """Return *prompt* with the agent that process *peer_pid* belongs to, if it belongs to one."""
+        actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
+        return msgspec.structs.replace(prompt, actor=actor or prompt.actor)
+
+    async def _check_sender(self, command: Command, pid: int) -> None:
+        """Log which agent's process *pid* is, if it stops or interrupts this session; refuse what only a person does.
+
+        Raises:
+            RefusedError: if it changes a queued prompt, and an agent may not.
+        """
+        match command:
+            case Requeue():
+                await self._agent.services.check_requeue(command, pid)
+            case Stop() | Interrupt() if isinstance(command, Stop) or self._backend.abilities.interrupts:
+                self._must_run()
+                await self._agent.services.record_actor(command, pid)
+            case _:
+                pass
 
     async def _check_person(self, connection: ClientConnection, action: str) -> None:
         agent, is_agents = self._log_writer.session.pid, connection.as_agent

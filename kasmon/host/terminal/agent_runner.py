@@ -28,7 +28,7 @@ from kasmon.host.session.agent_services import AgentServices, first_prompt, with
 from kasmon.host.session.request_registry import RequestRegistry
 from kasmon.host.session.rules import SessionRules
 from kasmon.host.terminal.typed_prompts import TypedPrompts
-from kasmon.model.commands import AgentCommand, Answer, Hibernate, Launch, Prompt, Receipt, Requeue, Stop
+from kasmon.model.commands import AgentCommand, Answer, Hibernate, Interrupt, Launch, Prompt, Receipt, Requeue, Stop
 from kasmon.model.events import (
     ConnectionLost,
     ConnectionRestored,
@@ -247,9 +247,12 @@ class TerminalAgentRunner:
         try:
             if isinstance(command, Prompt):
                 actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
-                return await self.prompts.submit(msgspec.structs.replace(command, actor=actor))
+                return await self.prompts.submit(msgspec.structs.replace(command, actor=actor or command.actor))
             if isinstance(command, Requeue):
+                await self.services.check_requeue(command, peer_pid)
                 return self.prompts.requeue(command)
+            if isinstance(command, Stop | Interrupt):
+                await self.services.record_actor(command, peer_pid)
             if isinstance(command, Answer):
                 await self.services.answer(command, peer_pid, self._answers.accept, is_agents=is_agents)
             else:

@@ -82,7 +82,7 @@ def _apply_details(session: Session, event: events.Event) -> Session:
         case events.ContextReported():
             return report_context(session, event)
         case events.FinishProposed():
-            return put(session, finish_proposed=event.text)
+            return put(session, finish_proposed=event.text, finish_proposed_by=event.name, finish_proposed_at=event.at)
         case events.PeerMessageWritten():
             return put(session, peer_messages=session.peer_messages + 1)
         case events.RequestOpened():
@@ -103,6 +103,7 @@ def _apply_details(session: Session, event: events.Event) -> Session:
             | events.PlanUpdated()
             | events.CommandsAnnounced()
             | events.SubtaskChanged()
+            | events.AgentCommandReceived()
             | events.UnknownMessageSeen()
             | events.LimitLifted()
             | events.CommentWritten()

@@ -196,9 +196,10 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
             return _row([(f"! stuck? {clean_line(seen.why)}", Token.WARNING)], style) if seen.why else []
         case events.ContextReported() as said_so:
             return _stands(said_so, style)
-        case events.FinishProposed(text=text):
-            proposal: Span = ("· an agent proposes to finish this session: ", Token.NOTICE)
-            return wrap_paragraphs([(clean_block(text), Token.NOTICE)], style.width, (proposal,))
+        case events.FinishProposed() as proposed:
+            return _proposed(proposed, style)
+        case events.AgentCommandReceived() as received:
+            return _commanded(received, style)
         case events.PeerMessageWritten(name=name, text=text):
             to: Span = (f"· to {clean_line(name)}: ", Token.NOTICE)
             return wrap_paragraphs([(clean_block(text), Token.NOTICE)], style.width, (to,))
@@ -340,6 +341,21 @@ def _ended(ended: events.SessionEnded, style: TranscriptStyle) -> list[TextLine]
     why = f" · {clean_line(ended.why)}" if ended.why else ""
     token = Token.ERROR if bad and ended.why != "stopped" else Token.SESSION
     return [BLANK, *_row([(f"■ {told}{why} · {clock(ended.at, style.zone)}", token)], style)]
+
+
+def _proposed(proposed: events.FinishProposed, style: TranscriptStyle) -> list[TextLine]:
+    before: Span = (f"· {_agent_of(proposed.name)} proposes to finish this session: ", Token.NOTICE)
+    return wrap_paragraphs([(clean_block(proposed.text), Token.NOTICE)], style.width, (before,))
+
+
+def _commanded(received: events.AgentCommandReceived, style: TranscriptStyle) -> list[TextLine]:
+    done = {"stop": "stopped this session", "interrupt": "interrupted the turn"}[received.command]
+    return _row([(f"· {_agent_of(received.name)} {done}", Token.NOTICE)], style)
+
+
+def _agent_of(name: str) -> str:
+    """Return the agent of the session *name* in words; empty: it is not known of which."""
+    return f"the agent of {clean_line(name)}" if name else "an agent"
 
 
 def _row(spans: Sequence[Span], style: TranscriptStyle) -> list[TextLine]:

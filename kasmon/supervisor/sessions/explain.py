@@ -20,7 +20,7 @@ from kasmon.host.rpc.connect import reach, reach_running_tmux_host
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.host.rpc.frames import DescribePane, FromHost, PaneDescription, SubscriptionEnd, TerminalRows, Watch
 from kasmon.model.commands import Mode
-from kasmon.model.events import Event, SignalSeen
+from kasmon.model.events import AgentCommandReceived, Event, SessionStarted, SignalSeen, TurnStarted
 from kasmon.model.evidence import Signal, StateVerdict, judge
 from kasmon.model.permission import RequestKind
 from kasmon.model.reducers.apply import apply
@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # imported where a screen is read by rules: they take a quart
     from kasmon.detection.reader import ScreenReading
     from kasmon.detection.rule_catalog import RuleCatalog
 
+UNCERTAIN: Final = "an uncertain session"
+"""The name of the session of an agent whose session is not certain."""
 BY_TIME: Final = "time"
 """The cause of a change without an event: a signal expired, or sources disagreed for too long."""
 
@@ -48,19 +50,26 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     asking: RequestKind | None = None
     why: str = ""
     """Why it is unsure, or how it ended."""
+    agent: str = ""
+    """The name of the session whose agent stopped it, or interrupted its turn, before that; empty for a person."""
 
 
 def transitions(session: Session, facts: Iterable[Event], until: float) -> list[Transition]:
     """Return the changes that *facts*, oldest first, cause in *session*, and those caused by time up to *until*."""
     found: list[Transition] = []
+    agent = ""
 
     def record(after: Session, at: float, by: str) -> Session:
-        nonlocal session
+        nonlocal session, agent
         if (after.state, after.asking) != (session.state, session.asking):
             why = after.unsure_why or (after.end_why if after.state is SessionState.ENDED else "")
+            ends = "" if after.state in (SessionState.WORKING, SessionState.ASKING) else agent
             found.append(
-                Transition(at=at, state=after.state, source=after.source, by=by, asking=after.asking, why=why or "")
+                Transition(
+                    at=at, state=after.state, source=after.source, by=by, asking=after.asking, why=why or "", agent=ends
+                )
             )
+            agent = "" if ends else agent
         session = after
         return after
 
@@ -74,6 +83,10 @@ def transitions(session: Session, facts: Iterable[Event], until: float) -> list[
 
     for fact in facts:
         record_due_changes(fact.at)
+        if isinstance(fact, AgentCommandReceived):
+            agent = fact.name or UNCERTAIN
+        elif isinstance(fact, TurnStarted | SessionStarted):
+            agent = ""
         record(apply(session, fact), fact.at, _name(fact))
     record_due_changes(until)
     return found

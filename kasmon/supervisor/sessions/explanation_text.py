@@ -129,4 +129,6 @@ def _since(signal: Signal) -> str:
 def _changed(change: Transition) -> str:
     asking = f" ({change.asking})" if change.asking else ""
     why = f": {clean_line(change.why)}" if change.why else ""
-    return f"{clock(change.at, day=True)}  {change.state}{asking}, by {change.source}, on {clean_line(change.by)}{why}"
+    agent = f", by the agent of {clean_line(change.agent)}" if change.agent else ""
+    source = f"by {change.source}, on {clean_line(change.by)}"
+    return f"{clock(change.at, day=True)}  {change.state}{asking}, {source}{why}{agent}"

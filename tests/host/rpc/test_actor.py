@@ -2,15 +2,25 @@
 
 import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
 
+from kasmon import system
 from kasmon.errors import RefusedError
 from kasmon.host.rpc.actor import find_actor, require_actor
+from kasmon.model.commands import ActingAgent
+from kasmon.model.events import LogOpened
+from kasmon.model.permission import SessionId
+from kasmon.paths import write_private
 from tests.support.agents.leading_agent import LeadingAgent, start_lead
 from tests.support.cli.cli_runner import LIMIT_S, Cli
 from tests.support.cli.fork_server import KASMON, ForkServer
+from tests.support.supervisor.env import NOW, Env, launch, started
 from tests.support.wait import until
 
 
@@ -21,6 +31,14 @@ def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
     line.close()
 
 
+@pytest.fixture
+def state() -> Iterator[Env]:
+    """The files of a kasmon whose sessions no process runs."""
+    env = Env()
+    yield env
+    env.close()
+
+
 def test_a_session_and_a_prompt_name_the_agent_that_made_them_and_its_depth(kasmon: Cli) -> None:
     lead = start_lead(kasmon)
     child = lead.json("new", "child", "--agent", "scripted", "--mode", "sdk")["session"]
@@ -28,9 +46,47 @@ def test_a_session_and_a_prompt_name_the_agent_that_made_them_and_its_depth(kasm
     kasmon.json("send", "child", "say again", "--wait", "idle")
     by_agent, by_person = kasmon.json("show", "child")["session"]["receipts"]
 
-    assert (lead.session, {"session": lead.session, "depth": 0}) == (child["parent"], child["actor"])
-    assert ({"session": lead.session, "depth": 0}, None) == (by_agent["actor"], by_person["actor"])
+    assert (lead.session, {"session": lead.session, "depth": 0, "machine": ""}) == (child["parent"], child["actor"])
+    assert ({"session": lead.session, "depth": 0, "machine": ""}, None) == (by_agent["actor"], by_person["actor"])
     assert kasmon.json("show", "lead")["session"]["actor"] is None
+
+
+def acts(kasmon: Cli, session: str) -> list[tuple[str, dict[str, Any], str]]:
+    events = kasmon.json("show", session)["session"]["events"]
+    return [(each["command"], each["actor"], each["name"]) for each in events if each["kind"] == "agent.commanded"]
+
+
+def test_a_stop_and_an_interrupt_name_the_agent_that_sent_them(kasmon: Cli) -> None:
+    lead = start_lead(kasmon)
+    lead.json("new", "child", "--agent", "scripted", "--mode", "sdk", "--prompt", "ask ls")
+    kasmon.request()
+    lead.kasmon("interrupt", "child")
+    lead.kasmon("stop", "child")
+
+    actor = {"session": lead.session, "depth": 0, "machine": ""}
+    assert [("interrupt", actor, "lead"), ("stop", actor, "lead")] == acts(kasmon, "child")
+    transcript = kasmon("read", "child").out
+    assert "the agent of lead interrupted the turn" in transcript
+    assert "the agent of lead stopped this session" in transcript
+    explained = kasmon("explain", "child").out.splitlines()
+    assert ["idle,", "ended,"] == [line.split()[2] for line in explained if line.endswith(", by the agent of lead")]
+
+
+def test_a_stop_of_an_agent_in_a_terminal_names_the_agent_that_sent_it_too(kasmon: Cli) -> None:
+    lead = start_lead(kasmon)
+    lead.kasmon("new", "second", "--agent", "lead")
+    lead.kasmon("stop", "second")
+
+    assert [("stop", {"session": lead.session, "depth": 0, "machine": ""}, "lead")] == acts(kasmon, "second")
+
+
+def test_a_stop_and_an_interrupt_by_a_person_name_nobody(kasmon: Cli) -> None:
+    kasmon.new("child", "ask ls")
+    kasmon.request()
+    assert (0, 0) == (kasmon("interrupt", "child").code, kasmon("stop", "child").code)
+
+    assert [] == acts(kasmon, "child")
+    assert "by the agent of" not in kasmon("explain", "child").out
 
 
 def test_an_agent_below_another_is_deeper(kasmon: Cli) -> None:
@@ -61,6 +117,25 @@ def test_an_agents_process_in_the_background_of_the_system_is_no_certain_session
     until(out.exists, LIMIT_S)
     assert "this process belongs to an agent, and it is not certain to which" in out.read_text()
     assert ["lead"] == [each["name"] for each in kasmon.json("ls")["sessions"]]
+
+
+def test_a_process_with_the_number_of_an_agent_that_ended_is_not_that_agent(state: Env) -> None:
+    session = state.has("abcdefgh")
+    variables = {**os.environ, "KASMON_SESSION": session}
+    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=variables)
+    try:
+        until(lambda: system.HERE.read_variables(sleeper.pid).get("KASMON_SESSION"))
+        write_private(state.places.launch(session), msgspec.json.encode(launch(session)))
+        now = started(pid=sleeper.pid)
+        assert now.pid_started is not None
+        state.tells(session, LogOpened(at=NOW, session=session), msgspec.structs.replace(now, pid_started=NOW))
+        assert ActingAgent(session=SessionId("")) == find_actor(state.places, sleeper.pid)
+
+        state.tells(session, now)
+        assert ActingAgent(session=session) == find_actor(state.places, sleeper.pid)
+    finally:
+        sleeper.kill()
+        sleeper.communicate()
 
 
 def test_a_person_is_no_agent(kasmon: Cli) -> None:
