@@ -79,8 +79,12 @@ def withdraw(folder: str, *, wants_json: bool) -> None:
 
     Raises:
         NotFoundError: if it was not trusted.
+        RefusedError: if an agent calls it.
     """
+    from kasmon.supervisor.limits.agents import check_is_person  # only where something is changed
+
     where, path = places(), expanded(folder).absolute()
+    check_is_person(where, "revoke trust")
     local = read_folder_config(path)
     root = local.root if local is not None else str(path)
     TrustedFolders(where).remove(root)

@@ -105,7 +105,10 @@ def add(
     wants_json: Json = False,
 ) -> None:
     """Check the folder of an agent, show what it sets, and copy it to the config folder. No file there is replaced."""
+    from kasmon.supervisor.limits.agents import check_is_person  # only where something is changed
+
     where = places()
+    check_is_person(where, "add an agent, whose rules read requests")
     source = Path(folder).resolve()
     files = check_folder(source)
     target = where.agents / source.name

@@ -29,6 +29,7 @@ from kasmon.supervisor.finish.discarded_work import discard
 from kasmon.supervisor.finish.finish_plan import PlannedFinish, local_base, plan_finish, short
 from kasmon.supervisor.finish.pull_requests import create_pull_request, stored_file
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.limits.agents import check_is_person
 from kasmon.supervisor.sessions.session_operations import send
 from kasmon.supervisor.worktrees.branch_state import HEADS
 
@@ -48,9 +49,12 @@ async def finish(places: Paths, session: Session, plan: PlannedFinish, report: C
     """Do what *plan* says; *report* gets a sentence after each step.
 
     Raises:
+        RefusedError: if an agent calls this, and *plan* does more than to commit and to update.
         StaleRequestError: if a commit or a file changed since the plan was made; nothing is done then.
         KasmonError: if a step fails; it changed nothing, and the steps after it are not done.
     """
+    if not plan.request.stays_on_branch:
+        await in_thread(check_is_person, places, "push, merge, take over or discard a branch")
     result = await in_thread(lambda: _carry_out_alone(places, session, plan, report))
     if result.conflicts and plan.request.conflicts == "send":
         receipt = await send(places, session, _conflict_prompt(plan, result.conflicts), "idle")

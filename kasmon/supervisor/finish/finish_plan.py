@@ -86,6 +86,11 @@ class FinishRequest(msgspec.Struct, frozen=True, kw_only=True):
     def is_empty(self) -> bool:
         return self.only_discards and not self.discards
 
+    @property
+    def stays_on_branch(self) -> bool:
+        """Whether it does no more than to commit and to update, which changes the session's own branch only."""
+        return not any((self.pushes, self.proposes, self.merge, self.takes_over, self.discards))
+
 
 class FinishStep(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is to be done, or left to do."""

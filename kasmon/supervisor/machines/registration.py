@@ -30,12 +30,15 @@ from kasmon.store.machines import (
     write_drained,
     write_machine,
 )
+from kasmon.supervisor.limits.agents import check_is_person
 from kasmon.tmux.remote.ssh import HEAD, RemoteMachine, run_script, ssh_environment
 
 CANDIDATES: Final = ("kasmon", "~/.local/bin/kasmon", "~/.local/share/kasmon/venv/bin/kasmon")
 """Where kasmon is looked for on another machine: a command run by ssh often has not the PATH of a login."""
 NOT_INSTALLED: Final = "none"
 ENDING_S: Final = 5.0
+REGISTERS: Final = "register or remove machines"
+"""What only a person does, for the message to an agent."""
 
 
 def find_kasmon(destination: str, ssh: Sequence[str]) -> tuple[str, str]:
@@ -69,10 +72,11 @@ def describe(places: Paths, name: str, destination: str, ssh: Sequence[str], com
 
     Raises:
         UsageError: if a name is invalid.
-        RefusedError: if *name* is taken.
+        RefusedError: if *name* is taken, or an agent calls it.
         NotInstalledError: if kasmon is not installed there.
         RemoteUnreachableError: if the machine cannot be reached.
     """
+    check_is_person(places, REGISTERS)
     check_destination(destination)
     require_free(places, name)
     words = tuple(shlex.split(command)) or (find_kasmon(destination, ssh)[0],)
@@ -92,9 +96,10 @@ def register(places: Paths, machine: Machine) -> None:
     """Register *machine*, and start the link to it.
 
     Raises:
-        RefusedError: if its name is taken.
+        RefusedError: if its name is taken, or an agent calls it.
         UnavailableError: if the registration cannot be written.
     """
+    check_is_person(places, REGISTERS)
     write_machine(places, machine, is_new=True)
     start_link(places, machine.name)
 
@@ -104,8 +109,10 @@ def drain(places: Paths, name: str, *, drained: bool) -> None:
 
     Raises:
         NotFoundError: if there is none.
+        RefusedError: if an agent calls it.
         UnavailableError: if it cannot be written.
     """
+    check_is_person(places, "drain a machine")
     if is_own_name(places, name):
         write_drained(places, drained=drained)
         return
@@ -117,7 +124,9 @@ def remove(places: Paths, name: str) -> None:
 
     Raises:
         NotFoundError: if it is not registered.
+        RefusedError: if an agent calls it.
     """
+    check_is_person(places, REGISTERS)
     read_machine(places, name)
     start_link(places, name)  # which removes the copies
     (places.machine(name) / "machine.json").unlink(missing_ok=True)

@@ -45,3 +45,18 @@ def test_a_link_to_the_checkout_that_git_does_not_ignore_is_not_committed(repo: 
 
     repo.commit(".gitignore", "modules\n", at=Path(tree.path))
     assert plan_finish(places, fix, FinishRequest(commits=True), Fleet(at=time.time())).digest
+
+
+@pytest.mark.parametrize(
+    ("request_", "stays"),
+    [
+        (FinishRequest(commits=True, update="rebase", fetches=True), True),
+        (FinishRequest(commits=True, pushes=True), False),
+        (FinishRequest(commits=True, proposes=True), False),
+        (FinishRequest(commits=True, merge="ff"), False),
+        (FinishRequest(commits=True, takes_over=True), False),
+        (FinishRequest(discards=True), False),
+    ],
+)
+def test_a_request_stays_on_the_branch_if_it_commits_and_updates_only(request_: FinishRequest, stays: bool) -> None:
+    assert stays is request_.stays_on_branch

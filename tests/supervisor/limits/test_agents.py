@@ -1,13 +1,16 @@
 """What an agent's program may start and restart, whichever way it takes. Real agents in terminals, real hosts."""
 
+import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import KASMON, ForkServer
+from tests.support.git_repo import Repo
 from tests.support.wait import until
 
 PLAN = '[[task]]\ntitle = "one"\nprompt = "say x"\nagent = "scripted"\n'
@@ -76,7 +79,16 @@ def test_a_session_of_the_python_interface_has_the_limits(kasmon: Cli) -> None:
         (("rules", "rm", "r1"), "an agent cannot revoke rules"),
         (("adopt", "anything"), "an agent cannot adopt a pane"),
         (("trust", ".", "--yes"), "an agent cannot"),
+        (("trust", ".", "--remove"), "an agent cannot revoke trust"),
+        (("agents", "add", "/tmp", "--yes"), "an agent cannot add an agent, whose rules read requests"),
+        (("machines", "add", "gpu-1", "--ssh", "127.0.0.1"), "an agent cannot register or remove machines"),
+        (("machines", "rm", "gpu-1"), "an agent cannot register or remove machines"),
+        (("machines", "drain", "local"), "an agent cannot drain a machine"),
+        (("send", "other", "x", "--over-budget"), "an agent cannot send prompts over a budget"),
+        (("limits", "resume", "--yes"), "an agent cannot allow sessions to go on after a usage limit"),
+        (("web", "links", "login"), "an agent cannot create links that log in"),
     ],
+    ids=lambda given: "-".join(given[:2]) if isinstance(given, tuple) else "",
 )
 def test_an_agents_program_cannot_do_what_is_the_persons(kasmon: Cli, command: tuple[str, ...], why: str) -> None:
     lead = start_lead(kasmon)
@@ -87,14 +99,73 @@ def test_an_agents_program_cannot_do_what_is_the_persons(kasmon: Cli, command: t
     assert before == kasmon.places.config_file.read_text()
 
 
+def test_an_agent_commits_and_neither_pushes_merges_nor_discards_a_branch(kasmon: Cli) -> None:
+    repo = Repo(kasmon.home / "repo")
+    for name in ("user.name", "user.email"):
+        repo.git("config", name, "t@t")
+    lead = start_lead(kasmon, "lead", "--worktree", "--dir", str(repo.folder))
+    tree = Path(kasmon.json("show", "lead")["session"]["workdir"])
+    (tree / "new.txt").write_text("one\n")
+    main = repo.git("rev-parse", "main")
+    for action in ("--merge", "--take-over"):
+        words = ("finish", "lead", "--commit", action, "--yes", "--during-turn")
+        assert "an agent cannot push, merge, take over or discard a branch" in lead.kasmon(*words), action
+
+    assert "" == repo.git("log", "--format=%s", "main..kasmon/lead")
+    lead.kasmon("finish", "lead", "--commit", "--yes", "--during-turn")
+    assert (main, "lead") == (repo.git("rev-parse", "main"), repo.git("log", "--format=%s", "main..kasmon/lead"))
+
+
+def test_an_agent_registers_no_machine_past_the_command(kasmon: Cli) -> None:
+    program = (
+        "from kasmon.paths import places\n"
+        "from kasmon.store.machines import Machine\n"
+        "from kasmon.supervisor.machines.registration import register\n"
+        "register(places(), Machine(name='gpu-1', command=('false',)))\n"
+    )
+
+    assert "an agent cannot register or remove machines" in start_lead(kasmon).run(sys.executable, "-P", "-c", program)
+    assert [] == kasmon.json("machines", "ls")["machines"]
+
+
+QUEUE = """
+import sys
+from kasmon.errors import KasmonError
+from kasmon.host.rpc import event_loop
+from kasmon.model.commands import Requeue
+from kasmon.paths import places
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sessions.session_operations import requeue
+session = next(each for each in read_fleet(places()).sessions if each.name == "busy")
+for change in ({"text": "say changed"}, {"place": 0}, {"drop": True}):
+    try:
+        event_loop.run(requeue(places(), session, Requeue(receipt=sys.argv[1], **change)))
+        print("done")
+    except KasmonError as error:
+        print(error.message)
+"""
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_an_agent_changes_no_queued_prompt_but_its_own(kasmon: Cli, is_terminal: bool) -> None:
+    if is_terminal:
+        start_lead(kasmon, "busy")
+    else:
+        kasmon.new("busy", "ask ls")
+        kasmon.request()
+    lead = start_lead(kasmon)
+    persons = kasmon.json("send", "busy", "say persons", "--when", "idle")["receipt"]["id"]
+    own = lead.json("send", "busy", "say own", "--when", "idle")["receipt"]["id"]
+    refused = "an agent cannot change queued prompts of others."
+
+    assert [refused] * 3 == lead.run(sys.executable, "-P", "-c", QUEUE, persons).splitlines()
+    assert ["done", refused, "done"] == lead.run(sys.executable, "-P", "-c", QUEUE, own).splitlines()
+    receipts = {each["id"]: each for each in kasmon.json("show", "busy")["session"]["receipts"]}
+    assert ("queued", "say persons") == (receipts[persons]["state"], receipts[persons]["text"])
+
+
 def test_a_shell_that_a_person_opened_may_do_all_of_that(kasmon: Cli) -> None:
-    write_profile(kasmon)
-    program = kasmon.home / "menu"
-    program.write_text((kasmon.home / "lead").read_text())
-    program.chmod(0o755)
-    done = kasmon("new", "shell", "--", str(program))
-    assert 0 == done.code, done.err
-    shell = LeadingAgent(kasmon, done.out.strip())
+    shell = start_shell(kasmon)
     file = kasmon.home / "plan.toml"
     file.write_text(PLAN)
 
@@ -103,6 +174,69 @@ def test_a_shell_that_a_person_opened_may_do_all_of_that(kasmon: Cli) -> None:
     until(lambda: len(kasmon.json("ls")["sessions"]) == 2)
     started = next(each for each in kasmon.json("ls")["sessions"] if each["name"] != "shell")
     assert (plan, None) == (started["plan"], started["actor"])
+
+
+def start_shell(kasmon: Cli) -> LeadingAgent:
+    """A session whose program is no agent, as a shell that a person opened."""
+    write_profile(kasmon)
+    program = kasmon.home / "menu"
+    program.write_text((kasmon.home / "lead").read_text())
+    program.chmod(0o755)
+    done = kasmon("new", "shell", "--", str(program))
+    assert 0 == done.code, done.err
+    return LeadingAgent(kasmon, done.out.strip())
+
+
+def test_a_shell_that_an_agent_opened_is_that_agents_also_once_it_is_removed(kasmon: Cli) -> None:
+    kasmon("config", "fleet.depth", "2")
+    kasmon("config", "fleet.starts", "1")
+    start_shell(kasmon)
+    lead = start_lead(kasmon)
+    opened = lead.kasmon("new", "opened", "--", str(kasmon.home / "menu")).split()[-1]
+    laundry = LeadingAgent(kasmon, opened)
+
+    assert "an agent cannot change settings" in laundry.kasmon("config", "fleet.depth", "8")
+    assert "fleet.starts = 1" in laundry.kasmon("new", "below", *SCRIPTED)
+    kasmon("stop", "lead", "--children", "keep")
+    kasmon("rm", "lead")
+    assert "an agent cannot change settings" in laundry.kasmon("config", "fleet.depth", "8")
+
+
+def test_an_agent_that_was_started_from_a_persons_shell_has_the_limits(kasmon: Cli) -> None:
+    shell = start_shell(kasmon)
+    for setting, value in {"depth": "2", "starts": "0"}.items():
+        kasmon("config", f"fleet.{setting}", value)
+    session = shell.json("new", "lead", "--agent", "lead")["session"]["id"]
+    lead = LeadingAgent(kasmon, session)
+
+    assert "an agent cannot change settings" in lead.kasmon("config", "fleet.starts", "8")
+    assert "fleet.starts = 0" in lead.kasmon("new", "below", *SCRIPTED)
+
+
+def test_of_starts_at_the_same_time_no_more_succeed_than_the_limit_allows(kasmon: Cli) -> None:
+    kasmon("config", "fleet.sessions", "1")
+    lead = start_lead(kasmon)
+    line = shlex.join([*KASMON, "new"])
+    options = shlex.join(SCRIPTED)
+    lead.run("sh", "-c", f"for n in 1 2 3 4; do {line} child$n {options} & done; wait")
+
+    assert 2 == len(kasmon.json("ls")["sessions"])
+
+
+def test_children_of_children_count_towards_the_number_and_the_budget_of_the_top(kasmon: Cli) -> None:
+    for setting, value in {"depth": "2", "sessions": "3", "tokens": "1k"}.items():
+        kasmon("config", f"fleet.{setting}", value)
+    lead = start_lead(kasmon)
+    lead.kasmon("new", "second", "--agent", "lead")
+    second = LeadingAgent(kasmon, kasmon.json("show", "second")["session"]["id"])
+    second.json("new", "third", *SCRIPTED, "--prompt", "usage 900 200")
+    kasmon.json("wait", "third", "--for", "idle")
+
+    assert "used 1.1k tokens, and the limit is fleet.tokens = '1k'" in lead.kasmon("new", "fourth", *SCRIPTED)
+    assert "fleet.tokens = '1k'" in lead.kasmon("send", "third", "say x")
+    kasmon("config", "fleet.tokens", "2M")
+    lead.json("new", "fourth", *SCRIPTED)
+    assert "3 children of 'lead' exist" in second.kasmon("new", "fifth", *SCRIPTED)
 
 
 def test_a_restart_by_an_agent_has_the_limits_of_a_start(kasmon: Cli) -> None:
