@@ -1,19 +1,24 @@
-"""Measures the commands that people and scripts wait for, from start to end, against bare Python."""
+"""Measures the commands that people and scripts wait for, against bare Python, and a call of the fleet tools."""
 
 import asyncio
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from kasmon.bench.dashboard.startup import BARE_PYTHON
-from kasmon.bench.support.figure import Figure, ratio
-from kasmon.bench.support.fleet import scratch
+from kasmon.bench.support.figure import Figure, percentile, ratio, timed
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import run_ms
 from kasmon.bench.support.terminal import KASMON, environment
 from kasmon.config import Config
+from kasmon.errors import UnavailableError
 from kasmon.model import fleet
-from kasmon.model.commands import Mode
-from kasmon.paths import Paths
+from kasmon.model.commands import ActingAgent, Mode
+from kasmon.paths import Paths, write_private
 from kasmon.supervisor.fleet.watch import read_fleet
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.session_operations import create
@@ -34,6 +39,10 @@ QUICK: Final[Mapping[str, tuple[Sequence[str], float]]] = {
 """Each command, and its target as a multiple of bare Python."""
 ANSWER: Final = 9.0
 LIMIT_S: Final = 30.0
+PROGRAM: Final = Path(__file__).parent / "programs" / "fleet_client.py"
+CHILDREN: Final = 200
+CALLS_S: Final = 60.0
+"""How long all calls of the fleet tools may take, in seconds."""
 
 
 def measure_commands(rounds: int) -> list[Figure]:
@@ -78,3 +87,35 @@ def _request(paths: Paths) -> str:
             raise TimeoutError(f"no request was opened within {LIMIT_S:g} s.")
         time.sleep(0.01)
     return requests[0].id
+
+
+def measure_list(calls: int) -> Figure:
+    """Measure *calls* calls of an agent in a terminal, all of whose children run.
+
+    Raises:
+        UnavailableError: if the program of the agent fails, as without the package `mcp`.
+    """
+    with scratch() as paths:
+        folder = paths.state / "calls"
+        folder.mkdir(mode=0o700, parents=True)
+        variables = (f"{name}={value}" for name, value in paths.environment_variables().items())
+        argv = ("env", *variables, sys.executable, "-P", str(PROGRAM), str(folder), str(calls))
+        new = NewSession(name="lead", mode=Mode.TMUX, argv=argv, workdir="/", tools=("fleet",))
+        lead = asyncio.run(create(paths, Config(), new))
+        with create_sessions(paths, CHILDREN, actor=ActingAgent(session=lead)):
+            write_private(folder / "go", b"")
+            _wait_for((folder / "times.json").exists, folder / "error.txt")
+        times, count = msgspec.json.decode((folder / "times.json").read_bytes(), type=tuple[list[float], int])
+    assert count == CHILDREN + 1, count
+    note = f"from the client to the answer, over stdin; 95th percentile: {percentile(times, 0.95):.1f} ms"
+    return timed(f"fleet tool `list` of {CHILDREN} running children, p50", times, 30, note)
+
+
+def _wait_for(condition: Callable[[], bool], error: Path) -> None:
+    """Wait until *condition* holds. Raises `UnavailableError` with the text of the file *error* if there is one."""
+    deadline = time.monotonic() + CALLS_S
+    while not condition():
+        if error.exists() or time.monotonic() > deadline:
+            why = error.read_text().strip() if error.exists() else f"it took longer than {CALLS_S:g} s"
+            raise UnavailableError(f"the fleet tools cannot be measured: {why}.")
+        time.sleep(0.01)

@@ -49,6 +49,7 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
     return {
         "first-frame": partial(startup.measure_first_frame, rounds),
         "ls": partial(startup.measure_ls, rounds),
+        "fleet-list": partial(commands.measure_list, 5 * rounds),
         "commands": partial(commands.measure_commands, rounds),
         "new": partial(many_sessions.measure_new, rounds),
         "many": many_sessions.measure_many,

@@ -36,7 +36,15 @@ from kasmon.paths import Paths, places
 from kasmon.process_identity import started_at
 from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, pack
 from kasmon.store.machines import HostPresence, Machine, read_machine
-from kasmon.supervisor.machines.link_client import CommandOutput, CommandReply, FileReply, ReadFile, Reply, RunCommand
+from kasmon.supervisor.machines.link_client import (
+    AgentRequest,
+    CommandOutput,
+    CommandReply,
+    FileReply,
+    ReadFile,
+    Reply,
+    RunCommand,
+)
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +56,12 @@ REGISTERED_S: Final = 2.0
 """How often the link looks whether its machine is still registered, in seconds."""
 MOST_CLIENTS: Final = 1000
 """How many results of that check are remembered."""
+OTHER_USER: Final = "it belongs to another user"
 AGENT_REFUSED: Final = "an agent cannot reach sessions of other machines"
 
 OpenBus = Callable[[Machine], Coroutine[Any, Any, Bus]]
-_request_decoder: msgspec.msgpack.Decoder[RunCommand | ReadFile] = msgspec.msgpack.Decoder(RunCommand | ReadFile)
+Request = RunCommand | ReadFile | AgentRequest
+_request_decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -250,11 +260,16 @@ class MachineLink:
         loop = asyncio.get_running_loop()
         frames = FrameReader()
         try:
-            if await asyncio.to_thread(self._clients.refusal, client):
-                return
+            why = await asyncio.to_thread(self._clients.refusal, client)
             while data := await loop.sock_recv(client, PIECE_BYTES):
                 for frame in frames.feed(data):
-                    reply = await self._reply(_request_decoder.decode(frame))
+                    request = _request_decoder.decode(frame)
+                    if why == OTHER_USER or (why and not isinstance(request, AgentRequest)):
+                        reply: Reply = codec.failed(request.n, RefusedError(f"{why}."))
+                    elif isinstance(request, AgentRequest):
+                        reply = await self._reply_to_agent(request, system.HERE.identify_peer(client).pid)
+                    else:
+                        reply = await self._reply(request)
                     await loop.sock_sendall(client, pack(msgspec.msgpack.encode(reply)))
         except (OSError, FrameTooLargeError, msgspec.DecodeError):
             return
@@ -270,6 +285,28 @@ class MachineLink:
             return codec.failed(request.n, error)
         except OSError as error:
             return codec.failed(request.n, of_system(error))
+
+    async def _reply_to_agent(self, request: AgentRequest, pid: int) -> Reply:
+        """Have *request* of process *pid* done, if the person allowed its agent that."""
+        from kasmon.supervisor.machines import agent_requests, delegation  # rarely needed
+
+        allowed = agent_requests.command_for(self._places, self._name, pid, request)
+        try:
+            command = await asyncio.to_thread(allowed.__enter__)
+            try:
+                if self._bus is None:
+                    raise RemoteUnreachableError(self._name, "it is not connected", is_registered=True)
+                output = await self._bus.run(command.arguments, command.stdin)
+                if request.act == "start":
+                    session = delegation.started_session(self._name, output)
+                    await delegation.wait_for_copy(self._places, session, lambda now: now is not None)
+            finally:
+                await asyncio.to_thread(allowed.__exit__, None, None, None)
+        except KasmonError as error:
+            return codec.failed(request.n, error)
+        except OSError as error:
+            return codec.failed(request.n, of_system(error))
+        return CommandReply(request.n, output)
 
     async def _listen(
         self, path: Path, handle: Callable[[socket.socket], Coroutine[Any, Any, None]]
@@ -347,7 +384,7 @@ class ClientCheck:
         """Return why *client* may not use the link; empty if it may. Blocks."""
         peer = system.HERE.identify_peer(client)
         if not is_ours(peer):
-            return "it belongs to another user"
+            return OTHER_USER
         process = peer.pid, started_at(peer.pid)
         if process not in self._results:
             if len(self._results) >= MOST_CLIENTS:

@@ -31,9 +31,10 @@ from kasmon.bus.base import (
 )
 from kasmon.bus.clock_offset import STEP_S
 from kasmon.bus.local import read_tail
+from kasmon.config import load_or_default
 from kasmon.config.agent_address import there
 from kasmon.errors import KasmonError
-from kasmon.model.commands import Launch
+from kasmon.model.commands import ActingAgent, Launch
 from kasmon.model.events import SessionCreated, SessionForgotten, SessionRenamed, SessionTagged, SessionViewed
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, open_regular, private_folder, write_private
@@ -51,6 +52,8 @@ MOST_BYTES: Final = 8 * 1024**3
 """How many bytes of logs are copied from one machine."""
 MOST_NOTES, NOTES_PER_S = 2 * MOST_SESSIONS, 10.0
 """How often a machine may change the list here: so often at once, and so often a second after that."""
+MOST_DEPTH: Final = 1000
+"""How many agents a machine can say are above a session."""
 OVERLAP_BYTES: Final = 5
 """How many bytes of one part, followed by those of the next, may be one such sequence."""
 
@@ -242,10 +245,32 @@ class Mirror:
             worktree=None,
             prompt="",
             plan=None,
+            actor=self._actor(clean.actor),
+            limits=None,
             parent=clean.parent if clean.parent in self._sessions else None,
             adopted=None,
             created_at=self._time_here(clean.created_at),
         )
+
+    def _actor(self, actor: ActingAgent | None) -> ActingAgent | None:
+        """Return *actor* as it counts here: an agent of a session there, or one here that may start sessions there.
+
+        Of every other agent its session is not shown.
+        """
+        if actor is None:
+            return None
+        session = actor.session if SESSION_ID.fullmatch(actor.session) else SessionId("")
+        if session and not self._is_starter(session, is_of_other=bool(actor.machine)):
+            session = SessionId("")
+        return ActingAgent(session=session, depth=max(0, min(actor.depth, MOST_DEPTH)))
+
+    def _is_starter(self, session: SessionId, *, is_of_other: bool) -> bool:
+        """Whether the agent of *session*, which *is_of_other* than that machine, may have started one there."""
+        is_known = self._places.folder(session).exists()
+        if not is_of_other:
+            return not is_known or machine_of(self._places, session) == self._machine
+        may_start = self._machine in load_or_default(self._places, log.warning).fleet.machines
+        return is_known and may_start and not machine_of(self._places, session)
 
     def _time_here(self, at: float) -> float:
         """Return the time *at* of the clock there as one of the clock here; not in the future."""

@@ -16,7 +16,7 @@ from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, SessionNotFoundError, TimedOutError, UsageError
 from kasmon.model.agent_program import is_agent
-from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, Sender, When
+from kasmon.model.commands import ActingAgent, Receipt, ReceiptId, ReceiptState, Sender, When
 from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import duration
 from kasmon.model.prompts.image import PromptImage
@@ -49,6 +49,8 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
     over_budget: bool = False
     key: str = ""
     by: Sender = "user"
+    actor: ActingAgent | None = None
+    """The agent of another machine that sends it."""
     images: tuple[PromptImage, ...] = ()
     states: frozenset[SessionState] | None = None
     """Wait until the session is in one of these after it took the prompt; None does not wait."""
@@ -85,6 +87,7 @@ def send(
     timeout: Timeout = None,
     key: Annotated[str, Arg("A prompt with the same key is sent once.", is_shown=False)] = "",
     by: Annotated[Sender, Arg("What another machine's kasmon sends it for.", is_shown=False)] = "user",
+    actor: Annotated[str, Arg("The agent that another machine's kasmon sends it for, as JSON.", is_shown=False)] = "",
     wants_json: Json = False,
 ) -> int:
     """Send a prompt, and print its receipt."""
@@ -118,6 +121,7 @@ def send(
         over_budget=over_budget,
         key=key,
         by=by,
+        actor=_parse_actor(actor) if actor else None,
         images=tuple(read_images(image or ())),
         states=None if wait is None else states_in(wait),
     )
@@ -255,6 +259,12 @@ def _confirm(sessions: Sequence[Session], left_out: Sequence[Session], *, wants_
     )
 
 
+def _parse_actor(text: str) -> ActingAgent:
+    from kasmon.supervisor.machines.agent_requests import parse_actor  # only for other machines
+
+    return parse_actor(text).actor
+
+
 def _is_enough(receipt: Receipt, sending: SendOptions) -> bool:
     return sending.states is None and (receipt.state not in ON_ITS_WAY or sending.when == "idle")
 
@@ -282,6 +292,7 @@ async def _send(where: Paths, session: Session, sending: SendOptions) -> Receipt
         key=sending.key,
         over_budget=sending.over_budget,
         images=sending.images,
+        actor=sending.actor,
         on_resumed=say_resumed,
     )
     for warning in find_warnings(where, session):

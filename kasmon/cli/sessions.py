@@ -222,6 +222,7 @@ def new(
         int | None,
         Arg("Start this many sessions; `{n}` in NAME is the number of each (default: `-{n}` at its end).", at_least=1),
     ] = None,
+    actor: Annotated[str, Arg("The agent that another machine's kasmon starts it for, as JSON.", is_shown=False)] = "",
     on: Annotated[
         str,
         Arg("Start it on this registered machine, by the config and the folders there.", completer="machines"),
@@ -268,6 +269,11 @@ def new(
         account=account,
         sandbox=sandbox,
     )
+    if actor:
+        from kasmon.supervisor.machines.agent_requests import parse_actor  # only for other machines
+
+        declared = parse_actor(actor)
+        wanted = msgspec.structs.replace(wanted, actor=declared.actor, limits=declared.limits)
     if chosen is not None:
         wanted = with_template(wanted, chosen)
     here = for_session(where, config, "" if on else folder, wanted.agent)

@@ -312,6 +312,9 @@ class FleetConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The profiles that the tools may start. Empty for the agent's own profile only."""
     sandboxes: tuple[Literal["jail", "microvm", "e2b"], ...] = ()
     """The sandboxes that the tools may choose for a child, besides that of its profile, which they cannot remove."""
+    machines: tuple[str, ...] = ()
+    """The registered machines on which the tools may start children, with a profile of the config there, and within
+    the limits there too. Empty for none."""
     depth: Annotated[int, msgspec.Meta(ge=0, le=8)] = 1
     """How deep children may be: 1 allows children, 2 also children of children, 0 none."""
     sessions: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 4

@@ -8,37 +8,48 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from kasmon.config import Config
+from kasmon.config import Config, load_or_default
 from kasmon.config.profile import programs
 from kasmon.errors import KasmonError, NotFoundError, RefusedError, UsageError
 from kasmon.host.rpc.actor import find_actor, require_actor
 from kasmon.mcp.dispatcher import ToolResult
 from kasmon.mcp.sandbox_tools import Show
-from kasmon.mcp.tool_schemas import FLEET, NEVER, REFUSED_NAMES
-from kasmon.model.commands import ActingAgent
+from kasmon.mcp.tool_schemas import FLEET, NEVER, REFUSED_NAMES, ToolSchema
+from kasmon.model.commands import ActingAgent, Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.review.file_changes import split
 from kasmon.model.session import Session
-from kasmon.model.session_state import ALIVE, SessionState, states_of
+from kasmon.model.session_state import SessionState, states_of
 from kasmon.paths import Paths
-from kasmon.sanitize import clean_block, clean_line
-from kasmon.supervisor.fleet.lookup import check_here, find
+from kasmon.sanitize import clean_block
+from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import wait_for
 from kasmon.supervisor.fleet.watch import FleetWatch
-from kasmon.supervisor.limits.agents import find_ancestors, find_descendants, read_starters
+from kasmon.supervisor.limits.agents import (
+    StarterLog,
+    find_ancestors,
+    find_descendants,
+    read_starters,
+    require_child,
+    require_choices,
+    require_tool,
+    with_sender,
+)
+from kasmon.supervisor.machines.agent_requests import require_machine
+from kasmon.supervisor.machines.delegation import started_session
+from kasmon.supervisor.machines.link_client import AgentRequest, ask_for_agent, parse_reply
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.names import check_name
 from kasmon.supervisor.sessions.read import read_lines
 from kasmon.supervisor.worktrees.changes import diff_of
 
-TOOL: Final = "fleet"
-"""What a session's `tools` contain if it may use these."""
+Value = TypeVar("Value")
 LINES: Final = 500
 SECONDS: Final = 600
 WAITED_FOR: Final = "idle,asking,limited,ended"
@@ -57,6 +68,24 @@ class _Reply(msgspec.Struct):
     error: _ReplyError
 
 
+class _Lines(msgspec.Struct):
+    """What `kasmon read --json` prints."""
+
+    lines: list[str]
+
+
+class _Diff(msgspec.Struct):
+    """What `kasmon diff --json` prints."""
+
+    diff: str
+
+
+class _SentPrompt(msgspec.Struct):
+    """What `kasmon send --json` prints."""
+
+    receipt: dict[str, Any]
+
+
 class FleetTools:
     """The tools of the agent that this process belongs to."""
 
@@ -69,8 +98,8 @@ class FleetTools:
             RefusedError: if it is no agent's, or the person did not allow that agent these.
         """
         self._places = places
-        self._config = config
-        self._watch = FleetWatch(places, writes=False)
+        self._config, self._config_at = config, _changed_at(places)
+        self._watch, self._starter_log = FleetWatch(places, writes=False), StarterLog(places)
         self.tools: Final = {tool.name: tool for tool in FLEET}
         self.actor = find_actor(places, os.getpid()) or self._require()
         if self.actor.is_identified:
@@ -83,13 +112,7 @@ class FleetTools:
             RefusedError: as the class; or if it is not certain whose process this is.
         """
         actor = require_actor(self._places, os.getpid(), "use the fleet tools")
-        session = read_fleet(self._places).get(actor.session)
-        if session is None or TOOL not in session.tools:
-            name = actor.session if session is None else session.name
-            raise RefusedError(
-                f"session {name!r} may not use the fleet tools: they are off.",
-                hint="The person allows them: `kasmon new NAME --tools fleet`, or tools = ['fleet'] in the profile.",
-            )
+        require_tool(read_fleet(self._places), actor)
         return actor
 
     async def call(self, name: str, given: Mapping[str, Any], printed: Show) -> ToolResult:
@@ -102,17 +125,21 @@ class FleetTools:
         if why := tool.fault(dict(given)):
             return _error(UsageError(why))
         arguments = {key: value for key, value in given.items() if value}
+        if why := tool.fault(arguments) or _unknown_choice(tool, arguments):  # an empty one is missing
+            return _error(UsageError(why))
         try:
             return ToolResult(await self._run(name, arguments))
         except KasmonError as error:
             return _error(error)
 
     async def _run(self, name: str, given: Mapping[str, str]) -> dict[str, Any]:
+        if (changed_at := await asyncio.to_thread(_changed_at, self._places)) != self._config_at:
+            self._config, self._config_at = await asyncio.to_thread(load_or_default, self._places), changed_at
         if name in ("start", "prompt", "message", "finish") or not self.actor.is_identified:
             self.actor = await asyncio.to_thread(self._require)
         match name:
             case "list":
-                return await asyncio.to_thread(list_sessions, self._watch, self._config, self.actor)
+                return await asyncio.to_thread(list_sessions, self._watch, self._starter_log, self._config, self.actor)
             case "read":
                 return await asyncio.to_thread(self._read, given)
             case "start":
@@ -137,37 +164,51 @@ class FleetTools:
     def _read(self, given: Mapping[str, str]) -> dict[str, Any]:
         lines = _number(given.get("lines", ""), "lines", 60, LINES)
         session = self._seen(given["session"])
-        text = "\n".join(read_lines(self._places, session, lines=lines))
-        return _row(session) | {"text": clean_block(text)}
+        if session.via and session.mode is Mode.TMUX:
+            read = self._ask(session, _Lines, act="read", lines=lines).lines
+        else:
+            read = read_lines(self._places, session, lines=lines)
+        return _row(session) | {"text": clean_block("\n".join(read))}
+
+    def _ask(self, session: Session, kind: type[Value], **fields: Any) -> Value:
+        """Have the machine of *session* do what *fields* of an `AgentRequest` say; return its JSON as a *kind*."""
+        request = AgentRequest(n=1, session=session.id, **fields)
+        return parse_reply(session.via, ask_for_agent(self._places, session.via, request).stdout, kind)
 
     async def _start(self, given: Mapping[str, str]) -> dict[str, Any]:
         own = await asyncio.to_thread(self._own)
-        limits = self._config.fleet
         agent, sandbox = given.get("agent", own.agent), given.get("sandbox")
-        if agent != own.agent and agent not in limits.agents:
-            raise RefusedError(
-                f"cannot start {agent!r}: the person allows {', '.join(map(repr, (own.agent, *limits.agents)))}.",
-                hint="The person can add it to fleet.agents in the config.",
-            )
-        if sandbox is not None and sandbox not in limits.sandboxes:
-            raise RefusedError(
-                f"cannot choose the sandbox {sandbox!r}: the person allows "
-                f"{', '.join(map(repr, limits.sandboxes)) or 'none besides that of the profile'}.",
-                hint="Leave it out, or the person can add it to fleet.sandboxes in the config.",
-            )
+        require_choices(self._config.fleet, own.agent, agent, sandbox)
+        worktree = {"yes": True, "no": False, "": None}[given.get("worktree", "")]
         if machine := given.get("machine", ""):
-            raise RefusedError(
-                f"cannot start a session on {machine!r}: an agent cannot reach sessions of other machines.",
-                hint="Leave out `machine`, or ask the person to start it there.",
-            )
+            return await self._start_there(machine, given, worktree)
+        if "folder" in given:
+            raise UsageError("'folder' is one on another machine.", hint="A session of this machine gets yours.")
         words = [f"--agent={agent}", f"--dir={own.workdir}", "--prompt=-"]
-        words += [{"yes": "--worktree", "no": "--no-worktree"}[given["worktree"]]] if given.get("worktree") else []
+        words += [] if worktree is None else ["--worktree" if worktree else "--no-worktree"]
         words += [] if sandbox is None else [f"--sandbox={sandbox}"]
         name = check_name(given["name"])
         if name.startswith("-"):
             raise UsageError(f"{name!r} is not a valid session name.", hint="Begin it with a letter.")
-        await self._run_kasmon("new", name, *words, stdin=_from_leader(own, given["prompt"]))
+        await self._run_kasmon("new", name, *words, stdin=with_sender(own, given["prompt"]))
         return _row(find((await asyncio.to_thread(read_fleet, self._places)), name))
+
+    async def _start_there(self, machine: str, given: Mapping[str, str], worktree: bool | None) -> dict[str, Any]:
+        """Start a session on a registered machine; the link to it decides whether the agent may."""
+        require_machine(self._config.fleet.machines, machine)
+        request = AgentRequest(
+            n=1,
+            act="start",
+            name=check_name(given["name"]),
+            text=given["prompt"],
+            agent=given.get("agent", ""),
+            folder=given.get("folder", ""),
+            worktree=worktree,
+            sandbox=given.get("sandbox"),
+        )
+        output = await asyncio.to_thread(ask_for_agent, self._places, machine, request)
+        session = started_session(machine, output)
+        return _row((await asyncio.to_thread(read_fleet, self._places)).require(session))
 
     async def _run_kasmon(self, *words: str, stdin: str = "") -> None:
         """Run `kasmon WORDS`. What it starts is then no child of this process, which ends with the agent.
@@ -189,11 +230,14 @@ class FleetTools:
 
     async def _prompt(self, name: str, text: str) -> dict[str, Any]:
         session = await asyncio.to_thread(self._child, name, "prompt")
+        if session.via:
+            sent = await asyncio.to_thread(self._ask, session, _SentPrompt, act="prompt", text=text)
+            return {"session": session.id, "receipt": sent.receipt}
         own = await asyncio.to_thread(self._own)
         if session.state is SessionState.HIBERNATED:
             await self._run_kasmon("restart", session.id)
             session = await asyncio.to_thread(self._child, session.id, "prompt")
-        receipt = await session_operations.send(self._places, session, _from_leader(own, text), "idle", "peer")
+        receipt = await session_operations.send(self._places, session, with_sender(own, text), "idle", "peer")
         return {"session": session.id, "receipt": msgspec.to_builtins(receipt)}
 
     async def _wait(self, given: Mapping[str, str]) -> dict[str, Any]:
@@ -205,8 +249,7 @@ class FleetTools:
 
     def _diff(self, name: str) -> dict[str, Any]:
         session = self._seen(name)
-        check_here(session)
-        text = diff_of(session)
+        text = self._ask(session, _Diff, act="diff").diff if session.via else diff_of(session)
         files = [{"file": each.name, "added": each.added, "removed": each.removed} for each in split(text)]
         cut = len(text) > DIFF_CHARACTERS
         return {"session": session.id, "files": files, "diff": text[:DIFF_CHARACTERS], "cut": cut}
@@ -268,25 +311,20 @@ class FleetTools:
         """Return the session *name*, if the agent or one of its children started it. Raises `RefusedError` if not."""
         fleet = read_fleet(self._places)
         session = find(fleet, name)
-        if not self._is_below(fleet, session):
-            raise RefusedError(
-                f"cannot {action} {session.label!r}: you did not start it.",
-                hint="`message` reaches peers. Only sessions that you started, or that those started, are yours.",
-            )
+        require_child(session, self.actor, read_starters(self._places), action)
         return session
 
     def _is_below(self, fleet: Fleet, session: Session) -> bool:
         return session.id in find_descendants(self.actor.session, read_starters(self._places))
 
 
-def list_sessions(watch: FleetWatch, config: Config, actor: ActingAgent) -> dict[str, Any]:
+def list_sessions(watch: FleetWatch, starter_log: StarterLog, config: Config, actor: ActingAgent) -> dict[str, Any]:
     """Return the sessions that *actor* sees, the oldest first, and itself. Blocks.
 
-    *watch* has read what did not change since the last call.
+    *watch* and *starter_log* have read what did not change since the last call.
     """
-    watch.refresh_only([each.id for each in watch.refresh().sessions if each.state in ALIVE])
-    fleet = watch.fleet
-    below = {*find_descendants(actor.session, read_starters(watch.places))}
+    fleet = watch.refresh_all()
+    below = {*find_descendants(actor.session, starter_log.read())}
     sees_all = config.fleet.sees == "all"
     seen = [
         each for each in fleet.sessions if (sees_all and not each.via) or each.id == actor.session or each.id in below
@@ -295,15 +333,12 @@ def list_sessions(watch: FleetWatch, config: Config, actor: ActingAgent) -> dict
     return {"you": msgspec.to_builtins(actor), "sessions": rows}
 
 
-def _from_leader(own: Session, text: str) -> str:
-    """Return *text* as the child reads it, with a line that names its sender.
-
-    So it never begins with what an agent's own screen executes, such as `/` or `!`.
-    """
-    cleaned = clean_block(text).strip()
-    if not cleaned:
-        raise UsageError("missing prompt.")
-    return f"[From {clean_line(own.name)}, the agent that started you, not from the person you work for]\n{cleaned}"
+def _unknown_choice(tool: ToolSchema, given: Mapping[str, str]) -> str:
+    """Return which of *given* is none of the values that *tool* has for it, as a sentence; empty if each is one."""
+    for name, value in given.items():
+        if value not in (choices := tool.properties[name].get("enum", [value])):
+            return f"{name!r} must be one of {', '.join(choices)}, not {value!r}."
+    return ""
 
 
 def _row(session: Session) -> dict[str, Any]:
@@ -313,6 +348,7 @@ def _row(session: Session) -> dict[str, Any]:
         "name": session.name,
         "agent": session.agent,
         "state": session.state.value,
+        "machine": session.via or None,
         "parent": session.parent,
         "depth": 0 if session.actor is None else session.actor.depth + 1,
         "asking": session.asking.value if session.asking else None,
@@ -323,6 +359,14 @@ def _row(session: Session) -> dict[str, Any]:
         "last_line": session.last_line or None,
         "ended": session.end_why or None,
     }
+
+
+def _changed_at(places: Paths) -> int:
+    """Return when the config file changed, in ns; 0 if there is none. Blocks."""
+    try:
+        return places.config_file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _order(session: Session) -> tuple[float, SessionId]:

@@ -127,6 +127,7 @@ FLEET: Final = (
             "worktree": {"type": "string", "description": "A git worktree of its own.", "enum": ["yes", "no"]},
             "sandbox": {"type": "string", "description": "The tier of its sandbox (default: that of the profile)."},
             "machine": {"type": "string", "description": "A registered machine (default: this one)."},
+            "folder": {"type": "string", "description": "A folder on that machine (default: the home folder there)."},
         },
         required=("name", "prompt"),
     ),

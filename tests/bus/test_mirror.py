@@ -30,7 +30,7 @@ from kasmon.errors import RefusedError
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.terminal.takeover import survey
-from kasmon.model.commands import Mode
+from kasmon.model.commands import ActingAgent, Mode, StarterLimits
 from kasmon.model.events import MessageWritten, SessionCreated, TurnStarted, encode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -383,6 +383,36 @@ def test_a_machine_cannot_claim_a_plan_a_parent_or_a_pane_of_this_one(env: Env, 
     mirror.apply(ListEnd())
 
     assert (None, None) == (shown(env).plan, shown(env).parent)
+
+
+@pytest.mark.parametrize(
+    ("session", "machine", "machines", "shown_as"),
+    [
+        (OTHER, "", ("far",), ""),
+        (OTHER, "laptop", ("far",), OTHER),
+        (OTHER, "laptop", (), ""),
+        ("cdefghij", "laptop", ("far",), ""),
+        ("cdefghij", "", (), "cdefghij"),
+        ("../../x", "laptop", ("far",), ""),
+    ],
+)
+def test_a_machine_cannot_claim_an_agent_of_this_one_unless_that_may_start_sessions_there(
+    env: Env, mirror: Mirror, session: str, machine: str, machines: tuple[str, ...], shown_as: str
+) -> None:
+    env.has(OTHER, started())
+    env.places.config_file.parent.mkdir(parents=True, exist_ok=True)
+    env.places.config_file.write_text(f"[fleet]\nmachines = {list(machines)}\n")
+    limits = StarterLimits(depth=8, minutes=1.0)
+
+    mirror.apply(
+        entry(actor=ActingAgent(session=SessionId(session), depth=10**9, machine=machine), limits=limits, tools=())
+    )
+    mirror.apply(ListEnd())
+
+    actor = shown(env).actor
+    assert actor is not None
+    assert (shown_as, 1000, "") == (actor.session, actor.depth, actor.machine)
+    assert (shown_as or None) == shown(env).parent
 
 
 def test_a_time_in_the_future_is_not_believed(env: Env, mirror: Mirror) -> None:

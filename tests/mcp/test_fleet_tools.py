@@ -1,16 +1,12 @@
 """`kasmon mcp --tools fleet`: an agent drives others. Real processes, real hosts, the official client."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
-from typing import Any, Self
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from kasmon.mcp.tool_schemas import FLEET, NEVER, REFUSED_NAMES
+from tests.support.agents.fleet_client import FleetClient, lead_of
 from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import KASMON, ForkServer
@@ -25,45 +21,6 @@ def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
     line.close()
 
 
-class FleetClient:
-    """A client of the tools, whose server is a child of *lead*."""
-
-    def __init__(self, lead: LeadingAgent) -> None:
-        command = lead.relay(*KASMON, "mcp", "--tools", "fleet")
-        self._stack = AsyncExitStack()
-        server = StdioServerParameters(command=command[0], args=command[1:])
-        self._client = Client(stdio_client(server, errlog=sys.stderr))  # by default that of the time of its import
-
-    async def __aenter__(self) -> Self:
-        self.client = await self._stack.enter_async_context(self._client)
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._stack.aclose()
-
-    async def ok(self, tool: str, **given: str) -> dict[str, Any]:
-        result = await self.client.call_tool(tool, given)
-        assert not result.is_error, result.structured_content
-        return dict(result.structured_content or {})
-
-    async def refused(self, tool: str, **given: str) -> str:
-        result = await self.client.call_tool(tool, given)
-        assert result.is_error, result.structured_content
-        return str((result.structured_content or {})["error"])
-
-
-def lead_of(kasmon: Cli, name: str = "lead", **settings: str) -> LeadingAgent:
-    write_profile(kasmon)
-    for setting, value in ({"agents": "scripted"} | settings).items():
-        done = kasmon("config", f"fleet.{setting}", value)
-        assert 0 == done.code, done.err
-    config = kasmon.places.config_file
-    text = config.read_text()
-    if "[agents.scripted]" not in text:
-        config.write_text(f'{text}\n[agents.scripted]\nexecution_mode = "sdk"\n')
-    return start_lead(kasmon, name, "--tools", "fleet")
-
-
 async def test_an_agent_starts_prompts_waits_for_and_reads_a_child(kasmon: Cli) -> None:
     lead = lead_of(kasmon)
     async with FleetClient(lead) as fleet:
@@ -75,7 +32,7 @@ async def test_an_agent_starts_prompts_waits_for_and_reads_a_child(kasmon: Cli) 
         listed = await fleet.ok("list")
         proposed = await fleet.ok("finish", session="parser", summary="the parser is done")
 
-    actor = {"session": lead.session, "depth": 0}
+    actor = {"session": lead.session, "depth": 0, "machine": ""}
     shown = kasmon.json("show", "parser")["session"]
     assert ("idle", actor, "peer") == (state, receipt["actor"], receipt["by"])
     assert "[From lead, the agent that started you, not from the person you work for]" in read["text"]
@@ -85,7 +42,7 @@ async def test_an_agent_starts_prompts_waits_for_and_reads_a_child(kasmon: Cli) 
     assert (actor, lead.session, "the parser is done") == (shown["actor"], shown["parent"], shown["finish_proposed"])
     assert [actor, actor] == [each["actor"] for each in shown["receipts"]]
     assert (True, actor) == (proposed["proposed"], proposed["by"])
-    assert "an agent proposes to finish this session: the parser is done" in kasmon("read", "parser").out
+    assert "the agent of lead proposes to finish this session: the parser is done" in kasmon("read", "parser").out
 
 
 async def test_a_child_works_in_a_worktree_of_its_own_and_its_diff_is_read(kasmon: Cli) -> None:
@@ -160,7 +117,7 @@ async def test_the_person_may_let_it_see_all_sessions_and_no_more(kasmon: Cli) -
     [
         ({}, {"agent": "claude"}, "cannot start 'claude': the person allows 'lead', 'scripted'."),
         ({}, {"sandbox": "jail"}, "cannot choose the sandbox 'jail'"),
-        ({}, {"machine": "gpu-1"}, "cannot start a session on 'gpu-1'"),
+        ({}, {"machine": "gpu-1"}, "cannot reach sessions of 'gpu-1'"),
         ({"depth": "0"}, {}, "fleet.depth = 0"),
         ({"sessions": "0"}, {}, "fleet.sessions = 0"),
         ({"starts": "0"}, {}, "fleet.starts = 0"),
@@ -177,6 +134,45 @@ async def test_a_limit_is_named_when_it_refuses_a_start(
     if settings:
         assert why in lead.kasmon("new", "child", "--agent", "scripted", "--mode", "sdk")
     assert ["lead"] == [each["name"] for each in kasmon.json("ls")["sessions"]]
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "why"),
+    [
+        ("start", {"name": "child", "prompt": ""}, "start needs 'prompt'."),
+        ("start", {"name": "-x", "prompt": "x"}, "not a valid session name"),
+        ("start", {"name": "child", "prompt": "x", "worktree": "maybe"}, "'worktree' must be one of yes, no"),
+        ("start", {"name": "child", "prompt": "x", "folder": "/"}, "'folder' is one on another machine."),
+        ("prompt", {"session": "lead", "text": ""}, "prompt needs 'text'."),
+        ("read", {"session": "lead", "lines": "0"}, "'lines' must be a number from 1 to 500"),
+        ("wait", {"session": "lead", "seconds": "601"}, "'seconds' must be a number from 1 to 600"),
+    ],
+)
+async def test_what_a_tool_cannot_use_is_named(kasmon: Cli, tool: str, given: dict[str, str], why: str) -> None:
+    async with FleetClient(lead_of(kasmon)) as fleet:
+        assert why in await fleet.refused(tool, **given)
+
+
+async def test_a_setting_that_the_person_tightens_holds_from_then_on(kasmon: Cli) -> None:
+    other = kasmon.new("other", "say secret")
+    kasmon.json("wait", "other", "--for", "idle")
+    async with FleetClient(lead_of(kasmon, sees="all")) as fleet:
+        assert "secret" in (await fleet.ok("read", session=other))["text"]
+        kasmon("config", "fleet.sees", "own")
+        kasmon("config", "fleet.agents", "other")
+        assert "you do not see" in await fleet.refused("read", session=other)
+        assert ["lead"] == [each["name"] for each in (await fleet.ok("list"))["sessions"]]
+        assert "cannot start 'scripted'" in await fleet.refused("start", name="x", prompt="x", agent="scripted")
+
+
+async def test_a_plan_of_others_is_shown_only_if_the_person_lets_it_see_all(kasmon: Cli) -> None:
+    file = kasmon.home / "plan.toml"
+    file.write_text('[[task]]\ntitle = "one"\nprompt = "say x"\nagent = "scripted"\n')
+    plan = kasmon("plan", "run", str(file), "--yes").out.split()[-1]
+    async with FleetClient(lead_of(kasmon)) as fleet:
+        assert f"there is no plan '{plan}' that you see" in await fleet.refused("plan", plan=plan)
+        kasmon("config", "fleet.sees", "all")
+        assert "one" == (await fleet.ok("plan", plan=plan))["tasks"][0]["title"]
 
 
 async def test_ended_and_removed_children_count_as_started(kasmon: Cli) -> None:
@@ -213,7 +209,7 @@ async def test_a_profile_gives_its_sessions_the_tools(kasmon: Cli) -> None:
     write_profile(kasmon, 'tools = ["fleet"]')
     lead = start_lead(kasmon)
     async with FleetClient(lead) as fleet:
-        assert {"session": lead.session, "depth": 0} == (await fleet.ok("list"))["you"]
+        assert {"session": lead.session, "depth": 0, "machine": ""} == (await fleet.ok("list"))["you"]
 
 
 async def test_a_server_cannot_name_another_session_as_its_own(kasmon: Cli) -> None:
@@ -233,7 +229,7 @@ async def test_a_message_reaches_the_session_above(kasmon: Cli) -> None:
         sent = await fleet.ok("message", session="third", text="say hello")
         assert (await fleet.ok("wait", session="third", states="idle"))["depth"] == 2
 
-    assert {"session": lead.session, "depth": 0} == sent["receipt"]["actor"]
+    assert {"session": lead.session, "depth": 0, "machine": ""} == sent["receipt"]["actor"]
 
 
 def test_stopping_a_parent_asks_about_its_children(kasmon: Cli) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from kasmon.demo.scratch import Scratch
 from kasmon.host.rpc.host_lock import HostLock
-from kasmon.model.commands import Launch, Mode
+from kasmon.model.commands import ActingAgent, Launch, Mode
 from kasmon.model.events import (
     Event,
     LogOpened,
@@ -40,13 +40,19 @@ def scratch() -> Iterator[Paths]:
 
 @contextlib.contextmanager
 def create_sessions(
-    paths: Paths, count: int, *, alive: int | None = None, workdir: str = "/", first: int = 0
+    paths: Paths,
+    count: int,
+    *,
+    alive: int | None = None,
+    workdir: str = "/",
+    first: int = 0,
+    actor: ActingAgent | None = None,
 ) -> Iterator[list[SessionId]]:
     """Create *count* structured sessions with real logs. The first *alive* (default: all) have this process as host.
 
     It holds their locks, so every reader sees them as alive and working; it serves no socket.
 
-    *first*: the number of the first one; ids and names come from the number.
+    *first*: the number of the first one; ids and names come from the number. *actor*: the agent that started them.
     """
     locks: list[HostLock] = []
     ids = [session_id(number) for number in range(first, first + count)]
@@ -54,7 +60,7 @@ def create_sessions(
         folder = paths.folder(session)
         folder.mkdir(mode=0o700)
         is_alive = alive is None or number < first + alive
-        _write_facts(paths, session, number, is_alive=is_alive, workdir=workdir)
+        _write_facts(paths, session, number, is_alive=is_alive, workdir=workdir, actor=actor)
         if is_alive:
             lock = HostLock(paths.host_lock(session))
             lock.acquire()
@@ -74,8 +80,11 @@ def session_id(number: int) -> SessionId:
     return SessionId(f"s{text}")
 
 
-def _write_facts(paths: Paths, session: SessionId, number: int, *, is_alive: bool, workdir: str) -> None:
+def _write_facts(
+    paths: Paths, session: SessionId, number: int, *, is_alive: bool, workdir: str, actor: ActingAgent | None
+) -> None:
     created, *events = session_events(number, time.time() - 60, is_alive=is_alive, workdir=workdir)
+    created = msgspec.structs.replace(created, launch=msgspec.structs.replace(created.launch, actor=actor))
     write_private(paths.launch(session), msgspec.json.encode(created.launch))
     EventLog(paths.fleet_log).append(created)
     log = EventLog(paths.log(session))

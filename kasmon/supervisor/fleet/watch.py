@@ -101,6 +101,14 @@ class FleetWatch:
             if self._cache_writer is not None:
                 self._cache_writer.write(self._fleet_index)
 
+    def refresh_all(self) -> Fleet:
+        """Refresh every session, not only those whose turn it is, and return the fleet; accesses files."""
+        with self._busy:
+            if self._is_new:
+                load_cache(self.places.index, self._fleet_index)
+            self._refresh(list(self._shown), None)
+        return self.fleet
+
     def refresh_only(self, sessions: Iterable[SessionId]) -> None:
         """Refresh *sessions* and read the fleet's own log only."""
         with self._busy:

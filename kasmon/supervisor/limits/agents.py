@@ -11,14 +11,17 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeAlias
 
+import msgspec
+
 from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
 from kasmon.config.schema import Config, FleetConfig
-from kasmon.errors import LogMissingError, RefusedError, UnavailableError
+from kasmon.errors import LaunchError, LogMissingError, RefusedError, UnavailableError, UsageError
+from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.actor import find_actor
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.agent_program import is_agent
-from kasmon.model.commands import ActingAgent
+from kasmon.model.commands import ActingAgent, StarterLimits
 from kasmon.model.events import SessionCreated
 from kasmon.model.fleet import Fleet
 from kasmon.model.limits.budget import parse_budget
@@ -26,18 +29,23 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths, private_folder
-from kasmon.store.event_log import EventLog
+from kasmon.sanitize import clean_block, clean_line
+from kasmon.store.event_log import START, EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
 Starters: TypeAlias = Mapping[SessionId, SessionId | None]
 RAISE: Final = "The person can raise it in the config: `kasmon config fleet.{}`."
+TOOL: Final = "fleet"
+"""What a session's `tools` contain if its agent may use `kasmon mcp --tools fleet`."""
 LOCK_S: Final = 60.0
 """How long a start waits for another start by an agent, in seconds."""
 
 
 @contextlib.contextmanager
-def starting(places: Paths, actor: ActingAgent) -> Iterator[None]:
+def starting(places: Paths, actor: ActingAgent, limits: StarterLimits | None = None) -> Iterator[None]:
     """Within the context *actor* may create one session: no other agent creates one meanwhile. Blocks.
+
+    *limits*: those of the machine that *actor*, or an agent above it, is on, if that is another one.
 
     Raises:
         RefusedError: if it may not: its session is not certain, or a limit is reached.
@@ -52,7 +60,11 @@ def starting(places: Paths, actor: ActingAgent) -> Iterator[None]:
     if not lock.acquire(LOCK_S):
         raise UnavailableError("cannot start a session: another agent's start is not over.", hint="Try again.")
     try:
-        require_start(load_or_default(places), read_fleet(places), actor, read_starters(places))
+        config = load_or_default(places)
+        if limits is not None and limits.depth < config.fleet.depth:
+            fleet_config = msgspec.structs.replace(config.fleet, depth=limits.depth)
+            config = msgspec.structs.replace(config, fleet=fleet_config)
+        require_start(config, read_fleet(places), actor, read_starters(places))
         yield
     finally:
         lock.let_go()
@@ -100,13 +112,15 @@ def check_prompt(places: Paths, session: Session, actor: ActingAgent) -> None:
     require_prompt(load_or_default(places), read_fleet(places), session, actor, read_starters(places))
 
 
-def check_restart(places: Paths, session: Session) -> None:
+def check_restart(places: Paths, session: Session, actor: ActingAgent | None = None) -> None:
     """Raise unless this process may start the agent of *session* again. Blocks.
 
+    *actor*: the agent of another machine that requests it; an agent of this machine is found instead.
+
     Raises:
-        RefusedError: if this process is an agent's, an agent started *session*, and a limit is reached.
+        RefusedError: if an agent requests it, an agent started *session*, and a limit is reached.
     """
-    if session.actor is None or (actor := find_actor(places, os.getpid())) is None:
+    if session.actor is None or (actor := find_actor(places, os.getpid()) or actor) is None:
         return
     config, fleet, starters = load_or_default(places), read_fleet(places), read_starters(places)
     if actor.is_identified and _is_persons_shell(config, fleet, actor, starters):
@@ -136,14 +150,100 @@ def check_is_person(places: Paths, action: str) -> None:
     )
 
 
+def find_limits(places: Paths, session: SessionId) -> StarterLimits | None:
+    """Return what another machine allows what the agent of *session* starts; None if none is above it. Blocks."""
+    try:
+        return load_launch(places, session).limits
+    except LaunchError:
+        return None
+
+
+def require_tool(fleet: Fleet, actor: ActingAgent) -> Session:
+    """Return the session of *actor*, if its agent may use the tools of `TOOL`.
+
+    Raises:
+        RefusedError: if the person did not allow that.
+    """
+    session = fleet.get(actor.session)
+    if session is None or TOOL not in session.tools:
+        name = actor.session if session is None else session.name
+        raise RefusedError(
+            f"session {name!r} may not use the fleet tools: they are off.",
+            hint="The person allows them: `kasmon new NAME --tools fleet`, or tools = ['fleet'] in the profile.",
+        )
+    return session
+
+
+def require_choices(limits: FleetConfig, own_agent: str, agent: str, sandbox: str | None) -> None:
+    """Raise unless the tools may start *agent* in *sandbox* (None: that of its profile) for an agent *own_agent*.
+
+    Raises:
+        RefusedError: if the person did not allow that.
+    """
+    if agent != own_agent and agent not in limits.agents:
+        raise RefusedError(
+            f"cannot start {agent!r}: the person allows {', '.join(map(repr, (own_agent, *limits.agents)))}.",
+            hint="The person can add it to fleet.agents in the config.",
+        )
+    if sandbox is not None and sandbox not in limits.sandboxes:
+        raise RefusedError(
+            f"cannot choose the sandbox {sandbox!r}: the person allows "
+            f"{', '.join(map(repr, limits.sandboxes)) or 'none besides that of the profile'}.",
+            hint="Leave it out, or the person can add it to fleet.sandboxes in the config.",
+        )
+
+
+def require_child(session: Session, actor: ActingAgent, starters: Starters, action: str) -> None:
+    """Raise unless *actor*, or an agent below it, started *session*. *action*: what it wants to do, for the message.
+
+    Raises:
+        RefusedError: if none did.
+    """
+    if session.id not in find_descendants(actor.session, starters):
+        raise RefusedError(
+            f"cannot {action} {session.label!r}: you did not start it.",
+            hint="`message` reaches peers. Only sessions that you started, or that those started, are yours.",
+        )
+
+
+def with_sender(session: Session, text: str) -> str:
+    """Return the prompt *text* of the agent of *session* as a child reads it, with a line that names its sender.
+
+    So it never begins with what an agent's own screen executes, such as `/` or `!`.
+
+    Raises:
+        UsageError: if there is no text.
+    """
+    cleaned = clean_block(text).strip()
+    if not cleaned:
+        raise UsageError("missing prompt.")
+    return f"[From {clean_line(session.name)}, the agent that started you, not from the person you work for]\n{cleaned}"
+
+
 def read_starters(places: Paths) -> Starters:
     """Return each session that was ever created, oldest first, with the session whose agent started it. Blocks."""
-    starters: dict[SessionId, SessionId | None] = {}
-    with contextlib.suppress(LogMissingError):  # no session was created yet
-        for event, _ in EventLog(places.fleet_log).read():
-            if isinstance(event, SessionCreated):
-                starters[event.launch.session] = event.launch.actor.session if event.launch.actor else None
-    return starters
+    return StarterLog(places).read()
+
+
+class StarterLog:
+    """What `read_starters` returns, for one that reads it again and again: only what was added is read."""
+
+    def __init__(self, places: Paths) -> None:
+        self._log, self._cursor = EventLog(places.fleet_log), START
+        self._starters: dict[SessionId, SessionId | None] = {}
+
+    def read(self) -> Starters:
+        """Return what `read_starters` does. Blocks."""
+        if (size := self._log.size()) < self._cursor:
+            self._cursor, self._starters = START, {}
+        if size > self._cursor:
+            with contextlib.suppress(LogMissingError):
+                for event, cursor in self._log.read(self._cursor):
+                    self._cursor = cursor
+                    if isinstance(event, SessionCreated):
+                        actor = event.launch.actor
+                        self._starters[event.launch.session] = actor.session if actor else None
+        return self._starters
 
 
 def find_ancestors(session: SessionId, starters: Starters) -> list[SessionId]:
@@ -156,15 +256,17 @@ def find_ancestors(session: SessionId, starters: Starters) -> list[SessionId]:
 
 def find_descendants(session: SessionId, starters: Starters) -> list[SessionId]:
     """Return the sessions that the agent of *session* started, and those that theirs did, oldest first."""
-    below: list[SessionId] = []
+    below: dict[SessionId, None] = {}
     for each, starter in starters.items():
         if starter and (starter == session or starter in below):
-            below.append(each)
-    return below
+            below[each] = None
+    return list(below)
 
 
 def _is_persons_shell(config: Config, fleet: Fleet, actor: ActingAgent, starters: Starters) -> bool:
-    """Return whether *actor* is a shell that a person opened, and no agent is above it."""
+    """Return whether *actor* is a shell that a person opened here, and no agent is above it."""
+    if actor.machine:
+        return False
     line = [fleet.get(each) for each in find_ancestors(actor.session, starters)]
     return all(each is not None and not is_agent(each, programs(config)) for each in line)
 

@@ -13,7 +13,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.machines import read_machine
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.machines.link_client import error_of, run, run_for
+from kasmon.supervisor.machines.link_client import CommandOutput, error_of, parse_reply, run, run_for
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.start import start_companions
 
@@ -65,9 +65,7 @@ async def start_there(places: Paths, machine: str, new: NewSession) -> SessionId
         )
     words = ["new", new.name, *_options(new), "--json", *(["--", *new.argv] if new.argv else [])]
     output = await in_thread(run, places, machine, words, new.prompt.encode())
-    if output.exit_code:
-        raise error_of(machine, output)
-    session = msgspec.json.decode(output.stdout, type=_StartReply).session.id
+    session = started_session(machine, output)
     await wait_for_copy(places, session, lambda now: now is not None)
     await in_thread(start_companions, places)
     return session
@@ -110,3 +108,14 @@ class _StartReply(msgspec.Struct, frozen=True):
     """What `kasmon new --json` prints."""
 
     session: _SessionFields
+
+
+def started_session(machine: str, output: CommandOutput) -> SessionId:
+    """Return the id of the session that `kasmon new --json` created on *machine*.
+
+    Raises:
+        KasmonError: why it created none, as it reports it there.
+    """
+    if output.exit_code:
+        raise error_of(machine, output)
+    return parse_reply(machine, output.stdout, _StartReply).session.id

@@ -7,7 +7,7 @@ frame of `kasmon.sandbox.guest.frames` with a MessagePack value.
 import contextlib
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -64,6 +64,26 @@ class ReadFile(msgspec.Struct, frozen=True, tag="read", tag_field="t"):
     offset: int = 0
 
 
+class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, tag="agent", tag_field="t"):
+    """What an agent asks for: the link decides by its process, and by the config (`agent_requests.command_for`)."""
+
+    n: int
+    act: Literal["start", "prompt", "read", "diff"]
+    session: SessionId = SessionId("")
+    """One that it started; empty for a start."""
+    text: str = ""
+    """The prompt, for a start and a prompt."""
+    lines: int = 0
+    """For `read`: how many of the last ones."""
+    name: str = ""
+    agent: str = ""
+    """The profile there; empty for that of the agent's own session."""
+    folder: str = ""
+    """The folder there; empty for the home folder. These and the next ones are for a start."""
+    worktree: bool | None = None
+    sandbox: str | None = None
+
+
 class CommandReply(msgspec.Struct, frozen=True, tag="output", tag_field="t"):
     n: int
     output: CommandOutput
@@ -99,6 +119,22 @@ def run(
     """
     reply = _request(places, machine, RunCommand(1, tuple(arguments), stdin, order), limit_s)
     assert isinstance(reply, CommandReply)
+    return reply.output
+
+
+def ask_for_agent(places: Paths, machine: str, request: AgentRequest) -> CommandOutput:
+    """Have *request* of this process's agent done on *machine*, and return the output of the command there. Blocks.
+
+    Raises:
+        RefusedError: if the person did not allow it, or the machine's owner.
+        RemoteUnreachableError: as `run`.
+        KasmonError: why it was not done, as the command reports it there.
+    """
+    reply = _request(places, machine, request, COMMAND_S)
+    assert isinstance(reply, CommandReply)
+    is_sent = request.act == "prompt" and b'"receipt":' in reply.output.stdout  # its state may be a failure
+    if reply.output.exit_code and not is_sent:
+        raise error_of(machine, reply.output)
     return reply.output
 
 
@@ -191,7 +227,9 @@ def read_file(places: Paths, session: Session, name: str) -> bytes:
             raise UnavailableError(f"the file {name!r} on {session.via!r} is longer than {MOST_BYTES >> 20} MB.")
 
 
-def _request(places: Paths, machine: str, request: RunCommand | ReadFile, limit_s: float) -> CommandReply | FileReply:
+def _request(
+    places: Paths, machine: str, request: RunCommand | ReadFile | AgentRequest, limit_s: float
+) -> CommandReply | FileReply:
     try:
         with socket.socket(socket.AF_UNIX) as connected:
             connected.settimeout(limit_s)

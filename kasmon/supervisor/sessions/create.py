@@ -28,7 +28,7 @@ from kasmon.errors import RefusedError, SessionEndedError, UnableError, UsageErr
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.rpc.actor import find_actor
 from kasmon.host.rpc.peer import evidence
-from kasmon.model.commands import ActingAgent, ConversationFork, Launch, Mode, SessionWorktree
+from kasmon.model.commands import ActingAgent, ConversationFork, Launch, Mode, SessionWorktree, StarterLimits
 from kasmon.model.events import SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
@@ -116,6 +116,10 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     """The sandbox: a tier, or empty for none; None means the profile's setting."""
     tools: tuple[str, ...] = ()
     """What its agent may use of `kasmon mcp --tools`, beside its profile's setting. Only a person may set it."""
+    actor: ActingAgent | None = None
+    """The agent of another machine that starts it, as its kasmon says it. An agent of this machine is found instead."""
+    limits: StarterLimits | None = None
+    """What that machine allows it."""
     agrees: bool = False
     """Whether the user confirms what its sandbox gets; required once for each profile's settings."""
     window: str = ""
@@ -148,37 +152,42 @@ def prepare(
     """
     check_name(new.name)
     check_tags(new.tags)
-    if new.tools and (shown := evidence(os.getpid())):
+    shown = "it says so itself" if new.actor is not None else ""
+    if new.tools and (shown := shown or evidence(os.getpid())):
         raise RefusedError(
             "an agent cannot give a session tools.",
             hint=f"Do it in your own terminal: this came from a process of kasmon ({shown}).",
         )
     actor = find_actor(places, os.getpid())
-    if actor is not None:
-        from kasmon.supervisor.limits.agents import check_is_person, starting  # only for agents
+    if actor is None and new.actor is None:
+        return _create(places, config, msgspec.structs.replace(new, limits=None), at, variables)
+    from kasmon.supervisor.limits.agents import check_is_person, find_limits, starting  # only for agents
 
-        if new.plan:
-            check_is_person(places, "start sessions of a plan")
-            return _create(places, config, new, at, variables, None)
-        with starting(places, actor):
-            return _create(places, config, new, at, variables, actor)
-    return _create(places, config, new, at, variables, None)
+    if actor is None:
+        assert new.actor is not None
+        actor, limits = new.actor, new.limits
+    elif new.plan:
+        check_is_person(places, "start sessions of a plan")
+        return _create(places, config, msgspec.structs.replace(new, actor=None, limits=None), at, variables)
+    else:
+        limits = find_limits(places, actor.session)
+    new = msgspec.structs.replace(new, actor=actor, limits=limits)
+    with starting(places, actor, limits):
+        return _create(places, config, new, at, variables)
 
 
-def _create(
-    places: Paths, config: Config, new: NewSession, at: float, variables: Mapping[str, str], actor: ActingAgent | None
-) -> Launch:
-    """Create the session as `prepare` does, for *actor*."""
+def _create(places: Paths, config: Config, new: NewSession, at: float, variables: Mapping[str, str]) -> Launch:
+    """Create the session as `prepare` does, for the actor that *new* has now."""
     if new.account and not (new.agent or new.argv):
         new = msgspec.structs.replace(new, agent=find_account(config, new.account).agent)
     resolved = resolve(config, new.agent, new.mode, new.argv, sandbox=new.sandbox, environment=variables)
     if not has_worktree(config, new, resolved):
-        return _prepare(places, config, new, resolved, at, variables, actor)
+        return _prepare(places, config, new, resolved, at, variables)
     from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree  # rarely needed
 
     request = WorktreeRequest(base=new.base, branch=new.branch, reuses_branch=new.reuses_branch)
     with new_worktree(config.worktree, request, _folder(new.workdir), new.name) as (tree, workdir):
-        return _prepare(places, config, new, resolved, at, variables, actor, tree, workdir)
+        return _prepare(places, config, new, resolved, at, variables, tree, workdir)
 
 
 def has_worktree(config: Config, new: NewSession, resolved: ResolvedProfile) -> bool:
@@ -217,7 +226,6 @@ def _prepare(
     resolved: ResolvedProfile,
     at: float,
     variables: Mapping[str, str],
-    actor: ActingAgent | None,
     worktree: SessionWorktree | None = None,
     workdir: str = "",
 ) -> Launch:
@@ -242,7 +250,8 @@ def _prepare(
         fork=new.fork,
         model=resolved.model,
         parent=_parent(places, new.parent, resolved),
-        actor=actor,
+        actor=new.actor,
+        limits=new.limits,
         tools=tuple(sorted({*new.tools, *resolved.tools})),
         task=new.task,
         wave=new.wave,
@@ -306,7 +315,7 @@ def _policy(places: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees:
     """Return the policy of its sandbox; None if it has none.
 
     Raises:
-        RefusedError: if it gets something that the user has not confirmed.
+        RefusedError: if it gets something that the user has not confirmed, or an agent confirms it.
         KasmonError: if it cannot be created here.
     """
     if launch.sandbox is None:
@@ -314,6 +323,10 @@ def _policy(places: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees:
     from kasmon.supervisor.sandboxes import agent_policy, availability  # only imported if there is a sandbox
 
     policy = agent_policy.policy_of(resolved)
+    if agrees and not agent_policy.is_agreed(places, resolved):
+        from kasmon.supervisor.limits.agents import check_is_person  # once for each profile
+
+        check_is_person(places, "confirm what a sandbox gets")
     availability.must_confine(places, resolved, launch.workdir)
     agent_policy.check_agreed(places, resolved, agrees=agrees)
     return policy

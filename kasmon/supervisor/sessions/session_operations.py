@@ -45,6 +45,7 @@ from kasmon.host.rpc.frames import (
     ReportContext,
 )
 from kasmon.model.commands import (
+    ActingAgent,
     AgentCommand,
     Answer,
     Configure,
@@ -138,6 +139,7 @@ async def send(
     key: str = "",
     over_budget: bool = False,
     images: Sequence[PromptImage] = (),
+    actor: ActingAgent | None = None,
     on_resumed: Callable[[float], None] = lambda _: None,
 ) -> Receipt:
     """Send the agent *text* as one prompt, and return its receipt so far; the log has the later states.
@@ -148,6 +150,7 @@ async def send(
         anyway, login, key: as in `Prompt`. A session of another machine that is resumed first gets no login.
         over_budget: also if a budget of the config is used up.
         images: the pictures that go with it.
+        actor: the agent of another machine that sends it, as its kasmon says it; one of this machine is found instead.
         on_resumed: called with how long the resume of a hibernated one took, in seconds.
 
     Raises:
@@ -163,12 +166,13 @@ async def send(
     _check_images(session, images)
     if not over_budget:
         await in_thread(_check_budget, places, session)
-    if session.actor is not None and (actor := await in_thread(find_actor, places, os.getpid())) is not None:
+    sender = actor if session.actor is None else await in_thread(find_actor, places, os.getpid()) or actor
+    if session.actor is not None and sender is not None:
         from kasmon.supervisor.limits.agents import check_prompt  # only for agents
 
-        await in_thread(check_prompt, places, session, actor)
+        await in_thread(check_prompt, places, session, sender)
     prompt = Prompt(text=text, when=when, by=by, anyway=anyway, login=login, over_budget=over_budget, key=key)
-    prompt = msgspec.structs.replace(prompt, images=tuple(images))
+    prompt = msgspec.structs.replace(prompt, images=tuple(images), actor=actor)
     if not session.handed_over and session.state is not SessionState.HIBERNATED:
         try:
             return await _receipt(places, session, prompt)
@@ -182,7 +186,7 @@ async def send(
     if session.via:  # of another version, or to be resumed first
         return await _send_there(places, session, prompt)
     was_hibernated, began = session.state is SessionState.HIBERNATED, time.monotonic()
-    await restart(places, session)
+    await restart(places, session, actor=actor)
     if was_hibernated:
         on_resumed(time.monotonic() - began)
     resumed_session = msgspec.structs.replace(session, state=SessionState.STARTING, handed_over=False)
@@ -415,11 +419,18 @@ async def stop_children(places: Paths, session: Session) -> tuple[Session, ...]:
     return tuple(stopped)
 
 
-async def restart(places: Paths, session: Session, *, force: bool = False, skips_setup: bool = False) -> None:
+async def restart(
+    places: Paths,
+    session: Session,
+    *,
+    force: bool = False,
+    skips_setup: bool = False,
+    actor: ActingAgent | None = None,
+) -> None:
     """Start the agent again, with its conversation if its backend can; id and log stay, the generation increments.
 
     The setup of its worktree runs again if it failed, unless *skips_setup*. A hibernated one is started only if its
-    conversation is still proven to be stored.
+    conversation is still proven to be stored. *actor* is as in `send`.
 
     A structured agent that runs under a host of another version is moved to this one, once its turn has ended. The
     agent asks as much as it last reported, or a notice in the log says why it may not.
@@ -448,7 +459,7 @@ async def restart(places: Paths, session: Session, *, force: bool = False, skips
     if session.actor is not None:
         from kasmon.supervisor.limits.agents import check_restart  # only for sessions that agents started
 
-        await in_thread(check_restart, places, session)
+        await in_thread(check_restart, places, session, actor)
     if session.plan:
         from kasmon.supervisor.plans.task_folder import check_session  # it loads plans and git
 

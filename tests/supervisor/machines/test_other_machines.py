@@ -49,6 +49,7 @@ MODES = {STRUCTURED: Mode.SDK, TERMINAL: Mode.TMUX, SANDBOX: Mode.INTERPRETER}
 COMMENT = ReviewComment(id="a1", file="a.txt", line=1, last_line=1, lines=("one",), text="why?")
 HUNK = ShownHunk(head="diff --git a/a.txt b/a.txt", lines=("@@ -1 +1 @@", "-a", "+b"), name="a.txt", turn=None)
 ARGUMENTS: dict[str, object] = {
+    "action": "prompt",
     "changes_permissions": True,
     "code": "true",
     "actor": ActingAgent(session=SessionId("lead0000")),

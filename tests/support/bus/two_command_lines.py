@@ -1,17 +1,26 @@
-"""Two kasmons of a test's own: what runs `there` is listed `here`, through a link that runs the other one directly."""
+"""Two kasmons of a test's own: what runs `there` is listed `here`, through a link."""
 
+import contextlib
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import psutil
 
+from kasmon.bus.nats.identity import IdentityFile
 from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import ABILITIES
 from kasmon.store.machines import Machine, read_presence, write_machine
 from kasmon.supervisor.machines.registration import start_link
+from tests.support.bus.cluster_server import CLUSTER, ClusterServer
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import ForkServer
+from tests.support.host.sshd import Sshd
 from tests.support.wait import until
 
 MACHINE = "gpu-1"
@@ -21,13 +30,39 @@ LIMIT_S = 100.0
 class TwoCommandLines:
     """The kasmon `here`, where the kasmon `there` is registered as the machine gpu-1. Close it."""
 
-    def __init__(self, fork_server: ForkServer | None = None) -> None:
+    def __init__(self, fork_server: ForkServer | None = None, way: Literal["stream", "ssh", "nats"] = "stream") -> None:
+        """*way*: how the link reaches it: a pipe to its process, a real sshd, or a real NATS server."""
         self.here, self.there = Cli(fork_server), Cli(fork_server)
+        self._ending = contextlib.ExitStack()
         variables = [f"{name}={value}" for name, value in self.there.environment.items()]
         command = ("env", *variables, sys.executable, "-P", "-m", "kasmon")
         self.here.places.make()
-        write_machine(self.here.places, Machine(name=MACHINE, command=command))
+        machine = Machine(name=MACHINE, command=command)
+        if way != "stream":
+            root = Path(tempfile.mkdtemp(prefix="kt-", dir="/tmp"))
+            self._ending.callback(shutil.rmtree, root, ignore_errors=True)
+            machine = self._join_over_ssh(root, command) if way == "ssh" else self._join_over_nats(root, command)
+        write_machine(self.here.places, machine)
         self.connect()
+
+    def _join_over_ssh(self, root: Path, command: tuple[str, ...]) -> Machine:
+        box = Sshd(root)
+        self._ending.callback(box.close)
+        self.here.places.config.mkdir(parents=True, exist_ok=True)
+        self.here.places.config_file.write_text(box.config)
+        return Machine(name=MACHINE, ssh="box", command=command)
+
+    def _join_over_nats(self, root: Path, command: tuple[str, ...]) -> Machine:
+        cluster = ClusterServer(root, members=((MACHINE, "machine", "main"), ("otto", "operator", "main")))
+        self._ending.callback(cluster.stop)
+        cluster.start()
+        IdentityFile(self.there.places, CLUSTER, "machine").save(cluster.identity(MACHINE, "machine"))
+        IdentityFile(self.here.places, CLUSTER, "operator").save(cluster.identity("otto", "operator"))
+        allowed = ("--allow", ",".join(ABILITIES))
+        serving = subprocess.Popen([*command, "bus", "--cluster", CLUSTER, *allowed], stdin=subprocess.DEVNULL)
+        self._ending.callback(serving.wait)
+        self._ending.callback(serving.terminate)
+        return Machine(name=MACHINE, cluster=CLUSTER)
 
     def connect(self) -> None:
         """Start the link, and wait until it is connected."""
@@ -68,5 +103,6 @@ class TwoCommandLines:
     def close(self) -> None:
         if self.link:
             self.cut()
+        self._ending.close()
         self.here.close()
         self.there.close()

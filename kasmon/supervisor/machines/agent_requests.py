@@ -1,0 +1,137 @@
+"""What an agent has done on a registered machine, by the link to it: within the table [fleet] here, and that there.
+
+The link (`kasmon.bus.link`) refuses every other request of an agent. It finds the agent by the system's processes, and
+runs kasmon's own commands there, which get the agent and the limits from here as `DeclaredAgent`.
+"""
+
+import contextlib
+import re
+import socket
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kasmon.config.parser import load_or_default
+from kasmon.errors import RefusedError, UsageError
+from kasmon.host.rpc.actor import require_actor
+from kasmon.model.commands import ActingAgent, StarterLimits
+from kasmon.paths import Paths
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.limits import agents
+from kasmon.supervisor.machines.link_client import AgentRequest
+from kasmon.supervisor.sessions.names import check_name
+
+_ID: Final = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
+LONGEST_MACHINE: Final = 255
+"""The longest host name of a declared agent's machine, in characters."""
+
+
+class DeclaredAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent of another machine, and what that machine allows it, as its kasmon says it."""
+
+    actor: ActingAgent
+    limits: StarterLimits
+
+
+def parse_actor(text: str) -> DeclaredAgent:
+    """Return the agent that *text*, a JSON object, declares.
+
+    Raises:
+        UsageError: if it is none, or no agent of another machine.
+    """
+    try:
+        declared = msgspec.json.decode(text, type=DeclaredAgent)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise UsageError(f"--actor is no agent of another machine: {error}.") from error
+    actor = declared.actor
+    machine = clean_line(actor.machine).strip()[:LONGEST_MACHINE]
+    if not machine or actor.depth < 0 or not _ID.fullmatch(actor.session):
+        raise UsageError("--actor is no agent of another machine.", hint="Only kasmon itself passes it.")
+    return msgspec.structs.replace(declared, actor=msgspec.structs.replace(actor, machine=machine))
+
+
+class AgentCommand(NamedTuple):
+    """A command of kasmon for a registered machine, and its stdin."""
+
+    arguments: tuple[str, ...]
+    stdin: bytes = b""
+
+
+@contextlib.contextmanager
+def command_for(places: Paths, machine: str, pid: int, request: AgentRequest) -> Iterator[AgentCommand]:
+    """Yield the command that has *request*, of process *pid*, done on *machine*. Blocks.
+
+    Within the context of a start no other agent starts a session: it ends once the session is listed here.
+
+    Raises:
+        RefusedError: if that process is no agent's, it is not certain whose, or the person did not allow it.
+        UsageError: if the request is not valid.
+        UnavailableError: as `starting`.
+    """
+    actor = require_actor(places, pid, f"reach sessions of {machine!r}")
+    config, fleet = load_or_default(places), read_fleet(places)
+    own = agents.require_tool(fleet, actor)
+    limits = config.fleet
+    require_machine(limits.machines, machine)
+    allowed, inherited = StarterLimits(depth=limits.depth, minutes=limits.minutes), agents.find_limits(places, own.id)
+    if inherited is not None:
+        allowed = StarterLimits(
+            depth=min(allowed.depth, inherited.depth), minutes=min(allowed.minutes, inherited.minutes)
+        )
+    declared = DeclaredAgent(actor=msgspec.structs.replace(actor, machine=socket.gethostname()), limits=allowed)
+    by = f"--actor={msgspec.json.encode(declared).decode()}"
+    if request.act == "start":
+        yield from _start(places, actor, own.agent, inherited, request, by, agents.with_sender(own, request.text))
+        return
+    session, starters = fleet.require(request.session), agents.read_starters(places)
+    agents.require_child(session, actor, starters, request.act)
+    if session.via != machine:
+        raise RefusedError(f"session {session.label!r} is not on {machine!r}.")
+    match request.act:
+        case "prompt":
+            agents.require_prompt(config, fleet, session, actor, starters)
+            text = agents.with_sender(own, request.text)
+            yield AgentCommand(("send", session.id, "-", "--when=idle", "--by=peer", by, "--json"), text.encode())
+        case "read":
+            yield AgentCommand(("read", session.id, f"--lines={request.lines}", "--json"))
+        case "diff":
+            yield AgentCommand(("diff", session.id, "--json"))
+
+
+def _start(
+    places: Paths,
+    actor: ActingAgent,
+    own_agent: str,
+    inherited: StarterLimits | None,
+    request: AgentRequest,
+    by: str,
+    prompt: str,
+) -> Iterator[AgentCommand]:
+    """Yield the command that starts the requested session, within `starting`."""
+    agent = request.agent or own_agent
+    agents.require_choices(load_or_default(places).fleet, own_agent, agent, request.sandbox)
+    name = check_name(request.name)
+    if name.startswith("-"):
+        raise UsageError(f"{name!r} is not a valid session name.", hint="Begin it with a letter.")
+    words = ["new", name, f"--agent={agent}", "--prompt=-", by, "--json"]
+    words += [f"--dir={request.folder}"] if request.folder else []
+    words += [] if request.worktree is None else ["--worktree" if request.worktree else "--no-worktree"]
+    words += [] if request.sandbox is None else [f"--sandbox={request.sandbox}"]
+    with agents.starting(places, actor, inherited):
+        yield AgentCommand(tuple(words), prompt.encode())
+
+
+def require_machine(allowed: tuple[str, ...], machine: str) -> None:
+    """Raise unless *machine* is one of those *allowed*.
+
+    Raises:
+        RefusedError: if it is not.
+    """
+    if machine not in allowed:
+        names = ", ".join(map(repr, allowed)) or "none"
+        raise RefusedError(
+            f"an agent cannot reach sessions of {machine!r}: the machines that the person allows are {names}.",
+            hint="The person can add it to fleet.machines in the config.",
+        )

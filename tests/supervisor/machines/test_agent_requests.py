@@ -1,0 +1,230 @@
+"""What an agent has done on a registered machine: what the person allowed here and its owner there, and no more."""
+
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kasmon.errors import RefusedError, UsageError
+from kasmon.supervisor.machines import link_client
+from kasmon.supervisor.machines.agent_requests import parse_actor
+from kasmon.supervisor.machines.link_client import AgentRequest
+from tests.support.agents.fleet_client import FleetClient, lead_of
+from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
+from tests.support.bus.two_command_lines import MACHINE, TwoCommandLines
+from tests.support.cli.fork_server import ForkServer
+from tests.support.wait import until
+
+SCRIPTED = {"agent": "scripted", "machine": MACHINE}
+
+
+@pytest.fixture(params=["stream", "ssh", "nats"])
+def far(request: pytest.FixtureRequest, fork_server: ForkServer) -> Iterator[TwoCommandLines]:
+    """Two kasmons, joined in each way that there is."""
+    joined = TwoCommandLines(fork_server, request.param)
+    give_scripted(joined)
+    yield joined
+    joined.close()
+
+
+@pytest.fixture
+def joined(fork_server: ForkServer) -> Iterator[TwoCommandLines]:
+    joined = TwoCommandLines(fork_server)
+    give_scripted(joined)
+    yield joined
+    joined.close()
+
+
+def give_scripted(joined: TwoCommandLines) -> None:
+    write_profile(joined.there)
+    with joined.there.places.config_file.open("a") as config:
+        config.write('\n[agents.scripted]\nexecution_mode = "sdk"\n')
+
+
+def allowed(joined: TwoCommandLines, **settings: str) -> LeadingAgent:
+    """An agent that may start sessions there, within *settings* of the table [fleet] here."""
+    return lead_of(joined.here, **({"machines": MACHINE} | settings))
+
+
+def there(joined: TwoCommandLines) -> list[str]:
+    return [each["name"] for each in joined.there.json("ls")["sessions"]]
+
+
+async def test_a_child_on_another_machine_is_started_prompted_waited_for_and_read(far: TwoCommandLines) -> None:
+    lead = allowed(far)
+    async with FleetClient(lead) as fleet:
+        child = (await fleet.ok("start", name="child", prompt="say hello", **SCRIPTED))["session"]
+        await fleet.ok("wait", session=child, states="idle")
+        receipt = (await fleet.ok("prompt", session=child, text="say again"))["receipt"]
+        await fleet.ok("wait", session=child, states="idle")
+        until(lambda: far.session(child)["last_line"] == "again")
+        read = await fleet.ok("read", session=child, lines="50")
+        listed = (await fleet.ok("list"))["sessions"]
+
+    actor = {"session": lead.session, "depth": 0, "machine": socket.gethostname()}
+    shown = far.there.json("show", child)["session"]
+    assert (actor, None) == (shown["actor"], shown["parent"])
+    assert [actor, actor] == [each["actor"] for each in shown["receipts"]]
+    assert ("peer", actor) == (receipt["by"], receipt["actor"])
+    assert "[From lead, the agent that started you, not from the person you work for]" in read["text"]
+    assert [("lead", None, 0, None), ("child", MACHINE, 1, lead.session)] == [
+        (each["name"], each["machine"], each["depth"], each["parent"]) for each in listed
+    ]
+
+
+async def test_a_terminal_there_is_read_from_its_machine(joined: TwoCommandLines) -> None:
+    lead = allowed(joined)
+    async with FleetClient(lead) as fleet:
+        child = (await fleet.ok("start", name="child", prompt="x", agent="lead", machine=MACHINE))["session"]
+        read = await fleet.ok("read", session=child)
+
+    assert (MACHINE, child) == (read["machine"], read["session"])
+
+
+def ask(lead: LeadingAgent, request: str) -> str:
+    """What the link answers to *request* of the agent's own program, without any tool."""
+    program = (
+        "from kasmon.errors import KasmonError\n"
+        "from kasmon.paths import places\n"
+        "from kasmon.supervisor.machines.link_client import AgentRequest, RunCommand, ask_for_agent, run\n"
+        f"try:\n    print({request})\nexcept KasmonError as error:\n    print(error.message)\n"
+    )
+    return lead.run(sys.executable, "-P", "-c", program)
+
+
+START = (
+    f"ask_for_agent(places(), '{MACHINE}', AgentRequest(n=1, act='start', name='child', text='x', agent='scripted'))"
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"machines": "other"}, "the machines that the person allows are 'other'"),
+        ({"agents": ""}, "cannot start 'scripted': the person allows 'lead'"),
+        ({"depth": "0"}, "fleet.depth = 0"),
+        ({"sessions": "0"}, "fleet.sessions = 0"),
+        ({"starts": "0"}, "fleet.starts = 0"),
+        ({"money": "$0"}, "fleet.money = '$0'"),
+    ],
+)
+async def test_a_limit_here_holds_for_the_tool_and_for_a_request_past_it(
+    joined: TwoCommandLines, settings: dict[str, str], why: str
+) -> None:
+    lead = allowed(joined, **settings)
+    async with FleetClient(lead) as fleet:
+        assert why in await fleet.refused("start", name="child", prompt="x", **SCRIPTED)
+
+    assert why in ask(lead, START)
+    assert [] == there(joined)
+
+
+async def test_the_limits_there_hold_too(joined: TwoCommandLines) -> None:
+    joined.there("config", "fleet.sessions", "0")
+    async with FleetClient(allowed(joined)) as fleet:
+        assert "fleet.sessions = 0" in await fleet.refused("start", name="child", prompt="x", **SCRIPTED)
+
+
+async def test_a_sandbox_that_the_person_did_not_allow_is_refused(joined: TwoCommandLines) -> None:
+    lead = allowed(joined)
+
+    assert "cannot choose the sandbox ''" in ask(lead, START.replace("agent=", "sandbox='', agent="))
+    assert [] == there(joined)
+
+
+async def test_children_there_count_here(joined: TwoCommandLines) -> None:
+    lead = allowed(joined, sessions="1")
+    async with FleetClient(lead) as fleet:
+        child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
+        assert "1 children of 'lead' exist" in await fleet.refused("start", name="second", prompt="x", **SCRIPTED)
+        assert "1 children of 'lead' exist" in await fleet.refused("start", name="near", prompt="x", agent="scripted")
+        joined.here.json("stop", child)
+        await fleet.ok("start", name="second", prompt="say x", **SCRIPTED)
+
+
+async def test_the_depth_here_holds_for_what_a_child_there_starts(joined: TwoCommandLines) -> None:
+    joined.there("config", "fleet.depth", "8")
+    lead = allowed(joined)
+    async with FleetClient(lead) as fleet:
+        child = (await fleet.ok("start", name="child", prompt="x", agent="lead", machine=MACHINE))["session"]
+    below = LeadingAgent(joined.there, child).kasmon("new", "below", "--agent", "scripted", "--mode", "sdk")
+
+    assert "its children would be deeper than the limit, fleet.depth = 1" in below
+    assert ["child"] == there(joined)
+
+
+async def test_the_time_here_holds_for_a_child_there(joined: TwoCommandLines) -> None:
+    async with FleetClient(allowed(joined, minutes="0.1")) as fleet:
+        child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
+        until(lambda: joined.there.json("show", child)["session"]["state"] == "ended")
+        joined.until(child, lambda known: known["state"] == "ended")
+        assert "fleet.minutes = 0.1" in await fleet.refused("prompt", session=child, text="say x")
+
+    assert "fleet.minutes = 0.1" in joined.there.json("show", child)["session"]["end_why"]
+
+
+async def test_only_its_own_children_there_are_prompted_and_seen(joined: TwoCommandLines) -> None:
+    other = joined.new("other", "say secret")
+    lead = allowed(joined, sees="all")
+    async with FleetClient(lead) as fleet:
+        assert "you did not start it" in await fleet.refused("prompt", session=other, text="x")
+        assert "you do not see" in await fleet.refused("read", session=other)
+        assert ["lead"] == [each["name"] for each in (await fleet.ok("list"))["sessions"]]
+    for act in ("prompt", "read", "diff"):
+        request = f"AgentRequest(n=1, act='{act}', session='{other}', text='x', lines=5)"
+        assert "you did not start it" in ask(lead, f"ask_for_agent(places(), '{MACHINE}', {request})")
+    assert ["say secret"] == [each["text"] for each in joined.there.json("show", other)["session"]["receipts"]]
+
+
+def test_every_other_request_of_an_agent_is_refused_by_the_link(joined: TwoCommandLines) -> None:
+    lead = allowed(joined)
+
+    assert "an agent cannot reach sessions of other machines" in ask(lead, f"run(places(), '{MACHINE}', ['ls'])")
+    for words in (("new", "x", "--on", MACHINE), ("machines", "run", MACHINE, "--", "ls")):
+        assert "an agent cannot reach sessions of other machines" in lead.kasmon(*words)
+    assert [] == there(joined)
+
+
+def test_an_agent_without_the_tools_starts_nothing_there(joined: TwoCommandLines) -> None:
+    joined.here("config", "fleet.machines", MACHINE)
+    lead = start_lead(joined.here)
+
+    assert "session 'lead' may not use the fleet tools: they are off" in ask(lead, START)
+    assert [] == there(joined)
+
+
+def test_what_is_an_agents_is_refused_to_a_person(joined: TwoCommandLines) -> None:
+    allowed(joined)
+    request = AgentRequest(n=1, act="start", name="child", text="x", agent="scripted")
+
+    with pytest.raises(RefusedError, match="this process belongs to no session's agent"):
+        link_client.ask_for_agent(joined.here.places, MACHINE, request)
+    assert [] == there(joined)
+
+
+def declared(**changes: Any) -> str:
+    actor = {"session": "abcdefgh", "depth": 0, "machine": "laptop"} | changes
+    return json.dumps({"actor": actor, "limits": {"depth": 1, "minutes": 5}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[1]", declared(machine=""), declared(session=""), declared(session="../x"), declared(depth=-1)],
+)
+def test_what_declares_no_agent_of_another_machine_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no agent of another machine"):
+        parse_actor(text)
+
+
+def test_an_agent_that_declares_another_is_still_itself(joined: TwoCommandLines) -> None:
+    lead = start_lead(joined.here)
+    actor = declared(session="bcdefghi")
+    lead.json("new", "child", "--agent", "scripted", "--mode", "sdk", "--actor", actor)
+    lead.kasmon("send", "child", "say x", "--actor", actor)
+    shown = joined.here.json("show", "child")["session"]
+
+    assert (lead.session, lead.session) == (shown["parent"], shown["actor"]["session"])
+    assert {lead.session} == {each["actor"]["session"] for each in shown["receipts"]}
