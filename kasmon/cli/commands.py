@@ -58,6 +58,7 @@ COMMANDS: Final = {
     "agents update": "agents.registry:update",
     "agents add": "agents.commands:add",
     "agents record": "agents.record:record",
+    "agents conversations": "agents.conversations:list_all",
     "limits ls": "limits.commands:list_all",
     "limits resume": "limits.resume:resume",
     "limits cancel": "limits.resume:cancel",

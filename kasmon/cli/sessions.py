@@ -199,6 +199,9 @@ def new(
     reuse_branch: Annotated[bool, Arg("Work on --branch although it exists.")] = False,
     in_folder: Annotated[bool, Arg("Work in the folder itself, whatever the config says.", ("--no-worktree",))] = False,
     prompt: Annotated[str, Arg("First prompt (`-`: from stdin).", hyphen=True)] = "",
+    resume: Annotated[
+        str, Arg("Resume this stored conversation: an id that `kasmon agents conversations AGENT` lists.")
+    ] = "",
     beside: Annotated[
         str | None, Arg("Open as an extra window of this session.", ("--in",), completer="sessions")
     ] = None,
@@ -233,6 +236,8 @@ def new(
     is_one = count is None and name != "-"
     if name == "-" and (prompt == "-" or count is not None):
         raise UsageError("names from stdin cannot be combined with --count or --prompt -.", hint="Give one of them.")
+    if resume and not is_one:
+        raise UsageError("--resume opens one conversation in one session.", hint="Give one name.")
     if template and argv:
         raise UsageError("--template cannot be combined with a program after --.", hint="Give one of them.")
     if field and not template:
@@ -260,6 +265,7 @@ def new(
         agrees=yes,
         parent=None if parent is None else parent.id,
         prompt=sys.stdin.read() if prompt == "-" else prompt,
+        resume=resume,
         environment=tuple(env or ()),
         public_environment=tuple(env_public or ()),
         task=task,

@@ -1,23 +1,33 @@
 """Any agent that speaks the Agent Client Protocol on its stdio: opencode, gemini, or one named by a profile."""
 
 import asyncio
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from kasmon.agents.catalog import find
-from kasmon.agents.profile import Quirk
+from kasmon.agents.profile import AgentProfile, Quirk
 from kasmon.backends.acp import gemini_quirks
 from kasmon.backends.base import Abilities, Agent
-from kasmon.backends.common.agent_start import prepare_start
-from kasmon.backends.common.environment import AgentEnvironment, build_environment, own_prefixes, program_of
+from kasmon.backends.common.agent_start import limit_s, prepare_start
+from kasmon.backends.common.child_process import ChildProcess
+from kasmon.backends.common.environment import (
+    AgentEnvironment,
+    build_environment,
+    own_prefixes,
+    program_of,
+    secret_values,
+)
 from kasmon.backends.common.structured_agent import open_agent
 from kasmon.backends.project_trust import check
 from kasmon.errors import ExtraMissingError, LaunchError
 from kasmon.model.commands import Launch
+from kasmon.model.conversation_offer import ConversationOffers
 
 if TYPE_CHECKING:
     from kasmon.backends.acp.agent import AcpAgent
+    from kasmon.backends.acp.conversation_store import ConversationStore
 
 SDK: Final = "acp"
 
@@ -46,20 +56,8 @@ class AcpBackend:
                 conversation.
             UntrustedFolderError: if it would load what the user has not trusted.
         """
-        if find_spec(SDK) is None:
-            raise ExtraMissingError(self.name, "acp")
-        if not launch.argv:
-            raise LaunchError("the agent's profile has no program.", hint="Set `program` in its profile.")
-        agent = await asyncio.to_thread(lambda: find(program_of(launch.argv)))  # reads folders of agents
-        environment = await asyncio.to_thread(build_environment, launch, own_prefixes(launch.argv))
-        environment = AgentEnvironment({**agent.variables.structured, **environment.variables}, environment.secrets)
-        await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, environment.variables)
-        start = await prepare_start(launch, launch.argv, environment)
-        home = {"HOME": start.home, "GEMINI_CLI_HOME": ""} if start.home else {}  # where its conversations are
-        environment = AgentEnvironment({**environment.variables, **home}, start.secrets)
-        if launch.resume and Quirk.TWIN_FILES in agent.quirks:
-            await asyncio.to_thread(gemini_quirks.remove_twins, launch.resume, environment.variables)
-        child = await start.run()
+        _require_sdk()
+        agent, environment, child = await self._start(launch, {})
 
         async def create() -> "AcpAgent":
             module = await asyncio.to_thread(import_module, "kasmon.backends.acp.agent")  # takes half a second
@@ -68,6 +66,62 @@ class AcpBackend:
 
         variables = environment.variables
         return await open_agent(launch, child, create, backend=self.name, argv=launch.argv, variables=variables)
+
+    async def list_conversations(self, launch: Launch, own: Mapping[str, str], folder: str) -> ConversationOffers:
+        """Return what the agent of *launch* stores for *folder*, the last used conversation first.
+
+        The agent runs for that alone, in the folder of *launch*.
+
+        Args:
+            launch: how it is started; its session may be empty.
+            own: its own variables, as a session of it would get them.
+            folder: empty means all folders.
+
+        Raises:
+            UnableError: if it does not list its conversations.
+            LaunchError: as `open`; or if it refuses.
+        """
+        return await (await self._open_store(launch, own)).list(folder, limit_s(launch))
+
+    async def delete_conversation(self, launch: Launch, conversation: str) -> None:
+        """Have the agent of *launch* delete *conversation*; the agent runs for that alone.
+
+        Raises:
+            UnableError: if it does not delete conversations.
+            LaunchError: as `open`; or if it refuses.
+        """
+        await (await self._open_store(launch, {})).delete(conversation, limit_s(launch))
+
+    async def _open_store(self, launch: Launch, own: Mapping[str, str]) -> "ConversationStore":
+        _require_sdk()
+        module = await asyncio.to_thread(import_module, "kasmon.backends.acp.conversation_store")
+        agent, environment, child = await self._start(launch, own)
+        store: ConversationStore = module.ConversationStore(launch, agent, child, environment.secrets)
+        return store
+
+    async def _start(
+        self, launch: Launch, own: Mapping[str, str]
+    ) -> tuple[AgentProfile, AgentEnvironment, ChildProcess]:
+        """Start the agent of *launch* with its *own* variables, beside those in the session's file."""
+        if not launch.argv:
+            raise LaunchError("the agent's profile has no program.", hint="Set `program` in its profile.")
+        agent = await asyncio.to_thread(lambda: find(program_of(launch.argv)))  # reads folders of agents
+        environment = await asyncio.to_thread(build_environment, launch, own_prefixes(launch.argv))
+        variables = {**agent.variables.structured, **environment.variables, **own}
+        environment = AgentEnvironment(variables, (*environment.secrets, *secret_values(own)))
+        await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, environment.variables)
+        start = await prepare_start(launch, launch.argv, environment)
+        home = {"HOME": start.home, "GEMINI_CLI_HOME": ""} if start.home else {}  # where its conversations are
+        environment = AgentEnvironment({**environment.variables, **home}, start.secrets)
+        if launch.resume and Quirk.TWIN_FILES in agent.quirks:
+            await asyncio.to_thread(gemini_quirks.remove_twins, launch.resume, environment.variables)
+        return agent, environment, await start.run()
+
+
+def _require_sdk() -> None:
+    """Raise `ExtraMissingError` if the SDK is not installed."""
+    if find_spec(SDK) is None:
+        raise ExtraMissingError(AcpBackend.name, "acp")
 
 
 backend = AcpBackend()

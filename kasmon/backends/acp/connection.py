@@ -65,8 +65,13 @@ class AcpClient:
         request = schema.ResumeSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
         return await self.call("session/resume", request)
 
-    async def sessions(self, workdir: str, cursor: str | None = None) -> schema.ListSessionsResponse:
-        """Return a page of the agent's list of conversations in *workdir*.
+    async def fork(self, session: str, workdir: str) -> dict[str, Any]:
+        """Open a copy of *session* as it is now; the agent may replay it. Otherwise as `new`."""
+        request = schema.ForkSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
+        return await self.call("session/fork", request)
+
+    async def sessions(self, workdir: str | None, cursor: str | None = None) -> schema.ListSessionsResponse:
+        """Return a page of the agent's list of conversations in *workdir*; None means any folder.
 
         Raises:
             ValidationError: if it is invalid.
@@ -77,6 +82,10 @@ class AcpClient:
     async def close(self, session: str) -> None:
         """Have the agent release what *session* uses; it can be resumed later."""
         await self.call("session/close", schema.CloseSessionRequest(session_id=session))
+
+    async def delete(self, session: str) -> None:
+        """Have the agent delete *session* from what it stores."""
+        await self.call("session/delete", schema.DeleteSessionRequest(session_id=session))
 
     async def prompt(self, session: str, text: str, images: Sequence[PromptImage] = ()) -> dict[str, Any]:
         """Run a turn; return the answer when it is over."""

@@ -1,26 +1,25 @@
 """Open a conversation: the handshake, a new or resumed conversation, then its model and mode."""
 
 import asyncio
-import shlex
 import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from acp import PROTOCOL_VERSION, RequestError
-from acp.schema import AgentCapabilities, AuthMethodAgent, EnvVarAuthMethod, InitializeResponse, TerminalAuthMethod
+from acp import RequestError
+from acp.schema import AgentCapabilities, InitializeResponse
 from pydantic import ValidationError
 
 from kasmon.agents.catalog import find_other
 from kasmon.agents.profile import AgentProfile, Quirk
 from kasmon.backends.acp import errors, gemini_quirks
 from kasmon.backends.acp.connection import AcpClient
+from kasmon.backends.acp.introduction import introduce, missing_log_in
 from kasmon.backends.acp.replay import ReplayedHistory
 from kasmon.backends.acp.settings import AcpSettings, Setting, parse_offered, to_set
 from kasmon.backends.acp.translator import AcpTranslator
 from kasmon.backends.common.environment import AgentEnvironment, program_of
-from kasmon.errors import LaunchError, UnfitAgentError
+from kasmon.errors import LaunchError
 from kasmon.model.commands import Launch
-from kasmon.sanitize import has_hidden
 
 PAGES: Final = 20
 """How many pages of an agent's list of conversations are read."""
@@ -66,7 +65,7 @@ class SessionStart:
         Raises:
             LaunchError: if the agent refuses or its answer is invalid.
         """
-        introduced = await self._introduction()
+        introduced = await introduce(self._client, self._name, self._environment.secrets)
         if introduced.agent_info is not None:
             other = await asyncio.to_thread(find_other, introduced.agent_info.name)  # reads folders of agents
             self._agent = other or self._agent
@@ -86,25 +85,6 @@ class SessionStart:
         )
         conversation = await self._with(conversation, "model", self._launch.model)
         return await self._with(conversation, "mode", self._launch.permission_mode)
-
-    async def _introduction(self) -> InitializeResponse:
-        try:
-            introduced = await self._client.initialize()
-        except RequestError as error:
-            said = errors.words(error, self._environment.secrets)
-            raise UnfitAgentError(f"{self._name!r} failed to initialise: {said}") from error
-        except ValidationError as error:
-            raise UnfitAgentError(
-                f"{self._name!r} did not initialise as an Agent Client Protocol agent.",
-                hint="Check the profile's `acp` arguments.",
-            ) from error
-        if introduced.protocol_version != PROTOCOL_VERSION:
-            raise UnfitAgentError(
-                f"{self._name!r} speaks version {introduced.protocol_version} of the Agent Client Protocol, kasmon "
-                f"version {PROTOCOL_VERSION}.",
-                hint="Install a version that is compatible with this kasmon.",
-            )
-        return introduced
 
     def _opened(self, answer: Mapping[str, Any]) -> OpenConversation:
         session = answer.get("sessionId")
@@ -179,10 +159,7 @@ class SessionStart:
     def _refused(self, error: RequestError, introduced: InitializeResponse) -> LaunchError:
         said = errors.words(error, self._environment.secrets)
         if errors.needs_log_in(error):
-            return LaunchError(
-                f"{self._name!r} requires a login: {said}",
-                hint=self._agent.log_in.how + _login_methods(introduced, self._launch.argv[0]),
-            )
+            return missing_log_in(self._name, said, introduced, self._agent, self._launch.argv[0])
         if self._launch.resume:
             what = f"{self._name!r} did not resume the conversation {self._launch.resume!r}: {said}"
             return LaunchError(what, hint="`kasmon new` starts a new session.")
@@ -193,19 +170,3 @@ def few(names: tuple[str, ...], most: int = 12) -> str:
     """Return *names* as a list, shortened if it is long."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return (", ".join(names[:most]) or "none") + more
-
-
-def _login_methods(introduced: InitializeResponse, program: str) -> str:
-    methods = [_login_method(method, program) for method in introduced.auth_methods or ()]
-    return f" It offers: {'; '.join(methods)}." if methods else ""
-
-
-def _login_method(method: EnvVarAuthMethod | TerminalAuthMethod | AuthMethodAgent, program: str) -> str:
-    """Return *method* as text; for one in a terminal the command that the user may run. kasmon never runs it itself."""
-    if isinstance(method, TerminalAuthMethod):
-        variables = [f"--env-public={name}={value}" for name, value in (method.env or {}).items()]
-        command = shlex.join(["kasmon", "new", "login", *variables, "--", program, *(method.args or ())])
-        return method.name if has_hidden(command) or "\n" in command else f"{method.name}: `{command}`"
-    if isinstance(method, EnvVarAuthMethod):
-        return f"{method.name} ({', '.join(variable.name for variable in method.vars)})"
-    return f"{method.name} ({method.description})" if method.description else method.name

@@ -81,6 +81,7 @@ def _options(new: NewSession) -> Iterator[str]:
         "--base": new.base,
         "--branch": new.branch,
         "--in": new.parent,
+        "--resume": new.resume,
         "--task": new.task,
         "--wave": new.wave,
         "--peers": new.peers,

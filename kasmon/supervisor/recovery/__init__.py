@@ -1,1 +1,2 @@
-"""After a crash or a reboot: resume lost sessions in their conversations, each verified before it is opened."""
+"""The conversations that agents store: lost sessions resume theirs after a crash or a reboot, each verified before it is
+opened (`sessions`), and a new session resumes one that it is given (`stored_conversations`)."""

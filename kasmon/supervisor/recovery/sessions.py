@@ -228,16 +228,20 @@ STORES: Final[Mapping[str, Callable[[Mapping[str, str], Path, str], Iterator[Sto
 """Program -> its conversations, from its environment variables, home folder and a pattern of their ids."""
 
 
-def read_conversations(places: Paths, launch: Launch, only: str = "") -> list[StoredConversation] | None:
+def read_conversations(
+    places: Paths, launch: Launch, only: str = "", own: Mapping[str, str] | None = None
+) -> list[StoredConversation] | None:
     """Return all conversations that the agent of *launch* stores; None if their format is unknown. Blocks.
 
-    *only*: as `find_conversation`.
+    Args:
+        only: as `find_conversation`.
+        own: its own variables; None for those of its session.
     """
     read = STORES.get(program_of(launch.argv)) or STORES.get(launch.agent)
     if read is None:
         return None
     inside = home_of(places, launch)
-    variables = load_variables(places, launch.session)
+    variables = load_variables(places, launch.session) if own is None else dict(own)
     if inside is None:
         variables = inherited(own_prefixes(launch.argv), os.environ) | variables
     name = glob.escape(only).replace("/", "[/]") if only else "*"  # an agent reported it

@@ -29,17 +29,18 @@ from kasmon.host.journal.redaction import Redactor
 from kasmon.host.rpc.actor import find_actor
 from kasmon.host.rpc.peer import evidence
 from kasmon.model.commands import ActingAgent, ConversationFork, Launch, Mode, SessionWorktree, StarterLimits
+from kasmon.model.conversation_offer import is_conversation_id
 from kasmon.model.events import SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.model.session_state import ALIVE
 from kasmon.model.task import OWN_PREFIXES
 from kasmon.paths import Paths, expanded, write_private
-from kasmon.supervisor.fleet.snapshot import read_session
+from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
 from kasmon.supervisor.limits.account import AccountVariables, account_variables, find_account
 from kasmon.supervisor.sessions.folder_config import profile_hash
 from kasmon.supervisor.sessions.names import announce, check_name, check_tags, claim_id
-from kasmon.supervisor.sessions.start import inherited_by, secret_names
+from kasmon.supervisor.sessions.start import add_conversation, inherited_by, secret_names
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -98,6 +99,8 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     """The first prompt."""
     fork: ConversationFork | None = None
     """structured claude and codex: the conversation to begin with a copy of."""
+    resume: str = ""
+    """The agent's own id of a stored conversation to resume; empty for a new one."""
     parent: SessionId | None = None
     """Open another window next to this tmux session's."""
     environment: tuple[str, ...] = ()
@@ -198,6 +201,8 @@ def has_worktree(config: Config, new: NewSession, resolved: ResolvedProfile) -> 
     Raises:
         UsageError: if it cannot have the one that is asked for.
     """
+    if new.resume and (new.worktree or new.base or new.branch):
+        raise UsageError("--resume excludes a worktree.", hint="A conversation is resumed in the folder that it ran in.")
     if new.worktree is False and (new.base or new.branch):
         raise UsageError("--base and --branch require a new worktree.", hint="Leave out --no-worktree.")
     if new.reuses_branch and not (new.branch and not new.base):
@@ -210,7 +215,7 @@ def has_worktree(config: Config, new: NewSession, resolved: ResolvedProfile) -> 
                 f"a worktree on {resolved.machine!r} cannot be created from here.", hint="Create it there."
             )
         return True
-    if new.worktree is False or resolved.machine or new.argv or new.plan or new.parent:
+    if new.worktree is False or new.resume or resolved.machine or new.argv or new.plan or new.parent:
         return False
     if not has_worktree_by_default(config, resolved.agent):
         return False
@@ -233,6 +238,7 @@ def _prepare(
     name = check_name(new.name)
     account = _account(config, new, resolved, variables)
     own = own_variables(resolved.environment | account.own, (*new.environment, *new.public_environment), variables)
+    argv = _resuming(places, new, resolved) if new.resume else resolved.argv
     secret, public = named(new.environment), named(new.public_environment)
     directory_variable = find(program_of(resolved.argv, resolved.agent)).variables.config_folder
     if both := secret & public:
@@ -243,7 +249,8 @@ def _prepare(
         agent=resolved.agent,
         mode=resolved.mode,
         backend=resolved.backend,
-        argv=resolved.argv,
+        argv=argv,
+        resume=new.resume or None,
         workdir=there(resolved.machine, new.workdir) if resolved.machine else workdir or str(_folder(new.workdir)),
         worktree=worktree,
         prompt=new.prompt,
@@ -284,6 +291,46 @@ def _prepare(
         launch = msgspec.structs.replace(launch, session=session)
         _write_files(places, launch, own, variables, policy)
     return launch
+
+
+def agent_variables(
+    config: Config, new: NewSession, resolved: ResolvedProfile, variables: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the own variables of the agent of *new*, from its profile, its account and the request.
+
+    Raises:
+        KasmonError: as `prepare`.
+    """
+    account = _account(config, new, resolved, variables)
+    return own_variables(resolved.environment | account.own, (*new.environment, *new.public_environment), variables)
+
+
+def _resuming(places: Paths, new: NewSession, resolved: ResolvedProfile) -> tuple[str, ...]:
+    """Return the command line of the session that resumes `new.resume`.
+
+    Raises:
+        UsageError: if that cannot be an id.
+        UnableError: if an agent of this kind cannot be given an earlier conversation.
+        RefusedError: if a running session has it.
+    """
+    if not is_conversation_id(new.resume):
+        raise UsageError(f"{new.resume!r} is not the id of a conversation.")
+    if resolved.sandbox is not None:
+        raise UnableError("a new sandbox has no earlier conversations to resume.", hint="Leave out --resume.")
+    if resolved.machine:
+        raise UnableError(f"the conversations on {resolved.machine!r} are not known here.", hint="Leave out --resume.")
+    running = (each for each in read_fleet(places).sessions if each.resume_id == new.resume and each.state in ALIVE)
+    if (holder := next(running, None)) is not None:
+        raise RefusedError(f"session {holder.label!r} has the conversation {new.resume!r}.", hint="Stop it first.")
+    if resolved.mode is not Mode.TMUX:
+        return resolved.argv
+    command = add_conversation(program_of(resolved.argv, resolved.agent), resolved.argv, new.resume)
+    if command is None or new.argv:
+        raise UnableError(
+            f"kasmon does not know how {resolved.agent!r} resumes a conversation in a terminal.",
+            hint="Leave out --resume.",
+        )
+    return command
 
 
 def _account(

@@ -1,4 +1,4 @@
-"""The dialog for a new session: template, agent, mode, sandbox, folder, worktree, and first prompt."""
+"""The dialog for a new session: template, agent, mode, sandbox, folder, worktree, conversation, and first prompt."""
 
 import itertools
 import re
@@ -23,6 +23,7 @@ from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.agent_choice import AgentChoice
 from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
+from kasmon.tui.dialogs.conversation_choice import ConversationField
 from kasmon.tui.dialogs.fields import ChoiceChanged, ChoiceField, DialogField, MoreToggle
 from kasmon.tui.dialogs.folder_choice import FolderField
 from kasmon.tui.dialogs.sandbox_choice import SandboxField
@@ -34,6 +35,7 @@ from kasmon.tui.keymap import KeyMap
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.transcript.prompt_box import TextBox
+from kasmon.tui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
     from kasmon.model.sandbox.policy import Tier
@@ -51,7 +53,7 @@ NO_TEMPLATE: Final = TemplateConfig()
 
 class NewSessionDialog(Dialog):
     """Name, agent, mode, folder, first prompt, and in a git repository what it works in; its account, if the config
-    names some for its agent; folded under *more* the sandbox, and the machine if it is another.
+    names some for its agent; folded under *more* an earlier conversation, the sandbox, and the machine if it is another.
 
     Confirming before everything is loaded takes effect once it is; a change before then cancels it.
     """
@@ -81,6 +83,7 @@ class NewSessionDialog(Dialog):
         self.mode = ChoiceField(look, (), id="mode")
         self.account = ChoiceField(look, (), id="account")
         self.account_field = DialogField("Account", self.account)
+        self.conversation = ConversationField(look)
         self.sandbox = SandboxField(look)
         self.amount = ChoiceField(look, (), id="size")
         self.amount_field = DialogField("Size", self.amount)
@@ -106,6 +109,7 @@ class NewSessionDialog(Dialog):
         yield self.template.boxes
         yield self.work_in
         yield DialogField("More", self.more)
+        yield self.conversation
         yield self.sandbox
         yield self.amount_field
         yield self.hosts_field
@@ -169,6 +173,8 @@ class NewSessionDialog(Dialog):
             self._show_preview()
         elif message.choice is self.template.choice:
             self._apply_template()
+        elif message.choice in (self.account, self.conversation.choice):
+            self._show_conversations()
         elif message.choice is self.work_in.choice:
             self.work_in.is_chosen = True
             self.work_in.explain()
@@ -194,7 +200,7 @@ class NewSessionDialog(Dialog):
         message.stop()
         self._fit()
         if self.more.is_open:
-            hidden = (self.sandbox.choice, self.amount, self.hosts, self.machine)
+            hidden = (self.conversation.choice, self.sandbox.choice, self.amount, self.hosts, self.machine)
             self.set_focus(next(field for field in hidden if field.can_focus and _is_shown(field)))
 
     def _show_templates(self) -> None:
@@ -248,6 +254,35 @@ class NewSessionDialog(Dialog):
             self._show_worktrees()
         if event.input is self.folder.box:
             self._show_templates()
+            self._show_conversations()
+
+    @property
+    def _offers_conversations(self) -> bool:
+        """Whether its agent may have conversations from before: one in a new sandbox, or elsewhere, has none here."""
+        is_here = not self.machine.value.strip()
+        return is_here and self._mode in (Mode.TMUX, Mode.SDK) and not self.sandbox.tier
+
+    def _conversation_key(self) -> tuple[str, Mode | None, str, str]:
+        return self.agent.value, self._mode, self.folder.value, self._requested_account()
+
+    def _show_conversations(self) -> None:
+        """List the conversations of its agent if the user wants an earlier one, unless these are listed."""
+        key = self._conversation_key()
+        if self.conversation.is_earlier and self.conversation.loaded == key:
+            return
+        self.workers.cancel_group(self, "conversations")
+        self.conversation.begin_loading()
+        is_wanted = self.conversation.is_earlier and self._offers_conversations and self.agent.can_start
+        if is_wanted and (gateway := self.dashboard.gateway) is not None:
+            self.run_worker(self._load_conversations(gateway, key), group="conversations")
+        self._fit()
+
+    async def _load_conversations(self, gateway: Gateway, key: tuple[str, Mode | None, str, str]) -> None:
+        try:
+            self.conversation.show(await gateway.conversations(*key), key)
+        except KasmonError as error:
+            self.conversation.fail(f"{sentence(error.message)} {error.hint}".strip(), key)
+        self._act_if_confirmed()
 
     def _show_worktrees(self) -> None:
         """Offer what a session in the folder can work in."""
@@ -293,6 +328,7 @@ class NewSessionDialog(Dialog):
         self.more.is_open = self.more.is_open or bool(self.sandbox.tier)  # so that the user sees what it would get
         self._show_preview()
         self._show_default_name()
+        self._show_conversations()
 
     def _show_preview(self) -> None:
         """Show what the sandbox gets; load it if needed."""
@@ -323,12 +359,14 @@ class NewSessionDialog(Dialog):
         self.hosts_field.display = is_open and is_interpreter
         self.amount_field.display = is_open and self._has_size
         self.machine_field.display = is_open
+        self.conversation.display = is_open and self._offers_conversations
         self.account_field.display = self._offers_accounts
         self.work_in.display = self.work_in.is_offered and not is_interpreter and not self.machine.value.strip()
         sandbox = [f"sandbox: {self.sandbox.tier or 'none'}"] if self.sandbox.is_offered else []
         machine = clean_line(self.machine.value.strip()) or "local"
         machine += " (its kasmon)" if machine in self._registered else "" if machine == "local" else " (ssh)"
-        self.more.summarize(", ".join([*sandbox, f"machine: {machine}"]))
+        earlier = ["earlier conversation"] if self.conversation.is_earlier and self._offers_conversations else []
+        self.more.summarize(", ".join([*earlier, *sandbox, f"machine: {machine}"]))
 
     @property
     def _offers_accounts(self) -> bool:
@@ -349,7 +387,7 @@ class NewSessionDialog(Dialog):
         return self._offer.modes
 
     def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and isinstance(self.focused, ChoiceField):
+        if event.key == "enter" and isinstance(self.focused, ChoiceField | RowList):
             event.stop()
             self._act()
 
@@ -402,6 +440,16 @@ class NewSessionDialog(Dialog):
                 )
                 return
             location = chosen
+        resume = ""
+        if self.conversation.is_earlier and self._offers_conversations:
+            self._show_conversations()
+            if self.conversation.loaded is None:
+                self.wait_for("its conversations are known")
+                return
+            if (earlier := self.conversation.chosen) is None:
+                self._complain_at("conversation", "There is no earlier conversation to resume.", "Choose a new one.")
+                return
+            resume, location = earlier.id, SessionLocation(location.workdir)
         workdir = location.workdir
         if mode is Mode.INTERPRETER:
             if machine:
@@ -439,6 +487,7 @@ class NewSessionDialog(Dialog):
                     mode=mode,
                     workdir=workdir,
                     prompt=prompt,
+                    resume=resume,
                     account=account,
                     sandbox=sandbox,
                     agrees=agrees,
@@ -510,7 +559,7 @@ class NewSessionDialog(Dialog):
 
     def _complain_at(self, field: str, problem: str, hint: str) -> None:
         self.complain(problem, hint)
-        if field in ("sandbox-choice", "machine") and not self.more.is_open:
+        if field in ("sandbox-choice", "machine", "conversation") and not self.more.is_open:
             self.more.is_open = True
             self._fit()
         self.set_focus(self.query_one(f"#{field}"))

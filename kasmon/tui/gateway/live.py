@@ -18,6 +18,7 @@ from kasmon.errors import of_system
 from kasmon.host.rpc.frames import FromTerminal
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode, WorktreeChoices
+from kasmon.model.conversation_offer import ConversationOffers
 from kasmon.model.events import CommandsAnnounced, Event, SlashCommand
 from kasmon.model.fleet import Fleet, FleetDifference, difference
 from kasmon.model.idle.hibernation import propose_for_budget
@@ -254,6 +255,18 @@ class LiveGateway:
         from kasmon.supervisor.worktrees.session_worktree import list_choices  # rarely needed
 
         return await asyncio.to_thread(list_choices, expanded(folder), base)
+
+    @_with_kasmon_errors
+    async def conversations(
+        self, agent: str, mode: Mode | None, folder: str, account: str, /
+    ) -> ConversationOffers:
+        from kasmon.supervisor.recovery.stored_conversations import list_conversations  # rarely needed, as the next
+        from kasmon.supervisor.sessions.create import NewSession
+        from kasmon.supervisor.sessions.folder_config import for_session
+
+        here = await asyncio.to_thread(for_session, self.places, self._config, folder, agent)
+        new = NewSession(name="", agent=agent, mode=mode, workdir=folder, account=account)
+        return await list_conversations(self.places, here.config, new)
 
     @_with_kasmon_errors
     async def sandboxes(self) -> SandboxChoices:

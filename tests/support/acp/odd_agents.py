@@ -202,6 +202,72 @@ def resumes_only() -> None:
     turns()
 
 
+def lists() -> None:
+    """Lists its conversations on two pages, odd ones among them, and those of every folder whatever is asked."""
+    first = introduce({"loadSession": True, "sessionCapabilities": {"list": {}}})
+    if first["method"] == "session/load":
+        replay("tidy up")
+        reply(first, {})
+        turns()
+    here = str(Path.cwd())
+    odd = [
+        {"sessionId": "talk-2", "cwd": here, "title": "red \x1b[31m\u202etitle\nof two lines", "updatedAt": "never"},
+        {"sessionId": "talk\u202e-3", "cwd": here},
+        {"sessionId": "--yolo", "cwd": here},
+        {"sessionId": "", "cwd": here},
+        {"title": "no id"},
+        7,
+    ]
+    elsewhere = {"sessionId": "talk-4", "cwd": "/elsewhere", "title": "far away", "updatedAt": "2026-11-30T09:00:00Z"}
+    reply(first, {"sessions": [*odd, elsewhere], "nextCursor": "page 2"})
+    second = hear()
+    assert second["params"]["cursor"] == "page 2"
+    assert second["params"].get("cwd") == first["params"].get("cwd")
+    tidy = {"sessionId": SESSION, "cwd": here, "title": "tidy up", "updatedAt": "2026-11-30T10:00:00Z"}
+    reply(second, {"sessions": [tidy, odd[0]]})
+    hear()
+
+
+def lists_none() -> None:
+    reply(introduce({"sessionCapabilities": {"list": {}}}), {"sessions": []})
+    hear()
+
+
+def lists_for_ever() -> None:
+    """Has always another page, with the same cursor."""
+    said = introduce({"sessionCapabilities": {"list": {}}})
+    while True:
+        reply(said, {"sessions": [{"sessionId": SESSION, "cwd": str(Path.cwd())}], "nextCursor": "more"})
+        said = hear()
+
+
+def lists_very_many() -> None:
+    said = introduce({"sessionCapabilities": {"list": {}}})
+    number = 0
+    while True:
+        page = [{"sessionId": f"talk-{number + each}", "cwd": str(Path.cwd())} for each in range(100)]
+        number += 100
+        reply(said, {"sessions": page, "nextCursor": str(number)})
+        said = hear()
+
+
+def lists_nonsense() -> None:
+    reply(introduce({"sessionCapabilities": {"list": {}}}), {"sessions": "many"})
+    hear()
+
+
+def lists_after_a_log_in() -> None:
+    methods = [{"id": "web", "name": "Log in with a browser"}]
+    refuse(introduce({"sessionCapabilities": {"list": {}}}, authMethods=methods), -32000, "Authentication required")
+    hear()
+
+
+def dies_before_it_lists() -> None:
+    introduce({"sessionCapabilities": {"list": {}}})
+    print("out of memory", file=sys.stderr, flush=True)
+    sys.exit(3)
+
+
 def knows_nothing() -> None:
     refuse(introduce({"loadSession": True}), -32603, "Internal error", {"details": "No previous sessions found."})
     hear()

@@ -1,0 +1,95 @@
+"""The conversations that an agent stores: which a new session can resume, and the deletion of an ended session's own."""
+
+import os
+
+import msgspec
+
+from kasmon.backends.acp import backend as acp
+from kasmon.config import Config, resolve
+from kasmon.config.profile import ResolvedProfile
+from kasmon.errors import UnableError
+from kasmon.host.rpc.event_loop import in_thread
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.conversation_offer import ConversationOffer, ConversationOffers, build_offer
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths, expanded
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.limits.agents import check_is_person
+from kasmon.supervisor.recovery.sessions import read_conversations
+from kasmon.supervisor.sessions.create import NewSession, agent_variables
+
+
+async def list_conversations(
+    places: Paths, config: Config, new: NewSession, *, everywhere: bool = False
+) -> ConversationOffers:
+    """Return the conversations that the agent of *new* stores for its folder, the last used one first.
+
+    A structured agent with ACP is asked itself, and runs for that; the files of others are read, where kasmon knows
+    their format.
+
+    Args:
+        new: names agent, mode, folder, account and variables; its name is not used.
+        everywhere: those of all folders.
+
+    Raises:
+        RefusedError: if an agent requests it.
+        UnableError: if its conversations cannot be listed.
+        KasmonError: as `resolve`; or if the agent cannot be started, or requires a log-in.
+    """
+    await in_thread(check_is_person, places, "list the conversations of an agent")
+    resolved, launch, own = await in_thread(_prepare, config, new)
+    folder = "" if everywhere else launch.workdir
+    offers: ConversationOffers | None = None
+    problem = UnableError(f"kasmon cannot list the conversations of {resolved.agent!r}.")
+    if resolved.backend == acp.name:
+        try:
+            offers = await acp.list_conversations(launch, own, folder)
+        except UnableError as error:
+            problem = error
+    if offers is None:
+        offers = await in_thread(_read_files, places, launch, own, folder)
+    if offers is None:
+        raise problem
+    return await in_thread(_with_sessions, places, offers)
+
+
+def _prepare(config: Config, new: NewSession) -> tuple[ResolvedProfile, Launch, dict[str, str]]:
+    resolved = resolve(config, new.agent, new.mode, sandbox=new.sandbox)
+    if resolved.machine:
+        raise UnableError(f"the conversations on {resolved.machine!r} are not known here.")
+    if resolved.sandbox is not None:
+        raise UnableError("a new sandbox has no earlier conversations.")
+    launch = Launch(
+        session=SessionId(""),
+        name="",
+        agent=resolved.agent,
+        mode=resolved.mode,
+        backend=resolved.backend,
+        argv=resolved.argv,
+        workdir=str(expanded(new.workdir or ".").absolute()),
+    )
+    return resolved, launch, agent_variables(config, new, resolved, os.environ)
+
+
+def _read_files(places: Paths, launch: Launch, own: dict[str, str], folder: str) -> ConversationOffers | None:
+    """Return the conversations in the agent's files; None if their format is unknown."""
+    stored = read_conversations(places, launch, own=own)
+    if stored is None:
+        return None
+    allowed = {folder, os.path.realpath(folder)}
+    offers = (
+        build_offer(each.id, each.directory, each.first, each.at)
+        for each in sorted(stored, key=lambda each: -each.at)
+        if not folder or each.directory in allowed
+    )
+    return ConversationOffers(conversations=tuple(offer for offer in offers if offer is not None))
+
+
+def _with_sessions(places: Paths, offers: ConversationOffers) -> ConversationOffers:
+    """Return *offers* with the names of the sessions that have them."""
+    names = {each.resume_id: each.label for each in read_fleet(places).sessions if each.resume_id and not each.via}
+
+    def complete(offer: ConversationOffer) -> ConversationOffer:
+        return msgspec.structs.replace(offer, session=names.get(offer.id, ""))
+
+    return msgspec.structs.replace(offers, conversations=tuple(map(complete, offers.conversations)))

@@ -1,0 +1,100 @@
+"""A new session resumes a conversation that its agent stores; the user finds it in the agent's own list."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.config import Config
+from kasmon.config.schema import Profile
+from kasmon.errors import RefusedError, UnableError, UsageError
+from kasmon.host.journal.session_log import load_launch
+from kasmon.model.commands import Mode
+from kasmon.model.session_state import SessionState
+from kasmon.supervisor.recovery.stored_conversations import list_conversations
+from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions.create import NewSession, prepare
+from tests.support.acp.odd_session import ODD
+from tests.support.supervisor.env import NOW, Env, becomes
+
+
+def config(name: str = "lists") -> Config:
+    """A config whose profile `odd` is the odd agent *name*."""
+    return Config(agents={"odd": Profile(program=sys.executable, acp=("-P", str(ODD), name), execution_mode="sdk")})
+
+
+def wanted(folder: Path, **more: object) -> NewSession:
+    return msgspec.structs.replace(NewSession(name="docs", agent="odd", workdir=str(folder)), **more)
+
+
+async def test_the_conversations_of_an_agent_are_listed_and_one_is_resumed(env: Env, tmp_path: Path) -> None:
+    offers = await list_conversations(env.places, config(), wanted(tmp_path))
+    assert [("talk-1", ""), ("talk-2", "")] == [(each.id, each.session) for each in offers.conversations]
+    new = await session_operations.create(env.places, config(), wanted(tmp_path, resume="talk-1"))
+    session = await becomes(env, new, lambda now: now.state is SessionState.IDLE)
+
+    assert ("talk-1", "same id, and its own history has 1 parts") == (session.resume_id, session.proof)
+    again = await list_conversations(env.places, config(), wanted(tmp_path))
+    assert ["docs", ""] == [each.session for each in again.conversations]
+
+
+async def test_a_conversation_that_a_running_session_has_is_not_opened_twice(env: Env, tmp_path: Path) -> None:
+    first = await session_operations.create(env.places, config(), wanted(tmp_path, resume="talk-1"))
+    await becomes(env, first, lambda now: now.state is SessionState.IDLE)
+
+    with pytest.raises(RefusedError, match="session 'docs' has the conversation 'talk-1'"):
+        prepare(env.places, config(), wanted(tmp_path, resume="talk-1", name="other"), NOW)
+
+
+async def test_an_agent_that_lists_none_and_has_no_known_files_cannot_be_listed(env: Env, tmp_path: Path) -> None:
+    with pytest.raises(UnableError, match="does not list its conversations"):
+        await list_conversations(env.places, config("plain"), wanted(tmp_path))
+
+
+async def test_the_files_of_an_agent_without_that_ability_are_read(env: Env, tmp_path: Path) -> None:
+    """As with claude, which speaks another protocol; its account has them elsewhere."""
+    claude = tmp_path / "bin" / "claude"
+    claude.parent.mkdir()
+    claude.write_text("#!/bin/sh\n")
+    claude.chmod(0o700)
+    project = tmp_path / "own" / "projects" / "-x"
+    project.mkdir(parents=True)
+    for id_, text, folder in (("a" * 8, "fix\nthe parser", str(tmp_path)), ("b" * 8, "far away", "/elsewhere")):
+        entry = {"type": "user", "cwd": folder, "sessionId": id_, "message": {"role": "user", "content": text}}
+        (project / f"{id_}.jsonl").write_bytes(msgspec.json.encode(entry) + b"\n")
+    own = Config(agents={"claude": Profile(program=str(claude), env={"CLAUDE_CONFIG_DIR": str(tmp_path / "own")})})
+    new = wanted(tmp_path, agent="claude", mode=Mode.TMUX)
+
+    here = await list_conversations(env.places, own, new)
+    everywhere = await list_conversations(env.places, own, new, everywhere=True)
+    assert [("aaaaaaaa", "fix the parser")] == [(each.id, each.title) for each in here.conversations]
+    assert {"aaaaaaaa", "bbbbbbbb"} == {each.id for each in everywhere.conversations}
+
+
+def test_a_terminal_resumes_it_by_the_agents_own_arguments(env: Env, tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    own = Config(agents={"claude": Profile(program=str(program), worktree=True)})
+    launch = prepare(env.places, own, wanted(tmp_path, agent="claude", mode=Mode.TMUX, resume="talk-1"), NOW)
+
+    assert (str(program), "--resume", "talk-1") == launch.argv
+    assert ("talk-1", None) == (load_launch(env.places, launch.session).resume, launch.worktree)
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "why"),
+    [
+        ({"resume": "--yolo"}, UsageError, "is not the id of a conversation"),
+        ({"resume": "a\u202eb"}, UsageError, "is not the id of a conversation"),
+        ({"resume": "talk-1", "worktree": True}, UsageError, "excludes a worktree"),
+        ({"resume": "talk-1", "agent": "shell", "mode": Mode.TMUX}, UnableError, "does not know how 'shell' resumes"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused(
+    env: Env, tmp_path: Path, more: dict[str, object], error: type[Exception], why: str
+) -> None:
+    shipped = Config(agents={**Config().agents, **config().agents})
+    with pytest.raises(error, match=why):
+        prepare(env.places, shipped, wanted(tmp_path, **more), NOW)
