@@ -36,6 +36,10 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     resumes: bool = False
     """A new process can resume the conversation of one that ended."""
     interrupts: bool = False
+    forks: bool = False
+    """A new session can begin with a copy of its whole conversation. With ACP, each agent says so itself."""
+    deletes: bool = False
+    """It can delete a conversation that it stores. With ACP, each agent says so itself."""
     continues: bool = False
     """It runs in a terminal, where Ctrl-Z can stop it, and it can be continued."""
     runs_code: bool = False

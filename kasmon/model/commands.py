@@ -340,12 +340,12 @@ class WorktreeChoices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConversationFork(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of another session's conversation that a new one begins with: all before a prompt."""
+    """The part of another session's conversation that a new one begins with: all before a prompt, or all of it."""
 
     conversation: str
     """The agent's own id of it."""
-    prompt: str
-    """The text of the prompt."""
+    prompt: str = ""
+    """The text of the prompt; empty for the whole conversation."""
     later: int = 0
     """How many later prompts of the conversation have the same text."""
 

@@ -92,7 +92,8 @@ class SessionStarted(BaseEvent, frozen=True, kw_only=True, tag="session.started"
     proof: str = ""
     """In a later generation: evidence that this is the same conversation; empty for a new one."""
     abilities: tuple[str, ...] = ()
-    """What it supports, by the names of `backends.base.Abilities`; set by the host."""
+    """What it supports, by the names of `backends.base.Abilities`: what its backend does, set by the host, and what the
+    agent said itself."""
     account: str | None = None
     """As `Launch.account`, set by the host; None in logs of earlier versions."""
 

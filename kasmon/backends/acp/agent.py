@@ -56,7 +56,8 @@ class AcpAgent(StructuredAgent):
         self._session, self._closes = conversation.id, conversation.closes
         self._takes_images = conversation.takes_images
         name = model.current if model is not None else ""
-        self._start_events(at, self._child.pid, conversation.id, name, conversation.proof)
+        abilities = conversation.abilities
+        self._start_events(at, self._child.pid, conversation.id, name, conversation.proof, abilities=abilities)
         caveats = [NoticeRaised(at=at, text=conversation.caveat, level="warning")] if conversation.caveat else []
         self._emit([*self._translator.now_set(conversation.settings, at), *caveats])
         self._incoming.is_open = True

@@ -1,4 +1,4 @@
-"""Open a conversation: the handshake, a new or resumed conversation, then its model and mode."""
+"""Open a conversation: the handshake, a new, copied or resumed conversation, then its model and mode."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from acp import RequestError
-from acp.schema import AgentCapabilities, InitializeResponse
+from acp.schema import AgentCapabilities, InitializeResponse, SessionCapabilities
 from pydantic import ValidationError
 
 from kasmon.agents.catalog import find_other
@@ -39,6 +39,8 @@ class OpenConversation(NamedTuple):
     """Whether the agent releases it when it is asked to."""
     takes_images: bool = False
     """Whether a prompt can have pictures."""
+    abilities: tuple[str, ...] = ()
+    """What the agent says that it supports, by the names of `backends.base.Abilities`."""
 
 
 class SessionStart:
@@ -72,16 +74,20 @@ class SessionStart:
         self._translator.set_habits(self._agent.quirks)
         able = introduced.agent_capabilities or AgentCapabilities()
         try:
-            if self._launch.resume:
+            if self._launch.fork is not None:
+                conversation = await self._forked(self._launch.fork.conversation, able)
+            elif self._launch.resume:
                 conversation = await self._resumed(self._launch.resume, able)
             else:
                 conversation = self._opened(await self._client.new(self._launch.workdir))
         except RequestError as error:
             raise self._refused(error, introduced) from error
-        of_sessions, of_prompts = able.session_capabilities, able.prompt_capabilities
+        of_sessions, of_prompts = able.session_capabilities or SessionCapabilities(), able.prompt_capabilities
+        said = {"forks": of_sessions.fork, "deletes": of_sessions.delete}
         conversation = conversation._replace(
-            closes=of_sessions is not None and of_sessions.close is not None,
+            closes=of_sessions.close is not None,
             takes_images=of_prompts is not None and of_prompts.image is True,
+            abilities=tuple(name for name, capability in said.items() if capability is not None),
         )
         conversation = await self._with(conversation, "model", self._launch.model)
         return await self._with(conversation, "mode", self._launch.permission_mode)
@@ -92,6 +98,19 @@ class SessionStart:
             raise LaunchError(f"{self._name!r} opened a conversation without an id.")
         self._translator.session = session
         return OpenConversation(session, parse_offered(answer))
+
+    async def _forked(self, source: str, able: AgentCapabilities) -> OpenConversation:
+        """Open a copy of the whole conversation *source*; what the agent replays of it is history."""
+        if able.session_capabilities is None or able.session_capabilities.fork is None:
+            raise LaunchError(
+                f"{self._name!r} cannot copy a conversation.", hint="`Esc Esc` at an earlier prompt copies its text."
+            )
+        history = self._translator.replays()
+        conversation = self._opened(await self._client.fork(source, self._launch.workdir))
+        if conversation.id == source:
+            raise LaunchError(f"{self._name!r} opened the conversation {source!r} itself, not a copy of it.")
+        await history.wait_for_end()
+        return conversation
 
     async def _resumed(self, session: str, able: AgentCapabilities) -> OpenConversation:
         self._translator.session = session
@@ -163,6 +182,9 @@ class SessionStart:
         if self._launch.resume:
             what = f"{self._name!r} did not resume the conversation {self._launch.resume!r}: {said}"
             return LaunchError(what, hint="`kasmon new` starts a new session.")
+        if self._launch.fork is not None:
+            source = self._launch.fork.conversation
+            return LaunchError(f"{self._name!r} did not copy the conversation {source!r}: {said}")
         return LaunchError(f"{self._name!r} did not open a conversation: {said}")
 
 

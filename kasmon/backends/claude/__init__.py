@@ -45,6 +45,7 @@ class ClaudeBackend:
         receives_images=True,
         resumes=True,
         interrupts=True,
+        forks=True,
     )
 
     async def open(self, launch: Launch, /) -> Agent:

@@ -26,7 +26,7 @@ CONVERSATION_FLAGS: Final = frozenset(
 """Flags by which the user chooses the conversation."""
 
 
-def command(launch: Launch, *, begin: str = "", resume: str = "", forks_at: str = "") -> list[str]:
+def command(launch: Launch, *, begin: str = "", resume: str = "", forks_at: str | None = None) -> list[str]:
     """Return the command line for *launch*.
 
     kasmon's flags come after the user's, so that no user flag can change the protocol; the model comes first, as a
@@ -36,13 +36,15 @@ def command(launch: Launch, *, begin: str = "", resume: str = "", forks_at: str 
         launch: its `argv` holds the program's path and the user's flags.
         begin: the id of a new conversation.
         resume: the id of the conversation to resume.
-        forks_at: the id of its last message to copy into the new conversation *begin*, instead of resuming it.
+        forks_at: the id of its last message to copy into the new conversation *begin*, instead of resuming it; empty
+            for all messages.
     """
     program, *flags = launch.argv
     model = ["--model", launch.model] if launch.model else []
     which = [f"--resume={resume}"] if resume else [f"--session-id={begin}"] if begin else []
-    if forks_at:
-        which = [f"--resume={resume}", "--fork-session", f"--resume-session-at={forks_at}", f"--session-id={begin}"]
+    if forks_at is not None:
+        until = [f"--resume-session-at={forks_at}"] if forks_at else []
+        which = [f"--resume={resume}", "--fork-session", *until, f"--session-id={begin}"]
     end = flags.index("--") if "--" in flags else len(flags)
     return [program, *model, *flags[:end], *PROTOCOL, *which, *flags[end:]]
 

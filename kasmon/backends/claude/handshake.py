@@ -83,12 +83,14 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
         variables["HOME"] = str(home_of(places(), launch.session))
         variables.pop("CLAUDE_CONFIG_DIR", None)
     chosen = command_line.chooses_conversation(launch.argv[1:])
-    known, begin, resume, forks_at = None, "", launch.resume or "", ""
+    known, begin, resume = None, "", launch.resume or ""
+    forks_at: str | None = None
     if launch.fork is not None:
         if chosen:
             raise LaunchError("the profile's flags choose the conversation, so another one cannot be forked.")
         begin, resume = str(uuid.uuid4()), launch.fork.conversation
-        forks_at = find_fork_point(Path(command_line.config_folder(variables)), launch.fork)
+        folder = Path(command_line.config_folder(variables))
+        forks_at = find_fork_point(folder, launch.fork) if launch.fork.prompt else ""
     elif resume:
         known = memory(Path(command_line.config_folder(variables)), resume, launch.remembers)
         if known is PromptPresence.NO_TRANSCRIPT and not launch.remembers and not chosen:
@@ -102,7 +104,7 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
         conversation=begin or resume,
         memory=known,
         carried=read_usage(Path(command_line.config_folder(variables)), resume)
-        if resume and not forks_at
+        if resume and forks_at is None
         else ConversationUsage(),
     )
 

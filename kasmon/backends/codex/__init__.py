@@ -34,6 +34,7 @@ class CodexBackend:
         receives_images=True,
         resumes=True,
         interrupts=True,
+        forks=True,
     )
 
     async def open(self, launch: Launch, /) -> Agent:

@@ -106,24 +106,30 @@ async def _new(transport: CodexTransport, wanted: Table, version: str) -> CodexT
 
 
 async def _forked(transport: CodexTransport, wanted: Table, fork: ConversationFork, version: str) -> CodexThread:
-    """Open a copy of the thread up to the prompt of *fork*."""
-    listed = {"threadId": fork.conversation, "limit": FORKED_TURNS, "sortDirection": "desc", "itemsView": "full"}
+    """Open a copy of the thread up to the prompt of *fork*, or of all of it."""
+    wanted = {**wanted, "threadId": fork.conversation, "excludeTurns": True}
     try:
-        turns = rows(await transport.call("thread/turns/list", listed), "data")
-        found = [number for number, turn in enumerate(turns) if _begins_with(turn, fork.prompt)]
-        if len(found) <= fork.later or found[fork.later] + 1 >= len(turns):
-            raise LaunchError(
-                f"codex's conversation {fork.conversation!r} has no such prompt.",
-                hint="It may have been sent during another turn, or too many turns ago.",
-            )
-        last = text(turns[found[fork.later] + 1], "id")
-        wanted = {**wanted, "threadId": fork.conversation, "lastTurnId": last, "excludeTurns": True}
+        if fork.prompt:
+            wanted["lastTurnId"] = await _find_turn_before(transport, fork)
         response = await transport.call("thread/fork", wanted)
     except CallRefusedError as error:
         raise LaunchError(
             f"codex cannot fork the conversation {fork.conversation!r}: {error.said}.", hint=advice("codex", version)
         ) from error
     return CodexThread(thread=text(response, "thread", "id"), response=response)
+
+
+async def _find_turn_before(transport: CodexTransport, fork: ConversationFork) -> str:
+    """Return the id of the turn before the prompt of *fork*."""
+    listed = {"threadId": fork.conversation, "limit": FORKED_TURNS, "sortDirection": "desc", "itemsView": "full"}
+    turns = rows(await transport.call("thread/turns/list", listed), "data")
+    found = [number for number, turn in enumerate(turns) if _begins_with(turn, fork.prompt)]
+    if len(found) <= fork.later or found[fork.later] + 1 >= len(turns):
+        raise LaunchError(
+            f"codex's conversation {fork.conversation!r} has no such prompt.",
+            hint="It may have been sent during another turn, or too many turns ago.",
+        )
+    return text(turns[found[fork.later] + 1], "id")
 
 
 def _begins_with(turn: Table, prompt: str) -> bool:

@@ -156,9 +156,19 @@ class StructuredAgent(ABC):
         return ()
 
     def _start_events(
-        self, at: float, pid: int, conversation: str | None, model: str, proof: str, *others: Event
+        self,
+        at: float,
+        pid: int,
+        conversation: str | None,
+        model: str,
+        proof: str,
+        *others: Event,
+        abilities: tuple[str, ...] = (),
     ) -> None:
-        """Report the start, verified by *proof*, then *others*, before all events so far."""
+        """Report the start, verified by *proof*, then *others*, before all events so far.
+
+        *abilities*: what this agent supports beside what its backend does.
+        """
         launch = self._launch
         started = SessionStarted(
             at=at,
@@ -170,6 +180,7 @@ class StructuredAgent(ABC):
             resume_id=conversation,
             model=model,
             proof=proof,
+            abilities=abilities,
         )
         self._event_queue.start([started, *others])
 

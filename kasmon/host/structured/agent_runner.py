@@ -366,10 +366,11 @@ class StructuredAgentRunner:
 
     async def _complete_start(self, started: SessionStarted) -> SessionStarted:
         started = await with_process(started)
+        of_backend = [name for name, has in msgspec.structs.asdict(self._backend.abilities).items() if has]
         return msgspec.structs.replace(
             started,
             generation=self._launch.generation,
-            abilities=tuple(name for name, has in msgspec.structs.asdict(self._backend.abilities).items() if has),
+            abilities=tuple(dict.fromkeys((*of_backend, *started.abilities))),
             backend=self._launch.backend or started.backend,
             mode=self._launch.mode,
             workdir=started.workdir or self._launch.workdir,

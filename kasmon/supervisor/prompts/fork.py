@@ -1,4 +1,5 @@
-"""Fork a session at an earlier prompt: a new session whose conversation is the same up to there. No file is rewound."""
+"""Fork a session at an earlier prompt, or at its end: a new session whose conversation is the same up to there. No file
+is rewound."""
 
 import itertools
 import re
@@ -34,7 +35,7 @@ LONGEST_STEM: Final = 60
 LONGEST: Final = 200_000
 """How much of a transcript another agent gets, in characters: the last ones."""
 PREFACE: Final = """\
-This session continues an earlier one. Below is its transcript up to a prompt that I changed. The files of the folder
+This session continues an earlier one. Below is its transcript{extent}. The files of the folder
 were not rewound: they may contain later changes.
 
 {transcript}
@@ -43,9 +44,13 @@ The transcript ends here. My next prompt:
 {prompt}"""
 
 
-def copies_conversation(session: Session) -> bool:
-    """Whether the agent of *session* itself copies its conversation; otherwise the new one gets the transcript."""
-    return session.backend in FORKING and bool(session.resume_id) and session.sandbox is None and not session.via
+def copies_conversation(session: Session, *, whole: bool) -> bool:
+    """Whether the agent of *session* itself copies its conversation; otherwise the new one gets the transcript.
+
+    *whole*: all of it, else up to a prompt.
+    """
+    is_able = "forks" in session.abilities if whole else session.backend in FORKING
+    return is_able and bool(session.resume_id) and session.sandbox is None and not session.via
 
 
 async def fork(
@@ -53,13 +58,15 @@ async def fork(
 ) -> tuple[SessionId, str]:
     """Start a session that continues *session* with *text* in the place of an earlier *prompt*; return id and name.
 
+    Without a *prompt* it continues after the last turn.
+
     The new one has the same agent, folder and account, and works in the same files as they are now.
 
     Args:
         later: how many later prompts of the session have the same text.
 
     Raises:
-        RefusedError: if it runs in a terminal, or on another machine.
+        RefusedError: if it runs in a terminal, or on another machine; or if its last turn still runs, without *prompt*.
         NotFoundError: if it has no such prompt.
         KasmonError: as `create` raises.
     """
@@ -68,20 +75,24 @@ async def fork(
             f"{session.label!r} cannot be forked: only structured sessions of this machine can.",
             hint="In a terminal, the agent's own keys do it.",
         )
+    if not prompt and session.in_turn:
+        raise RefusedError(f"the turn of {session.label!r} still runs.", hint="Wait for its end, or interrupt it.")
     launch = await in_thread(load_launch, places, session.id)
     events = await in_thread(_read_before, places, session.id, prompt, later)
     own = await in_thread(load_variables, places, session.id)
     new, before = _build_request(launch, own), [each for each in events if isinstance(each, TurnStarted)]
     if not before:
         new = msgspec.structs.replace(new, prompt=text)
-    elif copies_conversation(session):
+    elif copies_conversation(session, whole=not prompt):
         conversation = _find_conversation(events) or session.resume_id or ""
         copied = ConversationFork(conversation=conversation, prompt=prompt, later=later)
         new = msgspec.structs.replace(new, prompt=text, fork=copied)
     else:
         transcript = "".join(export_events(events, in_terminal=False))[-LONGEST:]
         redactor = Redactor(await in_thread(secrets_of, places, session.id))
-        new = msgspec.structs.replace(new, prompt=PREFACE.format(transcript=redactor.line(transcript), prompt=text))
+        extent = " up to a prompt that I changed" if prompt else ""
+        preface = PREFACE.format(extent=extent, transcript=redactor.line(transcript), prompt=text)
+        new = msgspec.structs.replace(new, prompt=preface)
     taken = {each.name for each in (await in_thread(read_fleet, places)).sessions}
     while True:
         name = _free_name(session.name, taken)
@@ -92,8 +103,10 @@ async def fork(
 
 
 def _read_before(places: Paths, session: SessionId, prompt: str, later: int) -> list[Event]:
-    """Return the events before the turn of *prompt*; *later* turns have the same one. Blocks."""
+    """Return the events before the turn of *prompt*, or all without one; *later* turns have the same one. Blocks."""
     events = [event for event, _ in EventLog(places.log(session)).read()]
+    if not prompt:
+        return events
     found = [number for number, event in enumerate(events) if isinstance(event, TurnStarted) and event.prompt == prompt]
     if len(found) <= later:
         raise NotFoundError(f"session {session!r} has no such prompt.", hint="Its text may have been cut or redacted.")

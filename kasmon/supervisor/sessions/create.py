@@ -98,7 +98,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str = ""
     """The first prompt."""
     fork: ConversationFork | None = None
-    """structured claude and codex: the conversation to begin with a copy of."""
+    """structured: the conversation to begin with a copy of, where its agent can copy that."""
     resume: str = ""
     """The agent's own id of a stored conversation to resume; empty for a new one."""
     parent: SessionId | None = None

@@ -181,8 +181,8 @@ class TranscriptActions:
             from kasmon.supervisor.prompts.fork import copies_conversation  # seldom needed, as the next
             from kasmon.tui.dialogs.earlier_prompt import EarlierPromptDialog
 
-            copies = copies_conversation(session)
-            self.app.push_screen(EarlierPromptDialog(self.app.look, self.app.keys, session, prompts, copies=copies))
+            copies = copies_conversation(session, whole=False), copies_conversation(session, whole=True)
+            self.app.push_screen(EarlierPromptDialog(self.app.look, self.app.keys, session, prompts, copies))
 
     # Pictures.
 

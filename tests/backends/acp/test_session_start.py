@@ -12,7 +12,7 @@ import pytest
 
 from kasmon.backends.acp import backend
 from kasmon.errors import ExtraMissingError, LaunchError
-from kasmon.model.commands import Prompt
+from kasmon.model.commands import ConversationFork, Prompt
 from kasmon.model.events import NoticeRaised, SessionStarted, SettingsChanged, ToolStarted, TurnEnded
 from tests.support.acp.odd_session import OddSession, give, launch, messages, only
 from tests.support.cli.fork_server import OURS
@@ -188,6 +188,32 @@ async def test_without_a_history_its_own_list_is_asked(stage: OddSession) -> Non
 )
 async def test_a_conversation_that_cannot_go_on_says_why(name: str, why: str, tmp_path: Path) -> None:
     assert why in await why_not(name, tmp_path, resume="talk-1")
+
+
+# Conversations that are copied
+
+
+async def test_a_copy_of_a_conversation_has_an_id_of_its_own_and_its_history_is_not_told_again(
+    stage: OddSession,
+) -> None:
+    async with stage.agent("forks", fork=ConversationFork(conversation="talk-1")) as heard:
+        assert ("talk-1-copy", "") == (heard.session.resume_id, heard.session.proof)
+        assert ("forks",) == only(heard, SessionStarted)[0].abilities
+        await heard.prompt("go on")
+
+        assert ["go on"] == await messages(heard)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("plain", "cannot copy a conversation"),
+        ("forks_nothing", "opened the conversation 'talk-1' itself, not a copy of it"),
+        ("refuses_to_fork", "did not copy the conversation 'talk-1': Internal error: disk full"),
+    ],
+)
+async def test_a_conversation_that_cannot_be_copied_says_why(name: str, why: str, tmp_path: Path) -> None:
+    assert why in await why_not(name, tmp_path, fork=ConversationFork(conversation="talk-1"))
 
 
 # Surroundings

@@ -1,20 +1,23 @@
 """A session is forked at an earlier prompt: the new one has what came before, and the old one is unchanged."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from kasmon.config import Config
 from kasmon.errors import NotFoundError, RefusedError
 from kasmon.host.journal.session_log import load_launch
-from kasmon.model.events import TurnStarted
+from kasmon.model.events import MessageWritten, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.prompts.fork import copies_conversation, fork
 from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions.create import NewSession
 from tests.supervisor.sessions.test_session_operations import facts, runs
+from tests.support.acp.odd_session import odd_config
 from tests.support.supervisor.env import Env, becomes
 
 S = SessionId("aaaaaaaa")
@@ -64,15 +67,49 @@ async def test_only_structured_sessions_of_this_machine_are_forked(env: Env, ses
 @pytest.mark.parametrize(
     ("session", "copies"),
     [
-        (Session(id=S, backend="claude", resume_id="c"), True),
-        (Session(id=S, backend="codex", resume_id="c"), True),
-        (Session(id=S, backend="claude"), False),
-        (Session(id=S, backend="claude", resume_id="c", sandbox="jail"), False),
-        (Session(id=S, backend="acp", resume_id="c"), False),
+        (Session(id=S, backend="claude", resume_id="c", abilities=("forks",)), (True, True)),
+        (Session(id=S, backend="codex", resume_id="c", abilities=("forks",)), (True, True)),
+        (Session(id=S, backend="claude", abilities=("forks",)), (False, False)),
+        (Session(id=S, backend="claude", resume_id="c", sandbox="jail", abilities=("forks",)), (False, False)),
+        (Session(id=S, backend="acp", resume_id="c", abilities=("forks",)), (False, True)),
+        (Session(id=S, backend="acp", resume_id="c"), (False, False)),
     ],
 )
-def test_claude_and_codex_copy_their_conversations(session: Session, copies: bool) -> None:
-    assert copies is copies_conversation(session)
+def test_claude_and_codex_copy_a_conversation_up_to_a_prompt_and_acp_agents_may_copy_all_of_it(
+    session: Session, copies: tuple[bool, bool]
+) -> None:
+    assert copies == (copies_conversation(session, whole=False), copies_conversation(session, whole=True))
+
+
+async def test_without_a_prompt_an_agent_that_can_copies_the_whole_conversation(env: Env, tmp_path: Path) -> None:
+    new = NewSession(name="docs", agent="odd", workdir=str(tmp_path), prompt="hello")
+    source = await session_operations.create(env.places, odd_config("forks"), new)
+    session = await becomes(env, source, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
+    made, name = await fork(env.places, odd_config("forks"), session, "", 0, "go on")
+
+    copy = await becomes(env, made, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
+    assert ("docs-2", "talk-1", "talk-1-copy") == (name, session.resume_id, copy.resume_id)
+    said = [event.text for event in facts(env, made) if isinstance(event, MessageWritten)]
+    assert ["go on"] == said
+    assert "go on" == await first_prompt(env, made)
+
+
+async def test_without_a_prompt_any_other_gets_the_whole_transcript(env: Env) -> None:
+    session = await runs(env, prompt="say alpha")
+    session = await becomes(env, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
+    made, _ = await fork(env.places, Config(), session, "", 0, "say gamma")
+
+    prompt = await first_prompt(env, made)
+    assert "alpha" in prompt
+    assert "that I changed" not in prompt
+    assert prompt.endswith("say gamma")
+
+
+async def test_a_turn_that_runs_is_not_cut_in_half(env: Env) -> None:
+    session = await runs(env, prompt="ask Bash rm x", state=SessionState.ASKING)
+
+    with pytest.raises(RefusedError, match="turn of 'docs' still runs"):
+        await fork(env.places, Config(), session, "", 0, "say gamma")
 
 
 async def test_two_forks_at_once_have_different_names(env: Env) -> None:

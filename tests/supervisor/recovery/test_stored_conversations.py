@@ -1,6 +1,5 @@
 """A new session resumes a conversation that its agent stores; the user finds it in the agent's own list."""
 
-import sys
 from pathlib import Path
 
 import msgspec
@@ -15,13 +14,8 @@ from kasmon.model.session_state import SessionState
 from kasmon.supervisor.recovery.stored_conversations import list_conversations
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession, prepare
-from tests.support.acp.odd_session import ODD
+from tests.support.acp.odd_session import odd_config
 from tests.support.supervisor.env import NOW, Env, becomes
-
-
-def config(name: str = "lists") -> Config:
-    """A config whose profile `odd` is the odd agent *name*."""
-    return Config(agents={"odd": Profile(program=sys.executable, acp=("-P", str(ODD), name), execution_mode="sdk")})
 
 
 def wanted(folder: Path, **more: object) -> NewSession:
@@ -29,27 +23,27 @@ def wanted(folder: Path, **more: object) -> NewSession:
 
 
 async def test_the_conversations_of_an_agent_are_listed_and_one_is_resumed(env: Env, tmp_path: Path) -> None:
-    offers = await list_conversations(env.places, config(), wanted(tmp_path))
+    offers = await list_conversations(env.places, odd_config("lists"), wanted(tmp_path))
     assert [("talk-1", ""), ("talk-2", "")] == [(each.id, each.session) for each in offers.conversations]
-    new = await session_operations.create(env.places, config(), wanted(tmp_path, resume="talk-1"))
+    new = await session_operations.create(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
     session = await becomes(env, new, lambda now: now.state is SessionState.IDLE)
 
     assert ("talk-1", "same id, and its own history has 1 parts") == (session.resume_id, session.proof)
-    again = await list_conversations(env.places, config(), wanted(tmp_path))
+    again = await list_conversations(env.places, odd_config("lists"), wanted(tmp_path))
     assert ["docs", ""] == [each.session for each in again.conversations]
 
 
 async def test_a_conversation_that_a_running_session_has_is_not_opened_twice(env: Env, tmp_path: Path) -> None:
-    first = await session_operations.create(env.places, config(), wanted(tmp_path, resume="talk-1"))
+    first = await session_operations.create(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
     await becomes(env, first, lambda now: now.state is SessionState.IDLE)
 
     with pytest.raises(RefusedError, match="session 'docs' has the conversation 'talk-1'"):
-        prepare(env.places, config(), wanted(tmp_path, resume="talk-1", name="other"), NOW)
+        prepare(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1", name="other"), NOW)
 
 
 async def test_an_agent_that_lists_none_and_has_no_known_files_cannot_be_listed(env: Env, tmp_path: Path) -> None:
     with pytest.raises(UnableError, match="does not list its conversations"):
-        await list_conversations(env.places, config("plain"), wanted(tmp_path))
+        await list_conversations(env.places, odd_config("plain"), wanted(tmp_path))
 
 
 async def test_the_files_of_an_agent_without_that_ability_are_read(env: Env, tmp_path: Path) -> None:
@@ -95,6 +89,6 @@ def test_a_terminal_resumes_it_by_the_agents_own_arguments(env: Env, tmp_path: P
 def test_what_cannot_be_resumed_is_refused(
     env: Env, tmp_path: Path, more: dict[str, object], error: type[Exception], why: str
 ) -> None:
-    shipped = Config(agents={**Config().agents, **config().agents})
+    shipped = Config(agents={**Config().agents, **odd_config("lists").agents})
     with pytest.raises(error, match=why):
         prepare(env.places, shipped, wanted(tmp_path, **more), NOW)

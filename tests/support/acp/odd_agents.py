@@ -202,6 +202,58 @@ def resumes_only() -> None:
     turns()
 
 
+def forks() -> None:
+    """Copies conversations; a copy is replayed before it is answered, as opencode does."""
+    first = introduce({"loadSession": True, "sessionCapabilities": {"fork": {}}})
+    if first["method"] != "session/fork":
+        reply(first, {"sessionId": SESSION})
+        turns()
+    copy = f"{first['params']['sessionId']}-copy"
+
+    def tell(**update: Any) -> None:
+        say(method="session/update", params={"sessionId": copy, "update": update})
+
+    tell(sessionUpdate="user_message_chunk", content={"type": "text", "text": "hello"})
+    tell(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "hello"})
+    reply(first, {"sessionId": copy})
+    while True:
+        prompt = hear()
+        if prompt["method"] == "session/prompt":
+            tell(sessionUpdate="agent_message_chunk", content=prompt["params"]["prompt"][0])
+            reply(prompt, {"stopReason": "end_turn"})
+
+
+def forks_nothing() -> None:
+    """Calls the conversation itself a copy of it."""
+    reply(introduce({"sessionCapabilities": {"fork": {}}}), {"sessionId": SESSION})
+    hear()
+
+
+def refuses_to_fork() -> None:
+    refuse(introduce({"sessionCapabilities": {"fork": {}}}), -32603, "Internal error", {"details": "disk full"})
+    hear()
+
+
+def deletes() -> None:
+    """Notes what it is to delete."""
+    said = introduce({"sessionCapabilities": {"delete": {}}})
+    if said["method"] == "session/new":
+        reply(said, {"sessionId": SESSION})
+        turns()
+    Path("deleted").write_text(f"{said['method']} {said['params']['sessionId']} {os.environ.get('ODD_KEY', '')}")
+    reply(said, {})
+    hear()
+
+
+def refuses_to_delete() -> None:
+    said = introduce({"sessionCapabilities": {"delete": {}}})
+    if said["method"] == "session/new":
+        reply(said, {"sessionId": SESSION})
+        turns()
+    refuse(said, -32603, "Internal error", {"details": "it is shared"})
+    hear()
+
+
 def lists() -> None:
     """Lists its conversations on two pages, odd ones among them, and those of every folder whatever is asked."""
     first = introduce({"loadSession": True, "sessionCapabilities": {"list": {}}})

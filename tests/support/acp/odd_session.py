@@ -25,6 +25,11 @@ def give(**variables: str) -> None:
     write_private(places().environment(SESSION), encoded(variables))
 
 
+def odd_config(name: str) -> Config:
+    """A config whose only profile `odd` is the structured odd agent *name*."""
+    return Config(agents={"odd": Profile(program=sys.executable, acp=("-P", str(ODD), name), execution_mode="sdk")})
+
+
 def launch(name: str, workdir: Path, **more: Any) -> Launch:
     """How the odd agent *name* is started."""
     fields: dict[str, Any] = {

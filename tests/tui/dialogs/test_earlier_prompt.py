@@ -49,6 +49,18 @@ async def test_how_much_of_the_conversation_the_new_session_gets_is_said(session
         assert how in " ".join(it.text.split())
 
 
+async def test_the_last_row_continues_the_whole_conversation() -> None:
+    session = idle("readme", backend="acp", resume_id="c1", abilities=("forks",))
+    async with main_view(*STORY, session=session) as it:
+        await it.press("enter", "alt+e")
+        assert "gets the transcript, as text in its first prompt" in " ".join(it.text.split())
+        await it.press("down")
+        assert "A new session gets a copy of the conversation; this one stays" in " ".join(it.text.split())
+        await it.press("enter", "enter", *"go on", "enter")
+
+        assert [called(Operations.fork_session, README, "", 0, "go on")] == it.gateway.calls
+
+
 async def test_a_late_second_esc_or_one_that_clears_a_filter_does_only_that() -> None:
     async with main_view(*STORY) as it:
         await it.press("enter", "escape")
