@@ -600,13 +600,16 @@ def rm(
     with_tags: WithTags = None,
     plan: OfPlan = None,
     everything: Everything = False,
+    conversation: Annotated[
+        bool, Arg("Have the agent also delete its own conversation, where it can (ACP); else nothing is removed.")
+    ] = False,
     yes: Yes = False,
     wants_json: Json = False,
 ) -> int:
     """Remove ended sessions."""
 
     async def act(where: Paths, session: Session) -> Outcome:
-        kept = await list_entry.forget(where, session)
+        kept = await list_entry.forget(where, session, deletes_conversation=conversation)
         return Outcome(fields={"kept": kept or None}, notice=list_entry.copy_stays(kept) if kept else "")
 
     selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)

@@ -199,6 +199,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return self.worktree.source if self.worktree else self.workdir
 
     @property
+    def deletes_conversation(self) -> bool:
+        """Whether its agent said that it can delete the conversation, which is stored outside of any sandbox."""
+        return "deletes" in self.abilities and bool(self.resume_id) and not self.sandbox
+
+    @property
     def phase(self) -> str | None:
         """The phase of its sandbox; None if it has none."""
         return None if self.sandbox_state is None else self.sandbox_state.phase.value

@@ -7,11 +7,13 @@ import msgspec
 from kasmon.backends.acp import backend as acp
 from kasmon.config import Config, resolve
 from kasmon.config.profile import ResolvedProfile
-from kasmon.errors import UnableError
+from kasmon.errors import RefusedError, UnableError
+from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.conversation_offer import ConversationOffer, ConversationOffers, build_offer
 from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
 from kasmon.paths import Paths, expanded
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits.agents import check_is_person
@@ -51,6 +53,24 @@ async def list_conversations(
     if offers is None:
         raise problem
     return await in_thread(_with_sessions, places, offers)
+
+
+async def delete_conversation(places: Paths, session: Session) -> None:
+    """Have the agent of the ended *session* delete its own conversation; it runs for that alone.
+
+    Raises:
+        UnableError: if it cannot.
+        RefusedError: if an agent requests it, or another session has the same conversation.
+        KasmonError: if the agent cannot be started, or refuses.
+    """
+    await in_thread(check_is_person, places, "delete a conversation")
+    if not session.deletes_conversation:
+        raise UnableError(f"the agent of {session.label!r} deletes no conversation for kasmon.")
+    sharing = (each for each in (await in_thread(read_fleet, places)).sessions if each.resume_id == session.resume_id)
+    if (other := next((each for each in sharing if each.id != session.id and not each.forgotten), None)) is not None:
+        raise RefusedError(f"session {other.label!r} has the same conversation.", hint="Remove that one first.")
+    launch = await in_thread(load_launch, places, session.id)
+    await acp.delete_conversation(launch, session.resume_id or "")
 
 
 def _prepare(config: Config, new: NewSession) -> tuple[ResolvedProfile, Launch, dict[str, str]]:

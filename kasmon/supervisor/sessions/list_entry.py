@@ -78,14 +78,17 @@ async def mark_viewed(places: Paths, session: Session) -> None:
         await in_thread(note, places, SessionViewed(at=time.time(), session=session.id))
 
 
-async def forget(places: Paths, session: Session) -> str:
+async def forget(places: Paths, session: Session, *, deletes_conversation: bool = False) -> str:
     """Remove an ended session from the list, with its variables, first prompt and dead pane; its log stays.
+
+    With *deletes_conversation*, its agent first deletes its own conversation; if it does not, nothing is removed.
 
     A session in the user's own tmux is only released: nothing there changes. If its sandbox worked on a copy of its
     folder, and the copy differs from the folder, the copy stays. Its path is returned, else "".
 
     Raises:
         RefusedError: if its agent runs, or may run.
+        KasmonError: as `stored_conversations.delete_conversation`, with *deletes_conversation*.
     """
     if session.state in ALIVE and not session.adopted:
         raise RefusedError(
@@ -93,9 +96,14 @@ async def forget(places: Paths, session: Session) -> str:
             hint=f"Stop it first: `kasmon stop {session.id}`.",
         )
     if session.via:
-        removed = await _run_there(places, session, "rm", until=lambda now: now is None)
+        words = ["--conversation"] * deletes_conversation
+        removed = await _run_there(places, session, "rm", *words, until=lambda now: now is None)
         kept = msgspec.json.decode(removed, type=_Removal).kept
         return there(session.via, kept) if kept else ""
+    if deletes_conversation:
+        from kasmon.supervisor.recovery.stored_conversations import delete_conversation  # rarely needed
+
+        await delete_conversation(places, session)
     if session.mode is Mode.TMUX:
         with contextlib.suppress(UnavailableError, TimedOutError):  # then its pane is gone, or goes with its server
             await _ask_running_host(places, ReleasePane(n=0, session=session.id))

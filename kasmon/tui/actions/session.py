@@ -231,7 +231,20 @@ class SessionActions:
                 f"Remove {session.label} from the list, with its checkpoints?",
                 "Its files are deleted too, except in a folder of yours.",
             )
-        confirm_operation(self.app, "Remove", lines, "remove", lambda operations: operations.remove(session.id))
+        if not session.deletes_conversation:
+            confirm_operation(self.app, "Remove", lines, "remove", lambda operations: operations.remove(session.id))
+            return
+        from kasmon.tui.dialogs.common import Confirmation  # rarely needed
+
+        lines = (*lines, "Its agent keeps its own conversation, unless you have it deleted: that is final.")
+        confirm(
+            self.app,
+            Confirmation("Remove", lines, "remove", "remove, and delete its conversation"),
+            lambda dialog: dialog.run_operation(lambda operations: operations.remove(session.id)),
+            lambda dialog: dialog.run_operation(
+                lambda operations: operations.remove(session.id, deletes_conversation=True)
+            ),
+        )
 
     def send_feedback(self) -> None:
         """Send the selected session's agent what its pull request needs."""

@@ -179,11 +179,14 @@ class Operations:
             if not known.via:  # who may only see the sessions of a machine leaves no mark there
                 raise
 
-    async def remove(self, session: SessionId, /) -> str:
-        """Remove an ended session from the list; its log stays on disk."""
+    async def remove(self, session: SessionId, /, *, deletes_conversation: bool = False) -> str:
+        """Remove an ended session from the list; its log stays on disk.
+
+        *deletes_conversation*: its agent deletes its own conversation first.
+        """
         known = self._session(session)
         if known.mode is not Mode.INTERPRETER:
-            kept = await list_entry.forget(self._places, known)
+            kept = await list_entry.forget(self._places, known, deletes_conversation=deletes_conversation)
         else:
             from kasmon.supervisor.sandboxes import sandbox_operations
 

@@ -110,13 +110,16 @@ async def test_it_announces_its_slash_commands_with_what_they_do(claude: RealAge
         assert texts["compact"]
 
 
-async def test_a_conversation_is_forked_before_an_earlier_prompt(claude: RealAgent, stub: ModelStub) -> None:
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_conversation_is_forked_before_an_earlier_prompt_or_at_its_end(
+    claude: RealAgent, stub: ModelStub, whole: bool
+) -> None:
     first, second = "go %% say one", "go %% say two"
     async with talking(claude) as talk:
         await talk.turn(first)
         await talk.turn(second)
         name = talk.session.resume_id or ""
-    fork = ConversationFork(conversation=name, prompt=second)
+    fork = ConversationFork(conversation=name, prompt="" if whole else second)
     async with talking(claude, session=SessionId("bbbbbbbb"), fork=fork) as copy:
         assert copy.session.resume_id not in ("", None, name)
         await copy.turn("go %% say three")
@@ -124,7 +127,7 @@ async def test_a_conversation_is_forked_before_an_earlier_prompt(claude: RealAge
     said = stub.turns[-1]["users"]
     assert first in str(said)
     assert "go %% say three" in str(said)
-    assert second not in str(said)
+    assert whole is (second in str(said))
 
 
 async def test_a_picture_reaches_the_model(claude: RealAgent, stub: ModelStub) -> None:

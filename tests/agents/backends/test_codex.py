@@ -134,14 +134,17 @@ async def test_its_commands_and_skills_are_slash_commands(codex: RealAgent) -> N
         assert ["go %% say one", "/compact"] == [each.prompt for each in of(heard, events.TurnStarted)]
 
 
-async def test_a_conversation_is_forked_before_an_earlier_prompt(codex: RealAgent, stub: ModelStub) -> None:
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_conversation_is_forked_before_an_earlier_prompt_or_at_its_end(
+    codex: RealAgent, stub: ModelStub, whole: bool
+) -> None:
     first, second = "go %% say one", "go %% say two"
     async with opened(plain(codex)) as heard:
         for number, prompt in enumerate((first, second), 1):
             await heard.prompt(prompt)
             await ended(heard, number)
         name = heard.session.resume_id or ""
-    fork = ConversationFork(conversation=name, prompt=second)
+    fork = ConversationFork(conversation=name, prompt="" if whole else second)
     async with opened(lambda: msgspec.structs.replace(plain(codex)(), fork=fork)) as copy:
         assert copy.session.resume_id not in ("", None, name)
         await copy.prompt("go %% say three")
@@ -150,7 +153,7 @@ async def test_a_conversation_is_forked_before_an_earlier_prompt(codex: RealAgen
     said = str(stub.turns[-1]["users"])
     assert first in said
     assert "go %% say three" in said
-    assert second not in said
+    assert whole is (second in said)
 
 
 async def test_a_picture_reaches_the_model(codex: RealAgent, stub: ModelStub) -> None:

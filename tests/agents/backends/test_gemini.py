@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from kasmon.backends.acp import backend
-from kasmon.errors import LaunchError, RefusedError
+from kasmon.errors import LaunchError, RefusedError, UnableError
 from kasmon.model.commands import Configure
-from kasmon.model.events import UsageReported
+from kasmon.model.events import SessionStarted, UsageReported
 from kasmon.model.permission import Decision
 from tests.support.acp.real_contract import LIMIT_S, RealContract, started
 from tests.support.agents.real_agent import RealAgent
@@ -35,6 +35,13 @@ class TestGemini(RealContract):
 
             await talk.heard.agent.send(Configure(model="gemini-2.5-pro"))
             await auntil(lambda: talk.heard.session.model == "gemini-2.5-pro", LIMIT_S, "the model")
+
+    async def test_it_lists_copies_and_deletes_no_conversations(self, agent: RealAgent, stub: ModelStub) -> None:
+        stub.must_be_called = False
+        with pytest.raises(UnableError, match="does not list its conversations"):
+            await backend.list_conversations(await started(agent), {}, "")
+        async with self.talk(agent) as talk:
+            assert () == talk.only(SessionStarted)[0].abilities
 
     async def test_a_conversation_of_this_very_minute_goes_on(self, agent: RealAgent, stub: ModelStub) -> None:
         """Gemini would begin a file of the same name, and forget what is in there."""

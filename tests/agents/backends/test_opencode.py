@@ -2,10 +2,12 @@
 
 import pytest
 
-from kasmon.model.commands import Configure
-from kasmon.model.events import PlanUpdated, SettingsChanged, UsageReported
-from tests.support.acp.real_contract import LIMIT_S, RealContract
+from kasmon.backends.acp import backend
+from kasmon.model.commands import Configure, ConversationFork
+from kasmon.model.events import MessageWritten, PlanUpdated, SessionStarted, SettingsChanged, UsageReported
+from tests.support.acp.real_contract import LIMIT_S, RealContract, started
 from tests.support.agents.real_agent import RealAgent
+from tests.support.model_stub import ModelStub
 from tests.support.wait import auntil
 
 pytestmark = pytest.mark.agents
@@ -17,6 +19,25 @@ class TestOpencode(RealContract):
     @pytest.fixture
     def agent(self, opencode: RealAgent) -> RealAgent:
         return opencode
+
+    async def test_its_conversations_are_listed_copied_and_resumed(self, agent: RealAgent, stub: ModelStub) -> None:
+        first = "zero %% say remember me"
+        async with self.talk(agent) as talk:
+            name = talk.heard.session.resume_id or ""
+            assert ("forks",) == talk.only(SessionStarted)[0].abilities
+            await talk.turn(first)
+        fork = ConversationFork(conversation=name)
+        async with self.talk(agent, session="copy", fork=fork) as copy:
+            other = copy.heard.session.resume_id
+            await copy.turn("go %% say copied")
+            assert ["copied"] == [said.text for said in copy.only(MessageWritten)]
+        assert {first, "go %% say copied"} <= set(stub.turns[-1]["users"])
+
+        offers = await backend.list_conversations(await started(agent), {}, str(agent.workdir))
+        assert {name, other} == {each.id for each in offers.conversations}
+        assert all(each.title and each.used_at for each in offers.conversations)
+        nowhere = await backend.list_conversations(await started(agent), {}, str(agent.home))
+        assert () == nowhere.conversations
 
     async def test_its_to_do_list_its_figures_and_its_model_are_told(self, agent: RealAgent) -> None:
         async with self.talk(agent) as talk:

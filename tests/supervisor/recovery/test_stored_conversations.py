@@ -7,12 +7,13 @@ import pytest
 
 from kasmon.config import Config
 from kasmon.config.schema import Profile
-from kasmon.errors import RefusedError, UnableError, UsageError
+from kasmon.errors import LaunchError, RefusedError, UnableError, UsageError
 from kasmon.host.journal.session_log import load_launch
 from kasmon.model.commands import Mode
 from kasmon.model.session_state import SessionState
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.recovery.stored_conversations import list_conversations
-from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.create import NewSession, prepare
 from tests.support.acp.odd_session import odd_config
 from tests.support.supervisor.env import NOW, Env, becomes
@@ -92,3 +93,57 @@ def test_what_cannot_be_resumed_is_refused(
     shipped = Config(agents={**Config().agents, **odd_config("lists").agents})
     with pytest.raises(error, match=why):
         prepare(env.places, shipped, wanted(tmp_path, **more), NOW)
+
+
+async def test_the_agent_deletes_the_conversation_of_a_session_that_is_removed(env: Env, tmp_path: Path) -> None:
+    new = wanted(tmp_path, environment=("ODD_KEY=of-this-session",))
+    made = await session_operations.create(env.places, odd_config("deletes"), new)
+    session = await becomes(env, made, lambda now: now.state is SessionState.IDLE)
+    await session_operations.stop(env.places, session)
+    session = await becomes(env, made, lambda now: now.state is SessionState.ENDED)
+    await list_entry.forget(env.places, session, deletes_conversation=True)
+
+    assert "session/delete talk-1 of-this-session" == (tmp_path / "deleted").read_text()
+    assert read_fleet(env.places).get(made) is None
+
+
+async def test_a_conversation_stays_unless_it_is_asked_for(env: Env, tmp_path: Path) -> None:
+    made = await session_operations.create(env.places, odd_config("deletes"), wanted(tmp_path))
+    session = await becomes(env, made, lambda now: now.state is SessionState.IDLE)
+    await session_operations.stop(env.places, session)
+    await list_entry.forget(env.places, await becomes(env, made, lambda now: now.state is SessionState.ENDED))
+
+    assert not (tmp_path / "deleted").exists()
+
+
+@pytest.mark.parametrize(
+    ("agent", "error", "why"),
+    [
+        ("plain", UnableError, "deletes no conversation for kasmon"),
+        ("refuses_to_delete", LaunchError, "did not delete a conversation: Internal error: it is shared"),
+    ],
+)
+async def test_a_conversation_that_was_not_deleted_leaves_the_session_in_the_list(
+    env: Env, tmp_path: Path, agent: str, error: type[Exception], why: str
+) -> None:
+    made = await session_operations.create(env.places, odd_config(agent), wanted(tmp_path))
+    session = await becomes(env, made, lambda now: now.state is SessionState.IDLE)
+    await session_operations.stop(env.places, session)
+    session = await becomes(env, made, lambda now: now.state is SessionState.ENDED)
+    with pytest.raises(error, match=why):
+        await list_entry.forget(env.places, session, deletes_conversation=True)
+
+    assert read_fleet(env.places).get(made) is not None
+
+
+async def test_a_conversation_that_another_session_has_is_not_deleted(env: Env, tmp_path: Path) -> None:
+    made = [
+        await session_operations.create(env.places, odd_config("deletes"), wanted(tmp_path, name=name))
+        for name in ("docs", "other")
+    ]
+    session = await becomes(env, made[0], lambda now: now.state is SessionState.IDLE)
+    await session_operations.stop(env.places, session)
+    session = await becomes(env, made[0], lambda now: now.state is SessionState.ENDED)
+
+    with pytest.raises(RefusedError, match="session 'other' has the same conversation"):
+        await list_entry.forget(env.places, session, deletes_conversation=True)

@@ -8,6 +8,8 @@ from typing import Any
 
 from kasmon.backends.acp import backend
 from kasmon.backends.common.environment import encoded
+from kasmon.config import Config
+from kasmon.config.schema import Profile
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import Event, MessageWritten, TurnEnded
 from kasmon.model.permission import SessionId

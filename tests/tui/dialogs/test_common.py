@@ -605,6 +605,24 @@ async def test_an_ended_session_is_forgotten_after_a_question() -> None:
         assert [called(Operations.remove, README)] == calls(pilot)
 
 
+@pytest.mark.parametrize(
+    ("key", "call"),
+    [
+        ("y", called(Operations.remove, README)),
+        ("a", called(Operations.remove, README, deletes_conversation=True)),
+    ],
+)
+async def test_the_agents_own_conversation_is_deleted_only_if_the_user_says_so(key: str, call: Call) -> None:
+    session = ended("readme", resume_id="talk-1", abilities=("deletes",))
+    async with kasmon(fleet(session)).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "X")
+        assert "Its agent keeps its own conversation, unless you have it deleted" in text_of(pilot.app)
+        await pilot.press(key)
+        await closed(pilot)
+
+        assert [call] == calls(pilot)
+
+
 @pytest.mark.parametrize("key", ["X", "R"])
 async def test_a_session_that_runs_is_neither_forgotten_nor_restarted(key: str) -> None:
     async with run_app(kasmon(fleet(working("readme"))), notifications=True) as pilot:
