@@ -141,6 +141,8 @@ class Configure(Command, frozen=True, kw_only=True, tag="configure"):
     model: str | None = None
     permission_mode: str | None = None
     """The agent's own name of its permission mode, e.g. `plan` or `acceptEdits`."""
+    switches: dict[str, bool] = {}
+    """Options to turn on or off, by the ids of `Session.switches`."""
 
 
 class Requeue(Command, frozen=True, kw_only=True, tag="requeue"):

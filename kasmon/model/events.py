@@ -256,6 +256,17 @@ class NoticeRaised(BaseEvent, frozen=True, kw_only=True, tag="notice.raised"):
     level: Literal["info", "warning", "error"] = "info"
 
 
+class AgentSwitch(msgspec.Struct, frozen=True, kw_only=True):
+    """An option of the agent that is on or off."""
+
+    id: str
+    """As the agent names it in its protocol."""
+    title: str = ""
+    text: str = ""
+    """What it does, in one line."""
+    is_on: bool = False
+
+
 class SettingsChanged(BaseEvent, frozen=True, kw_only=True, tag="settings.changed"):
     """The agent's settings from now on; an empty field is unchanged."""
 
@@ -265,6 +276,8 @@ class SettingsChanged(BaseEvent, frozen=True, kw_only=True, tag="settings.change
     permission_mode: str = ""
     permission_modes: tuple[str, ...] = ()
     """The modes it offers."""
+    switches: tuple[AgentSwitch, ...] | None = None
+    """Its options that are on or off, all of them; None: unchanged."""
     resume_id: str = ""
     """The agent's own id of the conversation, if that changed."""
 

@@ -16,6 +16,7 @@ from kasmon.model.commands import (
     ReceiptState,
     SessionWorktree,
 )
+from kasmon.model.events import AgentSwitch
 from kasmon.model.evidence import STOPPED_BY, Signal
 from kasmon.model.limits.window import LimitWindow
 from kasmon.model.permission import ClosedRequest, Request, RequestId, RequestKind, SessionId
@@ -168,6 +169,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     permission_mode: str = ""
     permission_modes: tuple[str, ...] = ()
+    switches: tuple[AgentSwitch, ...] = ()
+    """The agent's options that are on or off."""
     abilities: tuple[str, ...] = ()
     """What its agent supports, by the names of `backends.base.Abilities`."""
     proof: str = ""

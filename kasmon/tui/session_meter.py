@@ -27,15 +27,16 @@ def can(session: Session, ability: str) -> bool:
 
 
 def can_be_configured(session: Session) -> bool:
-    """Whether its model or permission mode can be changed while it runs."""
+    """Whether its model, its permission mode or an option can be changed while it runs."""
     return session.mode is not Mode.TMUX and session.exists and bool(settable(session))
 
 
 def settable(session: Session) -> tuple[str, ...]:
-    """Return what can be changed while it runs: `model`, `permission_mode`."""
+    """Return what can be changed while it runs: `model`, `permission_mode`, `switches`."""
     model = "sets_model" in session.abilities and bool(session.models)
     mode = "sets_permission_mode" in session.abilities and bool(session.permission_modes)
-    return (*(["model"] if model else []), *(["permission_mode"] if mode else []))
+    offered = {"model": model, "permission_mode": mode, "switches": bool(session.switches)}
+    return tuple(name for name, is_offered in offered.items() if is_offered)
 
 
 def meter(session: Session, look: ThemeStyles, key: str, width: int) -> DrawnLine | None:
@@ -89,7 +90,8 @@ def _context(session: Session, look: ThemeStyles, *, bar: bool = True) -> list[S
 
 
 def _settings(session: Session, look: ThemeStyles) -> list[str]:
-    labels = [clean_line(text) for text in (session.model, session.permission_mode) if text]
+    on = (each.title or each.id for each in session.switches if each.is_on)
+    labels = [clean_line(text) for text in (session.model, session.permission_mode, *on) if text]
     return [f" {look.mark('dot')} ".join(labels)] if labels else []
 
 

@@ -14,7 +14,7 @@ from kasmon.backends.acp.connection import AcpClient
 from kasmon.backends.acp.incoming_handler import IncomingHandler
 from kasmon.backends.acp.open_requests import OpenRequests
 from kasmon.backends.acp.session_start import SessionStart, few
-from kasmon.backends.acp.settings import Setting, SettingOption, of_answer, to_set
+from kasmon.backends.acp.settings import Setting, SettingOption, of_answer, to_set, to_switch
 from kasmon.backends.acp.translator import AcpTranslator, build_failure, build_turn_end
 from kasmon.backends.acp.transport import AcpTransport
 from kasmon.backends.common.child_process import ChildProcess
@@ -22,7 +22,7 @@ from kasmon.backends.common.environment import AgentEnvironment
 from kasmon.backends.common.structured_agent import LINGER_S, StructuredAgent
 from kasmon.errors import LaunchError, RefusedError, SessionBusyError, SessionEndedError, UnableError, UnfitAgentError
 from kasmon.model.commands import Answer, Configure, Launch, Prompt
-from kasmon.model.events import Event, NoticeRaised, TurnEnded, TurnStarted
+from kasmon.model.events import AgentSwitch, Event, NoticeRaised, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision
 
 OWN_END_S: Final = 0.01
@@ -176,20 +176,39 @@ class AcpAgent(StructuredAgent):
         wanted = [(setting, value) for setting, value in settings if value is not None]
         for setting, value in wanted:
             self._find_offer(setting, value)
+        switches = [(self._find_switch(id_), is_on) for id_, is_on in command.switches.items()]
         for setting, value in wanted:
             self._emit(await self._set(setting, value))
+        for switch, is_on in switches:
+            self._emit(await self._switch(switch, is_on))
 
     async def _set(self, setting: Setting, value: str) -> list[Event]:
         method, params = to_set(setting, self._find_offer(setting, value), value, self._session)
-        try:
-            answer = await self._client.call(method, params)
-        except RequestError as error:
-            said = errors.words(error, self._environment.secrets)
-            raise RefusedError(f"the agent did not accept the {setting} {value!r}: {said}") from error
-        except ConnectionError as error:
-            raise SessionEndedError(self._session) from error
+        answer = await self._change(method, params, f"the {setting} {value!r}")
         now = of_answer(answer, self._translator.settings.chosen(setting, value))
         return self._translator.now_set(now, time.time())
+
+    async def _switch(self, switch: AgentSwitch, is_on: bool) -> list[Event]:
+        method, params = to_switch(switch, is_on, self._session)
+        answer = await self._change(method, params, f"to turn {switch.title or switch.id!r} {'on' if is_on else 'off'}")
+        now = of_answer(answer, self._translator.settings.switched(switch.id, is_on=is_on))
+        return self._translator.now_set(now, time.time())
+
+    async def _change(self, method: str, params: dict[str, Any], what: str) -> dict[str, Any]:
+        """Return the agent's answer to a change; *what* names it in the error."""
+        try:
+            return await self._client.call(method, params)
+        except RequestError as error:
+            said = errors.words(error, self._environment.secrets)
+            raise RefusedError(f"the agent did not accept {what}: {said}") from error
+        except ConnectionError as error:
+            raise SessionEndedError(self._session) from error
+
+    def _find_switch(self, id_: str) -> AgentSwitch:
+        switch = next((each for each in self._translator.settings.switches if each.id == id_), None)
+        if switch is None:
+            raise UnableError(f"this agent has no option {id_!r} that is on or off.")
+        return switch
 
     def _find_offer(self, setting: Setting, value: str) -> SettingOption:
         offer, what = self._translator.settings.offer(setting), "model" if setting == "model" else "permission mode"

@@ -17,12 +17,15 @@ from kasmon.model.prompts.image import PromptImage
 ABLE: Final = schema.ClientCapabilities(
     fs=schema.FileSystemCapabilities(read_text_file=False, write_text_file=False),
     terminal=False,
+    session=schema.ClientSessionCapabilities(
+        config_options=schema.SessionConfigOptionsCapabilities(boolean=schema.BooleanConfigOptionCapabilities())
+    ),
     auth=schema.AuthCapabilities(terminal=True),
     elicitation=schema.ElicitationCapabilities(
         form=schema.ElicitationFormCapabilities(), url=schema.ElicitationUrlCapabilities()
     ),
 )
-"""kasmon's capabilities: permissions, elicitations, and a person who logs in in a terminal. The agent itself reads,
+"""kasmon's capabilities: permissions, elicitations, options that are on or off, and a person who logs in in a terminal. The agent itself reads,
 writes and runs."""
 
 

@@ -1,8 +1,9 @@
-"""What an agent lets a client choose: its model and its mode, in the three ways that the protocol has had. Pure.
+"""What an agent lets a client choose: its model and its mode, in the three ways that the protocol has had, and its
+options that are on or off. Pure.
 
 | how it is offered | how it is set |
 |---|---|
-| `configOptions` of the category `model` or `mode` | `session/set_config_option` |
+| `configOptions` of the category `model` or `mode`, and those of the type `boolean` | `session/set_config_option` |
 | `modes` | `session/set_mode` |
 | `models`, which the SDK's schema no longer has (gemini 0.61) | `session/set_model` |
 """
@@ -10,6 +11,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
 from acp.schema import (
     LoadSessionResponse,
     SessionConfigOptionBoolean,
@@ -19,9 +21,13 @@ from acp.schema import (
 from pydantic import ValidationError
 
 from kasmon.backends.common.json_access import rows, text
-from kasmon.model.events import SettingsChanged
+from kasmon.model.events import AgentSwitch, SettingsChanged
+from kasmon.sanitize import clean_line
 
 Setting = Literal["model", "mode"]
+MOST_SWITCHES: Final = 20
+LONGEST_TEXT: Final = 200
+"""Most characters of a switch's title, and of what it does."""
 NAMES_BYTES: Final = 64 * 1024
 """Maximum size of a list of models or modes in one event."""
 
@@ -40,6 +46,8 @@ class AcpSettings(NamedTuple):
 
     model: SettingOption | None = None
     mode: SettingOption | None = None
+    switches: tuple[AgentSwitch, ...] = ()
+    """The options that are on or off."""
 
     def offer(self, setting: Setting) -> SettingOption | None:
         """Return what can be chosen for *setting*; None if the agent offers nothing."""
@@ -52,6 +60,10 @@ class AcpSettings(NamedTuple):
         offer = offer._replace(current=value)
         return self._replace(model=offer) if setting == "model" else self._replace(mode=offer)
 
+    def switched(self, id_: str, *, is_on: bool) -> "AcpSettings":
+        switches = (msgspec.structs.replace(each, is_on=is_on) if each.id == id_ else each for each in self.switches)
+        return self._replace(switches=tuple(switches))
+
     def diff_from(self, before: "AcpSettings | None" = None) -> SettingsChanged | None:
         """Return the difference from *before*, as an event without its time; None if there is none."""
         model, mode = self.model or SettingOption("", ()), self.mode or SettingOption("", ())
@@ -59,7 +71,8 @@ class AcpSettings(NamedTuple):
             (before and before.model) or SettingOption("", ()),
             (before and before.mode) or SettingOption("", ()),
         )
-        if (model, mode) == (old_model, old_mode):
+        old_switches = before.switches if before is not None else ()
+        if (model, mode, self.switches) == (old_model, old_mode, old_switches):
             return None
         return SettingsChanged(
             at=0.0,
@@ -67,6 +80,7 @@ class AcpSettings(NamedTuple):
             models=_few(model.values) if model.values != old_model.values else (),
             permission_mode=mode.current if mode.current != old_mode.current else "",
             permission_modes=_few(mode.values) if mode.values != old_mode.values else (),
+            switches=self.switches if self.switches != old_switches else None,
         )
 
 
@@ -80,22 +94,27 @@ def parse_offered(answer: Mapping[str, Any]) -> AcpSettings:
     mode = settings.mode
     if mode is None and told.modes is not None:
         mode = SettingOption(told.modes.current_mode_id, tuple(mode.id for mode in told.modes.available_modes))
-    return AcpSettings(model=settings.model or _models(answer.get("models")), mode=mode)
+    return settings._replace(model=settings.model or _models(answer.get("models")), mode=mode)
 
 
 def of_options(options: Sequence[SessionConfigOptionSelect | SessionConfigOptionBoolean]) -> AcpSettings:
     """Return what a list of config options offers."""
     offers: dict[str, SettingOption] = {}
+    switches: list[AgentSwitch] = []
     for option in options:
-        if isinstance(option, SessionConfigOptionSelect) and option.category in ("model", "mode"):
+        if isinstance(option, SessionConfigOptionBoolean):
+            switches.append(_switch(option))
+        elif(option, SessionConfigOptionSelect) and option.category in ("model", "mode"):
             offers.setdefault(str(option.category), SettingOption(option.current_value, _values(option), option.id))
-    return AcpSettings(model=offers.get("model"), mode=offers.get("mode"))
+    return AcpSettings(model=offers.get("model"), mode=offers.get("mode"), switches=tuple(switches[:MOST_SWITCHES]))
 
 
 def of_answer(answer: Mapping[str, Any], now: AcpSettings) -> AcpSettings:
     """Return the settings in the answer to a change; *now* for those it omits."""
-    settings = parse_offered({"configOptions": answer.get("configOptions")})
-    return AcpSettings(settings.model or now.model, settings.mode or now.mode)
+    told = answer.get("configOptions")
+    settings = parse_offered({"configOptions": told})
+    switches = settings.switches if isinstance(told, list) else now.switches
+    return AcpSettings(settings.model or now.model, settings.mode or now.mode, switches)
 
 
 def to_set(setting: Setting, offer: SettingOption, value: str, session: str) -> tuple[str, dict[str, Any]]:
@@ -103,6 +122,17 @@ def to_set(setting: Setting, offer: SettingOption, value: str, session: str) -> 
     if offer.option:
         return "session/set_config_option", {"sessionId": session, "configId": offer.option, "value": value}
     return f"session/set_{setting}", {"sessionId": session, f"{setting}Id": value}
+
+
+def to_switch(switch: AgentSwitch, is_on: bool, session: str) -> tuple[str, dict[str, Any]]:
+    """Return the method that turns *switch* on or off, and its parameters."""
+    params = {"sessionId": session, "configId": switch.id, "type": "boolean", "value": is_on}
+    return "session/set_config_option", params
+
+
+def _switch(option: SessionConfigOptionBoolean) -> AgentSwitch:
+    title, text = (clean_line(each or "")[:LONGEST_TEXT] for each in (option.name, option.description))
+    return AgentSwitch(id=option.id, title=title, text=text, is_on=option.current_value)
 
 
 def _values(option: SessionConfigOptionSelect) -> tuple[str, ...]:

@@ -182,7 +182,7 @@ class AcpTranslator:
                 return self.now_set(self.settings.chosen("mode", update.current_mode_id), at)
             case schema.ConfigOptionUpdate():
                 now = of_options(update.config_options)
-                settings = AcpSettings(now.model or self.settings.model, now.mode or self.settings.mode)
+                settings = now._replace(model=now.model or self.settings.model, mode=now.mode or self.settings.mode)
                 return self.now_set(settings, at)
             case schema.UsageUpdate():
                 return self._counts(self.counted.updated(update), at)

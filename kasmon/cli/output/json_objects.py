@@ -119,6 +119,7 @@ def shown_object(
         "models": list(session.models),
         "permission_mode": session.permission_mode or None,
         "permission_modes": list(session.permission_modes),
+        "switches": msgspec.to_builtins(session.switches),
         "abilities": list(session.abilities),
         "proof": session.proof or None,
         "last_words": session.last_words or None,

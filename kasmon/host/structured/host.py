@@ -358,6 +358,8 @@ class StructuredHost:
                 self._check_settings(configure)
                 if configure.permission_mode is not None:
                     await self._check_person(connection, "change a permission mode")
+                if configure.switches:  # such an option can be a permission
+                    await self._check_person(connection, "change an option of an agent")
                 await self._agent.send(configure)
             case Run() | Pause() | Resume() | Checkpoint() | Restore() | Fork() | Allow() as command:
                 self._must_run()
@@ -401,6 +403,8 @@ class StructuredHost:
         ):
             if value is not None and not able:
                 raise UnableError(f"the {what} of session {self._id!r} cannot be changed while it runs.")
+        if unknown := configure.switches.keys() - {each.id for each in self._log_writer.session.switches}:
+            raise UnableError(f"the agent of session {self._id!r} has no option {min(unknown)!r} that is on or off.")
 
     async def _hibernate(self, command: Hibernate) -> None:
         """End the agent; the log has first that it is hibernated by that. From then on it accepts nothing.

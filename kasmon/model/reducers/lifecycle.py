@@ -81,6 +81,7 @@ def apply_start(session: Session, event: SessionStarted) -> Session:
         model=event.model or session.model,
         permission_mode="",
         permission_modes=(),
+        switches=(),
         abilities=event.abilities,
         proof=event.proof,
         last_words="",
@@ -123,6 +124,7 @@ def set_up(session: Session, event: SettingsChanged) -> Session:
         models=event.models or session.models,
         permission_mode=event.permission_mode or session.permission_mode,
         permission_modes=event.permission_modes or session.permission_modes,
+        switches=session.switches if event.switches is None else event.switches,
         resume_id=event.resume_id or session.resume_id,
     )
 

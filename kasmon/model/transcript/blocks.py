@@ -172,7 +172,8 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
         case events.UnknownMessageSeen() as foreign:
             return _row([(f"· {clean_line(foreign.what)}: unknown to this version of kasmon", Token.FAINT)], style)
         case events.SettingsChanged() as now:
-            told = " · ".join(clean_line(text) for text in (now.model, now.permission_mode) if text)
+            switches = (f"{each.title or each.id} {'on' if each.is_on else 'off'}" for each in now.switches or ())
+            told = " · ".join(clean_line(text) for text in (now.model, now.permission_mode, *switches) if text)
             return _row([(f"· now {told}", Token.FAINT)], style) if told else []
         case events.LimitReached() as limit:
             until = f" · until {clock(limit.until, style.zone)}" if limit.until is not None else ""

@@ -5,6 +5,7 @@ from typing import ClassVar, Final
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -26,6 +27,7 @@ ROOMY = 50
 """With fewer cells a theme is shown by its title alone."""
 
 
+OFF_AND_ON: Final = ("off", "on")
 LIGHT_KEY: Final = "ui.light_theme"
 IN_LIGHT: Final = "This terminal is light: the theme that you apply is used in light terminals only."
 
@@ -95,7 +97,7 @@ class SettingsDialog(Dialog):
 
 
 class ModelDialog(Dialog):
-    """Model and permission mode, as far as the agent can change them."""
+    """Model, permission mode and options that are on or off, as far as the agent can change them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "change", "change", show=False)]
 
@@ -108,6 +110,7 @@ class ModelDialog(Dialog):
         self.modes = (
             _with_current(session.permission_mode, session.permission_modes) if "permission_mode" in can else ()
         )
+        self.switches = [(each, ChoiceField(look, OFF_AND_ON, int(each.is_on))) for each in session.switches]
         self.model, self.mode = (
             _choice(look, self.models, session.model),
             _choice(look, self.modes, session.permission_mode),
@@ -118,12 +121,17 @@ class ModelDialog(Dialog):
             yield DialogField("Model", self.model)
         if self.modes:
             yield DialogField("Permissions", self.mode)
+        for switch, choice in self.switches:
+            about = Sentences(self.look)
+            about.say(*[(clean_line(text), Token.FAINT) for text in (switch.title or switch.id, switch.text) if text])
+            yield DialogField("Option", Vertical(choice, about))
         yield Sentences(self.look, id="filled-by")
 
     def on_mount(self) -> None:
         self.offer(("left right", "choose"), ("enter", "change"), ("tab", "next field"), ("esc", "close"))
         self.query_one("#filled-by", Sentences).say(*((line, Token.FAINT) for line in filled_lines(self.session)))
-        self.begin(self.model if self.models else self.mode)
+        fields = [*([self.model] if self.models else []), *([self.mode] if self.modes else [])]
+        self.begin([*fields, *(choice for _, choice in self.switches)][0])
 
     def action_change(self) -> None:
         model = self.models[self.model.chosen] if self.models else ""
@@ -131,8 +139,11 @@ class ModelDialog(Dialog):
         changes = Configure(
             model=model if model != self.session.model else None,
             permission_mode=mode if mode != self.session.permission_mode else None,
+            switches={
+                switch.id: bool(choice.chosen) for switch, choice in self.switches if switch.is_on != choice.chosen
+            },
         )
-        if changes.model is None and changes.permission_mode is None:
+        if changes == Configure():
             self.dismiss()
         else:
             self.run_operation(lambda operations: operations.configure(self.session.id, changes))

@@ -19,6 +19,7 @@ from kasmon.errors import (
 )
 from kasmon.model.commands import Configure, Interrupt, Stop
 from kasmon.model.events import (
+    AgentSwitch,
     LimitReached,
     MessageWritten,
     NoticeRaised,
@@ -399,6 +400,40 @@ async def test_a_setting_that_it_does_not_take_changes_nothing(wish: Configure, 
             await heard.agent.send(wish)
 
         assert ("big", "ask") == (heard.session.model, heard.session.permission_mode)
+
+
+FAST = AgentSwitch(id="fast", title="Fast mode", text="Less thinking")
+QUIET = AgentSwitch(id="quiet", title="Quiet", is_on=True)
+
+
+async def test_options_that_are_on_or_off_are_told_and_switched(stage: OddSession) -> None:
+    async with stage.agent("switches") as heard:
+        assert (FAST, QUIET) == heard.session.switches
+        await heard.agent.send(Configure(switches={"fast": True}, model="small"))
+        await auntil(lambda: heard.session.switches[0].is_on, LIMIT_S, "the option")
+        assert ("small", True) == (heard.session.model, heard.session.switches[1].is_on)
+        await heard.agent.send(Configure(switches={"fast": False}))
+        await auntil(lambda: (FAST, QUIET) == heard.session.switches, LIMIT_S, "the option")
+
+        await heard.prompt("go")
+        await auntil(lambda: not heard.session.switches, LIMIT_S, "that it has none any more")
+
+
+@pytest.mark.parametrize(
+    ("switches", "why"),
+    [
+        ({"quiet": False}, "did not accept to turn Quiet off: Internal error: not now"),
+        ({"fast": True, "loud": True}, "has no option 'loud' that is on or off"),
+    ],
+)
+async def test_an_option_that_it_does_not_switch_stays_as_it_is(
+    switches: dict[str, bool], why: str, stage: OddSession
+) -> None:
+    async with stage.agent("switches") as heard:
+        with pytest.raises(RefusedError, match=why):
+            await heard.agent.send(Configure(switches=switches))
+
+        assert (FAST, QUIET) == heard.session.switches
 
 
 # Ends

@@ -501,17 +501,22 @@ async def test_a_client_that_says_it_is_an_agent_may_prompt_but_not_answer(env: 
     assert [] == answers(fake)
 
 
-@pytest.mark.parametrize("wish", [Configure(permission_mode="plan"), Allow(hosts=("example.com",))])
+@pytest.mark.parametrize(
+    "wish",
+    [Configure(permission_mode="plan"), Configure(switches={"yolo": True}), Allow(hosts=("example.com",))],
+)
 async def test_nor_change_how_much_is_asked_or_which_hosts_are_allowed(
     env: Env, fake: FakeAgent, wish: Configure | Allow
 ) -> None:
     """Of its own session or of another: the guard is that of an answer. A person may."""
     fake.abilities = Abilities(sets_model=True, sets_permission_mode=True)
     async with env.hosting(fake):
-        await auntil(lambda: env.session().state is SessionState.IDLE)
+        fake.say(SettingsChanged(at=time.time(), switches=(AgentSwitch(id="yolo"),)))
+        await auntil(lambda: env.session().state is SessionState.IDLE and env.session().switches)
         link = await HostLink.open(env.places.socket(ME), as_agent=True)
         with pytest.raises(
-            errors.RefusedError, match=r"an agent cannot (?:change a permission mode|allow network access)"
+            errors.RefusedError,
+            match=r"an agent cannot (?:change a permission mode|change an option of an agent|allow network access)",
         ):
             await do(link, wish)
         for marked in (True, False):
@@ -523,6 +528,8 @@ async def test_nor_change_how_much_is_asked_or_which_hosts_are_allowed(
             await do(await env.linked(), wish)
             assert [wish] == [each for each in fake.told if isinstance(each, Configure)]
             await do(link, Configure(model="opus"))
+            with pytest.raises(errors.UnableError, match="has no option 'loud' that is on or off"):
+                await do(await env.linked(), Configure(switches={"loud": True}))
 
 
 COMMANDING = """

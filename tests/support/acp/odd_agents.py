@@ -164,6 +164,35 @@ def choosy() -> None:
                 reply(said, {"stopReason": "end_turn"})
 
 
+def fast(is_on: bool) -> list[dict[str, Any]]:
+    return [
+        {"id": "fast", "name": "Fast mode", "description": "Less\nthinking", "type": "boolean", "currentValue": is_on},
+        {"id": "quiet", "name": "Quiet", "type": "boolean", "currentValue": True},
+        {"id": "half", "name": "Half", "type": "boolean", "currentValue": "perhaps"},
+    ]
+
+
+def switches() -> None:
+    """Has options that are on or off for a client that shows them; it turns `quiet` neither on nor off."""
+    first = hear()
+    assert {} == first["params"]["clientCapabilities"]["session"]["configOptions"]["boolean"]
+    reply(first, {"protocolVersion": 1, "agentCapabilities": {}})
+    reply(hear(), {"sessionId": SESSION, "configOptions": fast(False), "models": MODELS})
+    while True:
+        said = hear()
+        match said["method"]:
+            case "session/set_model":
+                reply(said, {})
+            case "session/set_config_option" if said["params"]["configId"] == "fast":
+                assert "boolean" == said["params"]["type"]
+                reply(said, {"configOptions": fast(said["params"]["value"])})
+            case "session/set_config_option":
+                refuse(said, -32603, "Internal error", {"details": "not now"})
+            case "session/prompt":
+                update(sessionUpdate="config_option_update", configOptions=[])
+                reply(said, {"stopReason": "end_turn"})
+
+
 def tells_its_environment() -> None:
     begin()
     prompt = hear()

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 from kasmon.errors import RefusedError, UsageError
 from kasmon.model.commands import Configure, ContextPart, Prompt, Receipt, ReceiptId, ReceiptState, Requeue
 from kasmon.model.events import (
+    AgentSwitch,
     Event,
     MessageWritten,
     PlanItem,
@@ -932,6 +933,32 @@ async def test_model_and_permission_mode_are_changed_while_it_runs() -> None:
 
         changes = Configure(model="large", permission_mode="plan")
         assert [called(Operations.configure, README, changes)] == it.gateway.calls
+
+
+SWITCHES = (
+    AgentSwitch(id="fast", title="Fast [b]mode", text="Less thinking"),
+    AgentSwitch(id="quiet", title="Quiet", is_on=True),
+)
+
+
+async def test_options_of_the_agent_are_switched_where_its_model_is_changed() -> None:
+    async with main_view(session=working("readme", switches=SWITCHES, **ABLE)) as it:
+        await it.press("enter")
+        assert "small · default · Quiet" in it.text
+        await it.press("f3")
+        assert "Fast [b]mode" in it.text
+        assert "Less thinking" in it.text
+        await it.press("tab", "tab", "right", "tab", "left", "enter")
+
+        changes = Configure(switches={"fast": True, "quiet": False})
+        assert [called(Operations.configure, README, changes)] == it.gateway.calls
+
+
+async def test_an_agent_with_options_alone_can_be_configured() -> None:
+    async with main_view(session=working("readme", generation=1, switches=SWITCHES)) as it:
+        await it.press("enter", "f3", "right", "enter")
+
+        assert [called(Operations.configure, README, Configure(switches={"fast": True}))] == it.gateway.calls
 
 
 async def test_what_an_agent_cannot_do_is_not_offered_and_said() -> None:
