@@ -18,14 +18,14 @@ KasmonError
         TmuxError
             TmuxMissingError  TmuxTooOldError  TmuxServerGoneError  TmuxCommandError
     LaunchError                 an agent could not be started                            exit 1
-        AgentNotFoundError  UnfitAgentError  ExtraMissingError  RemoteLaunchError
+        AgentNotFoundError  UnfitAgentError  ExtraMissingError  RemoteLaunchError  LogInRequiredError
     PromptLostError             typed, but it is unknown whether the agent has it        exit 1
     SandboxError                a sandbox could not be made, found, paused or resumed    exit 1
         AgentLostError  SandboxUnreachableError  SnapshotRefusedError
     UnsafeFolderError           others could write to one of kasmon's folders            exit 1
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 NOT_REGULAR: Final = "it is not a regular file"
@@ -553,6 +553,18 @@ class AgentNotFoundError(LaunchError):
 
 class UnfitAgentError(LaunchError):
     """The agent's program does not follow the expected protocol: it is another version, or another program."""
+
+
+class LogInRequiredError(LaunchError):
+    """The agent requires a log-in first."""
+
+    def __init__(
+        self, message: str, *, hint: str, title: str = "", argv: Sequence[str] = (), variables: Mapping[str, str] = {}
+    ) -> None:
+        """*argv* is the command that logs in in a terminal, with *variables*, under the agent's *title* for it; empty
+        if the agent offers none."""
+        self.title, self.argv, self.variables = title, tuple(argv), dict(variables)
+        super().__init__(message, hint=hint)
 
 
 class RemoteLaunchError(LaunchError):

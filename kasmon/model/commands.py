@@ -296,6 +296,15 @@ class ContextPart(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
 
 
+class TerminalLogIn(msgspec.Struct, frozen=True, kw_only=True):
+    """The command that logs in to an agent in a terminal, as the agent offers it."""
+
+    title: str
+    argv: tuple[str, ...]
+    variables: dict[str, str] = {}
+    """Its variables beside those of the agent."""
+
+
 class AdoptedPane(msgspec.Struct, frozen=True, kw_only=True):
     """Where a session runs that kasmon did not start: a pane of the user's own tmux."""
 

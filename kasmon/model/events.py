@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from kasmon.model.commands import ActingAgent, ContextPart, Launch, Mode, Receipt, ReceiptId, Sender
+from kasmon.model.commands import ActingAgent, ContextPart, Launch, Mode, Receipt, ReceiptId, Sender, TerminalLogIn
 from kasmon.model.limits.window import LimitWindow
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId
 from kasmon.model.prompts.image import PromptImage
@@ -306,6 +306,12 @@ class UnknownMessageSeen(BaseEvent, frozen=True, kw_only=True, tag="foreign.seen
     """Its type, as the protocol names it."""
     raw: str = ""
     """Its beginning, unchanged."""
+
+
+class LogInRequired(BaseEvent, frozen=True, kw_only=True, tag="login.required"):
+    """The agent requires a log-in, and offers one in a terminal."""
+
+    log_in: TerminalLogIn
 
 
 class LimitReached(BaseEvent, frozen=True, kw_only=True, tag="limit.reached"):
@@ -638,6 +644,7 @@ Event: TypeAlias = (
     | UsageReported
     | NoticeRaised
     | SettingsChanged
+    | LogInRequired
     | CommandsAnnounced
     | UnknownMessageSeen
     | LimitReached

@@ -15,6 +15,7 @@ from kasmon.model.commands import (
     ReceiptId,
     ReceiptState,
     SessionWorktree,
+    TerminalLogIn,
 )
 from kasmon.model.events import AgentSwitch
 from kasmon.model.evidence import STOPPED_BY, Signal
@@ -171,6 +172,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     permission_modes: tuple[str, ...] = ()
     switches: tuple[AgentSwitch, ...] = ()
     """The agent's options that are on or off."""
+    log_in: TerminalLogIn | None = None
+    """The log-in in a terminal that its agent offers, if it requires one."""
     abilities: tuple[str, ...] = ()
     """What its agent supports, by the names of `backends.base.Abilities`."""
     proof: str = ""

@@ -78,6 +78,8 @@ class FooterOffer(Enum):
     """For a session that runs in a terminal."""
     INTERRUPTIBLE = auto()
     """For a session whose agent can be interrupted."""
+    LOGGED_OUT = auto()
+    """For a session whose agent requires a log-in and offers one in a terminal."""
     QUEUED = auto()
     """For a session that has queued prompts."""
     AWAKE = auto()

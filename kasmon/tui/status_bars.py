@@ -212,6 +212,8 @@ def is_offered(when: FooterOffer, session: Session | None, is_somewhere: bool, h
         return session.is_unviewed
     if when is FooterOffer.BRANCHED:
         return session.worktree is not None
+    if when is FooterOffer.LOGGED_OUT:
+        return session.log_in is not None
     if when is FooterOffer.QUEUED:
         return session.queue > 0
     if when is FooterOffer.ASLEEP and session.is_stopped:

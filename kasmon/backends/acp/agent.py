@@ -21,7 +21,7 @@ from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.environment import AgentEnvironment
 from kasmon.backends.common.structured_agent import LINGER_S, StructuredAgent
 from kasmon.errors import LaunchError, RefusedError, SessionBusyError, SessionEndedError, UnableError, UnfitAgentError
-from kasmon.model.commands import Answer, Configure, Launch, Prompt
+from kasmon.model.commands import Answer, Configure, Launch, Prompt, TerminalLogIn
 from kasmon.model.events import AgentSwitch, Event, NoticeRaised, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision
 
@@ -40,6 +40,7 @@ class AcpAgent(StructuredAgent):
         self._environment = environment
         self._session = ""
         self._closes = self._takes_images = False
+        self._log_in: TerminalLogIn | None = None
         self._translator = AcpTranslator(launch.workdir, launch.remembers, launch.used)
         self._requests = OpenRequests(launch, self._translator, self._emit)
         self._incoming = IncomingHandler(self._translator, self._requests, self._emit)
@@ -54,7 +55,7 @@ class AcpAgent(StructuredAgent):
         conversation = await start.open()
         at, model = time.time(), conversation.settings.model
         self._session, self._closes = conversation.id, conversation.closes
-        self._takes_images = conversation.takes_images
+        self._takes_images, self._log_in = conversation.takes_images, conversation.log_in
         name = model.current if model is not None else ""
         abilities = conversation.abilities
         self._start_events(at, self._child.pid, conversation.id, name, conversation.proof, abilities=abilities)
@@ -121,7 +122,8 @@ class AcpAgent(StructuredAgent):
         try:
             answer = await self._client.prompt(self._session, prompt.text, prompt.images)
         except RequestError as error:
-            ended = build_failure(error, self._environment.secrets, self._agent.log_in.how, time.time())
+            how = self._agent.log_in.how
+            ended = build_failure(error, self._environment.secrets, how, time.time(), self._log_in)
         except GONE:
             return  # the end of the process is reported separately
         finally:

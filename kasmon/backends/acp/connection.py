@@ -21,6 +21,7 @@ ABLE: Final = schema.ClientCapabilities(
         config_options=schema.SessionConfigOptionsCapabilities(boolean=schema.BooleanConfigOptionCapabilities())
     ),
     auth=schema.AuthCapabilities(terminal=True),
+    field_meta={"terminal-auth": True},  # as agents offered it before the protocol had `auth`
     elicitation=schema.ElicitationCapabilities(
         form=schema.ElicitationFormCapabilities(), url=schema.ElicitationUrlCapabilities()
     ),

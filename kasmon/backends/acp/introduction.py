@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from typing import Final
 
 from acp import PROTOCOL_VERSION, RequestError
 from acp.schema import AuthMethodAgent, EnvVarAuthMethod, InitializeResponse, TerminalAuthMethod
@@ -10,8 +11,10 @@ from pydantic import ValidationError
 from kasmon.agents.profile import AgentProfile
 from kasmon.backends.acp import errors
 from kasmon.backends.acp.connection import AcpClient
-from kasmon.errors import LaunchError, UnfitAgentError
-from kasmon.sanitize import has_hidden
+from kasmon.backends.common.json_access import at, table, text
+from kasmon.errors import LogInRequiredError, UnfitAgentError
+from kasmon.model.commands import TerminalLogIn
+from kasmon.sanitize import clean_line, has_hidden
 
 
 async def introduce(client: AcpClient, name: str, secrets: Sequence[str]) -> InitializeResponse:
@@ -38,21 +41,53 @@ async def introduce(client: AcpClient, name: str, secrets: Sequence[str]) -> Ini
     return introduced
 
 
+AuthMethod = EnvVarAuthMethod | TerminalAuthMethod | AuthMethodAgent
+OLDER: Final = "terminal-auth"
+"""How agents offered a log-in in a terminal before the protocol had a type for it: in `_meta`, with the command."""
+
+
 def missing_log_in(
     name: str, said: str, introduced: InitializeResponse, agent: AgentProfile, program: str
-) -> LaunchError:
+) -> LogInRequiredError:
     """Return the error of an agent that refused with *said* because it requires a log-in, with the ways to log in."""
-    methods = [_log_in_method(method, program) for method in introduced.auth_methods or ()]
+    methods = [_describe(method, program) for method in introduced.auth_methods or ()]
     offers = f" It offers: {'; '.join(methods)}." if methods else ""
-    return LaunchError(f"{name!r} requires a login: {said}", hint=agent.log_in.how + offers)
+    message, hint = f"{name!r} requires a login: {said}", agent.log_in.how + offers
+    if (log_in := find_terminal_log_in(introduced, program)) is None:
+        return LogInRequiredError(message, hint=hint)
+    return LogInRequiredError(message, hint=hint, title=log_in.title, argv=log_in.argv, variables=log_in.variables)
 
 
-def _log_in_method(method: EnvVarAuthMethod | TerminalAuthMethod | AuthMethodAgent, program: str) -> str:
-    """Return *method* as text; for one in a terminal the command that the user may run. kasmon never runs it itself."""
+def find_terminal_log_in(introduced: InitializeResponse, program: str) -> TerminalLogIn | None:
+    """Return the first log-in in a terminal that the agent offers; None if it offers none that can be shown as it is.
+
+    *program* is the agent's own, which runs it.
+    """
+    offered = (_terminal_log_in(method, program) for method in introduced.auth_methods or ())
+    return next((each for each in offered if each is not None), None)
+
+
+def _terminal_log_in(method: AuthMethod, program: str) -> TerminalLogIn | None:
     if isinstance(method, TerminalAuthMethod):
-        variables = [f"--env-public={name}={value}" for name, value in (method.env or {}).items()]
-        command = shlex.join(["kasmon", "new", "login", *variables, "--", program, *(method.args or ())])
-        return method.name if has_hidden(command) or "\n" in command else f"{method.name}: `{command}`"
+        argv, variables = (program, *(method.args or ())), method.env or {}
+    else:
+        older = table(method.field_meta, OLDER)
+        command, arguments = text(older, "command"), at(older, "args")
+        variables = {name: value for name, value in table(older, "env").items() if isinstance(value, str)}
+        words = arguments if isinstance(arguments, list) else []
+        if not command or not all(isinstance(word, str) for word in words):
+            return None
+        argv = (command, *words)
+    is_shown_whole = not any(has_hidden(word) or "\n" in word for word in (*argv, *variables, *variables.values()))
+    return TerminalLogIn(title=clean_line(method.name), argv=argv, variables=variables) if is_shown_whole else None
+
+
+def _describe(method: AuthMethod, program: str) -> str:
+    """Return *method* as text; for one in a terminal with the command."""
+    if (log_in := _terminal_log_in(method, program)) is not None:
+        variables = [f"--env-public={name}={value}" for name, value in log_in.variables.items()]
+        command = shlex.join(["kasmon", "new", "login", *variables, "--", *log_in.argv])
+        return f"{method.name}: `{command}`"
     if isinstance(method, EnvVarAuthMethod):
         return f"{method.name} ({', '.join(variable.name for variable in method.vars)})"
     return f"{method.name} ({method.description})" if method.description else method.name

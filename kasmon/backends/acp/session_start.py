@@ -13,13 +13,13 @@ from kasmon.agents.catalog import find_other
 from kasmon.agents.profile import AgentProfile, Quirk
 from kasmon.backends.acp import errors, gemini_quirks
 from kasmon.backends.acp.connection import AcpClient
-from kasmon.backends.acp.introduction import introduce, missing_log_in
+from kasmon.backends.acp.introduction import find_terminal_log_in, introduce, missing_log_in
 from kasmon.backends.acp.replay import ReplayedHistory
 from kasmon.backends.acp.settings import AcpSettings, Setting, parse_offered, to_set
 from kasmon.backends.acp.translator import AcpTranslator
 from kasmon.backends.common.environment import AgentEnvironment, program_of
 from kasmon.errors import LaunchError
-from kasmon.model.commands import Launch
+from kasmon.model.commands import Launch, TerminalLogIn
 
 PAGES: Final = 20
 """How many pages of an agent's list of conversations are read."""
@@ -39,6 +39,8 @@ class OpenConversation(NamedTuple):
     """Whether the agent releases it when it is asked to."""
     takes_images: bool = False
     """Whether a prompt can have pictures."""
+    log_in: TerminalLogIn | None = None
+    """The log-in in a terminal that the agent offers."""
     abilities: tuple[str, ...] = ()
     """What the agent says that it supports, by the names of `backends.base.Abilities`."""
 
@@ -85,6 +87,7 @@ class SessionStart:
         of_sessions, of_prompts = able.session_capabilities or SessionCapabilities(), able.prompt_capabilities
         said = {"forks": of_sessions.fork, "deletes": of_sessions.delete}
         conversation = conversation._replace(
+            log_in=find_terminal_log_in(introduced, self._launch.argv[0]),
             closes=of_sessions.close is not None,
             takes_images=of_prompts is not None and of_prompts.image is True,
             abilities=tuple(name for name, capability in said.items() if capability is not None),

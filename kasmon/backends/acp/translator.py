@@ -20,7 +20,7 @@ from kasmon.backends.common.json_access import text
 from kasmon.backends.common.slash_commands import build_announcement
 from kasmon.backends.common.unknown_messages import UnknownMessages
 from kasmon.model import events
-from kasmon.model.commands import ConversationUsage
+from kasmon.model.commands import ConversationUsage, TerminalLogIn
 
 TurnEndReason = Literal["done", "interrupted", "limit", "error"]
 REASONS: Final[dict[str, tuple[TurnEndReason, str]]] = {
@@ -232,11 +232,14 @@ def build_turn_end(answer: Mapping[str, Any], at: float) -> events.TurnEnded | N
     return events.TurnEnded(at=at, reason=reason, error=error)
 
 
-def build_failure(error: RequestError, secrets: Sequence[str], log_in: str, at: float) -> list[events.Event]:
-    """Return the events for a prompt answered with *error*; *log_in* describes how to log in."""
+def build_failure(
+    error: RequestError, secrets: Sequence[str], how: str, at: float, log_in: TerminalLogIn | None = None
+) -> list[events.Event]:
+    """Return the events for a prompt answered with *error*; *how* describes how to log in, *log_in* in a terminal."""
     said = errors.words(error, secrets)
     if errors.is_limit(error):
         return [events.LimitReached(at=at, text=said), events.TurnEnded(at=at, reason="limit", error=said)]
     if errors.needs_log_in(error):
-        said = f"{said} {log_in}"
+        ended = events.TurnEnded(at=at, reason="error", error=f"{said} {how}")
+        return [*([events.LogInRequired(at=at, log_in=log_in)] if log_in is not None else []), ended]
     return [events.TurnEnded(at=at, reason="error", error=said)]

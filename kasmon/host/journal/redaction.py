@@ -47,6 +47,7 @@ WORDS: Final = frozenset(
         "shown",
         "text",
         "title",
+        "variables",
         "waiting",
         "what",
         "why",

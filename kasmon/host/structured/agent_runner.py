@@ -13,6 +13,7 @@ import msgspec
 from kasmon.backends.base import Agent, Backend, Chunk, SandboxedAgentControl, SecretsLearned
 from kasmon.errors import (
     KasmonError,
+    LogInRequiredError,
     RefusedError,
     RequestClosedError,
     SessionEndedError,
@@ -28,8 +29,18 @@ from kasmon.host.session.prompts import Prompts
 from kasmon.host.session.request_registry import AcceptedAnswer, RequestRegistry
 from kasmon.host.session.rules import STANDING, SessionRules
 from kasmon.host.structured.live_text import LiveText
-from kasmon.model.commands import AgentCommand, Allow, Answer, ConversationUsage, Launch, Mode, Prompt, Stop
-from kasmon.model.events import Event, NoticeRaised, RequestOpened, SessionEnded, SessionStarted
+from kasmon.model.commands import (
+    AgentCommand,
+    Allow,
+    Answer,
+    ConversationUsage,
+    Launch,
+    Mode,
+    Prompt,
+    Stop,
+    TerminalLogIn,
+)
+from kasmon.model.events import Event, LogInRequired, NoticeRaised, RequestOpened, SessionEnded, SessionStarted
 from kasmon.model.permission import Decision, Request, RequestId
 from kasmon.model.rule import Rule, RuleEffect
 from kasmon.model.sandbox.state import must_be_on_disk
@@ -301,6 +312,9 @@ class StructuredAgentRunner:
                 raise
         except KasmonError as error:
             why = str(error)
+            if isinstance(error, LogInRequiredError) and error.argv:
+                log_in = TerminalLogIn(title=error.title, argv=error.argv, variables=error.variables)
+                await self.handle_event(LogInRequired(at=time.time(), log_in=log_in))
         except Exception as error:  # noqa: BLE001 - a backend's error must not be silent; the notice records it
             late = backoff.expired() and f"it did not initialise within {limit_s:g} s"
             why = late or f"its backend failed: {error!r}"

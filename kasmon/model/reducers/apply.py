@@ -62,7 +62,8 @@ def _apply_details(session: Session, event: events.Event) -> Session:
             return lifecycle.restore_connection(session, event)
         case events.TurnStarted():
             turns = session.turns + 1
-            return put(session, turns=turns, in_turn=True, turn_ended="", turn_error="", finish_proposed="")
+            fresh = put(session, turns=turns, in_turn=True, turn_ended="", turn_error="", finish_proposed="")
+            return put(fresh, log_in=None)
         case events.TurnEnded():
             return end_turn(session, event)
         case events.NoticeRaised():
@@ -71,6 +72,8 @@ def _apply_details(session: Session, event: events.Event) -> Session:
             return note_usage(session, event)
         case events.SettingsChanged():
             return lifecycle.set_up(session, event)
+        case events.LogInRequired():
+            return put(session, log_in=event.log_in)
         case events.LimitReached():
             return put(session, limited_until=event.until, last_line=last_line(event.text) or session.last_line)
         case events.LimitsReported():

@@ -82,6 +82,7 @@ def apply_start(session: Session, event: SessionStarted) -> Session:
         permission_mode="",
         permission_modes=(),
         switches=(),
+        log_in=None,
         abilities=event.abilities,
         proof=event.proof,
         last_words="",

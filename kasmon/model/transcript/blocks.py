@@ -3,6 +3,7 @@
 All foreign text is cleaned here.
 """
 
+import shlex
 from collections.abc import Sequence
 from typing import Final, assert_never
 
@@ -175,6 +176,8 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
             switches = (f"{each.title or each.id} {'on' if each.is_on else 'off'}" for each in now.switches or ())
             told = " · ".join(clean_line(text) for text in (now.model, now.permission_mode, *switches) if text)
             return _row([(f"· now {told}", Token.FAINT)], style) if told else []
+        case events.LogInRequired() as required:
+            return _row([(f"· requires a log-in: {clean_line(shlex.join(required.log_in.argv))}", Token.NOTICE)], style)
         case events.LimitReached() as limit:
             until = f" · until {clock(limit.until, style.zone)}" if limit.until is not None else ""
             return _row([(f"◔ {clean_line(limit.text) or 'limited'}{until}", Token.LIMIT)], style)

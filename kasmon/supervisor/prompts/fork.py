@@ -22,7 +22,7 @@ from kasmon.model.transcript.export import export_events
 from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.create import NewSession, as_given
 from kasmon.supervisor.sessions.session_operations import create
 
 if TYPE_CHECKING:
@@ -121,16 +121,15 @@ def _find_conversation(events: Sequence[Event]) -> str:
 
 def _build_request(launch: Launch, own: Mapping[str, str]) -> NewSession:
     """Return the request for a session without a name like that of *launch*, whose variables are *own*."""
-    public = [f"{key}={value}" for key, value in own.items() if key in launch.public_variables]
-    secret = [f"{key}={value}" for key, value in own.items() if key not in launch.public_variables]
+    secret, public = as_given(own, launch.public_variables)
     return NewSession(
         name="",
         agent=launch.agent,
         mode=launch.mode,
         workdir=launch.workdir,
         worktree=False,
-        environment=tuple(secret),
-        public_environment=tuple(public),
+        environment=secret,
+        public_environment=public,
         tags=launch.tags,
         account="" if "/" in launch.account else launch.account,
         sandbox=launch.sandbox or "",

@@ -7,7 +7,7 @@ kasmon, tmux or another agent); `kasmon.model.task.environment` adds those of it
 import os
 import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -48,6 +48,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def named(given: Iterable[str]) -> frozenset[str]:
     """Return the names in *given*, whose items are `NAME` or `NAME=value`."""
     return frozenset(text.partition("=")[0] for text in given)
+
+
+def as_given(own: Mapping[str, str], public: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the variables *own* as `NewSession` takes them: the secret ones, and those with a name in *public*."""
+    return (
+        tuple(f"{name}={value}" for name, value in own.items() if name not in public),
+        tuple(f"{name}={value}" for name, value in own.items() if name in public),
+    )
 
 
 def own_variables(profile: Mapping[str, str], given: Iterable[str], caller: Mapping[str, str]) -> dict[str, str]:

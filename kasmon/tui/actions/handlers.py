@@ -52,6 +52,7 @@ def build_handlers(
         "sandbox": sandbox.open_sandbox,
         "freeze_all": sandbox.freeze_all,
         "restart": session.restart,
+        "log_in": session.log_in,
         "move": session.move,
         "explain": session.explain,
         "export": session.export,

@@ -1,5 +1,6 @@
 """Actions on the selected session: open, send a prompt, stop, show its changes, explain its state."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -19,6 +20,7 @@ from kasmon.tui.gateway.protocol import MemoryUse
 from kasmon.tui.session_meter import can
 
 if TYPE_CHECKING:
+    from kasmon.tui.dialogs.common import ConfirmDialog
     from kasmon.tui.gateway.operations import Operations
     from kasmon.tui.review.controller import ReviewController
     from kasmon.tui.session_pane import SessionPane
@@ -197,6 +199,33 @@ class SessionActions:
         offer = next((each for each in offers if each.name == session.agent), None)
         own = ("", *offer.accounts) if offer is not None and offer.accounts else ()
         return tuple(name for name in own if name != session.account)
+
+    def log_in(self) -> None:
+        """Ask, then run the log-in that the selected session's agent offers, and let the agent go on after it."""
+        session = self.app.main_view.table.selected_session
+        if session is None:
+            return
+        if (log_in := session.log_in) is None:
+            self.app.say(f"{clean_line(session.label)} requires no log-in that runs in a terminal.", severity="warning")
+            return
+        from kasmon.tui.dialogs.common import Confirmation  # rarely needed
+
+        async def run(operations: "Operations") -> str:
+            name = await operations.begin_log_in(session.id)
+            self.app.main_view.table.await_name(name)
+            return await operations.finish_log_in(session.id, name)
+
+        def begin(dialog: "ConfirmDialog") -> None:
+            dialog.dismiss()
+            self.app.run_operation(run)
+
+        variables = [f"{name}={value}" for name, value in log_in.variables.items()]
+        lines = (
+            f"{log_in.title or 'Log in'}: run this in a terminal?",
+            shlex.join([*variables, *log_in.argv]),
+            f"{session.label} restarts once it has ended well.",
+        )
+        confirm(self.app, Confirmation("Log in", lines, "run"), begin)
 
     def rename(self) -> None:
         if (session := self.app.main_view.table.selected_session) is not None:

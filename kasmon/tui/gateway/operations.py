@@ -122,6 +122,19 @@ class Operations:
 
         await adopt(self._places, pane, name)
 
+    async def begin_log_in(self, session: SessionId, /) -> str:
+        """Start the log-in that the agent offers, in a terminal, and return the name of that session."""
+        from kasmon.supervisor.limits.log_in import begin_log_in  # rarely needed, as the next
+
+        known = self._session(session)
+        return await begin_log_in(self._places, await self._config_in(known.config_folder, ""), known)
+
+    async def finish_log_in(self, session: SessionId, name: str, /) -> str:
+        """Restart the session once the log-in session *name* has ended well."""
+        from kasmon.supervisor.limits.log_in import finish_log_in
+
+        return await finish_log_in(self._places, session, name)
+
     async def restart(self, session: SessionId, /) -> str:
         known, began = self._session(session), time.monotonic()
         await session_operations.restart(self._places, known)

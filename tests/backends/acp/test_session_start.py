@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from kasmon.backends.acp import backend
-from kasmon.errors import ExtraMissingError, LaunchError
+from kasmon.errors import ExtraMissingError, LaunchError, LogInRequiredError
 from kasmon.model.commands import ConversationFork, Prompt
 from kasmon.model.events import NoticeRaised, SessionStarted, SettingsChanged, ToolStarted, TurnEnded
 from tests.support.acp.odd_session import OddSession, give, launch, messages, only
@@ -77,6 +77,31 @@ async def test_a_log_in_in_a_terminal_names_the_command_that_a_person_may_run(tm
 
     command = f"kasmon new login --env-public=ODD=1 -- {sys.executable} auth 'log in'"
     assert f"It offers: In a terminal: `{command}`; Elsewhere." in why
+
+
+@pytest.mark.parametrize(
+    ("name", "argv"),
+    [
+        ("logged_out_for_terminals", (sys.executable, "auth", "log in")),
+        ("logged_out_the_older_way", ("odd", "auth", "login")),
+        ("logged_out", ()),
+    ],
+)
+async def test_the_first_log_in_in_a_terminal_is_offered_with_its_variables(
+    name: str, argv: tuple[str, ...], tmp_path: Path
+) -> None:
+    with pytest.raises(LogInRequiredError) as caught:
+        await backend.open(launch(name, tmp_path))
+
+    assert (argv, {"ODD": "1"} if argv else {}) == (caught.value.argv, caught.value.variables)
+
+
+async def test_a_log_in_that_a_turn_requires_is_offered_until_the_next_turn(stage: OddSession) -> None:
+    heard = await stage.turn("is_logged_out_later")
+
+    assert heard.session.log_in is not None
+    assert (sys.executable, "-c") == heard.session.log_in.argv[:2]
+    assert ["error"] == [ended.reason for ended in only(heard, TurnEnded)]
 
 
 async def test_a_conversation_without_an_id_is_none(tmp_path: Path) -> None:

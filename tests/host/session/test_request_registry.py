@@ -511,7 +511,7 @@ async def test_nor_change_how_much_is_asked_or_which_hosts_are_allowed(
     """Of its own session or of another: the guard is that of an answer. A person may."""
     fake.abilities = Abilities(sets_model=True, sets_permission_mode=True)
     async with env.hosting(fake):
-        fake.say(SettingsChanged(at=time.time(), switches=(AgentSwitch(id="yolo"),)))
+        fake.say(events.SettingsChanged(at=1.0, switches=(events.AgentSwitch(id="yolo"),)))
         await auntil(lambda: env.session().state is SessionState.IDLE and env.session().switches)
         link = await HostLink.open(env.places.socket(ME), as_agent=True)
         with pytest.raises(

@@ -134,6 +134,46 @@ def logged_out_for_terminals() -> None:
     hear()
 
 
+def logged_out_the_older_way() -> None:
+    """Has a log-in in a terminal as agents had it before the protocol did."""
+    first = hear()
+    assert first["params"]["clientCapabilities"]["_meta"]["terminal-auth"]
+    older = {"command": "odd", "args": ["auth", "login"], "env": {"ODD": "1", "n": 2}, "label": "Odd"}
+    methods = [
+        {"id": "half", "name": "Half", "_meta": {"terminal-auth": {"command": "odd", "args": [7]}}},
+        {"id": "odd", "name": "With odd", "description": "Run it", "_meta": {"terminal-auth": older}},
+    ]
+    reply(first, {"protocolVersion": 1, "agentCapabilities": {}, "authMethods": methods})
+    refuse(hear(), -32000, "Authentication required")
+    hear()
+
+
+def log_in_here() -> list[dict[str, Any]]:
+    """The methods of an agent whose log-in in a terminal writes a file, and fails where `no-account` is."""
+    write = "import os, pathlib; assert not os.path.exists('no-account'); pathlib.Path('account').write_text(os.environ['ODD'])"
+    return [{"id": "term", "name": "In a terminal", "type": "terminal", "args": ["-c", write], "env": {"ODD": "1"}}]
+
+
+def logs_in() -> None:
+    """Works only where its log-in has written the file."""
+    first = introduce({"loadSession": True}, authMethods=log_in_here())
+    if not Path("account").exists():
+        refuse(first, -32000, "Authentication required")
+        hear()
+    reply(first, {"sessionId": SESSION})
+    turns()
+
+
+def is_logged_out_later() -> None:
+    """Begins without an account, and needs one for a turn."""
+    reply(introduce({"loadSession": True}, authMethods=log_in_here()), {"sessionId": SESSION})
+    while not Path("account").exists():
+        said = hear()
+        if not Path("account").exists():
+            refuse(said, -32000, "Authentication required")
+    turns()
+
+
 def closes() -> None:
     """Notes what it hears after its turn."""
     reply(introduce({"sessionCapabilities": {"close": {}}}), {"sessionId": SESSION})

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from kasmon.config.profile import ProfileOffer
 from kasmon.errors import LaunchError, NameTakenError, PromptBoxError, SessionEndedError, UnavailableError, UsageError
-from kasmon.model.commands import Mode, Prompt, Receipt, ReceiptId, ReceiptState
+from kasmon.model.commands import Mode, Prompt, Receipt, ReceiptId, ReceiptState, TerminalLogIn
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -621,6 +621,31 @@ async def test_the_agents_own_conversation_is_deleted_only_if_the_user_says_so(k
         await closed(pilot)
 
         assert [call] == calls(pilot)
+
+
+async def test_the_agents_log_in_is_shown_whole_and_run_after_a_question() -> None:
+    log_in = TerminalLogIn(title="In a [b]terminal", argv=("odd", "auth", "log in"), variables={"ODD": "1"})
+    async with kasmon(fleet(ended("readme", log_in=log_in))).run_test(size=(120, 40)) as pilot:
+        assert "log in" in text_of(pilot.app).splitlines()[-1]
+        await dialog(pilot, "A")
+        assert "In a [b]terminal: run this in a terminal?" in text_of(pilot.app)
+        assert "ODD=1 odd auth 'log in'" in text_of(pilot.app)
+        assert [] == calls(pilot)
+        await pilot.press("y")
+        await closed(pilot)
+        await auntil(lambda: len(calls(pilot)) == 2, what="the log-in")
+
+        expected = [called(Operations.begin_log_in, README), called(Operations.finish_log_in, README, "")]
+        assert expected == calls(pilot)
+
+
+async def test_a_session_that_needs_no_log_in_says_so() -> None:
+    async with run_app(kasmon(fleet(ended("readme"))), notifications=True) as pilot:
+        await pilot.press("A")
+        await pilot.pause()
+
+        assert "requires no log-in that runs in a terminal" in text_of(pilot.app)
+        assert [] == calls(pilot)
 
 
 @pytest.mark.parametrize("key", ["X", "R"])

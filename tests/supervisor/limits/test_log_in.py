@@ -1,0 +1,89 @@
+"""A session whose agent requires a log-in goes on once that was done in a terminal."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kasmon.config import Config
+from kasmon.errors import KasmonError, LaunchError, RefusedError, UnableError
+from kasmon.model.commands import Mode, TerminalLogIn
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.limits.log_in import begin_log_in, finish_log_in
+from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions.create import NewSession
+from tests.support.acp.odd_session import odd_config
+from tests.support.supervisor.env import Env, becomes
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+
+
+async def session_of(env: Env, name: str) -> Session:
+    fleet = await asyncio.to_thread(read_fleet, env.places)
+    return next(each for each in fleet.sessions if each.name == name)
+
+
+async def logged_out(env: Env, folder: Path) -> Session:
+    """A session that did not start, because its agent has no account."""
+    new = NewSession(name="docs", agent="odd", workdir=str(folder), prompt="hello")
+    with pytest.raises(LaunchError, match="requires a login"):
+        await session_operations.create(env.places, odd_config("logs_in"), new)
+    return await session_of(env, "docs")
+
+
+async def test_after_the_log_in_the_session_starts_and_gets_its_first_prompt(env: Env, tmp_path: Path) -> None:
+    session = await logged_out(env, tmp_path)
+    assert session.log_in is not None
+    assert ("In a terminal", {"ODD": "1"}) == (session.log_in.title, session.log_in.variables)
+    name = await begin_log_in(env.places, Config(), session)
+    assert ("login-docs", Mode.TMUX) == (name, (await session_of(env, name)).mode)
+    said = await finish_log_in(env.places, session.id, name)
+
+    assert "docs: logged in, and restarted." == said
+    assert "1" == (tmp_path / "account").read_text()
+    now = await becomes(env, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
+    assert now.log_in is None
+    assert ["docs"] == [each.name for each in (await asyncio.to_thread(read_fleet, env.places)).sessions]
+
+
+async def test_a_log_in_that_fails_restarts_nothing_and_stays_to_be_read(env: Env, tmp_path: Path) -> None:
+    (tmp_path / "no-account").touch()
+    session = await logged_out(env, tmp_path)
+    name = await begin_log_in(env.places, Config(), session)
+    with pytest.raises(KasmonError, match="the log-in 'login-docs' ended with exit code 1"):
+        await finish_log_in(env.places, session.id, name)
+
+    assert (await session_of(env, "docs")).log_in is not None
+    assert (await session_of(env, name)).exit_code == 1
+
+
+async def test_an_agent_that_runs_is_restarted_in_its_conversation(env: Env, tmp_path: Path) -> None:
+    new = NewSession(name="docs", agent="odd", workdir=str(tmp_path), prompt="hello")
+    made = await session_operations.create(env.places, odd_config("is_logged_out_later"), new)
+    session = await becomes(env, made, lambda now: now.turn_ended == "error" and now.log_in is not None)
+    name = await begin_log_in(env.places, Config(), session)
+    await finish_log_in(env.places, made, name)
+
+    now = await becomes(env, made, lambda now: now.generation == 2)
+    assert ("talk-1", None) == (now.resume_id, now.log_in)
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "why"),
+    [
+        ({"log_in": None}, RefusedError, "requires no log-in"),
+        ({"via": "gpu-1"}, UnableError, "runs elsewhere"),
+        ({"sandbox": "jail"}, UnableError, "runs elsewhere"),
+    ],
+)
+async def test_what_needs_no_log_in_here_gets_none(
+    env: Env, more: dict[str, object], error: type[Exception], why: str
+) -> None:
+    log_in = TerminalLogIn(title="In a terminal", argv=("odd", "login"))
+    session = Session(**({"id": SessionId("aaaaaaaa"), "log_in": log_in} | more))  # type: ignore[arg-type]
+    with pytest.raises(error, match=why):
+        await begin_log_in(env.places, Config(), session)
