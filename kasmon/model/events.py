@@ -604,15 +604,16 @@ TerminalEntry: TypeAlias = TurnStarted | MessageWritten | ThoughtWritten | ToolS
 
 
 class EntryImported(BaseEvent, frozen=True, kw_only=True, tag="entry.imported"):
-    """One entry of the agent's own transcript, from a time when it ran in a terminal and no protocol reported it.
+    """One entry of the agent's own transcript, from a time when no protocol reported it to kasmon.
 
-    It is written when the session moves back to a protocol. It is history and does not change the session's state.
+    It is written when the session moves back to a protocol from a terminal, and when a new session resumes an earlier
+    conversation. It is history and does not change the session's state.
     """
 
     entry: TerminalEntry
-    """With the time at which it happened; `at` is when it was imported."""
+    """With the time at which it happened, 0 if that is unknown; `at` is when it was imported."""
     program: str = ""
-    """The agent whose transcript it is from: `claude`, `codex`."""
+    """The program of the agent whose transcript it is from."""
 
 
 class UnknownEvent(BaseEvent, frozen=True, kw_only=True, tag="unknown"):

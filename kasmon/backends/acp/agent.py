@@ -60,7 +60,9 @@ class AcpAgent(StructuredAgent):
         abilities = conversation.abilities
         self._start_events(at, self._child.pid, conversation.id, name, conversation.proof, abilities=abilities)
         caveats = [NoticeRaised(at=at, text=conversation.caveat, level="warning")] if conversation.caveat else []
-        self._emit([*self._translator.now_set(conversation.settings, at), *caveats])
+        imported, self._translator.imported = self._translator.imported, None
+        entries = imported.end(at) if imported is not None else []
+        self._emit([*self._translator.now_set(conversation.settings, at), *entries, *caveats])
         self._incoming.is_open = True
         self._life = asyncio.create_task(self._watch_end())
 

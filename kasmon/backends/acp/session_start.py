@@ -13,6 +13,7 @@ from kasmon.agents.catalog import find_other
 from kasmon.agents.profile import AgentProfile, Quirk
 from kasmon.backends.acp import errors, gemini_quirks
 from kasmon.backends.acp.connection import AcpClient
+from kasmon.backends.acp.imported_history import ImportedHistory
 from kasmon.backends.acp.introduction import find_terminal_log_in, introduce, missing_log_in
 from kasmon.backends.acp.replay import ReplayedHistory
 from kasmon.backends.acp.settings import AcpSettings, Setting, parse_offered, to_set
@@ -118,6 +119,8 @@ class SessionStart:
     async def _resumed(self, session: str, able: AgentCapabilities) -> OpenConversation:
         self._translator.session = session
         history = self._translator.replays()
+        if self._launch.generation == 1:  # a conversation from before this session, of which there is no log
+            self._translator.imported = ImportedHistory(self._name, self._launch.workdir)
         if able.load_session:
             return await self._loaded(session, history)
         if able.session_capabilities is None or able.session_capabilities.resume is None:

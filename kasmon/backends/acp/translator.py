@@ -11,8 +11,10 @@ from pydantic import ValidationError
 from kasmon.agents.profile import Quirk
 from kasmon.backends.acp import errors
 from kasmon.backends.acp.content import text_of
+from kasmon.backends.acp.imported_history import ImportedHistory
 from kasmon.backends.acp.replay import ReplayedHistory
 from kasmon.backends.acp.settings import AcpSettings, of_options
+from kasmon.backends.acp.streamed_message import StreamedMessage
 from kasmon.backends.acp.tool_calls import STATES, AcpToolCalls
 from kasmon.backends.acp.usage import NOTHING, UsageTotals
 from kasmon.backends.base import AgentOutput, Chunk
@@ -53,46 +55,6 @@ MODE: Final = re.compile(r"\[MODE_UPDATE\] (\S{1,64})\s*")
 """gemini's message when its mode has changed."""
 
 
-class StreamedMessage:
-    """The message or thought that is being written: chunks as they come, and the whole at its end.
-
-    ACP marks no end of a message. One ends where something else begins: a thought, another message's id, a tool, a
-    plan, the end of the turn.
-    """
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._is_thought = False
-        self._message = ""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a message has begun and not ended."""
-        return bool(self._pieces)
-
-    def add(self, text: str, at: float, *, thinking: bool, message: str = "") -> list[events.Event | Chunk]:
-        """Add a piece of *text*; *message* is its message's id, if the agent sends one."""
-        if not text:
-            return []
-        is_other = thinking is not self._is_thought or (message and self._message and message != self._message)
-        ended = self.ended(at) if is_other else []
-        self._is_thought = thinking
-        self._message = message or self._message
-        self._pieces.append(text)
-        return [*ended, Chunk(text=text, thinking=thinking)]
-
-    def ended(self, at: float) -> list[events.Event | Chunk]:
-        """Return the finished message, if one was being written."""
-        text = "".join(self._pieces)
-        self._pieces.clear()
-        self._message = ""
-        if not text.strip():
-            return []
-        return [
-            events.ThoughtWritten(at=at, text=text) if self._is_thought else events.MessageWritten(at=at, text=text)
-        ]
-
-
 class AcpTranslator:
     """Translates one agent's messages, with the state that this needs."""
 
@@ -102,6 +64,8 @@ class AcpTranslator:
         self.habits: frozenset[Quirk] = frozenset()
         self.history: ReplayedHistory | None = None
         """The replay; None for a new conversation, and from the first prompt on."""
+        self.imported: ImportedHistory | None = None
+        """Collects the replay of a conversation that kasmon has no log of; None for others."""
         self.settings = AcpSettings()
         self.counted = UsageTotals.after(used)
         self.speech = StreamedMessage()
@@ -129,6 +93,8 @@ class AcpTranslator:
         if self.session is not None and told.session_id != self.session:
             return self.unknown.report("session/update of another session", params, at)
         if self.history is not None and self._is_history(told.update, self.history):
+            if self.imported is not None:
+                self.imported.add(told.update)
             return []
         return self._said(told.update, at)
 

@@ -120,10 +120,9 @@ def _imported(imported: events.EntryImported, block: Block, style: TranscriptSty
     inner = msgspec.structs.replace(style, width=style.width - len(IMPORTED)) if style.width >= NARROW else style
     rows = _drawn(msgspec.structs.replace(block, event=imported.entry), inner)
     if isinstance(imported.entry, events.TurnStarted):
-        whose = (
-            f"  (in the terminal at {clock(imported.entry.at, style.zone)}; from {clean_line(imported.program)}'s own"
-        )
-        rows = [*rows, *_row([(f"{whose} transcript)", Token.FAINT)], inner)]
+        own = f"from {clean_line(imported.program)}'s own transcript"
+        at = f"in the terminal at {clock(imported.entry.at, style.zone)}; " if imported.entry.at else ""
+        rows = [*rows, *_row([(f"  ({at}{own})", Token.FAINT)], inner)]
     if inner is style:
         return rows
     return [msgspec.structs.replace(row, spans=((IMPORTED, Token.FAINT), *row.spans)) for row in rows]

@@ -71,7 +71,8 @@ def export_events(events: Iterable[Event], in_terminal: bool, zone: tzinfo | Non
         yield from _cut_off(parts.add(event), zone)
         at, mark = event.at, ""
         if isinstance(event, EntryImported):
-            at, mark = event.entry.at, f" in the terminal (from {clean_line(event.program)}'s own transcript)"
+            place = " in the terminal" if event.entry.at else ""
+            at, mark = event.entry.at or at, f"{place} (from {clean_line(event.program)}'s own transcript)"
         for what, text in texts(event, in_terminal):
             yield _section(f"{HEADINGS[what]}{mark}", what, text, at, zone)
     yield from _cut_off(parts.rest(), zone)

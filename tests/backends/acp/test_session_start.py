@@ -13,7 +13,7 @@ import pytest
 from kasmon.backends.acp import backend
 from kasmon.errors import ExtraMissingError, LaunchError, LogInRequiredError
 from kasmon.model.commands import ConversationFork, Prompt
-from kasmon.model.events import NoticeRaised, SessionStarted, SettingsChanged, ToolStarted, TurnEnded
+from kasmon.model.events import EntryImported, NoticeRaised, SessionStarted, SettingsChanged, ToolStarted, TurnEnded
 from tests.support.acp.odd_session import OddSession, give, launch, messages, only
 from tests.support.cli.fork_server import OURS
 from tests.support.wait import auntil
@@ -213,6 +213,31 @@ async def test_without_a_history_its_own_list_is_asked(stage: OddSession) -> Non
 )
 async def test_a_conversation_that_cannot_go_on_says_why(name: str, why: str, tmp_path: Path) -> None:
     assert why in await why_not(name, tmp_path, resume="talk-1")
+
+
+async def test_the_history_of_a_conversation_from_before_the_session_is_imported_without_its_times(
+    stage: OddSession,
+) -> None:
+    async with stage.agent("lists", resume="talk-1") as heard:
+        await auntil(lambda: only(heard, EntryImported), what="the history")
+        entries = [each.entry for each in only(heard, EntryImported)]
+        assert ["TurnStarted", "MessageWritten", "ToolStarted", "ToolFinished", "TurnStarted"] == [
+            type(entry).__name__ for entry in entries
+        ]
+        assert ("tidy up", "I have tidied up.", "thanks") == (entries[0].prompt, entries[1].text, entries[4].prompt)
+        assert {0.0} == {entry.at for entry in entries}
+        assert 0 == heard.session.turns
+        await heard.prompt("go on")
+        assert ["go on"] == await messages(heard)
+
+
+async def test_of_a_very_long_history_the_last_entries_are_imported(stage: OddSession) -> None:
+    async with stage.agent("has_a_long_history", resume="talk-1") as heard:
+        await auntil(lambda: only(heard, EntryImported), what="the history")
+        first, *others = (each.entry for each in only(heard, EntryImported))
+
+    assert "The beginning of this conversation is omitted here; the agent has it." == first.text
+    assert (500, "prompt 200", "prompt 699") == (len(others), others[0].prompt, others[-1].prompt)
 
 
 # Conversations that are copied

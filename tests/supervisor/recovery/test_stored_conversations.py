@@ -29,7 +29,7 @@ async def test_the_conversations_of_an_agent_are_listed_and_one_is_resumed(env: 
     new = await session_operations.create(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
     session = await becomes(env, new, lambda now: now.state is SessionState.IDLE)
 
-    assert ("talk-1", "same id, and its own history has 1 parts") == (session.resume_id, session.proof)
+    assert ("talk-1", "same id, and its own history has 5 parts") == (session.resume_id, session.proof)
     again = await list_conversations(env.places, odd_config("lists"), wanted(tmp_path))
     assert ["docs", ""] == [each.session for each in again.conversations]
 

@@ -256,6 +256,15 @@ def remembers_others() -> None:
     turns()
 
 
+def has_a_long_history() -> None:
+    load = introduce({"loadSession": True})
+    for number in range(700):
+        content = {"type": "text", "text": f"prompt {number}"}
+        update(sessionUpdate="user_message_chunk", messageId=f"m{number}", content=content)
+    reply(load, {})
+    turns()
+
+
 def replays_late() -> None:
     reply(introduce({"loadSession": True}), {})
     replay("tidy up")
@@ -328,6 +337,10 @@ def lists() -> None:
     first = introduce({"loadSession": True, "sessionCapabilities": {"list": {}}})
     if first["method"] == "session/load":
         replay("tidy up")
+        write("I have ")
+        write("tidied up.")
+        update(sessionUpdate="tool_call", toolCallId="old", title="ls", kind="execute", status="completed")
+        replay("thanks")
         reply(first, {})
         turns()
     here = str(Path.cwd())
