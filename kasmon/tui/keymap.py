@@ -102,9 +102,7 @@ ACTIONS: Final = (
     Action("box_wake", ("u",), "resume", "Resume sandbox", _SANDBOX, Group.SANDBOX),
     Action("leave_box", ("escape", "q"), "leave", "Back to the list", _SANDBOX, Group.SANDBOX),
     Action("restart", ("R",), "restart", "Restart ended session", _LIST, Group.SESSION, Offer.ENDED),
-    Action(
-        "log_in", ("A",), "log in", "Log in to the agent in a terminal…", _LIST, Group.SESSION, Offer.LOGGED_OUT
-    ),
+    Action("log_in", ("A",), "log in", "Log in to the agent in a terminal…", _LIST, Group.SESSION, Offer.LOGGED_OUT),
     Action("move", ("V",), "move", "Move session to a terminal or to structured mode…", _LIST, Group.SESSION),
     Action("explain", (), "explain", "Explain status: evidence and recent changes", _LIST, Group.SESSION),
     Action("export", (), "export", "Export transcript to Markdown", _LIST, Group.SESSION),

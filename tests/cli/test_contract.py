@@ -54,7 +54,9 @@ FIELDS = {
 
 REQUEST = {"id", "session", "kind", "tool", "title", "input", "shown", "digest", "choices", "rule", "asked_at"}
 SHOWN = {"peer_sessions", "evidence", "receipts", "pane", "permissions", "events"}
-RUNS = {"model", "models", "permission_mode", "permission_modes", "switches", "abilities", "proof", "last_words", "closed"}
+RUNS = {"model", "models", "permission_mode", "permission_modes", "switches", "abilities", "proof", "last_words"} | {
+    "closed"
+}
 """What `show` says beyond the promise: how the agent runs, its last words, and how its requests ended."""
 
 

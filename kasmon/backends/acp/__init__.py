@@ -22,8 +22,7 @@ from kasmon.backends.common.environment import (
 from kasmon.backends.common.structured_agent import open_agent
 from kasmon.backends.project_trust import check
 from kasmon.errors import ExtraMissingError, LaunchError
-from kasmon.model.commands import Launch
-from kasmon.model.conversation_offer import ConversationOffers
+from kasmon.model.commands import ConversationOffers, Launch
 
 if TYPE_CHECKING:
     from kasmon.backends.acp.agent import AcpAgent
@@ -83,14 +82,14 @@ class AcpBackend:
         """
         return await (await self._open_store(launch, own)).list(folder, limit_s(launch))
 
-    async def delete_conversation(self, launch: Launch, conversation: str) -> None:
-        """Have the agent of *launch* delete *conversation*; the agent runs for that alone.
+    async def delete_conversation(self, launch: Launch, own: Mapping[str, str], conversation: str) -> None:
+        """Have the agent of *launch*, with its *own* variables, delete *conversation*; it runs for that alone.
 
         Raises:
             UnableError: if it does not delete conversations.
             LaunchError: as `open`; or if it refuses.
         """
-        await (await self._open_store(launch, {})).delete(conversation, limit_s(launch))
+        await (await self._open_store(launch, own)).delete(conversation, limit_s(launch))
 
     async def _open_store(self, launch: Launch, own: Mapping[str, str]) -> "ConversationStore":
         _require_sdk()

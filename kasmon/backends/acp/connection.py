@@ -26,8 +26,8 @@ ABLE: Final = schema.ClientCapabilities(
         form=schema.ElicitationFormCapabilities(), url=schema.ElicitationUrlCapabilities()
     ),
 )
-"""kasmon's capabilities: permissions, elicitations, options that are on or off, and a person who logs in in a terminal. The agent itself reads,
-writes and runs."""
+"""kasmon's capabilities: permissions, elicitations, options that are on or off, and a person who logs in in a terminal.
+The agent itself reads, writes and runs."""
 
 
 class AcpClient:

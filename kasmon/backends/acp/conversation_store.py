@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from acp import RequestError
 from acp.schema import AgentCapabilities, InitializeResponse, SessionCapabilities
@@ -22,8 +22,7 @@ from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.environment import program_of
 from kasmon.backends.common.transcripts import parse_time
 from kasmon.errors import LaunchError, SessionEndedError, UnableError, UnfitAgentError
-from kasmon.model.commands import Launch
-from kasmon.model.conversation_offer import ConversationOffer, ConversationOffers, build_offer
+from kasmon.model.commands import ConversationOffer, ConversationOffers, Launch, build_offer
 
 MOST: Final = 500
 """How many conversations of one agent are listed."""
@@ -124,8 +123,7 @@ async def _wait_for_nothing() -> None:
     """Nothing it sends is kept, so it never waits."""
 
 
-async def _refuse_calls(method: str, params: Any, is_notice: bool) -> NoReturn | None:
+async def _refuse_calls(method: str, params: Any, is_notice: bool) -> None:
     """Ignore what it reports; it has nothing to ask without a prompt."""
-    if is_notice:
-        return None
-    raise RequestError(METHOD_NOT_FOUND, f"kasmon does not offer {method!r}")
+    if not is_notice:
+        raise RequestError(METHOD_NOT_FOUND, f"kasmon does not offer {method!r}")

@@ -120,7 +120,7 @@ class SessionStart:
         self._translator.session = session
         history = self._translator.replays()
         if self._launch.generation == 1:  # a conversation from before this session, of which there is no log
-            self._translator.imported = ImportedHistory(self._name, self._launch.workdir)
+            self._translator.imported = ImportedHistory(self._name, self._launch.workdir, self._agent.quirks)
         if able.load_session:
             return await self._loaded(session, history)
         if able.session_capabilities is None or able.session_capabilities.resume is None:

@@ -104,7 +104,7 @@ def of_options(options: Sequence[SessionConfigOptionSelect | SessionConfigOption
     for option in options:
         if isinstance(option, SessionConfigOptionBoolean):
             switches.append(_switch(option))
-        elif(option, SessionConfigOptionSelect) and option.category in ("model", "mode"):
+        elif option.category in ("model", "mode"):
             offers.setdefault(str(option.category), SettingOption(option.current_value, _values(option), option.id))
     return AcpSettings(model=offers.get("model"), mode=offers.get("mode"), switches=tuple(switches[:MOST_SWITCHES]))
 

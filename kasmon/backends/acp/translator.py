@@ -17,7 +17,7 @@ from kasmon.backends.acp.settings import AcpSettings, of_options
 from kasmon.backends.acp.streamed_message import StreamedMessage
 from kasmon.backends.acp.tool_calls import STATES, AcpToolCalls
 from kasmon.backends.acp.usage import NOTHING, UsageTotals
-from kasmon.backends.base import AgentOutput, Chunk
+from kasmon.backends.base import AgentOutput
 from kasmon.backends.common.json_access import text
 from kasmon.backends.common.slash_commands import build_announcement
 from kasmon.backends.common.unknown_messages import UnknownMessages

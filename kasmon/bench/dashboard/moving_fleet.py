@@ -18,7 +18,7 @@ from kasmon.config.schema import TemplateConfig
 from kasmon.errors import UnableError
 from kasmon.host.rpc.frames import FromTerminal
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import Mode
+from kasmon.model.commands import ConversationOffers, Mode
 from kasmon.model.events import Event, SlashCommand
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
@@ -123,6 +123,9 @@ class MovingGateway:
 
     async def foreign_panes(self) -> Sequence[AdoptablePane]:
         return ()
+
+    async def conversations(self, agent: str, mode: Mode | None, folder: str, account: str, /) -> ConversationOffers:
+        return ConversationOffers()
 
     async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
         return ()

@@ -1,6 +1,5 @@
 """`kasmon agents conversations`: the conversations that an agent stores."""
 
-import os
 from typing import Annotated
 
 import msgspec
@@ -11,7 +10,7 @@ from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned
 from kasmon.config import load
 from kasmon.config.profile import parse_mode
-from kasmon.model.conversation_offer import ConversationOffer
+from kasmon.model.commands import ConversationOffer
 from kasmon.model.formatting import clock
 from kasmon.paths import places
 from kasmon.sanitize import clean_line
@@ -37,7 +36,7 @@ def list_all(
     from kasmon.supervisor.recovery.stored_conversations import list_conversations
 
     where = places()
-    here = for_session(where, load(where), folder or os.getcwd(), name)
+    here = for_session(where, load(where), folder, name)
     if here.notice:
         note(here.notice)
     wanted = NewSession(name="", agent=name, mode=parse_mode(mode), workdir=folder, account=account)

@@ -355,11 +355,7 @@ class StructuredHost:
                 receipt = self._agent.prompts.requeue(requeue)
             case Configure() as configure:
                 self._must_run()
-                self._check_settings(configure)
-                if configure.permission_mode is not None:
-                    await self._check_person(connection, "change a permission mode")
-                if configure.switches:  # such an option can be a permission
-                    await self._check_person(connection, "change an option of an agent")
+                await self._check_settings(connection, configure)
                 await self._agent.send(configure)
             case Run() | Pause() | Resume() | Checkpoint() | Restore() | Fork() | Allow() as command:
                 self._must_run()
@@ -395,7 +391,7 @@ class StructuredHost:
         agent, is_agents = self._log_writer.session.pid, connection.as_agent
         await must_be_a_person(connection.peer_pid, agent, is_agents=is_agents, action=action)
 
-    def _check_settings(self, configure: Configure) -> None:
+    async def _check_settings(self, connection: ClientConnection, configure: Configure) -> None:
         can = self._backend.abilities
         for value, able, what in (
             (configure.model, can.sets_model, "model"),
@@ -405,6 +401,10 @@ class StructuredHost:
                 raise UnableError(f"the {what} of session {self._id!r} cannot be changed while it runs.")
         if unknown := configure.switches.keys() - {each.id for each in self._log_writer.session.switches}:
             raise UnableError(f"the agent of session {self._id!r} has no option {min(unknown)!r} that is on or off.")
+        if configure.permission_mode is not None:
+            await self._check_person(connection, "change a permission mode")
+        if configure.switches:  # such an option can be a permission
+            await self._check_person(connection, "change an option of an agent")
 
     async def _hibernate(self, command: Hibernate) -> None:
         """End the agent; the log has first that it is hibernated by that. From then on it accepts nothing.

@@ -128,6 +128,12 @@ def _imported(imported: events.EntryImported, block: Block, style: TranscriptSty
     return [msgspec.structs.replace(row, spans=((IMPORTED, Token.FAINT), *row.spans)) for row in rows]
 
 
+def _describe_settings(now: events.SettingsChanged) -> str:
+    """Return the settings that *now* names, in one line; empty if it names none that are shown."""
+    switches = (f"{each.title or each.id} {'on' if each.is_on else 'off'}" for each in now.switches or ())
+    return " · ".join(clean_line(text) for text in (now.model, now.permission_mode, *switches) if text)
+
+
 def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
     match block.event:
         case events.TurnStarted() as turn:
@@ -172,9 +178,7 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
         case events.UnknownMessageSeen() as foreign:
             return _row([(f"· {clean_line(foreign.what)}: unknown to this version of kasmon", Token.FAINT)], style)
         case events.SettingsChanged() as now:
-            switches = (f"{each.title or each.id} {'on' if each.is_on else 'off'}" for each in now.switches or ())
-            told = " · ".join(clean_line(text) for text in (now.model, now.permission_mode, *switches) if text)
-            return _row([(f"· now {told}", Token.FAINT)], style) if told else []
+            return _row([(f"· now {told}", Token.FAINT)], style) if (told := _describe_settings(now)) else []
         case events.LogInRequired() as required:
             return _row([(f"· requires a log-in: {clean_line(shlex.join(required.log_in.argv))}", Token.NOTICE)], style)
         case events.LimitReached() as limit:

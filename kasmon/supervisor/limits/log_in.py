@@ -1,4 +1,4 @@
-"""The log-in that an agent offers in a terminal: it runs in a session of its own, and the agent goes on after it."""
+"""The log-in that an agent offers in a terminal: it runs in a session of its own, then the agent's session restarts."""
 
 import itertools
 from collections.abc import Collection
@@ -78,7 +78,7 @@ async def finish_log_in(places: Paths, session: SessionId, name: str) -> str:
     log_in = next(each.id for each in fleet.sessions if each.name == name)
     (ended,) = await wait_for(places, [log_in], OVER)
     now = (await in_thread(read_fleet, places)).get(session)
-    if now is None or now.log_in is None:  # it was removed, or goes on already
+    if now is None or now.log_in is None:  # it was removed, or works again already
         return ""
     if ended.exit_code != 0:
         how = f"with exit code {ended.exit_code}" if ended.exit_code is not None else "without an exit code"

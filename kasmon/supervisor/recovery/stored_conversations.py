@@ -1,17 +1,17 @@
-"""The conversations that an agent stores: which a new session can resume, and the deletion of an ended session's own."""
+"""The conversations that an agent stores: those that a new session can resume, and the deletion of a session's own."""
 
 import os
 
 import msgspec
 
 from kasmon.backends.acp import backend as acp
+from kasmon.backends.common.environment import load_variables
 from kasmon.config import Config, resolve
 from kasmon.config.profile import ResolvedProfile
 from kasmon.errors import RefusedError, UnableError
 from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread
-from kasmon.model.commands import Launch, Mode
-from kasmon.model.conversation_offer import ConversationOffer, ConversationOffers, build_offer
+from kasmon.model.commands import ConversationOffer, ConversationOffers, Launch, Mode, build_offer
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths, expanded
@@ -30,7 +30,7 @@ async def list_conversations(
     their format.
 
     Args:
-        new: names agent, mode, folder, account and variables; its name is not used.
+        new: names agent, mode (default: structured, where it can), folder, account and variables.
         everywhere: those of all folders.
 
     Raises:
@@ -39,6 +39,7 @@ async def list_conversations(
         KasmonError: as `resolve`; or if the agent cannot be started, or requires a log-in.
     """
     await in_thread(check_is_person, places, "list the conversations of an agent")
+    await in_thread(places.make)
     resolved, launch, own = await in_thread(_prepare, config, new)
     folder = "" if everywhere else launch.workdir
     offers: ConversationOffers | None = None
@@ -70,11 +71,12 @@ async def delete_conversation(places: Paths, session: Session) -> None:
     if (other := next((each for each in sharing if each.id != session.id and not each.forgotten), None)) is not None:
         raise RefusedError(f"session {other.label!r} has the same conversation.", hint="Remove that one first.")
     launch = await in_thread(load_launch, places, session.id)
-    await acp.delete_conversation(launch, session.resume_id or "")
+    own = await in_thread(load_variables, places, session.id)
+    await acp.delete_conversation(launch, own, session.resume_id or "")
 
 
 def _prepare(config: Config, new: NewSession) -> tuple[ResolvedProfile, Launch, dict[str, str]]:
-    resolved = resolve(config, new.agent, new.mode, sandbox=new.sandbox)
+    resolved = resolve(config, new.agent, new.mode or Mode.SDK, sandbox=new.sandbox)
     if resolved.machine:
         raise UnableError(f"the conversations on {resolved.machine!r} are not known here.")
     if resolved.sandbox is not None:

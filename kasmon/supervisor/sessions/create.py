@@ -28,12 +28,19 @@ from kasmon.errors import RefusedError, SessionEndedError, UnableError, UsageErr
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.rpc.actor import find_actor
 from kasmon.host.rpc.peer import evidence
-from kasmon.model.commands import ActingAgent, ConversationFork, Launch, Mode, SessionWorktree, StarterLimits
-from kasmon.model.conversation_offer import is_conversation_id
+from kasmon.model.commands import (
+    ActingAgent,
+    ConversationFork,
+    Launch,
+    Mode,
+    SessionWorktree,
+    StarterLimits,
+    is_conversation_id,
+)
 from kasmon.model.events import SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
-from kasmon.model.session_state import ALIVE
+from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.model.task import OWN_PREFIXES
 from kasmon.paths import Paths, expanded, write_private
 from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
@@ -210,7 +217,7 @@ def has_worktree(config: Config, new: NewSession, resolved: ResolvedProfile) -> 
         UsageError: if it cannot have the one that is asked for.
     """
     if new.resume and (new.worktree or new.base or new.branch):
-        raise UsageError("--resume excludes a worktree.", hint="A conversation is resumed in the folder that it ran in.")
+        raise UsageError("--resume excludes a worktree.", hint="A conversation is resumed in its own folder.")
     if new.worktree is False and (new.base or new.branch):
         raise UsageError("--base and --branch require a new worktree.", hint="Leave out --no-worktree.")
     if new.reuses_branch and not (new.branch and not new.base):
@@ -327,8 +334,9 @@ def _resuming(places: Paths, new: NewSession, resolved: ResolvedProfile) -> tupl
         raise UnableError("a new sandbox has no earlier conversations to resume.", hint="Leave out --resume.")
     if resolved.machine:
         raise UnableError(f"the conversations on {resolved.machine!r} are not known here.", hint="Leave out --resume.")
-    running = (each for each in read_fleet(places).sessions if each.resume_id == new.resume and each.state in ALIVE)
-    if (holder := next(running, None)) is not None:
+    in_use = {*ALIVE, SessionState.HIBERNATED}
+    holders = (each for each in read_fleet(places).sessions if each.resume_id == new.resume and each.state in in_use)
+    if (holder := next(holders, None)) is not None:
         raise RefusedError(f"session {holder.label!r} has the conversation {new.resume!r}.", hint="Stop it first.")
     if resolved.mode is not Mode.TMUX:
         return resolved.argv

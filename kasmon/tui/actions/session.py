@@ -265,10 +265,10 @@ class SessionActions:
             return
         from kasmon.tui.dialogs.common import Confirmation  # rarely needed
 
-        lines = (*lines, "Its agent keeps its own conversation, unless you have it deleted: that is final.")
+        kept = "Its agent keeps its own conversation, unless you have it deleted: that is final."
         confirm(
             self.app,
-            Confirmation("Remove", lines, "remove", "remove, and delete its conversation"),
+            Confirmation("Remove", (*lines, kept), "remove", "remove, and delete its conversation"),
             lambda dialog: dialog.run_operation(lambda operations: operations.remove(session.id)),
             lambda dialog: dialog.run_operation(
                 lambda operations: operations.remove(session.id, deletes_conversation=True)

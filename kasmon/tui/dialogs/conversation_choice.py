@@ -5,7 +5,7 @@ from typing import Final
 from textual.containers import Vertical
 from textual.strip import Strip
 
-from kasmon.model.conversation_offer import ConversationOffer, ConversationOffers
+from kasmon.model.commands import ConversationOffer, ConversationOffers
 from kasmon.model.formatting import clock
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line

@@ -56,7 +56,7 @@ class EarlierPromptDialog(Dialog):
         self.offer(("up down", "choose"), ("enter", "edit"), ("esc", "cancel"))
         self.begin(self.list)
 
-    def on_row_list_moved(self) -> None:
+    def on_row_list_moved(self, message: RowList.Moved) -> None:
         self._explain()
 
     def _explain(self) -> None:

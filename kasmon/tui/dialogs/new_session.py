@@ -53,7 +53,8 @@ NO_TEMPLATE: Final = TemplateConfig()
 
 class NewSessionDialog(Dialog):
     """Name, agent, mode, folder, first prompt, and in a git repository what it works in; its account, if the config
-    names some for its agent; folded under *more* an earlier conversation, the sandbox, and the machine if it is another.
+    names some for its agent; folded under *more* an earlier conversation, the sandbox, and the machine if it is
+    another.
 
     Confirming before everything is loaded takes effect once it is; a change before then cancels it.
     """
@@ -109,11 +110,11 @@ class NewSessionDialog(Dialog):
         yield self.template.boxes
         yield self.work_in
         yield DialogField("More", self.more)
-        yield self.conversation
         yield self.sandbox
         yield self.amount_field
         yield self.hosts_field
         yield self.machine_field
+        yield self.conversation
 
     def on_mount(self) -> None:
         self.offer(("enter", "start"), ("tab", "next field"), ("esc", "close"))
@@ -200,7 +201,7 @@ class NewSessionDialog(Dialog):
         message.stop()
         self._fit()
         if self.more.is_open:
-            hidden = (self.conversation.choice, self.sandbox.choice, self.amount, self.hosts, self.machine)
+            hidden = (self.sandbox.choice, self.amount, self.hosts, self.machine)
             self.set_focus(next(field for field in hidden if field.can_focus and _is_shown(field)))
 
     def _show_templates(self) -> None:
@@ -426,30 +427,9 @@ class NewSessionDialog(Dialog):
             self.wait_for("its sandbox access is known")
             return
         agent, folder, mode = self.agent.value, self.folder.value, self._mode
-        location = SessionLocation(str(expanded(folder)) if folder else "")
-        if self.work_in.is_offered and not machine and mode is not Mode.INTERPRETER:
-            if self.work_in.folder != folder:
-                self.wait_for("the worktrees of its folder are known")
-                self._show_worktrees()
-                return
-            if (chosen := self.work_in.location(location.workdir)) is None:
-                self._complain_at(
-                    "existing-worktree",
-                    f"No other worktree is on the branch {clean_line(self.work_in.existing.value.strip())!r}.",
-                    "Type the branch of one.",
-                )
-                return
-            location = chosen
-        resume = ""
-        if self.conversation.is_earlier and self._offers_conversations:
-            self._show_conversations()
-            if self.conversation.loaded is None:
-                self.wait_for("its conversations are known")
-                return
-            if (earlier := self.conversation.chosen) is None:
-                self._complain_at("conversation", "There is no earlier conversation to resume.", "Choose a new one.")
-                return
-            resume, location = earlier.id, SessionLocation(location.workdir)
+        resume = self._requested_conversation()
+        if resume is None or (location := self._requested_location(resume)) is None:
+            return
         workdir = location.workdir
         if mode is Mode.INTERPRETER:
             if machine:
@@ -504,6 +484,41 @@ class NewSessionDialog(Dialog):
             self._ask_agreement(agent, confined, partial(create, agrees=True))
         else:
             self.run_operation(create)
+
+    def _requested_location(self, resume: str) -> SessionLocation | None:
+        """Where the session works; None, with the reason shown, if that is unknown.
+
+        *resume*: the conversation that it resumes, in the folder itself; empty for a new one.
+        """
+        folder = self.folder.value
+        location = SessionLocation(str(expanded(folder)) if folder else "")
+        is_asked = self.work_in.is_offered and not self.machine.value.strip() and self._mode is not Mode.INTERPRETER
+        if resume or not is_asked:
+            return location
+        if self.work_in.folder != folder:
+            self.wait_for("the worktrees of its folder are known")
+            self._show_worktrees()
+            return None
+        if (chosen := self.work_in.location(location.workdir)) is None:
+            self._complain_at(
+                "existing-worktree",
+                f"No other worktree is on the branch {clean_line(self.work_in.existing.value.strip())!r}.",
+                "Type the branch of one.",
+            )
+        return chosen
+
+    def _requested_conversation(self) -> str | None:
+        """The id of the earlier conversation, empty for a new one; None, with the reason shown, if none is listed."""
+        if not (self.conversation.is_earlier and self._offers_conversations):
+            return ""
+        self._show_conversations()
+        if self.conversation.loaded is None:
+            self.wait_for("its conversations are known")
+            return None
+        if self.conversation.chosen is None:
+            self._complain_at("conversation", "There is no earlier conversation to resume.", "Choose a new one.")
+            return None
+        return self.conversation.chosen.id
 
     def _values_for(self, prompt: str) -> dict[str, str] | None:
         """Return the text of each field in a template's *prompt*; None, with the problem shown, if one has none."""

@@ -17,8 +17,7 @@ from kasmon.config.schema import TemplateConfig
 from kasmon.errors import of_system
 from kasmon.host.rpc.frames import FromTerminal
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import Mode, WorktreeChoices
-from kasmon.model.conversation_offer import ConversationOffers
+from kasmon.model.commands import ConversationOffers, Mode, WorktreeChoices
 from kasmon.model.events import CommandsAnnounced, Event, SlashCommand
 from kasmon.model.fleet import Fleet, FleetDifference, difference
 from kasmon.model.idle.hibernation import propose_for_budget
@@ -257,9 +256,7 @@ class LiveGateway:
         return await asyncio.to_thread(list_choices, expanded(folder), base)
 
     @_with_kasmon_errors
-    async def conversations(
-        self, agent: str, mode: Mode | None, folder: str, account: str, /
-    ) -> ConversationOffers:
+    async def conversations(self, agent: str, mode: Mode | None, folder: str, account: str, /) -> ConversationOffers:
         from kasmon.supervisor.recovery.stored_conversations import list_conversations  # rarely needed, as the next
         from kasmon.supervisor.sessions.create import NewSession
         from kasmon.supervisor.sessions.folder_config import for_session

@@ -11,8 +11,7 @@ import msgspec
 
 from kasmon.host.rpc.frames import FromTerminal, TextDelta
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import Mode, WorktreeChoices
-from kasmon.model.conversation_offer import ConversationOffers
+from kasmon.model.commands import ConversationOffers, Mode, WorktreeChoices
 from kasmon.model.events import Event, SlashCommand
 from kasmon.model.fleet import Fleet, FleetDifference
 from kasmon.model.pane_candidate import AdoptablePane
@@ -255,9 +254,7 @@ class Gateway(Protocol):
             KasmonError: if that cannot be determined.
         """
 
-    async def conversations(
-        self, agent: str, mode: Mode | None, folder: str, account: str, /
-    ) -> ConversationOffers:
+    async def conversations(self, agent: str, mode: Mode | None, folder: str, account: str, /) -> ConversationOffers:
         """Return the conversations that this agent stores for *folder*; one with ACP is run for that.
 
         Raises:

@@ -1,20 +1,23 @@
 """What an agent stores is asked outside of any session: all its pages, nothing odd in them, and no process is left."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kasmon.backends.acp import backend
 from kasmon.errors import LaunchError, UnableError
-from kasmon.model.conversation_offer import ConversationOffers
+from kasmon.model.commands import ConversationOffers
 from tests.backends.acp.test_session_start import agents
 from tests.support.acp.odd_session import launch
 
 
-async def listed(name: str, folder: Path, *, everywhere: bool = False, **more: Any) -> ConversationOffers:
+async def listed(
+    name: str, folder: Path, *, everywhere: bool = False, handshake_s: float | None = None
+) -> ConversationOffers:
     """What the odd agent *name* lists for *folder*; no process of ours is left then."""
-    offers = await backend.list_conversations(launch(name, folder, **more), {}, "" if everywhere else str(folder))
+    offers = await backend.list_conversations(
+        launch(name, folder, handshake_s=handshake_s), {}, "" if everywhere else str(folder)
+    )
     assert [] == agents()
     return offers
 
@@ -23,7 +26,7 @@ async def test_all_pages_are_listed_the_last_used_first_and_those_of_other_folde
     offers = await listed("lists", tmp_path)
 
     assert ["talk-1", "talk-2"] == [each.id for each in offers.conversations]
-    assert ["tidy up", "red title of two lines"] == [each.title for each in offers.conversations]
+    assert ["tidy up", "red \ufffdtitle of two lines"] == [each.title for each in offers.conversations]
     assert [1_796_032_800.0, 0.0] == [each.used_at for each in offers.conversations]
     assert offers.is_whole
 
@@ -66,7 +69,7 @@ async def test_a_very_long_list_is_cut_and_says_so(tmp_path: Path) -> None:
 )
 async def test_an_agent_that_does_not_list_them_says_why_and_is_ended(name: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=why):
-        await listed(name, tmp_path, **({"handshake_s": 0.5} if name == "silent" else {}))
+        await listed(name, tmp_path, handshake_s=0.5 if name == "silent" else None)
     assert [] == agents()
 
 

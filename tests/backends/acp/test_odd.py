@@ -422,7 +422,7 @@ async def test_options_that_are_on_or_off_are_told_and_switched(stage: OddSessio
 @pytest.mark.parametrize(
     ("switches", "why"),
     [
-        ({"quiet": False}, "did not accept to turn Quiet off: Internal error: not now"),
+        ({"quiet": False}, "did not accept to turn 'Quiet' off: Internal error: not now"),
         ({"fast": True, "loud": True}, "has no option 'loud' that is on or off"),
     ],
 )

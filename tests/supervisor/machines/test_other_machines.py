@@ -86,6 +86,7 @@ ARGUMENTS: dict[str, object] = {
     "to_disk": False,
     "turn": None,
     "until": NOW,
+    "whole": True,
 }
 """What is passed as a parameter of this name."""
 OF_FUNCTION: dict[str, dict[str, object]] = {

@@ -1,5 +1,6 @@
 """A new session resumes a conversation that its agent stores; the user finds it in the agent's own list."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -38,8 +39,9 @@ async def test_a_conversation_that_a_running_session_has_is_not_opened_twice(env
     first = await session_operations.create(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
     await becomes(env, first, lambda now: now.state is SessionState.IDLE)
 
+    new = wanted(tmp_path, resume="talk-1", name="other")
     with pytest.raises(RefusedError, match="session 'docs' has the conversation 'talk-1'"):
-        prepare(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1", name="other"), NOW)
+        await asyncio.to_thread(prepare, env.places, odd_config("lists"), new, NOW)
 
 
 async def test_an_agent_that_lists_none_and_has_no_known_files_cannot_be_listed(env: Env, tmp_path: Path) -> None:
@@ -103,8 +105,8 @@ async def test_the_agent_deletes_the_conversation_of_a_session_that_is_removed(e
     session = await becomes(env, made, lambda now: now.state is SessionState.ENDED)
     await list_entry.forget(env.places, session, deletes_conversation=True)
 
-    assert "session/delete talk-1 of-this-session" == (tmp_path / "deleted").read_text()
-    assert read_fleet(env.places).get(made) is None
+    assert "session/delete talk-1 of-this-session" == await asyncio.to_thread((tmp_path / "deleted").read_text)
+    assert (await asyncio.to_thread(read_fleet, env.places)).get(made) is None
 
 
 async def test_a_conversation_stays_unless_it_is_asked_for(env: Env, tmp_path: Path) -> None:
@@ -113,7 +115,7 @@ async def test_a_conversation_stays_unless_it_is_asked_for(env: Env, tmp_path: P
     await session_operations.stop(env.places, session)
     await list_entry.forget(env.places, await becomes(env, made, lambda now: now.state is SessionState.ENDED))
 
-    assert not (tmp_path / "deleted").exists()
+    assert not await asyncio.to_thread((tmp_path / "deleted").exists)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ async def test_a_conversation_that_was_not_deleted_leaves_the_session_in_the_lis
     with pytest.raises(error, match=why):
         await list_entry.forget(env.places, session, deletes_conversation=True)
 
-    assert read_fleet(env.places).get(made) is not None
+    assert (await asyncio.to_thread(read_fleet, env.places)).get(made) is not None
 
 
 async def test_a_conversation_that_another_session_has_is_not_deleted(env: Env, tmp_path: Path) -> None:

@@ -150,8 +150,8 @@ def logged_out_the_older_way() -> None:
 
 def log_in_here() -> list[dict[str, Any]]:
     """The methods of an agent whose log-in in a terminal writes a file, and fails where `no-account` is."""
-    write = "import os, pathlib; assert not os.path.exists('no-account'); pathlib.Path('account').write_text(os.environ['ODD'])"
-    return [{"id": "term", "name": "In a terminal", "type": "terminal", "args": ["-c", write], "env": {"ODD": "1"}}]
+    code = "import os; assert not os.path.exists('no-account'); open('account', 'w').write(os.environ['ODD'])"
+    return [{"id": "term", "name": "In a terminal", "type": "terminal", "args": ["-c", code], "env": {"ODD": "1"}}]
 
 
 def logs_in() -> None:
@@ -166,7 +166,10 @@ def logs_in() -> None:
 
 def is_logged_out_later() -> None:
     """Begins without an account, and needs one for a turn."""
-    reply(introduce({"loadSession": True}, authMethods=log_in_here()), {"sessionId": SESSION})
+    first = introduce({"loadSession": True}, authMethods=log_in_here())
+    if first["method"] == "session/load":
+        replay("hello")
+    reply(first, {"sessionId": SESSION})
     while not Path("account").exists():
         said = hear()
         if not Path("account").exists():

@@ -13,8 +13,7 @@ from kasmon.errors import KasmonError, NotFoundError
 from kasmon.host.rpc.frames import Cursor as PaneCursor
 from kasmon.host.rpc.frames import FromTerminal, TerminalModes, TerminalRows, TextDelta, Watch
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import Mode, WorktreeChoices
-from kasmon.model.conversation_offer import ConversationOffers
+from kasmon.model.commands import ConversationOffers, Mode, WorktreeChoices
 from kasmon.model.events import Event, SlashCommand
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
@@ -133,6 +132,9 @@ class FakeGateway:
     announced: Sequence[SlashCommand] = ()
     """The agent's slash commands."""
     defined: Sequence[CodeSymbol] = ()
+    stored = ConversationOffers()
+    listing: Sequence[tuple[str, Mode | None, str, str]] = ()
+    """Whose conversations were asked for."""
 
     def __init__(
         self,
@@ -172,9 +174,6 @@ class FakeGateway:
         self.asked_finishes: list[FinishRequest] = []
         self.asked_merges: list[tuple[SessionId, ...]] = []
         self.foreign: Sequence[AdoptablePane] = ()
-        self.stored = ConversationOffers()
-        self.listing: list[tuple[str, Mode | None, str, str]] = []
-        """Whose conversations were asked for."""
         self.hosts: Sequence[str] = ()
         self.finds: Mapping[str, Sequence[SessionHits]] = {}
         self.searched: list[str] = []
@@ -263,10 +262,8 @@ class FakeGateway:
     async def worktrees(self, folder: str, base: str = "", /) -> WorktreeChoices | None:
         return self.repositories.get((folder, base))
 
-    async def conversations(
-        self, agent: str, mode: Mode | None, folder: str, account: str, /
-    ) -> ConversationOffers:
-        self.listing.append((agent, mode, folder, account))
+    async def conversations(self, agent: str, mode: Mode | None, folder: str, account: str, /) -> ConversationOffers:
+        self.listing = (*self.listing, (agent, mode, folder, account))
         await self.knows.wait()
         if self.refusing is not None:
             raise self.refusing

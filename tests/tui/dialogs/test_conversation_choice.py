@@ -4,8 +4,7 @@ from typing import cast
 
 from kasmon.config.profile import ProfileOffer
 from kasmon.errors import UnableError
-from kasmon.model.commands import Mode
-from kasmon.model.conversation_offer import ConversationOffer, ConversationOffers
+from kasmon.model.commands import ConversationOffer, ConversationOffers, Mode
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings
 from tests.support.dashboard_scenes import kasmon, run_app
@@ -42,10 +41,10 @@ async def test_the_agents_conversations_are_listed_and_the_chosen_one_is_resumed
     async with run_app(app, size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "opencode" in text_of(app), what="the agents")
-        assert [] == world_of(app).listing
-        await pilot.press(*"fix", *TO_MORE, "enter", "right")
+        assert () == world_of(app).listing
+        await pilot.press(*"fix", *TO_MORE, "enter", "tab", "right")
         await auntil(lambda: "[b]tidy up" in text_of(app), what="the conversations")
-        assert [("opencode", Mode.SDK, "/home/you", "")] == world_of(app).listing
+        assert (("opencode", Mode.SDK, "/home/you", ""),) == world_of(app).listing
         assert "talk-2" in text_of(app)
         assert "The agent stores more" in text_of(app)
         await pilot.press("tab", "down", "enter")
@@ -60,9 +59,9 @@ async def test_another_agent_has_other_conversations() -> None:
     async with run_app(app, size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "opencode" in text_of(app), what="the agents")
-        await pilot.press(*TO_MORE, "enter", "right")
+        await pilot.press(*TO_MORE, "enter", "tab", "right")
         await auntil(lambda: len(world_of(app).listing) == 1, what="the first list")
-        await pilot.press(*["shift+tab"] * 5, "tab", "right")
+        await pilot.press(*["shift+tab"] * 6, "right")
         await auntil(lambda: len(world_of(app).listing) == 2, what="the second list")
 
         assert ("gemini", Mode.SDK, "/home/you", "") == world_of(app).listing[-1]
@@ -74,7 +73,7 @@ async def test_an_agent_without_a_list_says_so_and_starts_none() -> None:
     async with run_app(app, size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "opencode" in text_of(app), what="the agents")
-        await pilot.press(*TO_MORE, "enter", "right")
+        await pilot.press(*TO_MORE, "enter", "tab", "right")
         await auntil(lambda: "does not list its conversations" in text_of(app), what="why")
         await pilot.press("enter")
         await auntil(lambda: "There is no earlier conversation to resume." in text_of(app), what="the refusal")
@@ -88,7 +87,7 @@ async def test_a_start_before_the_list_is_known_waits_for_it() -> None:
         await pilot.press("n")
         await auntil(lambda: "opencode" in text_of(app), what="the agents")
         world_of(app).knows.clear()
-        await pilot.press(*"fix", *TO_MORE, "enter", "right", "enter")
+        await pilot.press(*"fix", *TO_MORE, "enter", "tab", "right", "enter")
         await auntil(lambda: "Starts as soon as its conversations are known." in text_of(app), what="the wait")
         assert [] == world_of(app).calls
         world_of(app).knows.set()
