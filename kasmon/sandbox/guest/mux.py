@@ -25,6 +25,8 @@ CONTENT_BYTES = 1 << 16
 RECORD_BYTES = 1 << 22
 
 WINDOW_BYTES = 256 * 1024
+ACKNOWLEDGED_BYTES = WINDOW_BYTES // 4
+"""After so many accepted bytes an end acknowledges them: what fits into the rest costs no message back."""
 PIECE_BYTES = 32 * 1024
 MOST = 128
 """Connections at once; a further one is closed at once."""
@@ -280,7 +282,7 @@ class ConnectionMux:
             self._emit(END, connection.channel, b"")
 
     def _flush(self, connection: MuxConnection) -> None:
-        """Write pending data to the stream, and acknowledge it to the other end."""
+        """Write pending data to the stream, and acknowledge it to the other end once it is a part of the window."""
         if connection.is_connecting:
             return
         try:
@@ -293,7 +295,7 @@ class ConnectionMux:
         except OSError as error:
             self._drop(connection, error.strerror or str(error))
             return
-        if connection.unacknowledged and (not connection.waiting or connection.unacknowledged >= WINDOW_BYTES // 4):
+        if connection.unacknowledged >= ACKNOWLEDGED_BYTES:
             self._emit(ACKNOWLEDGE, connection.channel, connection.unacknowledged.to_bytes(4, "big"))
             connection.unacknowledged = 0
 

@@ -12,6 +12,7 @@ import pytest
 from kasmon.errors import SandboxError
 from kasmon.sandbox.guest.mux import (
     ACKNOWLEDGE,
+    ACKNOWLEDGED_BYTES,
     AGENT,
     CLOSE,
     CONNECT,
@@ -175,6 +176,20 @@ def test_room_that_was_not_used_cannot_be_given(ends: Ends) -> None:
         ends.outside.handle_record(ACKNOWLEDGE, 1, b"\xff\xff\xff\xff")
 
         assert WINDOW_BYTES == ends.outside._connections[1].window
+
+
+def test_what_is_accepted_is_acknowledged_a_part_of_the_window_at_a_time(ends: Ends) -> None:
+    """A key that is typed costs one message, and its echo one."""
+    with ends.gate() as gate:
+        ends.outside.handle_record(CONNECT, 1, EGRESS.encode())
+        with gate.accept()[0] as program:
+            ends.outside.serve()
+            for size in (1, ACKNOWLEDGED_BYTES - 2, 1, 1):
+                ends.outside.handle_record(DATA, 1, bytes(size))
+                program.recv(size, socket.MSG_WAITALL)
+
+    told = [int.from_bytes(content, "big") for kind, _, content in ends.said["outside"] if kind == ACKNOWLEDGE]
+    assert [ACKNOWLEDGED_BYTES] == told
 
 
 @pytest.mark.parametrize("where", ["22", "127.0.0.1:22", "/run/x", "", "\xff"])
