@@ -29,6 +29,8 @@ from kasmon.model.commands import ABILITIES, Ability
 RETRY_S: Final = 3.0
 STREAMS: Final = 64
 """How many streams may be open at once."""
+SILENT_S: Final = 30.0
+"""A stream whose operator gave no sign of life for this time is ended when another one is opened, in seconds."""
 REFUSAL: Final = "Kasmon-Refusal"
 """The header of a reply that says why a command was refused."""
 
@@ -74,8 +76,10 @@ async def serve_until_refused(
 
 
 class _OpenStream:
-    def __init__(self, member: Member, end: TunnelEnd, reply: str) -> None:
+    def __init__(self, member: Member, end: TunnelEnd, reply: str, now: float) -> None:
         self.member, self.end, self.reply = member, end, reply
+        self.received_at = now
+        """When its operator sent something last, in seconds since the epoch."""
 
 
 class MachineServer:
@@ -167,7 +171,7 @@ class MachineServer:
             return
         operators = {member.public_key for member in roster.members if member.role == "operator"}
         for stream in [each for each in self._streams.values() if each.member.public_key not in operators]:
-            stream.end.close()
+            stream.end.abort()
 
     async def _rewatch(self) -> None:
         self.outbox.interrupt()
@@ -180,7 +184,7 @@ class MachineServer:
 
     async def _end_streams(self) -> None:
         for stream in list(self._streams.values()):
-            stream.end.close()
+            stream.end.abort()
 
     async def _handle(self, message: Msg) -> None:
         name = message.subject.rpartition(".")[2]
@@ -198,12 +202,14 @@ class MachineServer:
         if stream is None:
             stream = await self._open(member, name, message.reply)
         if stream is not None:
-            stream.reply = message.reply or stream.reply
+            stream.reply, stream.received_at = message.reply or stream.reply, self._now()
             await stream.end.receive(command.body)
             if len(command.body) == NUMBER.size and stream.end.is_open:  # a sign of life, which needs another
                 await stream.end.send_empty()
 
     async def _open(self, member: Member, name: str, reply: str) -> _OpenStream | None:
+        for each in [each for each in self._streams.values() if self._now() - each.received_at > SILENT_S]:
+            each.end.abort()  # its operator was killed, or cut off
         if len(self._streams) >= STREAMS:
             await self._reply(reply, b"", refusal=f"{STREAMS} streams are open already")
             return None
@@ -212,8 +218,8 @@ class MachineServer:
             await self._reply(stream.reply, content)
 
         end = TunnelEnd(send, lambda: self._streams.pop((member.public_key, name), None))
-        stream = self._streams[member.public_key, name] = _OpenStream(member, end, reply)
-        reader, writer = await end.open()
+        stream = self._streams[member.public_key, name] = _OpenStream(member, end, reply, self._now())
+        reader, writer = end.open()
         self._tasks.start(StreamServer(self._open_bus(), reader, writer, self._abilities).serve())
         return stream
 

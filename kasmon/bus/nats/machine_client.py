@@ -67,7 +67,7 @@ class _MachineClient:
             ) from error
         self._epoch = msgspec.json.decode(greeting.data, type=MachineHello).epoch
         self._inbox = connection.client.new_inbox()
-        reader, writer = await self._end.open()
+        reader, writer = self._end.open()
         try:
             await connection.subscribe(self._inbox, self._handle)
             await connection.flush()
@@ -83,27 +83,27 @@ class _MachineClient:
         return StreamBus(self._machine, reader, writer, self.aclose)
 
     async def aclose(self) -> None:
-        self._end.close()
+        self._end.abort()
         await self._tasks.cancel()
         if self._connection is not None:
             await self._connection.aclose()
 
     async def _lose(self) -> None:
-        self._end.close()
+        self._end.abort()
 
     async def _handle(self, message: Msg) -> None:
         self._received_at = time.monotonic()
         if REFUSAL in (message.headers or {}):
-            self._end.close()
+            self._end.abort()
             return
         await self._end.receive(message.data)
 
     async def _watch(self) -> None:
-        while time.monotonic() - self._received_at < LOST_S:
+        while self._end.is_open and time.monotonic() - self._received_at < LOST_S:
             with contextlib.suppress(OSError):
                 await self._end.send_empty()
             await asyncio.sleep(ALIVE_S)
-        self._end.close()
+        self._end.abort()
 
     async def _send(self, content: bytes) -> None:
         assert self._connection is not None

@@ -17,12 +17,12 @@ from kasmon.bus.local import LocalBus
 from kasmon.bus.nats.connection import connect
 from kasmon.bus.nats.enrolment import revoke
 from kasmon.bus.nats.keys import make_seed
-from kasmon.bus.nats.machine import REFUSAL, MachineHello, MachineServer
+from kasmon.bus.nats.machine import REFUSAL, SILENT_S, MachineHello, MachineServer
 from kasmon.bus.nats.machine_client import open_command_bus
 from kasmon.bus.nats.service import apply_changes
 from kasmon.bus.nats.signatures import RemoteCommand, make_nonce, sign_command
 from kasmon.bus.nats.subjects import subject
-from kasmon.bus.nats.tunnel import NUMBER, TunnelEnd
+from kasmon.bus.nats.tunnel import CHUNK_BYTES, END, NUMBER, TunnelEnd
 from kasmon.bus.stream import StreamBus
 from kasmon.errors import RefusedError, RemoteUnreachableError
 from kasmon.model.commands import Ability
@@ -247,7 +247,7 @@ async def test_a_lost_message_ends_the_stream_and_nothing_is_shifted() -> None:
     async def send(content: bytes) -> None: ...
 
     end = TunnelEnd(send, lambda: ended.append("ended"))
-    reader, writer = await end.open()
+    reader, writer = end.open()
 
     for number, content in ((0, b"a"), (1, b"b"), (3, b"d"), (2, b"c")):
         await end.receive(NUMBER.pack(number) + content)
@@ -263,7 +263,118 @@ async def test_a_stream_may_end_before_it_is_open() -> None:
     async def send(content: bytes) -> None: ...
 
     end = TunnelEnd(send, lambda: ended.append("ended"))
-    end.close()
+    end.abort()
     await end.receive(NUMBER.pack(0) + b"a")
 
     assert ["ended"] == ended
+
+
+class Sent:
+    """What an end sends: the messages after the number of each."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.ended = asyncio.Event()
+        self.may_send = asyncio.Event()
+        self.may_send.set()
+        self.end = TunnelEnd(self._send, self.ended.set)
+
+    async def _send(self, content: bytes) -> None:
+        await self.may_send.wait()
+        self.messages.append(content)
+
+    @property
+    def contents(self) -> list[bytes]:
+        return [each[NUMBER.size :] for each in self.messages]
+
+
+async def test_what_is_written_at_once_is_one_message_and_is_sent_before_the_end() -> None:
+    sent = Sent()
+    _, writer = sent.end.open()
+
+    for word in (b"key ", b"and ", b"echo"):
+        writer.write(word)
+    writer.close()
+    await writer.wait_closed()
+
+    assert [b"key and echo", b""] == sent.contents
+    assert NUMBER.pack(END) == sent.messages[-1]
+    assert sent.ended.is_set()
+
+
+async def test_a_writer_waits_while_the_server_takes_no_more() -> None:
+    sent = Sent()
+    sent.may_send.clear()
+    _, writer = sent.end.open()
+    writer.write(bytes(3 * CHUNK_BYTES))
+
+    waiting = asyncio.ensure_future(writer.drain())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    sent.may_send.set()
+    await waiting
+    writer.close()
+    await writer.wait_closed()
+
+    assert bytes(3 * CHUNK_BYTES) == b"".join(sent.contents)
+    assert max(map(len, sent.contents)) == CHUNK_BYTES
+
+
+async def test_an_end_takes_no_more_messages_than_its_reader_reads() -> None:
+    sent = Sent()
+    reader, _ = sent.end.open()
+
+    receiving = asyncio.ensure_future(sent.end.receive(NUMBER.pack(0) + bytes(CHUNK_BYTES)))
+    await asyncio.sleep(0)
+    assert not receiving.done()
+    assert CHUNK_BYTES == len(await reader.readexactly(CHUNK_BYTES))
+    await receiving
+
+    sent.end.abort()
+    assert b"" == await reader.read()
+
+
+class NotedBus(LocalBus):
+    """Notes its end."""
+
+    def __init__(self, places: Paths, ended: asyncio.Queue[None]) -> None:
+        super().__init__(places)
+        self._ended = ended
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        self._ended.put_nowait(None)
+
+
+class Clock:
+    ahead_s = 0.0
+
+    def now(self) -> float:
+        return time.time() + self.ahead_s
+
+
+async def test_a_stream_ends_on_the_machine_with_its_bus_or_later_if_its_operator_was_killed(
+    cluster: ClusterServer, here: Paths
+) -> None:
+    ended, clock = asyncio.Queue[None](), Clock()
+    server = MachineServer(cluster.identity("m1", "machine"), lambda: NotedBus(here, ended), now=clock.now)
+    await server.start()
+    closed, killed = [await open_command_bus(cluster.identity("otto", "operator"), "m1") for _ in range(2)]
+    assert ["BusWelcome", "BusWelcome"] == [await first(bus) for bus in (closed, killed)]
+
+    await closed.aclose()
+    async with asyncio.timeout(30):
+        await ended.get()
+    killed._writer.transport.abort()  # nothing is said to the machine
+    clock.ahead_s = SILENT_S + 1
+    third = await open_command_bus(cluster.identity("otto", "operator"), "m1")
+    assert "BusWelcome" == await first(third)
+    async with asyncio.timeout(30):
+        await ended.get()
+
+    assert (await third.run(["--version"])).exit_code == 0
+    assert ended.empty()
+    for bus in (killed, third):
+        await bus.aclose()
+    await server.aclose()
