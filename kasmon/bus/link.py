@@ -204,7 +204,7 @@ class MachineLink:
                     clock.add(update.at, time.time())
                 self._mirror.clock_offset_s = clock.value_s
                 if self._tasks and isinstance(update, ListEnd | Heartbeat | LogPart):
-                    await asyncio.wait(self._tasks)  # what is shown as running can be connected to
+                    await asyncio.wait(self._tasks, timeout=LATE_S)  # what is shown as running can be connected to
                 await asyncio.to_thread(self._mirror.apply, update)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:

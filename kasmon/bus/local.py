@@ -42,7 +42,7 @@ from kasmon.bus.base import (
     tail_of,
 )
 from kasmon.bus.command_forks import CommandForks
-from kasmon.errors import HostUnreachableError, NotFoundError, RefusedError, UnavailableError
+from kasmon.errors import HostUnreachableError, NotFoundError, RefusedError, TimedOutError, UnavailableError
 from kasmon.model.commands import ABILITIES, Mode
 from kasmon.model.events import SessionCreated, SessionForgotten
 from kasmon.model.permission import SessionId
@@ -56,7 +56,7 @@ from kasmon.supervisor.fleet.file_hints import StopEvent, hints
 from kasmon.supervisor.fleet.follower import RECONCILE_S
 from kasmon.supervisor.fleet.liveness import Liveness
 from kasmon.supervisor.fleet.watch import FleetWatch
-from kasmon.supervisor.machines.link_client import CommandOutput
+from kasmon.supervisor.machines.link_client import COMMAND_S, CommandOutput
 
 BACKLOG_BYTES: Final = 8 * 1024 * 1024
 """How much of the logs of ended sessions is sent in one round, so that news are never late by more."""
@@ -237,8 +237,16 @@ class _SharedCommands:
             ended.exception()  # it is not logged if no request waits for it any more
 
     async def _run(self, start: Callable[[], Coroutine[Any, Any, CommandOutput]]) -> CommandOutput:
-        async with self._free:
-            return await start()
+        """Run it. One that takes longer than any request waits for it is ended: else each repetition would wait too.
+
+        Raises:
+            TimedOutError: if it was.
+        """
+        try:
+            async with self._free, asyncio.timeout(COMMAND_S):
+                return await start()
+        except TimeoutError as error:
+            raise TimedOutError(f"the command was ended after {COMMAND_S:g} s.") from error
 
 
 def _shared_commands() -> _SharedCommands:

@@ -17,6 +17,7 @@ from kasmon.store.machines import Machine
 from kasmon.tmux.remote.ssh import OPTIONS, ssh_environment
 
 ENDING_S: Final = 2.0
+"""How long ssh may take to end when it is asked to, and then when it is killed, in seconds."""
 GREETING: Final = b"kasmon bus\n"
 """Printed before the first frame: what a login shell printed before it is skipped."""
 GREETING_S: Final = 30.0
@@ -56,7 +57,8 @@ async def open_bus(machine: Machine, ssh: Sequence[str] = ("ssh",)) -> StreamBus
 
     async def end() -> None:
         await _end(process)
-        await draining
+        draining.cancel()  # a process that ssh left, such as one that shares its connection, may keep stderr open
+        await asyncio.wait([draining])
 
     return StreamBus(machine.name, process.stdout, process.stdin, end)
 
@@ -121,16 +123,19 @@ async def _explain_end(process: asyncio.subprocess.Process) -> str:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End ssh; what it runs there ends with its stdin."""
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(ENDING_S):
-            await process.wait()
-    except TimeoutError:
+    """End ssh; what it runs there ends with its stdin.
+
+    `Process.wait` also waits for the end of the pipes (https://github.com/python/cpython/issues/119710, until Python
+    3.13): for whatever else holds them, and for what is not read. So each wait has a limit.
+    """
+    for end in (process.terminate, process.kill):
         with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+            end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_S):
+                await process.wait()
+                break
+    process._transport.close()  # type: ignore[attr-defined]  # its pipes, as far as they are open still
 
 
 def _unreachable(machine: Machine, why: str) -> RemoteUnreachableError:

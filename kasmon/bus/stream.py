@@ -59,6 +59,8 @@ QUEUED_BYTES: Final = 16 * 1024 * 1024
 """How many bytes of updates may wait for the reader here. A machine that sends more ignores the limit above."""
 READ_BYTES: Final = 256 * 1024
 CONNECT_S: Final = 10.0
+CLOSE_S: Final = 2.0
+"""How long the end of a stream may take: the other end may not read what was sent before, in seconds."""
 SUBSCRIPTION: Final = 0
 """The number of the request for updates, which has none of its own."""
 
@@ -138,8 +140,11 @@ class _End:
         self._mux.close_all()
         self._writer.close()  # before anything is waited for, which may be cancelled
         await asyncio.gather(*tasks, return_exceptions=True)
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        closing = asyncio.ensure_future(self._writer.wait_closed())
+        await asyncio.wait([closing], timeout=CLOSE_S)
+        if not closing.done():
+            self._writer.transport.abort()
+        await asyncio.gather(closing, return_exceptions=True)
 
 
 class StreamServer(_End):

@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 import socket
 import struct
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,10 +16,12 @@ from hypothesis import strategies as st
 
 from kasmon.bus.base import BusWelcome, Heartbeat, LogPart
 from kasmon.bus.local import LocalBus
+from kasmon.bus.ssh import GREETING, open_bus
 from kasmon.bus.stream import QUEUED_BYTES, StreamBus, StreamServer
 from kasmon.errors import RemoteUnreachableError
 from kasmon.model.permission import SessionId
 from kasmon.sandbox.guest.mux import CLOSE, CONNECT, DATA, MESSAGE, REQUEST, pack_record
+from kasmon.store.machines import Machine
 from tests.support.bus.buses import Reader
 from tests.support.supervisor.env import Env
 
@@ -124,3 +129,26 @@ async def test_a_bus_of_another_protocol_is_refused_with_its_version() -> None:
 
         with pytest.raises(RemoteUnreachableError, match=r"kasmon 9\.9 there speaks bus protocol 2"):
             await Reader(bus).until(lambda copy: copy.heartbeats)
+
+
+async def test_a_bus_is_closed_although_the_other_end_reads_nothing_of_what_was_sent() -> None:
+    async with bus_and_wire() as (bus, wire), asyncio.timeout(60):
+        asking = asyncio.create_task(bus.run(["task", "add"], bytes(8 << 20)))
+        await asyncio.sleep(0)
+
+        await bus.aclose()
+
+        with pytest.raises(RemoteUnreachableError, match="it is unknown whether this was done"):
+            await asking
+        assert wire.fileno() >= 0, "it is open still"
+
+
+async def test_a_bus_over_ssh_is_closed_although_another_process_holds_its_output(tmp_path: Path) -> None:
+    """As the process does that shares the connections of ssh."""
+    script = f"sleep 600 & echo $! >{tmp_path}/pid; printf '%s' '{GREETING.decode()}'; exec cat >/dev/null"
+    bus = await open_bus(Machine(name="there", command=("sh", "-c", script)))
+    try:
+        async with asyncio.timeout(60):
+            await bus.aclose()
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
