@@ -160,9 +160,8 @@ def show(
     say(*(f"  peer      {peer.name} ({peer.state})" for peer in peers))
     if pane:
         say(f"  terminal  {pane['width']}x{pane['height']}, {pane['clients']} attached, title {pane['title']!r}")
-        folder = f"{session.via}:{pane['cwd']}" if session.via else pane["cwd"]
         attach = ["kasmon", "attach", session.label] if session.via else pane["attach"]
-        say(f"  folder    {folder}", f"  attach    {shlex.join(attach)}")
+        say(f"  folder    {session.locate(pane['cwd'])}", f"  attach    {shlex.join(attach)}")
     for receipt in session.receipts[-5:]:
         code = "" if receipt.exit_code is None else f"exit code {receipt.exit_code}"
         why = ", ".join(part for part in (code, receipt.reason) if part)

@@ -62,14 +62,14 @@ class ClientIdentity:
     def sessions(self, fleet: Fleet) -> list[tuple[str, Session]]:
         """Return the client's sessions by the names that it gave them; not those of runs without one."""
         start = f"{self.prefix}/"
-        sandboxes = (each for each in fleet.sessions if each.mode is Mode.INTERPRETER and not each.via)
+        sandboxes = (each for each in fleet.here if each.mode is Mode.INTERPRETER)
         own = (each for each in sandboxes if each.name.startswith(start))
         named = [(each.name.removeprefix(start), each) for each in own if not TEMPORARY.fullmatch(each.name)]
         return sorted(named, key=lambda each: each[0])
 
     def temporary_sessions(self, fleet: Fleet) -> list[Session]:
         """Return the sessions that end with this server."""
-        return [session for session in fleet.sessions if _server_of(session) == self.own]
+        return [session for session in fleet.here if _server_of(session) == self.own]
 
 
 def temporary_name(owner: ClientIdentity) -> str:
@@ -81,7 +81,7 @@ def find_abandoned(places: Paths, fleet: Fleet) -> list[Session]:
     """Return the sessions of servers that exited without removing them; blocks."""
     gone: dict[str, bool] = {}
     left = []
-    for session in fleet.sessions:
+    for session in fleet.here:
         if server := _server_of(session):
             if server not in gone:
                 gone[server] = lock_holder(lock_of(places, server)) is None
@@ -91,5 +91,5 @@ def find_abandoned(places: Paths, fleet: Fleet) -> list[Session]:
 
 
 def _server_of(session: Session) -> str:
-    """Return the server of this machine whose session it is; empty if it is none's."""
-    return server_of(session.name) if session.mode is Mode.INTERPRETER and not session.via else ""
+    """Return the server whose session it is; empty if it is none's."""
+    return server_of(session.name) if session.mode is Mode.INTERPRETER else ""

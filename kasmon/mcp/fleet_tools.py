@@ -325,10 +325,8 @@ def list_sessions(watch: FleetWatch, starter_log: StarterLog, config: Config, ac
     """
     fleet = watch.refresh_all()
     below = {*find_descendants(actor.session, starter_log.read())}
-    sees_all = config.fleet.sees == "all"
-    seen = [
-        each for each in fleet.sessions if (sees_all and not each.via) or each.id == actor.session or each.id in below
-    ]
+    visible = {each.id for each in fleet.here} if config.fleet.sees == "all" else {actor.session}
+    seen = [each for each in fleet.sessions if each.id in visible or each.id in below]
     rows = [_row(each) | {"yours": each.id in below} for each in sorted(seen, key=_order)]
     return {"you": msgspec.to_builtins(actor), "sessions": rows}
 

@@ -240,7 +240,7 @@ class SandboxTools:
         return self._open_sessions[name], lost
 
     async def _find_or_create(self, name: str) -> tuple[Session, str]:
-        known = next((each for each in (await self._fleet()).sessions if each.name == name and not each.via), None)
+        known = next((each for each in (await self._fleet()).here if each.name == name), None)
         if known is not None and known.state is not SessionState.ENDED:
             return known, ""
         if known is None:

@@ -45,6 +45,11 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     read_only: str = ""
     """Why events cannot be logged at the moment (a full disk, say); empty if they can."""
 
+    @property
+    def here(self) -> tuple[Session, ...]:
+        """Those of this machine."""
+        return tuple(session for session in self.sessions if not session.via)
+
     def get(self, session: SessionId) -> Session | None:
         return next((s for s in self.sessions if s.id == session), None)
 

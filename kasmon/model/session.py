@@ -194,6 +194,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         """Its name for people, not cleaned: with its machine if that is another, and its id if it has no name."""
         return f"{self.via}:{self.name or self.id}" if self.via else self.name or str(self.id)
 
+    def locate(self, path: str) -> str:
+        """Return *path* of its machine for people: with its machine before it if that is another."""
+        return f"{self.via}:{path}" if self.via else path
+
     @property
     def is_unreachable(self) -> bool:
         """Whether its machine is unreachable, since `since`; nothing else is known of it then."""

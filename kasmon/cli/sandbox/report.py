@@ -47,7 +47,7 @@ def works_in(session: Session) -> dict[str, Any] | None:
     runtime = session.sandbox_state.runtime if session.sandbox_state else None
     if session.mode is not Mode.INTERPRETER or runtime is None or not runtime.workspace:
         return None
-    folder = f"{session.via}:{runtime.workspace}" if session.via else runtime.workspace
+    folder = session.locate(runtime.workspace)
     return {"folder": folder, "copy_of": copy_of(session, folder) or None}
 
 

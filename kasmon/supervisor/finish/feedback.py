@@ -29,6 +29,7 @@ from kasmon.sanitize import clean_block, clean_line
 from kasmon.store.file_lock import lock
 from kasmon.supervisor.finish.branch_operations import find_remote
 from kasmon.supervisor.finish.pull_requests import find_program, find_pull_request
+from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.sessions.session_operations import send
 from kasmon.supervisor.worktrees.branch_state import read_state
 from kasmon.supervisor.worktrees.pull_request import run_client
@@ -76,6 +77,7 @@ class _Rounds(msgspec.Struct, frozen=True, kw_only=True):
     """What could not be sent, once for each try."""
 
 
+@dispatch
 async def send_feedback(places: Paths, session: Session, first: str = "", *, pushes: bool = False) -> Receipt:
     """Send the agent of *session* what its pull request needs, and return the receipt.
 
@@ -92,6 +94,15 @@ async def send_feedback(places: Paths, session: Session, first: str = "", *, pus
     """
     prompt = await in_thread(read_prompt, places, session, pushes=pushes)
     return await send(places, session, f"{first}{prompt}", "idle")
+
+
+@send_feedback.elsewhere
+async def _send_feedback_there(places: Paths, session: Session, first: str = "", *, pushes: bool = False) -> Receipt:
+    from kasmon.supervisor.machines import finish  # only for sessions of other machines
+
+    assert not first, "rounds are those of sessions of this machine"
+    assert not pushes
+    return await in_thread(finish.send_feedback, places, session)
 
 
 def read_prompt(places: Paths, session: Session, *, pushes: bool = False) -> str:

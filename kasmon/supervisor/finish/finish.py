@@ -30,6 +30,7 @@ from kasmon.supervisor.finish.finish_plan import PlannedFinish, local_base, plan
 from kasmon.supervisor.finish.pull_requests import create_pull_request, stored_file
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits.agents import check_is_person
+from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.sessions.session_operations import send
 from kasmon.supervisor.worktrees.branch_state import HEADS
 
@@ -45,6 +46,7 @@ class FinishResult(msgspec.Struct, frozen=True, kw_only=True):
     """The git bundle with the work of a discarded worktree that is nowhere else."""
 
 
+@dispatch
 async def finish(places: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]) -> FinishResult:
     """Do what *plan* says; *report* gets a sentence after each step.
 
@@ -59,6 +61,18 @@ async def finish(places: Paths, session: Session, plan: PlannedFinish, report: C
     if result.conflicts and plan.request.conflicts == "send":
         receipt = await send(places, session, _conflict_prompt(plan, result.conflicts), "idle")
         return msgspec.structs.replace(result, receipt=receipt)
+    return result
+
+
+@finish.elsewhere
+async def _finish_there(
+    places: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]
+) -> FinishResult:
+    from kasmon.supervisor.machines import finish as finish_there  # only for sessions of other machines
+
+    result = await in_thread(finish_there.finish, places, session, plan)
+    for text in result.done:
+        report(text)
     return result
 
 

@@ -40,7 +40,7 @@ from kasmon.supervisor.finish.pull_requests import (
     find_pull_request,
     stored_pull_request,
 )
-from kasmon.supervisor.fleet.lookup import check_here
+from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.worktrees.branch_state import HEADS, read_state
 from kasmon.supervisor.worktrees.changes import state_digest
 from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
@@ -132,18 +132,17 @@ class PlannedFinish(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.request.update and (self.state.behind or self.source is not None))
 
 
+@dispatch
 def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: Fleet) -> PlannedFinish:
     """Return how *request* is done; without a request, what is left to do.
 
     Raises:
         UnableError: if *session* works in no git worktree, or is a task of a plan.
-        OtherMachineError: if that is on another machine.
         UsageError: if parts of the request contradict each other.
         SessionBusyError: if a turn runs.
         RefusedError: if a step cannot be done; it says why.
         GitError, TimedOutError: if git fails.
     """
-    check_here(session)
     tree = worktree_of(session)
     if tree is None:
         raise UnableError(f"{session.name!r} works in no git worktree.", hint="Use git in its folder.")
@@ -194,6 +193,13 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
     if request.discards:
         check_discardable(tree, fleet, request.ignored)
     return msgspec.structs.replace(plan, steps=tuple(_steps(plan)), digest=_digest(plan))
+
+
+@plan_finish.elsewhere
+def _plan_finish_there(places: Paths, session: Session, request: FinishRequest, fleet: Fleet) -> PlannedFinish:
+    from kasmon.supervisor.machines import finish  # only for sessions of other machines
+
+    return finish.plan_finish(places, session, request)
 
 
 def _check_state(plan: PlannedFinish) -> None:

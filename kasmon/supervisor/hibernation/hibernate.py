@@ -23,11 +23,13 @@ from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.process_usage import find_root, read_memory, read_processes
 from kasmon.supervisor.fleet.snapshot import read_session
 from kasmon.supervisor.hibernation.obstacles import REPORTS_TOOLS, find_first_tool, find_first_work, find_running
+from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.recovery.sessions import find_conversation
 from kasmon.supervisor.sessions.session_operations import ENDING_S, execute
 from kasmon.supervisor.sessions.start import can_resume
 
 
+@dispatch
 async def hibernate(places: Paths, session: Session) -> str:
     """End the agent of an idle session until its next use, and describe what that freed; a sandbox is paused instead.
 
@@ -38,11 +40,6 @@ async def hibernate(places: Paths, session: Session) -> str:
         TimedOutError: if the end of the agent was not logged in time.
         KasmonError: as `run_there`, for a session of another machine; as `sandbox_operations.pause`, for a sandbox.
     """
-    if session.via:
-        from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines
-
-        await run_there(places, session, "hibernate", session.id, until=lambda now: now is None or not now.exists)
-        return ""
     if session.sandbox is not None:
         if session.state not in (SessionState.PAUSED, SessionState.STANDBY) and (why := find_obstacle(session)):
             raise NotHibernatedError(session.name, why)
@@ -62,6 +59,14 @@ async def hibernate(places: Paths, session: Session) -> str:
             raise TimedOutError(f"session {session.name!r} was asked to hibernate but its agent has not ended yet.")
         await sleep(0.02)
     return f"hibernated, {mb(freed)} of memory freed"
+
+
+@hibernate.elsewhere
+async def _hibernate_there(places: Paths, session: Session) -> str:
+    from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines
+
+    await run_there(places, session, "hibernate", session.id, until=lambda now: now is None or not now.exists)
+    return ""
 
 
 def check_resumable(places: Paths, session: Session) -> str:

@@ -102,9 +102,8 @@ def find_lost_sessions(places: Paths, fleet: Fleet) -> list[LostSession]:
     """
     gone = [
         each
-        for each in fleet.sessions
-        if (each.state is SessionState.LOST or each.handed_over)
-        and not (each.plan or each.via or each.mode is Mode.INTERPRETER)
+        for each in fleet.here
+        if (each.state is SessionState.LOST or each.handed_over) and not (each.plan or each.mode is Mode.INTERPRETER)
     ]
     taken = {each.resume_id for each in fleet.sessions if each.resume_id}
     return [_case(places, each, taken - {each.resume_id}) for each in sorted(gone, key=lambda each: each.created_at)]

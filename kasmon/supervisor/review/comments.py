@@ -29,6 +29,7 @@ from kasmon.paths import Paths, open_regular
 from kasmon.sanitize import clean_block, clean_lines
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.lookup import check_here
+from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.worktrees.changes import find_shown_file, top_of
 
 LINE_BEGINS: Final = b'{"kind":"comment.'
@@ -43,21 +44,25 @@ UNDELIVERED: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST, Receipt
 """Receipts of prompts that the agent does not have."""
 
 
+@dispatch
 def list_comments(places: Paths, session: Session) -> tuple[LoggedComment, ...]:
     """Return the comments of *session*, oldest first, each with its state by the current files. Blocks.
 
     Raises:
         GitError: if git fails.
     """
-    if session.via:
-        from kasmon.supervisor.machines import review  # only for sessions of other machines
-
-        return review.list_comments(places, session)
     logged = fold_comments(_read_events(places, session))
     if not logged:
         return ()
     contents = {name: _read_lines(session, name) for name in {each.comment.file for each in logged}}
     return tuple(resolved(each, contents[each.comment.file]) for each in logged)
+
+
+@list_comments.elsewhere
+def _list_comments_there(places: Paths, session: Session) -> tuple[LoggedComment, ...]:
+    from kasmon.supervisor.machines import review  # only for sessions of other machines, as below
+
+    return review.list_comments(places, session)
 
 
 def comment_on(session: Session, file: str, first: int, last: int, text: str) -> ReviewComment:
@@ -120,16 +125,20 @@ def check_text(text: str) -> str:
     return clean
 
 
+@dispatch
 async def write_comment(places: Paths, session: Session, comment: ReviewComment) -> None:
     """Log *comment*; one with the same id is replaced. Raises `KasmonError` as `_record`."""
-    if session.via:
-        from kasmon.supervisor.machines import review  # only for sessions of other machines
-
-        await in_thread(review.write_comment, places, session, comment)
-        return
     await _record(places, session, CommentWritten(at=time.time(), comment=comment))
 
 
+@write_comment.elsewhere
+async def _write_comment_there(places: Paths, session: Session, comment: ReviewComment) -> None:
+    from kasmon.supervisor.machines import review
+
+    await in_thread(review.write_comment, places, session, comment)
+
+
+@dispatch
 async def edit_comment(places: Paths, session: Session, comment: str, text: str) -> ReviewComment:
     """Replace the text of the comment with this id, and return it; it is open again if it was sent.
 
@@ -139,16 +148,21 @@ async def edit_comment(places: Paths, session: Session, comment: str, text: str)
         KasmonError: as `_record`.
     """
     known = await in_thread(find_comment, places, session, comment)
-    if session.via:
-        from kasmon.supervisor.machines import review  # only for sessions of other machines
-
-        await in_thread(review.change_comment, places, session, "edit", comment, check_text(text))
-        return msgspec.structs.replace(known, text=check_text(text))
     edited = msgspec.structs.replace(known, text=check_text(text))
     await write_comment(places, session, edited)
     return edited
 
 
+@edit_comment.elsewhere
+async def _edit_comment_there(places: Paths, session: Session, comment: str, text: str) -> ReviewComment:
+    from kasmon.supervisor.machines import review
+
+    known = await in_thread(find_comment, places, session, comment)
+    await in_thread(review.change_comment, places, session, "edit", comment, check_text(text))
+    return msgspec.structs.replace(known, text=check_text(text))
+
+
+@dispatch
 async def remove_comment(places: Paths, session: Session, comment: str) -> None:
     """Delete the comment with this id.
 
@@ -156,15 +170,18 @@ async def remove_comment(places: Paths, session: Session, comment: str) -> None:
         NotFoundError: if there is none.
         KasmonError: as `_record`.
     """
-    if session.via:
-        from kasmon.supervisor.machines import review  # only for sessions of other machines
-
-        await in_thread(review.change_comment, places, session, "rm", comment)
-        return
     await in_thread(find_comment, places, session, comment)
     await _record(places, session, CommentRemoved(at=time.time(), comment=comment))
 
 
+@remove_comment.elsewhere
+async def _remove_comment_there(places: Paths, session: Session, comment: str) -> None:
+    from kasmon.supervisor.machines import review
+
+    await in_thread(review.change_comment, places, session, "rm", comment)
+
+
+@dispatch
 async def mark_comment(places: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
     """Mark the comment with this id as resolved, or reopen it: then it is sent again.
 
@@ -172,14 +189,16 @@ async def mark_comment(places: Paths, session: Session, comment: str, *, is_reso
         NotFoundError: if there is none.
         KasmonError: as `_record`.
     """
-    if session.via:
-        from kasmon.supervisor.machines import review  # only for sessions of other machines
-
-        action = "resolve" if is_resolved else "reopen"
-        await in_thread(review.change_comment, places, session, action, comment)
-        return
     await in_thread(find_comment, places, session, comment)
     await _record(places, session, CommentMarked(at=time.time(), comment=comment, is_resolved=is_resolved))
+
+
+@mark_comment.elsewhere
+async def _mark_comment_there(places: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
+    from kasmon.supervisor.machines import review
+
+    action = "resolve" if is_resolved else "reopen"
+    await in_thread(review.change_comment, places, session, action, comment)
 
 
 def find_comment(places: Paths, session: Session, comment: str) -> ReviewComment:
@@ -192,6 +211,7 @@ def find_comment(places: Paths, session: Session, comment: str) -> ReviewComment
     )
 
 
+@dispatch
 async def send_comments(places: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:
     """Send the open comments to the agent as one prompt; return its receipt and their number.
 
@@ -199,10 +219,6 @@ async def send_comments(places: Paths, session: Session, when: When = "now") -> 
         NotFoundError: if no comment is open.
         KasmonError: as `session_operations.send`, and as `_record`.
     """
-    if session.via:
-        from kasmon.supervisor.machines import review  # only for sessions of other machines
-
-        return await in_thread(review.send_comments, places, session, when)
     from kasmon.supervisor.sessions import session_operations  # heavy: comments are listed more often than sent
 
     listed = await in_thread(list_comments, places, session)
@@ -214,6 +230,13 @@ async def send_comments(places: Paths, session: Session, when: When = "now") -> 
         names = tuple(each.comment.id for each in waiting)
         await _record(places, session, CommentsSent(at=time.time(), comments=names, receipt=receipt.id))
     return receipt, len(waiting)
+
+
+@send_comments.elsewhere
+async def _send_comments_there(places: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:
+    from kasmon.supervisor.machines import review
+
+    return await in_thread(review.send_comments, places, session, when)
 
 
 async def _record(places: Paths, session: Session, event: CommentEvent) -> None:

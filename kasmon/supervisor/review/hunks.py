@@ -20,6 +20,7 @@ from kasmon.repository.git import git
 from kasmon.sanitize import clean_line, clean_lines
 from kasmon.store.file_lock import lock
 from kasmon.supervisor.fleet.lookup import check_here
+from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.worktrees import changes, turn_changes
 
 Action = Literal["revert", "stage"]
@@ -83,6 +84,7 @@ def list_hunks(places: Paths, session: Session, turn: int | None) -> list[ShownH
     ]
 
 
+@dispatch
 def revert_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
     """Take *shown* back in the file in the worktree; return a sentence that says so.
 
@@ -102,6 +104,14 @@ def revert_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
     return _carry_out(places, session, top, "revert", _whole_patch(hunk), hunk.name)
 
 
+@revert_hunk.elsewhere
+def _revert_hunk_there(places: Paths, session: Session, shown: ShownHunk) -> str:
+    from kasmon.supervisor.machines import review  # only for sessions of other machines, as below
+
+    return review.change_hunk(places, session, "revert", shown)
+
+
+@dispatch
 def stage_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
     """Add the unstaged changes of *shown* to the index; return a sentence that says so.
 
@@ -125,6 +135,13 @@ def stage_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
     if not unstaged:
         raise RefusedError(f"nothing of this hunk of {clean_line(name)!r} is unstaged: it is staged or committed.")
     return _carry_out(places, session, top, "stage", _partial_patch(unstaged), name)
+
+
+@stage_hunk.elsewhere
+def _stage_hunk_there(places: Paths, session: Session, shown: ShownHunk) -> str:
+    from kasmon.supervisor.machines import review
+
+    return review.change_hunk(places, session, "stage", shown)
 
 
 def _check_unconverted(top: Path, name: str) -> None:
@@ -171,6 +188,19 @@ def undo_hunk(places: Paths, session: Session, last: LastAction) -> str:
         _apply(changes.top_of(session), last.patch, UNDOES[last.action], last.name)
         last.patch.unlink()
     return f"The hunk of {clean_line(last.name)} is {'restored' if last.action == 'revert' else 'unstaged'}."
+
+
+@dispatch
+def undo_last_hunk(places: Paths, session: Session) -> str:
+    """Undo the last action on a hunk, whichever it is; return a sentence that says so. Raises as `undo_hunk`."""
+    return undo_hunk(places, session, last_action(places, session))
+
+
+@undo_last_hunk.elsewhere
+def _undo_last_hunk_there(places: Paths, session: Session) -> str:
+    from kasmon.supervisor.machines import review
+
+    return review.undo_hunk(places, session)
 
 
 def _find(places: Paths, session: Session, shown: ShownHunk) -> tuple[Path, _RawHunk]:

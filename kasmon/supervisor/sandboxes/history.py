@@ -19,6 +19,7 @@ from kasmon.sandbox.checkpoint.replay import ReplayedRun, find_runs
 from kasmon.sandbox.network.denials import Denial
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.machines.copied_files import read_blob
+from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.sandboxes.create import policy_of_session
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader, StoredSnapshots
 
@@ -37,12 +38,9 @@ class SandboxHistory(msgspec.Struct, frozen=True, kw_only=True):
     """Its snapshots on disk, and its fork origin."""
 
 
+@dispatch
 def read_history(places: Paths, session: Session) -> SandboxHistory:
     """Return the history of the sandbox of *session*. Raises `SandboxError` if its checkpoints cannot be read."""
-    if session.via:
-        from kasmon.supervisor.machines import sandboxes  # only for sessions of other machines
-
-        return sandboxes.read_history(places, session)
     policy = read_policy(places, session)
     if session.mode is not Mode.INTERPRETER:
         return SandboxHistory(policy=policy, refused=_refused(policy))
@@ -54,6 +52,13 @@ def read_history(places: Paths, session: Session) -> SandboxHistory:
         refused=_refused(policy),
         remembered=SnapshotReader(places).of(session),
     )
+
+
+@read_history.elsewhere
+def _read_history_there(places: Paths, session: Session) -> SandboxHistory:
+    from kasmon.supervisor.machines import sandboxes  # only for sessions of other machines
+
+    return sandboxes.read_history(places, session)
 
 
 def read_policy(places: Paths, session: Session) -> SandboxPolicy | None:

@@ -34,6 +34,7 @@ from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
 from kasmon.supervisor.machines.delegation import run_there
+from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.sandboxes.create import NewSandbox, create_session, delete_unstarted, policy_of_session, prepare
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
 from kasmon.supervisor.sandboxes.use import execute, must_be_sandbox, run, start_host
@@ -75,7 +76,7 @@ async def get_or_create(places: Paths, config: Config, new_sandbox: NewSandbox) 
         UnableError: if a session of another kind has the name.
     """
     fleet = await asyncio.to_thread(read_fleet, places)
-    known = next((each for each in fleet.sessions if each.name == new_sandbox.name and not each.via), None)
+    known = next((each for each in fleet.here if each.name == new_sandbox.name), None)
     if known is None:
         return await create(places, config, new_sandbox), ""
     must_be_sandbox(known)
@@ -100,6 +101,7 @@ async def ephemeral(places: Paths, config: Config, new_sandbox: NewSandbox) -> A
         await remove(places, await asyncio.to_thread(read_session, places, session))
 
 
+@dispatch
 async def pause(places: Paths, session: Session, *, to_disk: bool) -> Session:
     """Pause the session's sandbox and verify that it was paused with its state; return the session after that.
 
@@ -110,10 +112,6 @@ async def pause(places: Paths, session: Session, *, to_disk: bool) -> Session:
             the host is killed meanwhile, the next one creates another sandbox, which is paused as well.
         KasmonError: as `execute` raises.
     """
-    if session.via:
-        words = ["sandbox", "pause", session.id, "--disk" if to_disk else "--hold"]
-        await run_there(places, session, *words, until=lambda now: now is None or now.state is SessionState.PAUSED)
-        return await asyncio.to_thread(read_session, places, session.id)
     log = EventLog(places.log(session.id))
     since = Cursor(await asyncio.to_thread(log.size))
     await execute(places, session, Pause(to_disk=to_disk))
@@ -123,6 +121,13 @@ async def pause(places: Paths, session: Session, *, to_disk: bool) -> Session:
             f"the sandbox of {session.name!r} was not paused", why, f"`kasmon sandbox show {session.id}` shows more."
         )
     return now
+
+
+@pause.elsewhere
+async def _pause_there(places: Paths, session: Session, *, to_disk: bool) -> Session:
+    words = ["sandbox", "pause", session.id, "--disk" if to_disk else "--hold"]
+    await run_there(places, session, *words, until=lambda now: now is None or now.state is SessionState.PAUSED)
+    return await asyncio.to_thread(read_session, places, session.id)
 
 
 def _not_paused(places: Paths, now: Session, log: EventLog, since: Cursor, to_disk: bool) -> str:
@@ -170,6 +175,7 @@ def history(places: Paths, session: Session, until: str = "") -> tuple[tuple[Int
     return replay(facts, lambda digest: (places.blobs(session.id) / digest).read_text("utf-8"), until)
 
 
+@dispatch
 async def fork(places: Paths, session: Session, name: str = "", checkpoint: str = "") -> ForkedSession:
     """Fork *session* into a new one called *name*, from its present state or from *checkpoint*; both continue.
 
@@ -182,10 +188,6 @@ async def fork(places: Paths, session: Session, name: str = "", checkpoint: str 
         KasmonError: as `create` and `execute` raise; there is no new session then.
     """
     must_be_sandbox(session)
-    if session.via:
-        from kasmon.supervisor.machines import sandboxes  # only for sessions of other machines
-
-        return await sandboxes.fork(places, session, name, checkpoint)
     known = await asyncio.to_thread(policy_of_session, places, session.id)
     policy = msgspec.structs.replace(known, workspace="")
     origin = ForkOrigin(source=session.id, name=session.name, at=time.time())
@@ -203,6 +205,14 @@ async def fork(places: Paths, session: Session, name: str = "", checkpoint: str 
     await begin(places, launch)
     got = await asyncio.to_thread(origin_of, places, launch.session)
     return ForkedSession(session=launch.session, origin=got or origin, lost=lost)
+
+
+@fork.elsewhere
+async def _fork_there(places: Paths, session: Session, name: str = "", checkpoint: str = "") -> ForkedSession:
+    from kasmon.supervisor.machines import sandboxes  # only for sessions of other machines
+
+    must_be_sandbox(session)
+    return await sandboxes.fork(places, session, name, checkpoint)
 
 
 async def forwarded(places: Paths, session: Session, port: int, here: int = 0) -> PortForward:
@@ -251,6 +261,7 @@ def diff(places: Paths, session: Session, turn: int | None = None) -> str:
     return points.diff(last if turn is None else turn)
 
 
+@dispatch
 async def remove(places: Paths, session: Session) -> str:
     """End the session's sandbox if it exists, and forget the session, including its processes, sockets and folders.
 
@@ -262,10 +273,6 @@ async def remove(places: Paths, session: Session) -> str:
         KasmonError: if not everything could be removed.
     """
     must_be_sandbox(session)
-    if session.via:
-        output = await run_there(places, session, "sandbox", "rm", session.id, until=lambda now: now is None)
-        kept = msgspec.json.decode(output, type=_Removal).kept
-        return there(session.via, kept[0]) if kept else ""
     if session.state not in (SessionState.ENDED, SessionState.LOST):
         try:
             await start_host(places, session)
@@ -277,6 +284,14 @@ async def remove(places: Paths, session: Session) -> str:
                 raise  # its host may be using the sandbox; without a host, the rest is removed below
         session = msgspec.structs.replace(session, state=SessionState.ENDED)
     return await list_entry.forget(places, session)
+
+
+@remove.elsewhere
+async def _remove_there(places: Paths, session: Session) -> str:
+    must_be_sandbox(session)
+    output = await run_there(places, session, "sandbox", "rm", session.id, until=lambda now: now is None)
+    kept = msgspec.json.decode(output, type=_Removal).kept
+    return there(session.via, kept[0]) if kept else ""
 
 
 class _Removal(msgspec.Struct, frozen=True):
@@ -308,15 +323,24 @@ async def replay_session(places: Paths, session: Session, name: str, until: str 
         KasmonError: as `create` and `run` raise.
     """
     must_be_sandbox(session)
-    if session.via:
-        from kasmon.supervisor.machines import sandboxes  # only for sessions of other machines
-
-        count, failed = await sandboxes.replay(places, session, name, until)
-    else:
-        codes = await asyncio.to_thread(history, places, session, until)
-        new = await create_like(places, session, name)
-        count, failed = len(codes), 0
-        for interpreter, code in codes:
-            failed += bool((await run(places, new, interpreter, code)).exit_code)
+    count, failed = await _replay(places, session, name, until)
     ran = "1 run" if count == 1 else f"{count} runs"
     return f"{name}: {ran} replayed" + (f", {failed} ended with an error" if failed else "")
+
+
+@dispatch
+async def _replay(places: Paths, session: Session, name: str, until: str) -> tuple[int, int]:
+    """Replay it; return the number of runs, and of those that failed."""
+    codes = await asyncio.to_thread(history, places, session, until)
+    new = await create_like(places, session, name)
+    failed = 0
+    for interpreter, code in codes:
+        failed += bool((await run(places, new, interpreter, code)).exit_code)
+    return len(codes), failed
+
+
+@_replay.elsewhere
+async def _replay_there(places: Paths, session: Session, name: str, until: str) -> tuple[int, int]:
+    from kasmon.supervisor.machines import sandboxes  # only for sessions of other machines
+
+    return await sandboxes.replay(places, session, name, until)

@@ -19,10 +19,12 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
 from kasmon.store.terminal_record import forget as forget_record
+from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.sessions.names import announce, check_name, check_tags, note
 from kasmon.supervisor.sessions.start import forget_prompt
 
 
+@dispatch
 async def rename(places: Paths, session: Session, name: str) -> str:
     """Rename the session, and return the name as displayed from now on.
 
@@ -31,14 +33,18 @@ async def rename(places: Paths, session: Session, name: str) -> str:
         NameTakenError: if another session has it.
     """
     clean = check_name(name)
-    if session.via:
-        await _run_there(places, session, "rename", clean, until=lambda now: now is None or now.name == clean)
-        return clean
     fact = SessionRenamed(at=time.time(), session=session.id, name=clean)
     await in_thread(announce, places, fact)
     if session.mode is Mode.TMUX:
         with contextlib.suppress(KasmonError):  # a title is a courtesy: the host takes the new name when it starts
             await _ask_running_host(places, RenameWindow(n=0, session=session.id, name=clean))
+    return clean
+
+
+@rename.elsewhere
+async def _rename_there(places: Paths, session: Session, name: str) -> str:
+    clean = check_name(name)
+    await _run_there(places, session, "rename", clean, until=lambda now: now is None or now.name == clean)
     return clean
 
 
@@ -55,13 +61,26 @@ async def tag(places: Paths, session: Session, added: Iterable[str] = (), remove
     tags = tuple(sorted({*session.tags, *added} - {*removed}))
     if added:
         check_tags(tags)
-    if session.via:
-        words = [*(f"--add={each}" for each in added), *(f"--remove={each}" for each in removed)]
-        await _run_there(places, session, "tag", *words, until=lambda now: now is None or now.tags == tags)
-    elif tags != session.tags:
+    await _change_tags(places, session, added, removed, tags)
+    return f"tags: {', '.join(tags)}" if tags else "no tags"
+
+
+@dispatch
+async def _change_tags(
+    places: Paths, session: Session, added: tuple[str, ...], removed: tuple[str, ...], tags: tuple[str, ...]
+) -> None:
+    """Add and remove tags, so that the session has *tags*."""
+    if tags != session.tags:
         fact = SessionTagged(at=time.time(), session=session.id, added=added, removed=removed)
         await in_thread(note, places, fact)
-    return f"tags: {', '.join(tags)}" if tags else "no tags"
+
+
+@_change_tags.elsewhere
+async def _change_tags_there(
+    places: Paths, session: Session, added: tuple[str, ...], removed: tuple[str, ...], tags: tuple[str, ...]
+) -> None:
+    words = [*(f"--add={each}" for each in added), *(f"--remove={each}" for each in removed)]
+    await _run_there(places, session, "tag", *words, until=lambda now: now is None or now.tags == tags)
 
 
 async def mark_viewed(places: Paths, session: Session) -> None:
@@ -70,12 +89,18 @@ async def mark_viewed(places: Paths, session: Session) -> None:
     Raises:
         UnavailableError: if it cannot be written.
     """
-    if not session.is_unviewed:
-        return
-    if session.via:
-        await _run_there(places, session, "mark", until=lambda now: now is None or not now.is_unviewed)
-    else:
-        await in_thread(note, places, SessionViewed(at=time.time(), session=session.id))
+    if session.is_unviewed:
+        await _mark_viewed(places, session)
+
+
+@dispatch
+async def _mark_viewed(places: Paths, session: Session) -> None:
+    await in_thread(note, places, SessionViewed(at=time.time(), session=session.id))
+
+
+@_mark_viewed.elsewhere
+async def _mark_viewed_there(places: Paths, session: Session) -> None:
+    await _run_there(places, session, "mark", until=lambda now: now is None or not now.is_unviewed)
 
 
 async def forget(places: Paths, session: Session, *, deletes_conversation: bool = False) -> str:
@@ -95,11 +120,11 @@ async def forget(places: Paths, session: Session, *, deletes_conversation: bool 
             f"cannot remove session {session.name!r}: it is {session.state}.",
             hint=f"Stop it first: `kasmon stop {session.id}`.",
         )
-    if session.via:
-        words = ["--conversation"] * deletes_conversation
-        removed = await _run_there(places, session, "rm", *words, until=lambda now: now is None)
-        kept = msgspec.json.decode(removed, type=_Removal).kept
-        return there(session.via, kept) if kept else ""
+    return await _forget(places, session, deletes_conversation)
+
+
+@dispatch
+async def _forget(places: Paths, session: Session, deletes_conversation: bool) -> str:
     if deletes_conversation:
         from kasmon.supervisor.recovery.stored_conversations import delete_conversation  # rarely needed
 
@@ -119,6 +144,14 @@ async def forget(places: Paths, session: Session, *, deletes_conversation: bool 
         kept = await in_thread(remove_sandbox, places, session.id)
     await in_thread(_remove_from_list, places, session.id)
     return kept
+
+
+@_forget.elsewhere
+async def _forget_there(places: Paths, session: Session, deletes_conversation: bool) -> str:
+    words = ["--conversation"] * deletes_conversation
+    removed = await _run_there(places, session, "rm", *words, until=lambda now: now is None)
+    kept = msgspec.json.decode(removed, type=_Removal).kept
+    return there(session.via, kept) if kept else ""
 
 
 class _Removal(msgspec.Struct, frozen=True):

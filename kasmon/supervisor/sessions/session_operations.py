@@ -71,6 +71,7 @@ from kasmon.model.session_state import ALIVE, OVER, SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.sessions.folder_config import check_brought
 from kasmon.supervisor.sessions.handover import end_orphan, hand_over, request, speaks_other_version
 from kasmon.supervisor.sessions.permission_mode import FLAGS, translate
@@ -367,6 +368,7 @@ async def answer(places: Paths, session: Session, answer: Answer) -> None:
     await execute(places, session, answer)
 
 
+@dispatch
 async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
     """Ask the agent to finish, end it after *grace_s* seconds, and return when it has ended.
 
@@ -375,11 +377,6 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
         TimedOutError: if it was sent, but the end of the agent was not logged in time.
         KasmonError: as `run_there`, for a session of another machine.
     """
-    if session.via:
-        from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines
-
-        await run_there(places, session, "stop", session.id, until=lambda now: now is None or not now.exists)
-        return
     if session.is_orphaned:
         await _end_orphan(session)
         end = SessionEnded(at=time.time(), why="stopped")
@@ -397,6 +394,13 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
         if time.monotonic() > deadline:
             raise TimedOutError(f"session {session.name!r} was asked to stop but has not ended yet.")
         await sleep(0.02)
+
+
+@stop.elsewhere
+async def _stop_there(places: Paths, session: Session, grace_s: float = 5.0) -> None:
+    from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines, as below
+
+    await run_there(places, session, "stop", session.id, until=lambda now: now is None or not now.exists)
 
 
 async def stop_children(places: Paths, session: Session) -> tuple[Session, ...]:
@@ -419,6 +423,7 @@ async def stop_children(places: Paths, session: Session) -> tuple[Session, ...]:
     return tuple(stopped)
 
 
+@dispatch
 async def restart(
     places: Paths,
     session: Session,
@@ -443,14 +448,6 @@ async def restart(
         NotHibernatedError: if it is hibernated, and its agent no longer has its conversation.
         KasmonError: as `begin` raises; for a session of another machine as `run_there`.
     """
-    if session.via:
-        from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines
-
-        if force and session.state in ALIVE:
-            await stop(places, session)
-        words = ["restart", session.id, *["--skip-setup"] * skips_setup]
-        await run_there(places, session, *words, until=lambda now: now is None or now.generation > session.generation)
-        return
     if session.adopted:
         raise RefusedError(
             f"session {session.name!r} is in your own tmux: kasmon starts nothing there.",
@@ -502,6 +499,23 @@ async def restart(
     launch = await in_thread(_set_up, places, launch, skips=skips_setup)
     await in_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
+
+
+@restart.elsewhere
+async def _restart_there(
+    places: Paths,
+    session: Session,
+    *,
+    force: bool = False,
+    skips_setup: bool = False,
+    actor: ActingAgent | None = None,
+) -> None:
+    from kasmon.supervisor.machines.delegation import run_there
+
+    if force and session.state in ALIVE:
+        await stop(places, session)
+    words = ["restart", session.id, *["--skip-setup"] * skips_setup]
+    await run_there(places, session, *words, until=lambda now: now is None or now.generation > session.generation)
 
 
 def _set_up(places: Paths, launch: Launch, *, skips: bool = False) -> Launch:
@@ -605,6 +619,7 @@ async def pane(places: Paths, session: Session, *, attaching: bool = False) -> P
     return seen
 
 
+@dispatch
 async def attach_argv(places: Paths, session: Session) -> list[str]:
     """Return the command line that attaches a terminal to the session's pane; for another machine's, by ssh.
 
@@ -612,13 +627,16 @@ async def attach_argv(places: Paths, session: Session) -> list[str]:
         InteractiveOnlyError, UnavailableError: as `pane`.
         NotFoundError: if its machine is no longer registered.
     """
-    if session.via:
-        if session.mode is not Mode.TMUX:
-            raise InteractiveOnlyError(session.name)
-        from kasmon.supervisor.machines.registration import terminal_argv  # only for sessions of other machines
-
-        return await in_thread(terminal_argv, places, session.via, ("attach", session.id))
     return list((await pane(places, session, attaching=True)).attach)
+
+
+@attach_argv.elsewhere
+async def _attach_argv_there(places: Paths, session: Session) -> list[str]:
+    if session.mode is not Mode.TMUX:
+        raise InteractiveOnlyError(session.name)
+    from kasmon.supervisor.machines.registration import terminal_argv
+
+    return await in_thread(terminal_argv, places, session.via, ("attach", session.id))
 
 
 async def _receipt(places: Paths, session: Session, command: Prompt | Requeue) -> Receipt:

@@ -107,7 +107,7 @@ class Feeder:
         sent = await asyncio.to_thread(read_sent, self._places, rule.session)
         if not may_send(sent, rule.per_hour, rule.most, now):
             return
-        watcher = next((each for each in fleet.sessions if each.name == rule.session and not each.via), None)
+        watcher = next((each for each in fleet.here if each.name == rule.session), None)
         if watcher is not None and not is_ready(watcher):
             if watcher.exists or not rule.agent:
                 return
@@ -139,8 +139,8 @@ class Feeder:
             return []
         self._looked_at = now
         events = []
-        for session in fleet.sessions:
-            if session.via or session.name in names or session.worktree is None or session.state not in ALIVE:
+        for session in fleet.here:
+            if session.name in names or session.worktree is None or session.state not in ALIVE:
                 continue
             try:
                 checks, text = await asyncio.to_thread(_read_checks, self._places, session, now)

@@ -6,8 +6,10 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-from kasmon.paths import expanded
+from kasmon.model.session import Session
+from kasmon.paths import Paths, expanded
 from kasmon.sanitize import clean_line
+from kasmon.supervisor.machines.dispatch import dispatch
 
 MOST: Final = 20_000
 MOST_SENT: Final = 5_000
@@ -16,6 +18,19 @@ LONGEST_S: Final = 1.5
 """Time limit of a listing, in seconds; files not found by then are not offered."""
 LEFT_OUT: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})
 """Folders that users do not edit in; hidden ones are left out as well."""
+
+
+@dispatch
+def list_files(places: Paths, session: Session) -> list[str]:
+    """Return the files of the session's folder, as `listed`."""
+    return listed(Path(session.workdir or "."))
+
+
+@list_files.elsewhere
+def _list_files_there(places: Paths, session: Session) -> list[str]:
+    from kasmon.supervisor.machines import review  # only for sessions of other machines
+
+    return review.list_files(places, session)
 
 
 def listed(folder: Path, most: int = MOST) -> list[str]:

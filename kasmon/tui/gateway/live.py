@@ -113,7 +113,7 @@ class LiveGateway:
     def first(self) -> Fleet:
         """Return the current fleet, read synchronously: for the first frame, before there is an event loop to block."""
         self._fleet = self.watch.refresh()
-        self._here = _here(self._fleet)
+        self._here = self._fleet.here
         return self._fleet
 
     async def operations(self) -> "Operations":
@@ -141,7 +141,7 @@ class LiveGateway:
                     next_fleet = asyncio.create_task(anext(fleets))
                     change, known = difference(known, self._fleet), self._fleet
                     if change.gone or not all(each.via for each in change.changed):
-                        self._here = _here(known)
+                        self._here = known.here
                     self._sandbox_adopter.adopt_orphans(change.changed)
                     for gone in change.gone:
                         cards.pop(gone, None)
@@ -292,14 +292,9 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def files(self, session: SessionId, /) -> Sequence[str]:
-        from kasmon.supervisor.worktrees.file_listing import listed  # only for file name completion
+        from kasmon.supervisor.worktrees.file_listing import list_files  # only for file name completion
 
-        known = self._session(session)
-        if known.via:
-            from kasmon.supervisor.machines.review import list_files
-
-            return await asyncio.to_thread(list_files, self.places, known)
-        return await asyncio.to_thread(listed, Path(known.workdir or "."))
+        return await asyncio.to_thread(list_files, self.places, self._session(session))
 
     @_with_kasmon_errors
     async def slash_commands(self, session: SessionId, /) -> Sequence[SlashCommand]:
@@ -372,15 +367,10 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def plan_finish(self, session: SessionId, request: "FinishRequest", /) -> "PlannedFinish":
-        known = self._session(session)
-        if known.via:
-            from kasmon.supervisor.machines import finish  # rarely needed, as the next
-
-            return await asyncio.to_thread(finish.plan_finish, self.places, known, request)
-        await _import_in_thread("kasmon.supervisor.finish.finish_plan")
+        await _import_in_thread("kasmon.supervisor.finish.finish_plan")  # rarely needed
         from kasmon.supervisor.finish.finish_plan import plan_finish
 
-        return await asyncio.to_thread(plan_finish, self.places, known, request, self._fleet)
+        return await asyncio.to_thread(plan_finish, self.places, self._session(session), request, self._fleet)
 
     @_with_kasmon_errors
     async def plan_merges(self, sessions: Sequence[SessionId], /) -> "MergePlan":
@@ -460,10 +450,6 @@ def _read_secrets(places: Paths, session: SessionId) -> tuple[str, ...]:
         return tuple(value for value in given_secrets(places, session) if len(value) >= SHORTEST_SECRET)
     except OSError:
         return ()
-
-
-def _here(fleet: Fleet) -> tuple[Session, ...]:
-    return tuple(session for session in fleet.sessions if not session.via)
 
 
 def _needs_link(status: "MachineStatus") -> bool:

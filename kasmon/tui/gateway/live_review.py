@@ -11,6 +11,7 @@ from kasmon.errors import UnableError
 from kasmon.model.commands import Mode
 from kasmon.model.session import Session
 from kasmon.paths import Paths
+from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.worktrees import changes, turn_changes
 from kasmon.tui.gateway.protocol import SessionChanges
 
@@ -28,17 +29,13 @@ COLON: Final = frozenset({"hx", "helix", "subl", "zed"})
 """Editors that take FILE:LINE."""
 
 
+@dispatch
 async def read_changes(places: Paths, session: Session, turn: int | None) -> SessionChanges:
     """Return what *session* changed; *turn* as in `Gateway.changes_of`.
 
     Raises:
         KasmonError: as `diff_of`, `turn_diff` and `sandbox_operations.diff` raise.
     """
-    if session.via:
-        from kasmon.supervisor.machines.review import read_diff  # only for sessions of other machines
-
-        number, text = await asyncio.to_thread(read_diff, places, session, turn)
-        return SessionChanges(diff=text, turn=number)
     if session.mode is Mode.INTERPRETER or (session.sandbox is not None and turn is not None):
         from kasmon.tui.gateway import live_sandbox  # heavy, and only for sandboxes
 
@@ -48,6 +45,14 @@ async def read_changes(places: Paths, session: Session, turn: int | None) -> Ses
     found, diff = await asyncio.to_thread(turn_changes.turn_diff, places, session, turn or None)
     turns = await asyncio.to_thread(turn_changes.list_turns, places, session)
     return SessionChanges(diff=diff, turn=found.number, turns=turns)
+
+
+@read_changes.elsewhere
+async def _read_changes_there(places: Paths, session: Session, turn: int | None) -> SessionChanges:
+    from kasmon.supervisor.machines.review import read_diff  # only for sessions of other machines
+
+    number, text = await asyncio.to_thread(read_diff, places, session, turn)
+    return SessionChanges(diff=text, turn=number)
 
 
 def find_editor(session: Session, name: str, line: int) -> tuple[str, ...]:

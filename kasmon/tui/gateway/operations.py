@@ -311,25 +311,14 @@ class Operations:
     async def _change_hunk(self, session: SessionId, action: Literal["revert", "stage"], hunk: ShownHunk) -> str:
         from kasmon.supervisor.review import hunks  # these are rarely needed
 
-        known = self._session(session)
-        if known.via:
-            from kasmon.supervisor.machines import review
-
-            return await asyncio.to_thread(review.change_hunk, self._places, known, action, hunk)
         change = hunks.revert_hunk if action == "revert" else hunks.stage_hunk
-        return await asyncio.to_thread(change, self._places, known, hunk)
+        return await asyncio.to_thread(change, self._places, self._session(session), hunk)
 
     async def undo_hunk(self, session: SessionId, /) -> str:
         """Undo the last reverted or staged hunk."""
         from kasmon.supervisor.review import hunks
 
-        known = self._session(session)
-        if known.via:
-            from kasmon.supervisor.machines import review
-
-            return await asyncio.to_thread(review.undo_hunk, self._places, known)
-        last = await asyncio.to_thread(hunks.last_action, self._places, known)
-        return await asyncio.to_thread(hunks.undo_hunk, self._places, known, last)
+        return await asyncio.to_thread(hunks.undo_last_hunk, self._places, self._session(session))
 
     async def change_sandbox(self, session: SessionId, command: SandboxCommand, /) -> str:
         """Execute *command* in the session's sandbox; the output of a `Run` appears in the transcript."""
@@ -387,14 +376,8 @@ class Operations:
         def pass_on(text: str) -> None:
             loop.call_soon_threadsafe(report, text)
 
-        if known.via:
-            from kasmon.supervisor.machines import finish as finish_there
-
-            result = await asyncio.to_thread(finish_there.finish, self._places, known, plan)
-            for text in result.done:
-                report(text)
-        else:
-            result = await finish(self._places, known, plan, pass_on)
+        result = await finish(self._places, known, plan, pass_on)
+        await asyncio.sleep(0)  # for the last report
         if not result.conflicts:
             return ""
         end = "they are sent to the agent" if result.receipt else f"resolve them in {plan.tree.path!r}"
@@ -423,15 +406,10 @@ class Operations:
 
     async def send_feedback(self, session: SessionId, /) -> str:
         """Send the agent the failed checks of its pull request and the comments of reviewers."""
+        from kasmon.supervisor.finish.feedback import send_feedback  # rarely needed
+
         known = self._session(session)
-        if known.via:
-            from kasmon.supervisor.machines import finish  # rarely needed, as the next
-
-            receipt = await asyncio.to_thread(finish.send_feedback, self._places, known)
-        else:
-            from kasmon.supervisor.finish.feedback import send_feedback
-
-            receipt = await send_feedback(self._places, known)
+        receipt = await send_feedback(self._places, known)
         return f"{known.name}: {RECEIPT_WORDS[receipt.state]}: {receipt.text}"
 
     async def save_theme(self, name: str, key: str, /) -> None:

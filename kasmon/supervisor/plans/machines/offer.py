@@ -27,7 +27,7 @@ def read_offer(
     """Return what this machine offers now; no slot while it is drained. Blocks."""
     import psutil  # the other functions do without
 
-    running = [each for each in read_fleet(places).sessions if not each.via and each.state in ALIVE]
+    running = [each for each in read_fleet(places).here if each.state in ALIVE]
     return MachineOffer(
         kasmon=__version__,
         labels=config.machine.labels,

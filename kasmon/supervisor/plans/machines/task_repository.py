@@ -54,7 +54,7 @@ def find_repositories(places: Paths, config: Config, root: str) -> Iterator[Path
     They are in the folders of the config, or sessions worked in worktrees of them.
     """
     folders = [found for name in config.machine.repositories for found in _list_repositories(expanded(name))]
-    folders += [Path(each.worktree.source) for each in read_fleet(places).sessions if each.worktree and not each.via]
+    folders += [Path(each.worktree.source) for each in read_fleet(places).here if each.worktree]
     for folder in list(dict.fromkeys(folders))[:MOST_REPOSITORIES]:
         with contextlib.suppress(KasmonError, OSError):
             shared = shared_folder(folder)
