@@ -28,6 +28,7 @@ from kasmon.model.rule import Rule
 from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.sanitize import visible
+from kasmon.store.machines import ALL
 from kasmon.store.rules import RuleBook
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import session_operations
@@ -39,13 +40,19 @@ def rules(
     *wanted: Annotated[str, Arg("With `rm`: rule ids.")],
     machine: OnMachine = "",
     wants_json: Json = False,
-) -> None:
+) -> int:
     """List or revoke the standing rules that answer requests for you."""
+    if act == "ls" and wanted:
+        raise UsageError(f"`kasmon rules ls` accepts no argument {wanted[0]!r}.")
+    if act == "ls" and machine == ALL:
+        from kasmon.cli.machines.tables import MachineTable, print_all  # only for several machines
+
+        heads = ("ID", "EFFECT", "RULE", "SCOPE", "OF", "CREATED")
+        table = MachineTable(("rules",), "rules", Rule, heads, cells, "No standing rules.")
+        return print_all(table, wants_json=wants_json)
     check_machine(machine)
     rule_book = RuleBook(places().rules)
     if act == "ls":
-        if wanted:
-            raise UsageError(f"`kasmon rules ls` accepts no argument {wanted[0]!r}.")
         found = rule_book.read()
     else:
         if not wanted:
@@ -56,18 +63,25 @@ def rules(
         found = tuple(rule_book.remove(rule) for rule in wanted)
     if wants_json:
         print_json(answer(rules=[rule_object(rule) for rule in found]))
-        return
+        return 0
     for rule in found:
         say(line(rule) if act == "ls" else f"{rule.id}: revoked")
     if act == "ls" and not found:
         say("No standing rules.")
     if act == "ls":
         note_other_machines(places(), machine, "rules")
+    return 0
 
 
 def line(rule: Rule) -> str:
+    id_, effect, words, scope, of, made = cells(rule)
+    return f"{id_}  {effect}  {words}  {scope} {of}  {made}"
+
+
+def cells(rule: Rule) -> tuple[str, str, str, str, str, str]:
+    """Return its id, effect, text, scope, what that is of, and when it was created."""
     made = datetime.fromtimestamp(rule.made_at).astimezone().strftime("%Y-%m-%d %H:%M") if rule.made_at else "-"
-    return f"{rule.id}  {rule.effect}  {visible(rule.words)}  {rule.scope} {visible(rule.of)}  {made}"
+    return rule.id, rule.effect, visible(rule.words), rule.scope, visible(rule.of), made
 
 
 TOGETHER: Final = (Decision.ALLOW, Decision.DENY)

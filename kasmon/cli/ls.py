@@ -15,7 +15,7 @@ from kasmon.model.fleet import Fleet, by_attention
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState, states_of
 from kasmon.paths import Paths, places
-from kasmon.store.machines import read_machine
+from kasmon.store.machines import ALL, machine_names, read_machine
 from kasmon.supervisor.fleet.goal import find_matching
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -36,21 +36,25 @@ def ls(
     tag: Annotated[
         str | None, Arg("Only sessions with one of these tags, separated by commas.", completer="tags")
     ] = None,
-    machine: Annotated[str, Arg("Only sessions of this registered machine; local: of this one.")] = "",
+    machine: Annotated[
+        str, Arg("Only sessions of this registered machine; local: of this one; all: of each.", completer="machines")
+    ] = "",
     marks: Annotated[bool, Arg("With --json: also pull requests, and files that other sessions change too.")] = False,
     tmux: Annotated[bool, Arg("List the panes of your own tmux that `kasmon adopt` can use.")] = False,
     socket: Annotated[str, Arg("With --tmux: socket of your tmux server.")] = "",
     wants_json: Json = False,
-) -> None:
+) -> int:
     """List sessions (most urgent first)."""
     if tmux:
         from kasmon.cli.sessions import ls_tmux
 
-        return ls_tmux(socket, wants_json=wants_json)
+        ls_tmux(socket, wants_json=wants_json)
+        return 0
     if watch:
         from kasmon.cli.watch import watch as follow
 
-        return follow(state, wave, machine, tag, wants_json=wants_json)
+        follow(state, wave, machine, tag, wants_json=wants_json)
+        return 0
     wanted = states_in(state)
     fleet = read_fleet(places())
     sessions = chosen(fleet, wanted, wave, machine, tags=tag)
@@ -66,14 +70,27 @@ def ls(
             found = read_own_marks(places(), load(places()), fleet.sessions, branches)
             objects = [each | to_builtins(found.get(each["id"], SessionMarks(id=each["id"]))) for each in objects]
         print(as_json(answer(sessions=objects)))
-        return None
+        return note_unreachable() if machine == ALL else 0
     if marks:
         raise UsageError("--marks requires --json.", hint="The dashboard shows the marks in its list.")
     for line in drawn(fleet, sessions):
         say(line)
     if fleet.read_only:
         note(f"events cannot be written at the moment: {fleet.read_only}.")
-    return None
+    return note_unreachable() if machine == ALL else 0
+
+
+def note_unreachable() -> int:
+    """Print which machines are unreachable, and why; return the exit code for that, 0 if none is."""
+    from kasmon.errors import RemoteUnreachableError
+    from kasmon.supervisor.machines.registration import status  # it loads what starts links
+
+    code, where = 0, places()
+    for name in machine_names(where):
+        if why := status(where, name).why_unreachable:
+            code = RemoteUnreachableError.exit_code
+            note(f"{name} is unreachable, so its sessions are shown as they were: {why}.")
+    return code
 
 
 def wait(
@@ -144,7 +161,7 @@ def chosen(
         UsageError: if one of *tags* is no tag.
         NotFoundError: if no such machine is registered.
     """
-    if machine not in ("", LOCAL):
+    if machine not in ("", LOCAL, ALL):
         read_machine(places(), machine)
     wanted = None if tags is None else check_tags(tags.split(","))
     return by_attention(
@@ -152,7 +169,7 @@ def chosen(
         for session in fleet.sessions
         if session.state in states
         and wave in (None, session.wave)
-        and machine in ("", session.via or LOCAL)
+        and machine in ("", ALL, session.via or LOCAL)
         and (wanted is None or not set(wanted).isdisjoint(session.tags))
     )
 

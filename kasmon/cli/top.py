@@ -15,13 +15,14 @@ from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned, cut, state_words
 from kasmon.config.parser import load_or_default
 from kasmon.model.fleet import Fleet
-from kasmon.model.formatting import mb
+from kasmon.model.formatting import GLYPHS, mb
 from kasmon.model.idle.hibernation import propose_for_budget
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import places
 from kasmon.sanitize import clean_line
+from kasmon.store.machines import ALL
 from kasmon.supervisor.fleet.process_usage import SessionUsage, read_usage
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
@@ -54,7 +55,7 @@ class UsageSample(msgspec.Struct, frozen=True):
     @property
     def rows(self) -> list[Session]:
         """The sessions that run or are hibernated here, those that use most memory first."""
-        shown = [each for each in self.fleet.sessions if each.id in self.usages or is_hibernated(each)]
+        shown = [each for each in self.fleet.here if each.id in self.usages or is_hibernated(each)]
         return sorted(shown, key=lambda each: -self.usages[each.id].memory_bytes if each.id in self.usages else 1)
 
 
@@ -63,8 +64,13 @@ def top(
     interval: Annotated[float, Arg("Seconds between two samples on a terminal.", at_least=0.5)] = 2.0,
     machine: OnMachine = "",
     wants_json: Json = False,
-) -> None:
+) -> int:
     """List the processor and memory use of sessions: live on a terminal, else one sample."""
+    if machine == ALL:
+        from kasmon.cli.machines.tables import MachineTable, print_all  # only for several machines
+
+        table = MachineTable(("top",), "sessions", _ListedUsage, HEADS, _listed_row, "No session runs.")
+        return print_all(table, wants_json=wants_json)
     check_machine(machine)
     if wants_json or not sys.stdout.isatty():
         before, began = read_usage(read_fleet(places()).sessions), time.monotonic()
@@ -75,13 +81,14 @@ def top(
         else:
             say(*lines(sample, _budget_bytes()))
             note_other_machines(places(), machine, "top")
-        return
+        return 0
     sys.stdout.write(ENTER)
     try:
         _show_live(interval)
     finally:
         sys.stdout.write(LEAVE)
         sys.stdout.flush()
+    return 0
 
 
 def _show_live(interval_s: float) -> None:
@@ -111,7 +118,7 @@ def read_sample(before: Usages, began: float) -> UsageSample:
 
 
 def is_hibernated(session: Session) -> bool:
-    return session.state is SessionState.HIBERNATED and not session.via
+    return session.state is SessionState.HIBERNATED
 
 
 def lines(sample: UsageSample, budget_bytes: int) -> list[str]:
@@ -149,6 +156,7 @@ def _session_object(session: Session, sample: UsageSample) -> dict[str, object]:
     return {
         "id": session.id,
         "name": session.name,
+        "agent": session.agent,
         "state": session.state.value,
         "processor": None if processor is None else round(processor, 1),
         "memory_bytes": None if usage is None else usage.memory_bytes,
@@ -157,17 +165,36 @@ def _session_object(session: Session, sample: UsageSample) -> dict[str, object]:
     }
 
 
+class _ListedUsage(msgspec.Struct, frozen=True):
+    """One of those that `kasmon top --json` prints, as far as a row shows it."""
+
+    id: str
+    name: str
+    state: str
+    agent: str = ""
+    processor: float | None = None
+    memory_bytes: int | None = None
+    processes: int = 0
+
+
 def _row(session: Session, sample: UsageSample, *, utf8: bool) -> tuple[str, ...]:
-    usage, processor = sample.usages.get(session.id), sample.processor.get(session.id)
-    name, state = clean_line(session.name or session.id), state_words(session, utf8=utf8)
+    listed = msgspec.convert(_session_object(session, sample), _ListedUsage)
+    return (*_usage_cells(listed, utf8=utf8), state_words(session, utf8=utf8))
+
+
+def _listed_row(listed: _ListedUsage) -> tuple[str, ...]:
+    glyph = GLYPHS.get(listed.state, ("", ""))[0 if is_utf8() else 1]
+    return (*_usage_cells(listed, utf8=is_utf8()), f"{glyph} {listed.state}".strip())
+
+
+def _usage_cells(listed: _ListedUsage, *, utf8: bool) -> tuple[str, ...]:
     return (
-        cut(name, 32, utf8=utf8),
-        session.id,
-        cut(clean_line(session.agent), 16, utf8=utf8),
-        "-" if processor is None else f"{processor:.0f} %",
-        "-" if usage is None else mb(usage.memory_bytes),
-        "-" if usage is None else str(usage.processes),
-        state,
+        cut(clean_line(listed.name or listed.id), 32, utf8=utf8),
+        listed.id,
+        cut(clean_line(listed.agent), 16, utf8=utf8),
+        "-" if listed.processor is None else f"{listed.processor:.0f} %",
+        "-" if listed.memory_bytes is None else mb(listed.memory_bytes),
+        "-" if listed.memory_bytes is None else str(listed.processes),
     )
 
 

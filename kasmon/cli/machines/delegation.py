@@ -4,18 +4,19 @@ import contextlib
 import io
 import json
 import sys
-from collections.abc import Sequence
-from typing import Final
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from kasmon.cli.commands import call, find
-from kasmon.cli.output.console import LOCAL, as_json, note, print_json, say
+from kasmon.cli.output.console import LOCAL, note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object
-from kasmon.errors import KasmonError, OtherMachineError
+from kasmon.errors import KasmonError, OtherMachineError, UnavailableError, of_system
 from kasmon.paths import Paths, places
 from kasmon.sanitize import clean_block
 from kasmon.store.machines import ALL, machine_names, read_machine
 from kasmon.supervisor.fleet.lookup import PREFIX_LENGTH
-from kasmon.supervisor.machines.link_client import run
+from kasmon.supervisor.machines.link_client import CommandOutput, run
 from kasmon.supervisor.machines.registration import start_link
 
 STDIN: Final = "-"
@@ -48,39 +49,99 @@ def _run_on(machine: str, words: Sequence[str]) -> int:
     if machine != ALL:
         require_link(where, machine)
         return run_words(machine, words)
-    wants_json = "--json" in words
+    if "--json" in words:
+        answers = ask_all(words)
+        print_json(answer(machines={each.machine: each.content for each in answers}))
+        return max(each.exit_code for each in answers)
     codes: list[int] = []
-    objects: dict[str, str] = {}
     for name in (LOCAL, *machine_names(where)):
-        if not wants_json:
-            say(f"{name}:")
+        say(f"{name}:")
         try:
             if name == LOCAL:
-                code, content = _run_here([*words, f"--machine={LOCAL}"], wants_json=wants_json)
-            elif wants_json:
-                require_link(where, name)
-                output = run(where, name, words)
-                code, content = output.exit_code & 0xFF, output.stdout.decode("utf-8", "replace")
+                code = call([*words, f"{OPTION}={LOCAL}"]) or 0
             else:
                 require_link(where, name)
-                code, content = run_words(name, words), ""
+                code = run_words(name, words)
         except KasmonError as error:
-            note(f"{name}: {error.message} {error.hint}".strip())
-            code, content = error.exit_code, as_json(error_object(error))
+            code = _note_failure(name, error)
         codes.append(code)
-        objects[name] = content
-    if wants_json:
-        print_json(answer(machines={name: json.loads(content or "null") for name, content in objects.items()}))
     return max(codes)
 
 
-def _run_here(words: list[str], *, wants_json: bool) -> tuple[int, str]:
-    """Run `kasmon WORDS`; return its exit code, and what it printed if it *wants_json*."""
-    if not wants_json:
-        return call(words) or 0, ""
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        code = call(words) or 0
-    return code, printed.getvalue()
+class MachineAnswer(NamedTuple):
+    """What a command answered on one machine."""
+
+    machine: str
+    exit_code: int
+    content: dict[str, Any]
+    """The object that it printed, or that of the error."""
+
+
+def ask_all(words: Sequence[str]) -> list[MachineAnswer]:
+    """Run `kasmon WORDS --json` here and, at the same time, on each registered machine; this one is the first.
+
+    Why one did not answer is printed on stderr.
+    """
+    where = places()
+    words = words if "--json" in words else [*words, "--json"]
+    running = {name: _CommandThread(where, name, words) for name in machine_names(where)}
+    answers = [_ask_here([*words, f"{OPTION}={LOCAL}"])]
+    return answers + [_read_answer(name, running[name].read_output) for name in running]
+
+
+class _CommandThread:
+    """A command that runs on a machine. Its thread does not hold up the end of this process."""
+
+    def __init__(self, where: Paths, machine: str, words: Sequence[str]) -> None:
+        self._output: CommandOutput | None = None
+        self._error: KasmonError | None = None
+        self._thread = threading.Thread(target=self._run, args=(where, machine, words), daemon=True)
+        self._thread.start()
+
+    def _run(self, where: Paths, machine: str, words: Sequence[str]) -> None:
+        try:
+            require_link(where, machine)
+            self._output = run(where, machine, words)
+        except KasmonError as error:
+            self._error = error
+        except OSError as error:
+            self._error = of_system(error)
+
+    def read_output(self) -> tuple[int, str]:
+        """Wait for its end, and return its exit code and what it printed. Raises the error of `run`."""
+        self._thread.join()
+        if self._output is None:
+            raise self._error or UnavailableError("it did not answer.")
+        return self._output.exit_code & 0xFF, self._output.stdout.decode("utf-8", "replace")
+
+
+def _ask_here(words: list[str]) -> MachineAnswer:
+    def run_here() -> tuple[int, str]:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            code = call(words) or 0
+        return code, printed.getvalue()
+
+    return _read_answer(LOCAL, run_here)
+
+
+def _read_answer(machine: str, read_output: Callable[[], tuple[int, str]]) -> MachineAnswer:
+    try:
+        code, printed = read_output()
+        content = json.loads(printed or "{}")
+        if not isinstance(content, dict):
+            raise ValueError(f"{type(content).__name__} is no object")
+    except KasmonError as error:
+        return MachineAnswer(machine, _note_failure(machine, error), error_object(error))
+    except ValueError as error:
+        unreadable = UnavailableError(f"its answer cannot be read: {error}.")
+        return MachineAnswer(machine, _note_failure(machine, unreadable), error_object(unreadable))
+    return MachineAnswer(machine, code, content)
+
+
+def _note_failure(machine: str, error: KasmonError) -> int:
+    """Print why *machine* did not do it, and return the exit code."""
+    note(f"{machine}: {error.message} {error.hint}".strip())
+    return error.exit_code
 
 
 def require_link(where: Paths, machine: str) -> None:

@@ -26,7 +26,7 @@ from kasmon.model.plan.plan import Task as PlanTask
 from kasmon.model.plan.progress import PlanRun, TaskRun
 from kasmon.model.plan.scheduler import NextSteps
 from kasmon.paths import expanded, places
-from kasmon.store.machines import own_names
+from kasmon.store.machines import ALL, own_names
 from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans import approval, decisions, start, worktree_removal
@@ -38,6 +38,7 @@ from kasmon.supervisor.worktrees.unsaved_files import list_files
 
 OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
 """The outcome of a plan -> the exit code of a command that waited for it."""
+NO_PLAN = "No plan has been run yet."
 
 
 PlanFile = Annotated[str, Arg("Plan file (Markdown or TOML).", completer="plan_files")]
@@ -281,39 +282,63 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
             print_json(answer(changes=list(edited.lines), refused=[]))
 
 
-def _of_all(plan_log: PlanLog) -> str:
-    """Return `/N` for a plan with N tasks; empty if its text is missing."""
+def _count_tasks(plan_log: PlanLog) -> int | None:
+    """Return how many tasks a plan has; None if its text is missing."""
     try:
-        return f"/{len(approved_plan(plan_log).tasks)}"
+        return len(approved_plan(plan_log).tasks)
     except (PlanNotFoundError, PlanFaultyError):
-        return ""
+        return None
 
 
-def list_all(*, machine: OnMachine = "", wants_json: Json = False) -> None:
+def list_all(*, machine: OnMachine = "", wants_json: Json = False) -> int:
     """List the plans that have been run, newest last."""
+    if machine == ALL:
+        from kasmon.cli.machines.tables import MachineTable, print_all  # only for several machines
+
+        table = MachineTable(("plan", "ls"), "plans", _ListedPlan, ("PLAN", "STATE", "DONE", "FILE"), _cells, NO_PLAN)
+        return print_all(table, wants_json=wants_json)
     check_machine(machine)
     where = places()
     plan_logs = sorted(
         (start.find_plan(where, id_) for id_ in plans(where)), key=lambda plan_log: plan_log.run.began_at
     )
+    listed = [run_object(each, is_run=start.is_run(each), tasks=_count_tasks(each)) for each in plan_logs]
     if wants_json:
-        print_json(answer(plans=[run_object(plan_log, is_run=start.is_run(plan_log)) for plan_log in plan_logs]))
-        return
-    for plan_log in plan_logs:
-        run_ = plan_log.run
-        held = ", no runner (`kasmon recover`)"
-        if run_.state == "ended" or start.is_run(plan_log):
-            held = ""
-        elif run_.is_stopped:
-            held = f", stopped (`kasmon plan resume {plan_log.plan}`)"
-        done = sum(task.state.value in ("done", "skipped") for task in run_.tasks.values())
-        say(f"{plan_log.plan}  {run_.outcome or run_.state}{held}  {done}{_of_all(plan_log)} done  {run_.file}")
+        print_json(answer(plans=listed))
+        return 0
+    for each in listed:
+        say("  ".join(_cells(msgspec.convert(each, _ListedPlan))))
     for found in PlanFolders(load(where).plans.folders).read():
         wrong = f", {len(found.faults)} faults (`kasmon plan check`)" if found.faults else ""
         say(f"-  not run: {len(found.plan.tasks)} tasks in {found.plan.waves} waves{wrong}  {found.file}")
     if not plan_logs:
-        say("No plan has been run yet.")
+        say(NO_PLAN)
     note_other_machines(where, machine, "plan ls")
+    return 0
+
+
+class _ListedPlan(msgspec.Struct, frozen=True):
+    """One of those that `kasmon plan ls --json` prints, as far as a row shows it."""
+
+    id: str
+    state: str
+    file: str
+    outcome: str | None = None
+    running: bool = False
+    stopped: bool = False
+    done: int | None = None
+    tasks: int | None = None
+
+
+def _cells(listed: _ListedPlan) -> tuple[str, str, str, str]:
+    held = ", no runner (`kasmon recover`)"
+    if listed.state == "ended" or listed.running:
+        held = ""
+    elif listed.stopped:
+        held = f", stopped (`kasmon plan resume {listed.id}`)"
+    of_all = "" if listed.tasks is None else f"/{listed.tasks}"
+    done = "-" if listed.done is None else f"{listed.done}{of_all} done"
+    return listed.id, f"{listed.outcome or listed.state}{held}", done, listed.file
 
 
 def clean(

@@ -82,8 +82,11 @@ def _check_object(check: TaskChecked) -> dict[str, Any]:
     }
 
 
-def run_object(plan_log: PlanLog, *, is_run: bool) -> dict[str, Any]:
-    """Return the run of the plan in *plan_log*, in short; *is_run* is whether a runner process is active."""
+def run_object(plan_log: PlanLog, *, is_run: bool, tasks: int | None) -> dict[str, Any]:
+    """Return the run of the plan in *plan_log*, in short.
+
+    *is_run*: whether a runner process is active. *tasks*: how many it has; None if its text is missing.
+    """
     run = plan_log.run
     return {
         "id": plan_log.plan,
@@ -93,5 +96,8 @@ def run_object(plan_log: PlanLog, *, is_run: bool) -> dict[str, Any]:
         "state": run.state,
         "outcome": run.outcome or None,
         "running": is_run,
+        "stopped": run.is_stopped,
+        "done": sum(task.state.value in ("done", "skipped") for task in run.tasks.values()),
+        "tasks": tasks,
         "began_at": run.began_at,
     }

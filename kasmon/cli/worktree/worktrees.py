@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import time
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
@@ -13,9 +14,12 @@ from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import age, aligned
 from kasmon.config import load
 from kasmon.errors import KasmonError, NotFoundError, SessionNotFoundError
+from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
 from kasmon.paths import places
 from kasmon.repository.branch import BranchState
+from kasmon.store.machines import ALL
 from kasmon.supervisor.finish.pull_requests import read_branches
 from kasmon.supervisor.fleet.lookup import check_here, check_named_alone, find
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -24,6 +28,7 @@ from kasmon.supervisor.sessions.folder_config import in_folder
 from kasmon.supervisor.worktrees.inventory import WorktreeEntry, list_session_worktrees, remove_session_worktree
 
 HEADS: Final = ("SESSION", "BRANCH", "BASE", "WORK", "AGE", "SIZE", "STATE", "PATH")
+NONE: Final = "No worktrees."
 
 
 def worktrees(
@@ -35,6 +40,11 @@ def worktrees(
     wants_json: Json = False,
 ) -> int:
     """List the worktrees of sessions and plans, or remove those in which nothing could be lost."""
+    if action == "ls" and machine == ALL:
+        from kasmon.cli.machines.tables import MachineTable, print_all  # only for several machines
+
+        table = MachineTable(("worktrees",), "worktrees", _ListedWorktree, HEADS, _listed_row, NONE)
+        return print_all(table, wants_json=wants_json)
     check_machine(machine)
     if action == "gc":
         return _collect(wanted, agrees=yes, wants_json=wants_json)
@@ -50,7 +60,7 @@ def _list(machine: str, *, wants_json: bool) -> int:
         print_json(answer(worktrees=[_object(entry, states.get(entry.tree.path)) for entry in entries]))
         return 0
     rows = (_row(entry, states.get(entry.tree.path), fleet.at) for entry in entries)
-    say(*(aligned([HEADS, *rows]) if entries else ["No worktrees."]))
+    say(*(aligned([HEADS, *rows]) if entries else [NONE]))
     note_other_machines(where, machine, "worktrees")
     return 0
 
@@ -135,6 +145,29 @@ def _row(entry: WorktreeEntry, branch: BranchState | None, now: float) -> tuple[
         state,
         tree.path,
     )
+
+
+class _ListedWorktree(msgspec.Struct, frozen=True):
+    """One of those that `kasmon worktrees --json` prints, as far as a row shows it."""
+
+    name: str
+    created_at: float
+    size_bytes: int
+    worktree: SessionWorktree
+    why: str | None = None
+    branch: BranchState | None = None
+
+
+def _listed_row(listed: _ListedWorktree) -> tuple[str, ...]:
+    entry = WorktreeEntry(
+        session=SessionId(""),
+        name=listed.name,
+        tree=listed.worktree,
+        created_at=listed.created_at,
+        size_bytes=listed.size_bytes,
+        keeps=listed.why or "",
+    )
+    return _row(entry, listed.branch, time.time())
 
 
 def _object(entry: WorktreeEntry, branch: BranchState | None) -> dict[str, object]:

@@ -153,35 +153,79 @@ def test_what_is_listed_of_this_machine_only_says_how_to_list_it_there(joined: T
     assert joined.here("machines", "run", MACHINE, "--", *command.split()).out == there.out
 
 
-def test_a_command_for_all_machines_prints_each_under_its_name(joined: TwoCommandLines) -> None:
-    there = joined.there.new("loud", "say hi")
+def test_a_list_of_all_machines_is_one_table_and_one_array_with_the_machine_of_each_row(
+    joined: TwoCommandLines,
+) -> None:
+    there = joined.new("loud", "say hi")
     here = joined.here.new("own", "say hi")
 
     printed = joined.here("top", "--machine", "all")
-    listed = joined.here.json("top", "--machine=all")["machines"]
+    listed = joined.here.json("top", "--machine=all")
+    sessions = joined.here("ls", "--machine", "all")
 
     assert printed.code == 0, printed.err
-    own, _, other = printed.out.partition(f"\n{MACHINE}:\n")
-    assert (own.startswith("local:\n"), here in own, there in other, there in own) == (True, True, True, False)
-    assert [[each["id"] for each in listed[name]["sessions"]] for name in ("local", MACHINE)] == [[here], [there]]
+    head, *rows = (line.split() for line in printed.out.splitlines())
+    assert ["MACHINE", "NAME", "ID"] == head[:3]
+    assert {("local", "own", here), (MACHINE, "loud", there)} == {tuple(row[:3]) for row in rows}
+    assert [("local", here), (MACHINE, there)] == [(each["machine"], each["id"]) for each in listed["sessions"]]
+    assert [here] == [each["id"] for each in listed["machines"]["local"]["sessions"]]
+    assert (sessions.code, sessions.err) == (0, "")
+    assert {here, there} <= set(sessions.out.split())
     assert joined.here("doctor", "--machine", "nosuch").code == 3
     for each, session in ((joined.here, here), (joined.there, there)):
         each("stop", session)
         each("rm", session)
 
 
-def test_a_command_for_all_machines_names_those_that_are_unreachable(fork_server: ForkServer) -> None:
+def test_what_is_not_listed_is_printed_for_all_machines_under_the_name_of_each(joined: TwoCommandLines) -> None:
+    recovered = joined.here("recover", "--dry-run", "--machine", "all")
+
+    assert f"local:\nNothing is lost.\n{MACHINE}:\nNothing is lost.\n" == recovered.out, recovered.err
+    assert {"local", MACHINE} == joined.here.json("recover", "--dry-run", "--machine", "all")["machines"].keys()
+
+
+def test_worktrees_rules_and_plans_of_all_machines_are_listed(joined: TwoCommandLines) -> None:
+    there, repo = joined.there, Repo(joined.there.home / "listed")
+    session = joined.new("listed", "say hi", "--dir", str(repo.folder), "--worktree")
+    asking = there.new("asking", "ask git push")
+    request = there.request()
+    there.json("answer", request["id"], "always", "--digest", request["digest"])
+    (there.home / "plan.toml").write_text('[[task]]\nid = "a"\nrun = "true"\n')
+    there("plan", "run", str(there.home / "plan.toml"), "--yes", "--ci")
+    [plan] = there.json("plan", "ls")["plans"]
+
+    worktrees, rules, plans = (
+        joined.here(*words, "--machine", "all") for words in (["worktrees"], ["rules"], ["plan", "ls"])
+    )
+
+    assert [0, 0, 0] == [each.code for each in (worktrees, rules, plans)], worktrees.err + rules.err + plans.err
+    tree = there.json("show", session)["session"]["worktree"]["path"]
+    assert any(line.startswith(f"{MACHINE} ") and line.endswith(tree) for line in worktrees.out.splitlines())
+    assert f"Bash(git push:*)  session  {asking}" in rules.out
+    assert [MACHINE, plan["id"]] == plans.out.splitlines()[1].split()[:2]
+    assert (plan["tasks"], "/1 done" in plans.out) == (1, True)
+    assert [MACHINE] == [each["machine"] for each in joined.here.json("rules", "--machine", "all")["rules"]]
+    for each in (session, asking):
+        there("stop", each)
+
+
+def test_a_list_of_all_machines_names_those_that_are_unreachable(fork_server: ForkServer) -> None:
     joined = TwoCommandLines(fork_server)
     try:
+        session = joined.new("shown", "say hi")
         write_machine(joined.here.places, Machine(name=MACHINE, command=("false",)))
         joined.cut()
 
         printed, listed = joined.here("rules", "--machine", "all"), joined.here("rules", "--machine", "all", "--json")
+        sessions = joined.here("ls", "--machine", "all")
 
-        assert (printed.code, printed.out) == (69, f"local:\nNo standing rules.\n{MACHINE}:\n")
+        assert (printed.code, printed.out) == (69, "No standing rules.\n")
         assert f"kasmon: {MACHINE}: " in printed.err
-        assert (listed.code, listed.json["machines"]["local"]["rules"]) == (69, [])
+        assert (listed.code, listed.json["rules"], listed.json["machines"]["local"]["rules"]) == (69, [], [])
         assert listed.json["machines"][MACHINE]["error"]["code"] == "remote-unreachable"
+        assert (sessions.code, session in sessions.out) == (69, True)
+        assert f"kasmon: {MACHINE} is unreachable" in sessions.err
+        assert joined.here("ls").code == 0
     finally:
         joined.close()
 
