@@ -1,6 +1,7 @@
 """The bus of another machine over NATS: its list and its logs from JetStream, for operators and viewers of its team.
 
-Connections, commands and files go to the machine itself, as signed commands of an operator. Viewers have none of them.
+Connections, commands and files go to the machine itself, as signed commands of an operator. Viewers have none of them:
+of commands only the output of the one that lists marks.
 """
 
 import asyncio
@@ -38,6 +39,7 @@ from kasmon.bus.nats.jetstream.machine_records import (
     OrderReport,
     RecordVerifier,
 )
+from kasmon.bus.nats.jetstream.marks_report import ask_for_marks
 from kasmon.bus.nats.jetstream.order_queue import OrderQueue
 from kasmon.bus.nats.jetstream.orders import OUTPUT_BYTES
 from kasmon.bus.nats.jetstream.outbox import LogRange
@@ -47,10 +49,17 @@ from kasmon.bus.nats.machine_client import open_command_bus
 from kasmon.bus.nats.signatures import COMMAND_S, CommandRefusedError
 from kasmon.bus.nats.subjects import check_name, roster_subject, stream, subject
 from kasmon.bus.stream import StreamBus
-from kasmon.errors import HostUnreachableError, KasmonError, RefusedError, RemoteUnreachableError
+from kasmon.errors import (
+    HostUnreachableError,
+    KasmonError,
+    RefusedError,
+    RemoteUnreachableError,
+    TimedOutError,
+    UnavailableError,
+)
 from kasmon.model.permission import SessionId
 from kasmon.supervisor.machines.link_client import COMMAND_S as COMMAND_LIMIT_S
-from kasmon.supervisor.machines.link_client import CommandOutput, QueuedOrder
+from kasmon.supervisor.machines.link_client import MARKS_COMMAND, CommandOutput, QueuedOrder
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +153,13 @@ class NatsBus:
             raise
 
     async def run(self, arguments: Sequence[str], stdin: bytes = b"") -> CommandOutput:
+        """As `Bus` says; a viewer has the output of `MARKS_COMMAND` only, as far as it concerns marks."""
+        if self._identity.role == "viewer" and tuple(arguments) == MARKS_COMMAND:
+            try:
+                return await ask_for_marks(self._used(), self._snapshots(), self._machine)
+            except (UnavailableError, TimedOutError) as error:
+                why = error.message.rstrip(".")
+                raise RemoteUnreachableError(self._machine, why, is_registered=True) from error
         try:
             return await (await self._open_commands()).run(arguments, stdin)
         except RemoteUnreachableError:

@@ -24,6 +24,8 @@ from kasmon.store.machines import read_presence
 
 Value = TypeVar("Value")
 
+MARKS_COMMAND: Final = ("ls", "--json", "--marks")
+"""Prints what sessions are marked with (`kasmon.supervisor.machines.marks`); viewers of a cluster have it too."""
 COMMAND_S: Final = 600.0
 """How long a command may take on another machine, in seconds."""
 FILE_S: Final = 30.0

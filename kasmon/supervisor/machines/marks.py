@@ -20,12 +20,11 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.repository.branch import BranchState, BranchSummary, PullRequest
 from kasmon.supervisor.finish.pull_requests import stored_pull_request
-from kasmon.supervisor.machines.link_client import error_of, parse_reply, run
+from kasmon.supervisor.machines.link_client import MARKS_COMMAND, error_of, parse_reply, run
 from kasmon.supervisor.worktrees.collisions import CollisionDetector
 from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
 from kasmon.supervisor.worktrees.shared_checkout import describe_sharers, list_sharers
 
-COMMAND: Final = ("ls", "--json", "--marks")
 ACTIVE_S: Final = 10.0
 """A machine is asked at most this often, in seconds, while something happens there."""
 REST_S: Final = 120.0
@@ -73,7 +72,7 @@ class SessionMarks(msgspec.Struct, frozen=True):
 
 
 class _Reply(msgspec.Struct, frozen=True):
-    """What `COMMAND` prints."""
+    """What `MARKS_COMMAND` prints."""
 
     sessions: tuple[SessionMarks, ...]
 
@@ -105,7 +104,7 @@ def read_marks(places: Paths, machine: str) -> tuple[SessionMarks, ...]:
         RemoteUnreachableError: if it is not connected.
         KasmonError: if its owner does not allow it, or its kasmon cannot.
     """
-    output = run(places, machine, COMMAND, limit_s=LIMIT_S)
+    output = run(places, machine, MARKS_COMMAND, limit_s=LIMIT_S)
     if output.exit_code:
         raise error_of(machine, output)
     return parse_reply(machine, output.stdout, _Reply).sessions

@@ -18,10 +18,13 @@ from kasmon.model.permission import Decision, SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.machines.link_client import run
+from kasmon.supervisor.machines.marks import read_marks
 from kasmon.supervisor.machines.registration import start_link
 from kasmon.supervisor.sessions import session_operations
 from tests.support.bus.cluster_server import CLUSTER, ClusterServer
 from tests.support.bus.joined import NAME, JoinedKasmons
+from tests.support.git_repo import Repo
 from tests.support.wait import until
 
 
@@ -104,6 +107,25 @@ async def test_a_viewer_sees_all_and_answers_nothing_and_an_operator_answers(
     assert "lost" in joined.presence.why or "reach" in joined.presence.why
     assert joined.shown(session).is_unreachable
     assert "git push" in await asyncio.to_thread(output, joined.far.places, "show", session), "the machine goes on"
+
+
+async def test_a_viewer_sees_the_marks_of_sessions_and_has_no_other_command_run(
+    joined: JoinedKasmons, tmp_path: Path
+) -> None:
+    near, repo = joined.near.places, Repo(tmp_path / "shop")
+    session = await joined.begin("fix", workdir=str(repo.folder), worktree=True)
+    tree = _session(joined, session).worktree
+    assert tree is not None
+    await asyncio.to_thread(repo.commit, "new.txt", "one\n", at=Path(tree.path))
+    await asyncio.to_thread(output, near, "machines", "add", NAME, "--cluster", CLUSTER)
+    joined.shown(session)
+
+    [mark] = await asyncio.to_thread(read_marks, near, NAME)
+
+    assert (session, 1) == (mark.id, mark.branch.ahead if mark.branch else None)
+    for words in (("ls", "--json"), ("ls", "--json", "--marks", "--tmux")):
+        with pytest.raises(RefusedError, match="as a viewer: only operators"):
+            await asyncio.to_thread(run, near, NAME, words)
 
 
 def _session(joined: JoinedKasmons, session: SessionId) -> Session:

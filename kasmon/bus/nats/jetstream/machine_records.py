@@ -69,7 +69,16 @@ class OrderReport(msgspec.Struct, frozen=True, tag="order", tag_field="t"):
     why: str = ""
 
 
-RecordValue = SessionEntry | SessionRemoval | LogPart | Heartbeat | MachineFacts | MachineLease | OrderReport
+class MarksReport(msgspec.Struct, frozen=True, tag="marks", tag_field="t"):
+    """The marks of the sessions, for one who asked; it is not stored."""
+
+    output: bytes
+    """JSON as `kasmon ls --json --marks` prints it, with the marks alone."""
+
+
+RecordValue = (
+    SessionEntry | SessionRemoval | LogPart | Heartbeat | MachineFacts | MachineLease | OrderReport | MarksReport
+)
 
 
 class MachineRecord(msgspec.Struct, frozen=True, array_like=True):

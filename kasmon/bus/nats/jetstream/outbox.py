@@ -49,11 +49,13 @@ from kasmon.bus.nats.jetstream.machine_records import (
     RecordVerifier,
     sign_record,
 )
+from kasmon.bus.nats.jetstream.marks_report import MARKS_KEY, MarksReader
 from kasmon.bus.nats.jetstream.publisher import OutdatedKeyError, Publisher
 from kasmon.bus.nats.jetstream.stored_messages import read_stream
 from kasmon.bus.nats.server_config import EVENTS_BYTES
 from kasmon.bus.nats.signatures import order_key
 from kasmon.bus.nats.subjects import stream, subject
+from kasmon.bus.nats.tunnel import TaskSet
 from kasmon.bus.stream import ServedBus
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from kasmon.model.commands import Ability
@@ -164,6 +166,7 @@ class Outbox:
         self._key_lock = asyncio.Lock()
         """Held while the lease is renewed, an order is reported, or the directory is read."""
         self._bus: ServedBus | None = None
+        self._marks, self._replying = MarksReader(), TaskSet()
         self.epoch = 0
         """0: the server has not given it one yet."""
         self.problem = ""
@@ -192,7 +195,7 @@ class Outbox:
         self.epoch, self._is_saved = epoch, False
         await self._save()
         await self._put_now(LEASE_KEY, MachineLease(), ttl_s=LEASE_S)
-        await connection.subscribe(self._subject("log", "*"), self._send_range)
+        await connection.subscribe(self._subject("log", "*"), self._answer)
 
     async def _read_directory(self) -> int:
         """Learn the keys of this machine's directory; return the epoch there, 0 for none."""
@@ -263,6 +266,7 @@ class Outbox:
 
     async def end(self) -> None:
         """Tell readers that this machine ends its service, if the server can be reached."""
+        await self._replying.cancel()
         if self.epoch and self._used().client.is_connected:
             with contextlib.suppress(KasmonError, TimeoutError, *FAILURES):
                 async with asyncio.timeout(HEARTBEAT_S):
@@ -462,6 +466,22 @@ class Outbox:
         await self._used().client.publish(to, sign_record(self._identity.seed, to, record))
 
     # Requests of readers.
+
+    async def _answer(self, message: Msg) -> None:
+        if message.subject.rpartition(".")[2] == MARKS_KEY:
+            self._replying.start(self._send_marks(message))  # it takes longer
+        else:
+            await self._send_range(message)
+
+    async def _send_marks(self, message: Msg) -> None:
+        """Answer with the marks of the sessions, or with nothing if others may not see these."""
+        content = b""
+        with contextlib.suppress(KasmonError, OSError, ValueError, KeyError, msgspec.MsgspecError):
+            if (bus := self._bus) is not None:
+                report = await self._marks.read(bus.run)
+                content = sign_record(self._identity.seed, message.subject, self._record(report))
+        with contextlib.suppress(*FAILURES):
+            await self._used().client.publish(message.reply, content)
 
     async def _send_range(self, message: Msg) -> None:
         """Answer with bytes of a log that the server no longer has; one request after the other."""
