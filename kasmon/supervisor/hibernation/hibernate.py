@@ -52,7 +52,7 @@ async def hibernate(places: Paths, session: Session) -> str:
     except SessionEndedError:
         if (now := await in_thread(read_session, places, session.id)).freed_bytes is None:
             raise
-        raise NotHibernatedError(session.name, find_obstacle(now)) from None  # somebody else was faster
+        raise NotHibernatedError(session.name, find_obstacle(now)) from None  # another process was faster
     deadline = time.monotonic() + ENDING_S
     while not any(isinstance(event, SessionEnded | ConnectionLost) for event in await in_thread(facts.more)):
         if time.monotonic() > deadline:
