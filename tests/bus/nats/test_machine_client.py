@@ -313,7 +313,8 @@ async def test_a_writer_waits_while_the_server_takes_no_more() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     sent.may_send.set()
-    await waiting
+    async with asyncio.timeout(30):
+        await waiting
     writer.close()
     await writer.wait_closed()
 
