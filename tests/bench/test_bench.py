@@ -88,6 +88,15 @@ def test_a_host_is_weighed_beside_bare_python(
     assert 0 < memory["limit"] < memory["value"]
 
 
+def test_a_call_of_the_fleet_tools_is_measured_as_an_agent_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == run.main(["fleet-list"], rounds=1, json=True)
+
+    told = json.loads(capsys.readouterr().out)
+    (figure,) = told["figures"]
+    assert ({}, 5, 30) == (told["left_out"], figure["samples"], figure["target"])
+    assert 0 < figure["value"]
+
+
 @pytest.mark.usefixtures("no_agents")
 def test_an_agent_that_is_not_installed_is_left_out_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == run.main(["host-claude"])

@@ -228,3 +228,12 @@ def test_an_agent_that_declares_another_is_still_itself(joined: TwoCommandLines)
 
     assert (lead.session, lead.session) == (shown["parent"], shown["actor"]["session"])
     assert {lead.session} == {each["actor"]["session"] for each in shown["receipts"]}
+
+
+def test_an_agent_of_another_machine_is_no_shell_of_this_one(joined: TwoCommandLines) -> None:
+    shell = joined.there("new", "shell", "--", "cat").out.strip()
+    joined.there("config", "fleet.starts", "0")
+    options = ("--agent", "scripted", "--mode", "sdk", "--actor", declared(session=shell))
+
+    assert "fleet.starts = 0" in joined.there("new", "child", *options).err
+    assert ["shell"] == there(joined)
