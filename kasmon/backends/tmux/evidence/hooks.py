@@ -6,6 +6,7 @@ if its environment was cleared, it descends from the agent's process. Only known
 
 import contextlib
 import fcntl
+import re
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -37,7 +38,18 @@ OVER: Final = frozenset({"PostToolUse", "PostToolUseFailure"})
 """A tool call has ended."""
 TURNS: Final = frozenset({"UserPromptSubmit", "Stop", "StopFailure"})
 """No tool call is pending: a turn begins or has ended."""
-ASKED: Final = frozenset({"permission_prompt", "ToolPermission"})
+ASKED: Final = {
+    "permission_prompt": RequestKind.PERMISSION,
+    "ToolPermission": RequestKind.PERMISSION,
+    "worker_permission_prompt": RequestKind.PERMISSION,
+    "elicitation_dialog": RequestKind.QUESTION,
+    "elicitation_url_dialog": RequestKind.QUESTION,
+    "agent_needs_input": RequestKind.QUESTION,
+}
+"""The kinds of notifications that an open dialog sends, and what it asks for."""
+OF_ANOTHER: Final = re.compile(r"(?!Teammate setup ).* needs your input(?:: .*)?")
+"""What claude's agent view says of a background session with `agent_needs_input`: that is no state of its own. The
+same kind comes from its own dialogs, with other words. `agent_completed` comes from the agent view only (2.1.330)."""
 
 
 class HookStatus(NamedTuple):
@@ -172,7 +184,11 @@ def meaning(note: HookNote) -> HookStatus | None:
         return HookStatus("idle|limited", None, text, event, failed=True)
     if note.event in IDLE:
         return HookStatus("idle", None, "", event)
-    if note.event == "PermissionRequest" or (note.event == "Notification" and note.what in ASKED):
+    if note.event == "Notification" and note.what in ASKED:
+        if note.what == "agent_needs_input" and OF_ANOTHER.fullmatch(text):
+            return None
+        return HookStatus("asking", ASKED[note.what], text, event)
+    if note.event == "PermissionRequest":
         kind = RequestKind.PLAN if note.tool in PLANS else RequestKind.QUESTION if note.tool in QUESTIONS else None
         return HookStatus("asking", kind or RequestKind.PERMISSION, text or clean_line(note.tool)[:40], event)
     if note.event == "Notification" and note.what == "idle_prompt":

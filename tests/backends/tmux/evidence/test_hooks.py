@@ -36,6 +36,10 @@ def hook(event: str, **fields: str) -> bytes:
     return json.dumps({"hook_event_name": event, "session_id": "s", **fields}).encode()
 
 
+def needs_input(message: str) -> bytes:
+    return hook("Notification", notification_type="agent_needs_input", message=message)
+
+
 def notes(file: Path, pid: int = 1) -> HookNotes:
     return HookNotes(file, 2, NONCE, pid)
 
@@ -54,6 +58,15 @@ def file(tmp_path: Path) -> Path:
         (hook("PermissionRequest", tool_name="AskUserQuestion"), ("asking", RequestKind.QUESTION)),
         (hook("PermissionRequest", tool_name="ExitPlanMode"), ("asking", RequestKind.PLAN)),
         (hook("Notification", notification_type="permission_prompt"), ("asking", RequestKind.PERMISSION)),
+        (hook("Notification", notification_type="worker_permission_prompt"), ("asking", RequestKind.PERMISSION)),
+        (hook("Notification", notification_type="elicitation_dialog"), ("asking", RequestKind.QUESTION)),
+        (hook("Notification", notification_type="elicitation_url_dialog"), ("asking", RequestKind.QUESTION)),
+        (needs_input("Teammate setup needs your input"), ("asking", RequestKind.QUESTION)),
+        (needs_input("Your cloud session needs an answer before it can start"), ("asking", RequestKind.QUESTION)),
+        (needs_input("fix the build needs your input"), None),
+        (needs_input("fix the build needs your input: approve Bash: make"), None),
+        (hook("Notification", notification_type="agent_completed", message="fix the build finished"), None),
+        (hook("Notification", notification_type="auth_success"), None),
         (hook("Notification", notification_type="idle_prompt"), ("idle", None)),
         (hook("Stop"), ("idle", None)),
         (hook("StopFailure", error="API Error: 400"), ("idle|limited", None)),
