@@ -26,6 +26,8 @@ LARGEST: Final = 64 * 1024
 """The greatest size of a profile, in bytes."""
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 """The name of a program, and so of its folder."""
+BOUND: Final = r"(>=|<=|==|>|<) ?\d{1,9}(\.\d{1,9}){0,3}"
+"""A bound of a range of versions."""
 ID: Final = "{id}"
 """Stands for the conversation's id in `start.resume`."""
 
@@ -64,6 +66,9 @@ class StartArguments(_Table, frozen=True):
     """They start it with the Agent Client Protocol; empty if it does not have it."""
     terminal: Lines = ()
     """It always gets them in a terminal."""
+    terminal_versions: Annotated[str, msgspec.Meta(max_length=80, pattern=rf"\A({BOUND}(, ?{BOUND})*)?\Z")] = ""
+    """The versions that may run in a terminal, such as `>=1.2, <2`: of any other kasmon knows no screen, and starts it
+    by its protocol only. Empty for all."""
     model: Line = ""
     """The flag before a model's name; empty if it has none."""
     resume: Lines = ()

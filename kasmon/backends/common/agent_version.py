@@ -14,7 +14,8 @@ from typing import Final
 from kasmon.agents.catalog import find
 from kasmon.backends.common.environment import program_of
 from kasmon.config.profile import NATIVE
-from kasmon.errors import UnfitAgentError
+from kasmon.detection import version_range
+from kasmon.errors import LaunchError, UnfitAgentError
 from kasmon.launch import base_environment
 from kasmon.model.agent_program import RUNNERS
 from kasmon.sanitize import clean_line
@@ -139,6 +140,26 @@ def advised(argv: Sequence[str]) -> str:
     agent = program_of(argv)
     version = VERSION.search(version_of(argv)) if find(agent).tried else None
     return advice(agent, version[0]) if version else ""
+
+
+def refuse_in_terminal(argv: Sequence[str], agent: str) -> None:
+    """Refuse a version of the agent that *argv* runs of which kasmon knows no screen. Blocks, where versions matter.
+
+    *agent*: the name of its profile. A program that does not report its version is not refused.
+
+    Raises:
+        LaunchError: if its version is not among those of its profile.
+    """
+    program = program_of(argv, agent)
+    wanted = find(program).start.terminal_versions
+    version = version_range.version_of(version_of(argv)) if wanted else None
+    if version is None or version_range.range_of(wanted).holds(version):
+        return
+    number = ".".join(map(str, version))
+    raise LaunchError(
+        f"{program} {number} cannot run in a terminal session: kasmon knows the screens of {program} {wanted} only.",
+        hint=f"Start it as a structured session: `kasmon new NAME --agent {agent or program} --mode sdk`.",
+    )
 
 
 @lru_cache(maxsize=64)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from kasmon.agents.catalog import catalog
 from kasmon.backends.base import Abilities
 from kasmon.backends.common import agent_start
-from kasmon.backends.common.agent_version import version_of
+from kasmon.backends.common.agent_version import refuse_in_terminal, version_of
 from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.agent_sandbox import AgentSandbox, find_sandbox
@@ -86,7 +86,8 @@ class TmuxBackend:
         lately; it is only displayed again.
 
         Raises:
-            LaunchError: if the launch names no program, or another machine does not start it.
+            LaunchError: if the launch names no program, another machine does not start it, or the version of its
+                program may not run in a terminal.
             RemoteUnreachableError: if that machine cannot be reached.
             RefusedError: if the session's pane is in use.
             TmuxMissingError, TmuxTooOldError: if there is no usable tmux.
@@ -99,6 +100,8 @@ class TmuxBackend:
             raise RefusedError(f"session {launch.session!r} is already running.", hint="Stop it first, or restart it.")
         if had is not None:
             self.line.listeners.forget(had.pane_id)
+        if not launch.machine and launch.sandbox in (None, "jail"):
+            await asyncio.to_thread(refuse_in_terminal, launch.argv, launch.agent)
         if launch.machine and not lives_on:
             elsewhere, history = self._machine(launch), self._settings.history_limit
             await asyncio.to_thread(start_remote_agent, elsewhere, launch, self.places, history)

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from kasmon.agents.catalog import find
-from kasmon.backends.common.agent_version import advice, explain_unfit, find_version
-from kasmon.errors import UnfitAgentError
+from kasmon.backends.common.agent_version import advice, explain_unfit, find_version, refuse_in_terminal
+from kasmon.errors import LaunchError, UnfitAgentError
 from tests.support.wait import until
 
 PINS = Path(__file__).parents[2] / "agents" / "package.json"
@@ -92,3 +92,18 @@ async def test_behind_a_runner_it_is_the_agent_that_is_asked(tmp_path: Path) -> 
 
     error = await explain_unfit(UnfitAgentError("it is odd.", hint="Sorry."), "acp", argv, str(tmp_path), {})
     assert str(error).startswith("it is odd. Sorry. This is gemini 0.3.9; kasmon was tested with 0.61.0.")
+
+
+@pytest.mark.parametrize("version", ["2.0.0", "opencode 2.1.3"])
+def test_a_version_whose_screens_are_unknown_is_refused_in_a_terminal(tmp_path: Path, version: str) -> None:
+    path = program(tmp_path, f"echo {version}", "opencode")
+
+    with pytest.raises(LaunchError, match=r"opencode 2\.\S+ cannot run in a terminal session") as caught:
+        refuse_in_terminal((path,), "opencode")
+    assert "--agent opencode --mode sdk" in caught.value.hint
+
+
+@pytest.mark.parametrize("script", ["echo 1.18.33", "exit 1", "echo no version"])
+def test_a_known_version_or_none_is_not_refused(tmp_path: Path, script: str) -> None:
+    refuse_in_terminal((program(tmp_path, script, "opencode"),), "opencode")
+    refuse_in_terminal((program(tmp_path, "echo 99.0.0", "gander"),), "gander")

@@ -13,7 +13,7 @@ from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.pane_events import PaneListener
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.backends.tmux.terminal_backend import TmuxBackend
-from kasmon.errors import PromptChangedError, RefusedError
+from kasmon.errors import LaunchError, PromptChangedError, RefusedError
 from kasmon.model.commands import Answer, Launch, Mode
 from kasmon.model.permission import Decision, RequestId
 from kasmon.paths import places
@@ -65,6 +65,16 @@ class TestTmux(BackendContract, InterruptingContract):
                 await self.backend.open(self.launch())
 
             assert heard.session.exists
+
+    async def test_a_version_that_has_other_screens_is_not_started(self) -> None:
+        path = self.here.state / "opencode"
+        path.write_text("#!/bin/sh\necho 2.1.3\n")
+        path.chmod(0o700)
+        with pytest.raises(LaunchError, match=r"opencode 2\.1\.3 cannot run in a terminal session"):
+            await self.backend.open(msgspec.structs.replace(self.launch(), argv=(str(path),), agent="opencode"))
+
+        assert {} == await self.tmux.line.panes()
+        await self.tmux.aclose()
 
     async def test_an_agent_that_is_let_go_runs_on(self) -> None:
         async with self.opened() as heard:

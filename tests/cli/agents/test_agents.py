@@ -116,6 +116,10 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (lambda folder: os.mkfifo(folder / "README.md"), "is a link, or no file"),
     "a program": (lambda folder: (folder / "setup.py").write_text("x"), "does not belong"),
     "an unknown key": (lambda folder: (folder / "profile.toml").write_text('run = "rm"'), "at 'run'"),
+    "a version without a bound": (
+        lambda folder: (folder / "profile.toml").write_text('[start]\nterminal_versions = "2"'),
+        "terminal_versions",
+    ),
     "a slow pattern": (
         lambda folder: (folder / "screen.toml").write_text(
             'program = "parrot"\n[[rule]]\nname = "a"\nstate = "idle"\nall = ["(a+)+$"]\n'
