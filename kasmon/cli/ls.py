@@ -41,6 +41,9 @@ def ls(
     ] = "",
     marks: Annotated[bool, Arg("With --json: also pull requests, and files that other sessions change too.")] = False,
     tmux: Annotated[bool, Arg("List the panes of your own tmux that `kasmon adopt` can use.")] = False,
+    background: Annotated[
+        bool, Arg("List the background sessions of Claude Code that `kasmon adopt --background` can show.")
+    ] = False,
     socket: Annotated[str, Arg("With --tmux: socket of your tmux server.")] = "",
     wants_json: Json = False,
 ) -> int:
@@ -49,6 +52,11 @@ def ls(
         from kasmon.cli.sessions import ls_tmux
 
         ls_tmux(socket, wants_json=wants_json)
+        return 0
+    if background:
+        from kasmon.cli.sessions import ls_background
+
+        ls_background(wants_json=wants_json)
         return 0
     if watch:
         from kasmon.cli.watch import watch as follow

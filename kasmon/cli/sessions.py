@@ -45,11 +45,11 @@ from kasmon.errors import (
 from kasmon.host.journal.session_log import advanced, begun
 from kasmon.host.rpc import event_loop
 from kasmon.host.rpc.event_loop import in_thread, sleep
+from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.commands import Mode
 from kasmon.model.evidence import AT_ONCE
 from kasmon.model.fleet import Fleet, find_children
 from kasmon.model.formatting import duration
-from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
@@ -72,6 +72,12 @@ NOTICED: Final = (
 BUSY: Final = ALIVE - {SessionState.IDLE, SessionState.PAUSED, SessionState.STANDBY}
 NOT_ALIVE: Final = frozenset(SessionState) - ALIVE
 IDLE: Final = frozenset({SessionState.IDLE})
+KEPT_RUNNING: Final = (
+    "Claude Code's own service runs this session. `kasmon stop` closes only its screen here; "
+    "`claude stop ID` ends the session itself."
+)
+"""The note to the user on the adoption of a background session."""
+BACKGROUND_HEADS: Final = ("ID", "NAME", "STATE", "FOLDER", "WATCHED AS")
 HEADS: Final = ("PANE", "TARGET", "AGENT", "RUNS", "SIZE", "WATCHED AS", "TITLE")
 
 LIMIT_S: Final = 1.0
@@ -86,7 +92,7 @@ def ls_tmux(socket: str, *, wants_json: bool) -> None:
     """Print the panes of the user's own tmux. Raises `NotFoundError` or `TmuxError` if there is none."""
     import asyncio
 
-    from kasmon.supervisor.sessions.adopt import foreign_panes
+    from kasmon.supervisor.sessions.adoption.panes import foreign_panes
 
     panes = asyncio.run(foreign_panes(places(), socket))
     if wants_json:
@@ -95,27 +101,66 @@ def ls_tmux(socket: str, *, wants_json: bool) -> None:
     say(*aligned([HEADS, *(_row(pane) for pane in panes)]))
 
 
+def ls_background(*, wants_json: bool) -> None:
+    """Print the background sessions of Claude Code. Raises `UnavailableError` if it does not list them."""
+    from kasmon.supervisor.sessions.adoption.background import list_sessions
+
+    where = places()
+    found = event_loop.run(list_sessions(where, load(where)))
+    if wants_json:
+        print_json(answer(background=[msgspec.to_builtins(each) for each in found]))
+        return
+    rows = [(each.id, each.name or "-", each.activity or "-", each.workdir, each.adopted or "-") for each in found]
+    say(*aligned([BACKGROUND_HEADS, *(tuple(clean_line(cell) for cell in row) for row in rows)]))
+
+
 def adopt(
-    target: Annotated[str, Arg("SESSION, SESSION:WINDOW, SESSION:WINDOW.PANE or %PANE in your own tmux.")],
+    target: Annotated[
+        str,
+        Arg(
+            "SESSION, SESSION:WINDOW, SESSION:WINDOW.PANE or %PANE in your own tmux;"
+            " with --background the ID or the name of a background session."
+        ),
+    ],
     /,
     *,
-    name: Annotated[str, Arg("Session name (default: the name of the tmux session).")] = "",
+    background: Annotated[
+        bool, Arg("Show a background session of Claude Code (`kasmon ls --background` lists them) in a terminal.")
+    ] = False,
+    name: Annotated[
+        str, Arg("Session name (default: the name of the tmux session, or of the background session).")
+    ] = "",
     socket: Annotated[str, Arg("Socket of your tmux server (default: the current one, or tmux's default).")] = "",
     wants_json: Json = False,
 ) -> None:
     """Adopt a pane of your own tmux (`kasmon ls --tmux` lists them); kasmon never resizes, renames or ends it."""
     import asyncio
 
-    from kasmon.supervisor.sessions.adopt import adopt as adopted
+    if background:
+        return _adopt_background(target, name, wants_json=wants_json)
+    from kasmon.supervisor.sessions.adoption.panes import adopt as adopted
 
     where = places()
     launch = asyncio.run(adopted(where, target, name, socket))
     session = read_session(where, launch.session)
     if wants_json:
         print_json(answer(session=session_object(session), noticed=NOTICED))
-        return
+        return None
     note(NOTICED)
     say(launch.session)
+    return None
+
+
+def _adopt_background(target: str, name: str, *, wants_json: bool) -> None:
+    from kasmon.supervisor.sessions.adoption.background import adopt_background
+
+    where = places()
+    session = event_loop.run(adopt_background(where, load(where), target, name))
+    if wants_json:
+        print_json(answer(session=session_object(read_session(where, session)), noticed=KEPT_RUNNING))
+        return
+    note(KEPT_RUNNING)
+    say(session)
 
 
 def _row(pane: AdoptablePane) -> tuple[str, ...]:

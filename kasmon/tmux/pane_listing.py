@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kasmon.model.pane_candidate import AdoptablePane
+from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.sanitize import clean_line
 from kasmon.tmux.foreign_server import ForeignServer
 from kasmon.tmux.quoting import ID

@@ -14,8 +14,8 @@ from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.config import Tmux
 from kasmon.errors import LaunchError, NotFoundError, TmuxServerGoneError
+from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.commands import Launch
-from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.paths import Paths
 from kasmon.tmux.foreign_server import ForeignHub, ForeignServer
 from kasmon.tmux.formats import PaneFacts

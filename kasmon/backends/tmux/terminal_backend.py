@@ -8,6 +8,7 @@ from kasmon.agents.catalog import catalog
 from kasmon.backends.base import Abilities
 from kasmon.backends.common import agent_start
 from kasmon.backends.common.agent_version import refuse_in_terminal, version_of
+from kasmon.backends.common.claude_background import attached_id
 from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.agent_sandbox import AgentSandbox, find_sandbox
@@ -168,7 +169,13 @@ class TmuxBackend:
         program = await asyncio.to_thread(program_of, launch.argv, launch.agent)  # reads folders of agents
         self._process_scanner = scanner = self._process_scanner or ProcessScanner(screen_reader)
         evidence = ProcessEvidence(
-            program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, sandbox
+            program,
+            pane.pid,
+            self.places.folder(launch.session),
+            launch.generation,
+            nonce,
+            sandbox,
+            attached_id(program, launch.argv),
         )
 
         def make_state_monitor(emit: Callable[[Event], None]) -> StateMonitor:

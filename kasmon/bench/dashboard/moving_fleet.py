@@ -17,11 +17,12 @@ from kasmon.config import ProfileOffer
 from kasmon.config.schema import TemplateConfig
 from kasmon.errors import UnableError
 from kasmon.host.rpc.frames import FromTerminal
+from kasmon.model.adoption.background_session import BackgroundSession
+from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import ConversationOffers, Mode
 from kasmon.model.events import Event, SlashCommand
 from kasmon.model.fleet import Fleet
-from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.prompts.image import PromptImage
 from kasmon.model.review.comments import LoggedComment
@@ -126,6 +127,9 @@ class MovingGateway:
 
     async def conversations(self, agent: str, mode: Mode | None, folder: str, account: str, /) -> ConversationOffers:
         return ConversationOffers()
+
+    async def background_sessions(self) -> Sequence[BackgroundSession]:
+        return ()
 
     async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
         return ()

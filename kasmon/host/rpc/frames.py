@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.commands import AgentCommand, Hibernate, Receipt, Requeue, SandboxCommand
 from kasmon.model.events import CommentEvent, PeerMessageWritten
-from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import RunResult
 

@@ -10,6 +10,7 @@ import msgspec
 
 from kasmon.agents.catalog import find
 from kasmon.agents.profile import ID, StartArguments
+from kasmon.backends.common.claude_background import attached_id
 from kasmon.backends.common.environment import encoded, inherited, own_prefixes, secret_values
 from kasmon.config import load_or_default
 from kasmon.config.profile import NATIVE
@@ -232,10 +233,13 @@ def can_resume(program: str) -> bool:
 
 
 def add_conversation(program: str, argv: Sequence[str], conversation: str) -> tuple[str, ...] | None:
-    """Return *argv* with the arguments that resume *conversation*; None if unknown for *program*."""
+    """Return *argv* with the arguments that resume *conversation*; None if unknown for *program*.
+
+    The screen of a background session resumes nothing either: the conversation continues behind it.
+    """
     known = find(program).start
     words = _resume_arguments(known, conversation)
-    if not words:
+    if not words or attached_id(program, argv):
         return None
     always = () if set(known.terminal) <= set(argv) else known.terminal
     if words[0].startswith("-"):

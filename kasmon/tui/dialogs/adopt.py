@@ -1,6 +1,7 @@
-"""The dialog that lists the panes of the user's own tmux and adopts one of them."""
+"""The dialog that lists panes of the user's own tmux and background sessions of Claude Code, and adopts one of them."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from textual import events
@@ -8,7 +9,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kasmon.errors import KasmonError
-from kasmon.model.pane_candidate import AdoptablePane
+from kasmon.model.adoption.background_session import BackgroundSession
+from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.transcript.text import Token, cells
 from kasmon.sanitize import clean_line
 from kasmon.tui.dialogs.base import Dialog
@@ -25,17 +27,19 @@ ROWS: Final = 12
 TARGET_CELLS: Final = 28
 """A longer name of a pane is cut."""
 NOTICED: Final = "Your tmux gets one more client. Its sizes, names and options do not change."
+KEPT_RUNNING: Final = "Claude Code's own service runs it. A stop here closes only its screen."
 NONE: Final = "Your own tmux has no other pane to adopt."
+BACKGROUND: Final = "background session"
 
 
 class AdoptDialog(Dialog):
     """Up and down choose a pane, Enter adopts it."""
 
-    title_text = "Adopt a tmux pane"
+    title_text = "Adopt a tmux pane or background session"
 
     def __init__(self, look: ThemeStyles, keys: KeyMap) -> None:
         super().__init__(look, keys)
-        self.list = RowList(look, self._draw, most_rows=ROWS, id="panes")
+        self.list: RowList[AdoptablePane | BackgroundSession] = RowList(look, self._draw, most_rows=ROWS, id="panes")
         self._target_cells = 0
         self.said = Sentences(look, id="adopting")
         self.said.say(("Loading panes…", Token.FAINT))
@@ -54,38 +58,72 @@ class AdoptDialog(Dialog):
         self.offer(*choosing, ("esc", "close"))
 
     async def _load_panes(self) -> None:
+        """Show the panes, then also the background sessions: claude takes a second to list them."""
         gateway = self.dashboard.gateway
-        try:
-            panes = await gateway.foreign_panes() if gateway is not None else ()
-        except KasmonError as error:
-            self.said.say()
-            self.complain(error.message, error.hint)
+        if gateway is None:
             return
+        problem: KasmonError | None = None
+        try:
+            panes = await gateway.foreign_panes()
+        except KasmonError as error:
+            panes, problem = (), error
         offered = [pane for pane in panes if not pane.adopted and not pane.is_dead]
-        self._target_cells = min(TARGET_CELLS, max((cells(clean_line(pane.target)) for pane in offered), default=0))
+        if offered:
+            self._show(offered)
+        background: Sequence[BackgroundSession] = ()
+        with contextlib.suppress(KasmonError):  # claude is not installed, or an old one: it has none
+            background = [each for each in await gateway.background_sessions() if not each.adopted]
+        if problem is not None and not background:
+            self.said.say()
+            self.complain(problem.message, problem.hint)
+            return
+        self._show([*offered, *background])
+
+    def _show(self, offered: Sequence[AdoptablePane | BackgroundSession]) -> None:
+        self._target_cells = min(TARGET_CELLS, max((cells(_name(each)) for each in offered), default=0))
         self.list.put(offered)
-        self.said.say(("", Token.TEXT), (NOTICED if self.list.values else NONE, Token.FAINT))
+        self._say_notice()
         self._offer_keys()
 
-    def _draw(self, pane: AdoptablePane, here: bool, width: int) -> Strip:
-        target = clean_line(pane.target)
+    def _say_notice(self) -> None:
+        """Say what adopting the chosen row does."""
+        chosen = self.list.chosen
+        notice = KEPT_RUNNING if isinstance(chosen, BackgroundSession) else NOTICED
+        self.said.say(("", Token.TEXT), (notice if chosen is not None else NONE, Token.FAINT))
+
+    def on_row_list_moved(self, message: RowList.Moved) -> None:
+        self._say_notice()
+
+    def _draw(self, row: AdoptablePane | BackgroundSession, here: bool, width: int) -> Strip:
+        name = self.look.fit(_name(row), min(self._target_cells, width * 2 // 5))
         left: list[Span] = [
             (self.look.mark("cursor") if here else " ", "accent"),
-            (f" {self.look.fit(target, min(self._target_cells, width * 2 // 5))}", "text.bold" if here else "text"),
-            (f"  {pane.agent or pane.command}", "accent" if pane.agent else "soft"),
-            (f"  {pane.title}", "faint"),
+            (f" {name}", "text.bold" if here else "text"),
         ]
-        size: list[Span] = [(f"{pane.width}x{pane.height} ", "faint")]
-        return self.look.between(left, size, width, "selected" if here else "raised")
+        if isinstance(row, BackgroundSession):
+            left += [("  claude", "accent"), (f"  {BACKGROUND}, {row.activity}", "faint")]
+            right: list[Span] = [(f"{row.id} ", "faint")]
+        else:
+            left += [(f"  {row.agent or row.command}", "accent" if row.agent else "soft"), (f"  {row.title}", "faint")]
+            right = [(f"{row.width}x{row.height} ", "faint")]
+        return self.look.between(left, right, width, "selected" if here else "raised")
 
     def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and (pane := self.list.chosen) is not None:
+        if event.key == "enter" and (row := self.list.chosen) is not None:
             event.stop()
-            self._adopt(pane.pane, clean_line(pane.session))
+            self._adopt(row)
 
-    def _adopt(self, pane: str, name: str) -> None:
+    def _adopt(self, row: AdoptablePane | BackgroundSession) -> None:
         async def adopt(operations: "Operations") -> None:
-            await operations.adopt_pane(pane, name)
+            if isinstance(row, BackgroundSession):
+                await operations.adopt_background(row.id)
+            else:
+                await operations.adopt_pane(row.pane, clean_line(row.session))
+            name = row.label if isinstance(row, BackgroundSession) else clean_line(row.session)
             self.dashboard.main_view.table.await_name(name)
 
         self.run_operation(adopt)
+
+
+def _name(row: AdoptablePane | BackgroundSession) -> str:
+    return row.label if isinstance(row, BackgroundSession) else clean_line(row.target)

@@ -16,12 +16,13 @@ from kasmon.config.profile import programs
 from kasmon.config.schema import TemplateConfig
 from kasmon.errors import of_system
 from kasmon.host.rpc.frames import FromTerminal
+from kasmon.model.adoption.background_session import BackgroundSession
+from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import ConversationOffers, Mode, WorktreeChoices
 from kasmon.model.events import CommandsAnnounced, Event, SlashCommand
 from kasmon.model.fleet import Fleet, FleetDifference, difference
 from kasmon.model.idle.hibernation import propose_for_budget
-from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.prompts.image import PromptImage
 from kasmon.model.session import Session
@@ -286,9 +287,15 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def foreign_panes(self) -> Sequence[AdoptablePane]:
-        from kasmon.supervisor.sessions.adopt import foreign_panes
+        from kasmon.supervisor.sessions.adoption.panes import foreign_panes
 
         return await foreign_panes(self.places)
+
+    @_with_kasmon_errors
+    async def background_sessions(self) -> Sequence[BackgroundSession]:
+        from kasmon.supervisor.sessions.adoption.background import list_sessions
+
+        return await list_sessions(self.places, self._config)
 
     @_with_kasmon_errors
     async def files(self, session: SessionId, /) -> Sequence[str]:

@@ -118,7 +118,7 @@ class Operations:
 
     async def adopt_pane(self, pane: str, name: str, /) -> None:
         """Watch this pane of the user's own tmux (`%5`) as a session with this name."""
-        from kasmon.supervisor.sessions.adopt import adopt  # rarely needed
+        from kasmon.supervisor.sessions.adoption.panes import adopt  # rarely needed
 
         await adopt(self._places, pane, name)
 
@@ -134,6 +134,12 @@ class Operations:
         from kasmon.supervisor.limits.log_in import finish_log_in
 
         return await finish_log_in(self._places, session, name)
+
+    async def adopt_background(self, background: str, /) -> None:
+        """Show the background session of Claude Code with this id as a session."""
+        from kasmon.supervisor.sessions.adoption.background import adopt_background  # rarely needed
+
+        await adopt_background(self._places, self._config(), background)
 
     async def restart(self, session: SessionId, /) -> str:
         known, began = self._session(session), time.monotonic()

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from kasmon.host.rpc.frames import FromTerminal, TextDelta
+from kasmon.model.adoption.background_session import BackgroundSession
+from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import ConversationOffers, Mode, WorktreeChoices
 from kasmon.model.events import Event, SlashCommand
 from kasmon.model.fleet import Fleet, FleetDifference
-from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.prompts.image import PromptImage
 from kasmon.repository.branch import BranchSummary
@@ -276,6 +277,9 @@ class Gateway(Protocol):
 
     async def foreign_panes(self) -> Sequence[AdoptablePane]:
         """Return the panes of the user's own tmux. Raises `KasmonError` if there is none."""
+
+    async def background_sessions(self) -> Sequence[BackgroundSession]:
+        """Return the background sessions of Claude Code. Raises `KasmonError` if it does not list them."""
 
     async def files(self, session: SessionId, /) -> Sequence[str]:
         """Return files and folders below the session's folder, nearest first: as many as are found quickly.

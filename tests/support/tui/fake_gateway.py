@@ -12,11 +12,12 @@ from kasmon.config.schema import TemplateConfig
 from kasmon.errors import KasmonError, NotFoundError
 from kasmon.host.rpc.frames import Cursor as PaneCursor
 from kasmon.host.rpc.frames import FromTerminal, TerminalModes, TerminalRows, TextDelta, Watch
+from kasmon.model.adoption.background_session import BackgroundSession
+from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import ConversationOffers, Mode, WorktreeChoices
 from kasmon.model.events import Event, SlashCommand
 from kasmon.model.fleet import Fleet
-from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.prompts.image import PromptImage, mentioned
 from kasmon.model.review.comments import LoggedComment
@@ -135,6 +136,7 @@ class FakeGateway:
     stored = ConversationOffers()
     listing: Sequence[tuple[str, Mode | None, str, str]] = ()
     """Whose conversations were asked for."""
+    background: Sequence[BackgroundSession] = ()
 
     def __init__(
         self,
@@ -284,6 +286,9 @@ class FakeGateway:
         if self.refusing is not None:
             raise self.refusing
         return self.foreign
+
+    async def background_sessions(self) -> Sequence[BackgroundSession]:
+        return self.background
 
     async def files(self, session: SessionId, /) -> Sequence[str]:
         return self.listed

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from kasmon.errors import NotFoundError
+from kasmon.model.adoption.background_session import BackgroundSession
+from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.commands import Mode
-from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.adopt import ROWS
@@ -110,3 +111,34 @@ async def test_it_is_never_stopped_and_can_be_let_go(key: str) -> None:
             await pilot.press("y")
             await auntil(lambda: world_of(app).calls, what="the wish")
             assert [called(Operations.remove, SessionId("mine"))] == world_of(app).calls
+
+
+async def test_a_background_session_of_claude_is_chosen_too() -> None:
+    app = kasmon(fleet(idle("readme")))
+    world_of(app).foreign = [pane(0, "work")]
+    world_of(app).background = [
+        BackgroundSession(id="86f99758", name="fix the build", state="blocked"),
+        BackgroundSession(id="12345678", name="is shown", adopted="abcdefgh"),
+    ]
+    async with run_app(app) as pilot:
+        await pilot.press("t")
+        await auntil(lambda: "fix the build" in text_of(app), what="the background session")
+        assert "needs input" in text_of(app)
+        assert "is shown" not in text_of(app)
+        await pilot.press("down")
+        await auntil(lambda: "closes only its screen" in text_of(app), what="the notice")
+        await pilot.press("enter")
+        await auntil(lambda: len(app.screen_stack) == 1, what="the dialog's end")
+
+        assert [called(Operations.adopt_background, "86f99758")] == world_of(app).calls
+
+
+async def test_background_sessions_are_offered_where_there_is_no_tmux() -> None:
+    app = kasmon(fleet(idle("readme")))
+    world_of(app).refusing = NotFoundError("no tmux server listens at '/x'.", hint="Pass its socket.")
+    world_of(app).background = [BackgroundSession(id="86f99758", name="fix the build", state="working")]
+    async with run_app(app) as pilot:
+        await pilot.press("t")
+        await auntil(lambda: "fix the build" in text_of(app), what="the background session")
+
+        assert "No tmux server" not in text_of(app)

@@ -48,6 +48,7 @@ class _Entry(msgspec.Struct, rename="camel"):
     waiting_for: str = ""
     version: str = ""
     session_id: str = ""
+    job_id: str = ""
 
 
 _decoder = msgspec.json.Decoder(_Entry)
@@ -66,16 +67,23 @@ def find_entry(folder: Path, pids: Iterable[int | str]) -> Path | None:
     return next((path for pid in pids if (path := folder / f"{pid}.json").is_file()), None)
 
 
+def find_background(folder: Path, background: str) -> Path | None:
+    """Return the file in *folder* of the running process of the background session with the id *background*."""
+    for path in folder.glob("*.json"):
+        entry = _read_entry(path)
+        if entry is not None and entry.job_id == background and _matches_process(entry, entry.pid):
+            return path
+    return None
+
+
 def read(path: Path, pid: int | None = None) -> RegistryStatus:
     """Return the status in the file at *path*; `SILENT` if it is missing, broken, or left by a process that has ended.
 
     *pid*: the process that the file describes, if its pid differs here (in a sandbox). The file may be foreign: no link
     is followed.
     """
-    try:
-        with open(path, "rb", opener=_open_safely) as file:
-            entry = _decoder.decode(file.read(LARGEST))
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    entry = _read_entry(path)
+    if entry is None:
         return RegistryStatus()
     if path.stem != str(entry.pid) or not _matches_process(entry, entry.pid if pid is None else pid):
         return RegistryStatus()
@@ -84,6 +92,14 @@ def read(path: Path, pid: int | None = None) -> RegistryStatus:
     text = clean_line(entry.waiting_for)[:200] if value == "asking" else ""
     has_prompt = entry.status in BEGUN and UUID.fullmatch(entry.session_id) is not None
     return RegistryStatus(value, asking, text, clean_line(entry.version)[:40], entry.session_id if has_prompt else "")
+
+
+def _read_entry(path: Path) -> _Entry | None:
+    try:
+        with open(path, "rb", opener=_open_safely) as file:
+            return _decoder.decode(file.read(LARGEST))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _open_safely(path: str, flags: int) -> int:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from kasmon.agents.catalog import find
 from kasmon.backends.common.agent_version import version_of
+from kasmon.backends.common.claude_background import attached_id
 from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.evidence.hooks import FILE
 
@@ -90,6 +91,8 @@ def why_not(program: str, argv: Sequence[str]) -> str:
 
 
 def _why_not_claude(argv: Sequence[str]) -> str:
+    if attached_id("claude", argv):
+        return "it shows a background session, which runs already"
     if any(word == "--settings" or word.startswith("--settings=") for word in argv[1:]):
         return "its flags already contain --settings"
     if "--bare" in argv or "--safe-mode" in argv:

@@ -62,9 +62,20 @@ class ProcessEvidence:
     """Evidence of the agent *program*, started as process *pid* in a pane, with its session's folder."""
 
     def __init__(
-        self, program: str, pid: int, folder: Path, generation: int, nonce: str, sandbox: AgentSandbox | None = None
+        self,
+        program: str,
+        pid: int,
+        folder: Path,
+        generation: int,
+        nonce: str,
+        sandbox: AgentSandbox | None = None,
+        background: str = "",
     ) -> None:
-        """*sandbox*: where its sandbox's files are on the host; None without a sandbox."""
+        """*sandbox*: where its sandbox's files are on the host; None without a sandbox.
+
+        *background*: the id of the background session that it shows, whose process is elsewhere; empty for none.
+        """
+        self._background = background
         self.version = ""
         """Its version, by its registry."""
         self.conversation = ""
@@ -129,7 +140,8 @@ class ProcessEvidence:
         signals = self._processes(table, at) if table is not None else []
         if (status := self._read_registry()) is not None:
             self.version = status.version or self.version
-            self.conversation = status.conversation or self.conversation
+            if not self._background:  # its conversation is in use there
+                self.conversation = status.conversation or self.conversation
             signals.append(
                 SignalSeen(at=at, source="registry", value=status.value, asking=status.asking, text=status.text)
             )
@@ -197,7 +209,7 @@ class ProcessEvidence:
             if self.program not in REGISTERED and self.program not in SHELLS:
                 return None
             self._folder = self._find_registry()  # again each time: a wrapper may set the variable later
-            self._file = claude_registry.find_entry(self._folder, self._names()) if self._folder else None
+            self._file = self._find_entry(self._folder) if self._folder else None
             if self._file is None:
                 return None
         stamp = claude_registry.read_stamp(self._file)
@@ -208,6 +220,11 @@ class ProcessEvidence:
         if stamp == (0, 0):
             self._file = None
         return status
+
+    def _find_entry(self, folder: Path) -> Path | None:
+        if self._background:
+            return claude_registry.find_background(folder, self._background)
+        return claude_registry.find_entry(folder, self._names())
 
     def _find_registry(self) -> Path | None:
         if self._sandbox is None:

@@ -131,3 +131,27 @@ def test_the_variable_of_a_wrapper_that_sets_it_late_counts(tmp_path: Path) -> N
             assert ["working"] == [signal.value for signal in evidence.read(2.0, None)]
         finally:
             agent.kill()
+
+
+def test_the_screen_of_a_background_session_has_the_status_of_that_sessions_process(
+    agent: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """Its own process is not the session's, and the session's conversation is in use there."""
+    folder = tmp_path / "sessions"
+    conversation = "86f99758-1111-4222-8333-0123456789ab"
+    registered(folder, os.getpid(), "idle", jobId="11111111")
+    registered(folder, agent.pid, "busy", jobId="86f99758", sessionId=conversation)
+    with subprocess.Popen(["sleep", "1000"], env={**os.environ, "CLAUDE_CONFIG_DIR": str(tmp_path)}) as screen:
+        evidence = ProcessEvidence("claude", screen.pid, tmp_path, 1, "", background="86f99758")
+        until(lambda: system.HERE.read_variables(screen.pid).get("CLAUDE_CONFIG_DIR"), what="its environment")
+        signals = {(one.source, one.value) for one in evidence.read(1.0, None)}
+        screen.kill()
+
+    assert {("registry", "working")} == signals
+    assert ("2.1.330", "") == (evidence.version, evidence.conversation)
+
+
+def test_what_a_killed_background_session_left_does_not_count(agent: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    registered(tmp_path, agent.pid, "busy", born="1", jobId="86f99758")
+
+    assert claude_registry.find_background(tmp_path, "86f99758") is None

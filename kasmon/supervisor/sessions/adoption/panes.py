@@ -12,10 +12,10 @@ import msgspec
 from kasmon.errors import HostUnreachableError, RefusedError
 from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import ForeignPanes, ListForeignPanes
+from kasmon.model.adoption.pane_candidate import AdoptablePane, default_socket, find_pane
 from kasmon.model.agent_program import SHELLS
 from kasmon.model.commands import AdoptedPane, Launch, Mode
 from kasmon.model.events import SessionCreated
-from kasmon.model.pane_candidate import AdoptablePane, default_socket, find_pane
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, expanded, write_private
 from kasmon.supervisor.sessions.names import announce, check_name, claim_id
@@ -33,7 +33,7 @@ async def foreign_panes(places: Paths, socket: str = "") -> tuple[AdoptablePane,
 
 
 async def adopt(places: Paths, target: str, name: str = "", socket: str = "") -> Launch:
-    """Adopt the pane that *target* names, see `model.pane_candidate.meant`; *name* defaults to its tmux session's.
+    """Adopt the pane that *target* names, see `pane_candidate.find_pane`; *name* defaults to its tmux session's.
 
     Raises:
         NotFoundError, UsageError: if that is no pane, or several.

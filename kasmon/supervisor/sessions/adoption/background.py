@@ -1,0 +1,94 @@
+"""Adopt background sessions of Claude Code: list them, and show one of them as a session, in a terminal.
+
+Claude Code's service keeps running them. A session of kasmon is one screen of such a session: it ends without it.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.common.claude_background import ATTACH, CLAUDE, attached_id, list_background
+from kasmon.backends.common.environment import inherited, own_prefixes
+from kasmon.config import Config, resolve
+from kasmon.errors import LaunchError, RefusedError
+from kasmon.host.journal.session_log import load_launch
+from kasmon.host.rpc.event_loop import in_thread
+from kasmon.model.adoption.background_session import BackgroundSession, find_background
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session_state import ALIVE
+from kasmon.paths import Paths
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.limits.agents import check_is_person
+from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions.create import NewSession
+
+NAME_LENGTH: Final = 40
+"""A longer name of a background session is cut, in characters."""
+
+
+async def list_sessions(places: Paths, config: Config) -> tuple[BackgroundSession, ...]:
+    """Return the background sessions of the profile `claude`, those that a session of kasmon shows marked so.
+
+    Raises:
+        AgentNotFoundError: if claude is not installed.
+        UnavailableError: if it does not list them.
+        KasmonError: as `resolve` raises.
+    """
+    return (await in_thread(_read, places, config, os.environ))[1]
+
+
+async def adopt_background(places: Paths, config: Config, target: str, name: str = "") -> SessionId:
+    """Show the background session that *target* means as a session named *name*, by default its own name.
+
+    Raises:
+        NotFoundError, UsageError: if that is none, or several.
+        RefusedError: if a session shows it already; or if an agent calls this.
+        KasmonError: as `list_sessions`, and as `session_operations.create`.
+    """
+    await in_thread(check_is_person, places, "adopt a background session")
+    program, listed = await in_thread(_read, places, config, os.environ)
+    found = find_background(target, listed)
+    if found.adopted:
+        raise RefusedError(f"{found.label!r} is already adopted as {found.adopted!r}.")
+    new = NewSession(
+        name=name or found.label[:NAME_LENGTH],
+        agent=CLAUDE,
+        argv=(program, ATTACH, found.id),
+        workdir=found.workdir,
+        worktree=False,
+        sandbox="",
+    )
+    return await session_operations.create(places, config, new)
+
+
+def _read(places: Paths, config: Config, around: Mapping[str, str]) -> tuple[str, tuple[BackgroundSession, ...]]:
+    """Return the program of the profile, and its sessions."""
+    resolved = resolve(config, CLAUDE, Mode.TMUX, sandbox="", environment=around)
+    variables = inherited(own_prefixes((CLAUDE,)), around) | resolved.environment
+    shown = _find_shown(places)
+    listed = list_background(resolved.argv[0], variables)
+    return resolved.argv[0], tuple(
+        msgspec.structs.replace(
+            one,
+            adopted=shown.get(one.id, ""),
+            workdir=one.workdir if os.path.isdir(one.workdir) else "/",  # noqa: PTH112 - any text may stand there
+        )
+        for one in listed
+    )
+
+
+def _find_shown(places: Paths) -> dict[str, SessionId]:
+    """Return the background sessions that running sessions show, by their ids."""
+    shown: dict[str, SessionId] = {}
+    for session in read_fleet(places).sessions:
+        if session.mode is Mode.TMUX and session.state in ALIVE and session.agent == CLAUDE and not session.via:
+            try:
+                launch = load_launch(places, session.id)
+            except (LaunchError, OSError):
+                continue
+            if found := attached_id(CLAUDE, launch.argv):
+                shown[found] = session.id
+    return shown

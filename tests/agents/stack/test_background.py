@@ -1,0 +1,85 @@
+"""Background sessions of the real claude: listed, shown in a terminal in their state, answered, and left running."""
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from kasmon.model.permission import SessionId
+from kasmon.model.session_state import SessionState
+from tests.support.agents.full_stack import LIMIT_S, Stack, beside, killed, stacked
+from tests.support.agents.real_agent import family
+from tests.support.wait import until
+
+pytestmark = pytest.mark.agents
+stub = pytest.fixture(beside)
+S = SessionState
+
+
+@pytest.fixture
+def stack(stack_of_claude: Stack) -> Iterator[Stack]:
+    """At the end claude's own service is ended too; it would go on."""
+    yield stack_of_claude
+    killed(*family(stack_of_claude.agent.home))
+
+
+stack_of_claude = pytest.fixture(stacked)
+
+
+def background(stack: Stack, prompt: str) -> str:
+    """Start a background session with *prompt*; its id."""
+    done = subprocess.run(
+        [stack.agent.program, "--bg", "--permission-mode", "default", prompt],
+        env={**stack.variables, "IS_SANDBOX": "1"},
+        cwd=stack.agent.workdir,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    return next(line.split("·")[1].strip() for line in done.stdout.splitlines() if line.startswith("backgrounded"))
+
+
+def activity(stack: Stack, id_: str) -> str:
+    listed = {each["id"]: each for each in stack.json("ls", "--background")["background"]}
+    found = listed.get(id_, {})
+    return str(found.get("status") or found.get("state"))
+
+
+def asked(stack: Stack, session: SessionId, text: str) -> Any:
+    """The request of *session*, once it shows *text*; its registry reports it first, without any."""
+    request = stack.asked(session)
+    return request if text in request["shown"] else None
+
+
+@pytest.mark.parametrize("name", ["claude"])
+def test_one_is_listed_adopted_answered_and_left(name: str, stack: Stack) -> None:
+    id_ = background(stack, "go %% bash touch made.txt %% say done")
+    until(lambda: activity(stack, id_) == "waiting", LIMIT_S, "its request in the list")
+    assert id_ in stack("ls", "--background").out
+
+    adopted = stack("adopt", "--background", id_, "--name", "mine")
+    assert 0 == adopted.code, adopted.err
+    session = SessionId(adopted.out.strip())
+
+    stack.until_state(session, S.ASKING)
+    assert {"registry", "screen"} <= {signal.source for signal in stack.session(session).signals}
+    request = until(lambda: asked(stack, session, "touch made.txt"), LIMIT_S, "the request as its screen shows it")
+    assert 0 == stack.answer(request, "allow").code
+    stack.until_state(session, S.IDLE)
+    assert (stack.agent.workdir / "made.txt").exists()
+    assert not stack.session(session).resume_id
+
+    stack.turn_in_terminal(session, "go %% say two")
+    stack.until_state(session, S.IDLE)
+    worker = next(each["pid"] for each in stack.json("ls", "--background")["background"] if each["id"] == id_)
+    assert 0 == stack("stop", session).code
+    stack.until_state(session, S.ENDED)
+
+    assert psutil.pid_exists(worker)
+    assert "idle" == activity(stack, id_)
+    assert 0 == stack("restart", session).code
+    stack.until_state(session, S.IDLE)
+    assert 0 == stack("stop", session).code

@@ -1,0 +1,95 @@
+"""Background sessions of Claude Code are listed, and shown in a terminal; kasmon ends only what it shows."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kasmon.backends.common.claude_background import list_background
+from kasmon.config import Config
+from kasmon.config.schema import Profile
+from kasmon.errors import NotFoundError, RefusedError, UnavailableError
+from kasmon.host.journal.session_log import load_launch
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions.adoption.background import adopt_background, list_sessions
+from tests.support.supervisor.env import Env
+from tests.support.wait import until
+
+CLAUDE = """\
+#!{python}
+import json, os, sys, time
+folder = os.path.dirname(os.path.abspath(sys.argv[0]))
+if sys.argv[1:] == ["agents", "--json", "--all"]:
+    print(open(folder + "/list.json").read())
+elif sys.argv[1] == "attach" and len(sys.argv) == 3:
+    print("this is", sys.argv[2], flush=True)
+    time.sleep(600)
+elif sys.argv[1:] == ["--version"]:
+    print("2.1.330 (Claude Code)")
+else:
+    sys.exit("unexpected: " + " ".join(sys.argv[1:]))
+"""
+LISTED = {"id": "86f99758", "kind": "background", "name": "fix the build", "state": "working", "status": "busy"}
+
+
+@pytest.fixture
+def config(env: Env) -> Config:
+    """One whose claude has one background session, which works in the folder of the test."""
+    program = env.folder / "claude"
+    program.write_text(CLAUDE.format(python=sys.executable))
+    program.chmod(0o700)
+    (env.folder / "list.json").write_text(json.dumps([{**LISTED, "cwd": str(env.folder)}]))
+    return Config(agents={"claude": Profile(program=str(program))})
+
+
+async def seen(env: Env, session: SessionId, *states: SessionState) -> Session:
+    def look() -> Session | None:
+        found = read_fleet(env.places).get(session)
+        return found if found is not None and found.state in states else None
+
+    return await asyncio.to_thread(until, look, what="a state of the session")
+
+
+async def test_one_is_listed_shown_once_and_closed(env: Env, config: Config) -> None:
+    assert [("86f99758", "")] == [(one.id, one.adopted) for one in await list_sessions(env.places, config)]
+
+    session = await adopt_background(env.places, config, "fix the build")
+
+    now = await seen(env, session, SessionState.UNSURE, SessionState.STARTING, SessionState.IDLE)
+    assert ("fix the build", str(env.folder)) == (now.name, now.workdir)
+    assert [session] == [one.adopted for one in await list_sessions(env.places, config)]
+    with pytest.raises(RefusedError, match="already adopted"):
+        await adopt_background(env.places, config, "86f99758")
+
+    await session_operations.stop(env.places, now)
+    ended = await seen(env, session, SessionState.ENDED)
+    await session_operations.restart(env.places, ended)
+
+    launch = await asyncio.to_thread(load_launch, env.places, session)
+    assert ("attach", "86f99758") == launch.argv[1:]
+    assert not await asyncio.to_thread(psutil.pid_exists, now.pid or 0)
+
+
+async def test_one_that_is_not_there_is_not_adopted(env: Env, config: Config) -> None:
+    with pytest.raises(NotFoundError, match="no background session 'other'"):
+        await adopt_background(env.places, config, "other")
+
+    assert () == (await asyncio.to_thread(read_fleet, env.places)).sessions
+
+
+def test_a_claude_that_lists_nothing_is_named(tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\necho 'unknown option --json' >&2; exit 1\n")
+    program.chmod(0o700)
+
+    with pytest.raises(UnavailableError, match="does not list its background sessions"):
+        list_background(str(program), {})
+    with pytest.raises(UnavailableError, match="cannot start"):
+        list_background(str(tmp_path / "none"), {})
