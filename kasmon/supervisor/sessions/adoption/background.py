@@ -83,8 +83,8 @@ def _read(places: Paths, config: Config, around: Mapping[str, str]) -> tuple[str
 def _find_shown(places: Paths) -> dict[str, SessionId]:
     """Return the background sessions that running sessions show, by their ids."""
     shown: dict[str, SessionId] = {}
-    for session in read_fleet(places).sessions:
-        if session.mode is Mode.TMUX and session.state in ALIVE and session.agent == CLAUDE and not session.via:
+    for session in read_fleet(places).here:
+        if session.mode is Mode.TMUX and session.state in ALIVE and session.agent == CLAUDE:
             try:
                 launch = load_launch(places, session.id)
             except (LaunchError, OSError):
