@@ -24,6 +24,7 @@ OF_EXTRAS = (
     "kasmon/acp/",
     "kasmon/backends/",
     "kasmon/bench/phone/",
+    "kasmon/bench/programs/fleet_client.py",
     "kasmon/bus/nats/",
     "kasmon/mcp/",
     "kasmon/sandbox/e2b/",

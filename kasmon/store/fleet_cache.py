@@ -46,6 +46,7 @@ FOLDED_BY: Final = (
     "model/permission.py",
     "model/sandbox/state.py",
     "model/sandbox/policy.py",
+    "sanitize.py",
 )
 """The source files that determine what a log folds to."""
 

@@ -3,7 +3,6 @@
 `claude agents --json --all` lists them, without a terminal and without starting anything (claude 2.1.330).
 """
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -29,6 +28,8 @@ def list_background(program: str, variables: Mapping[str, str]) -> tuple[Backgro
     Raises:
         UnavailableError: if it does not list them; the message says why.
     """
+    import subprocess  # most who ask for an id list none
+
     try:
         done = subprocess.run(
             [program, *LIST],

@@ -1,6 +1,5 @@
 """Actions on the selected session: open, send a prompt, stop, show its changes, explain its state."""
 
-import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -208,7 +207,9 @@ class SessionActions:
         if (log_in := session.log_in) is None:
             self.app.say(f"{clean_line(session.label)} requires no log-in that runs in a terminal.", severity="warning")
             return
-        from kasmon.tui.dialogs.common import Confirmation  # rarely needed
+        import shlex  # rarely needed, as this
+
+        from kasmon.tui.dialogs.common import Confirmation
 
         async def run(operations: "Operations") -> str:
             name = await operations.begin_log_in(session.id)
