@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -46,11 +46,16 @@ from kasmon.supervisor.machines.link_client import (
     RunCommand,
 )
 
+if TYPE_CHECKING:
+    from kasmon.supervisor.machines.agent_requests import AgentCommand
+
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 """After a lost connection the link waits from the first to the second of these, and some more by chance."""
+AGENT_START_S: Final = 45.0
+"""How long a start by an agent may take there; another agent's start waits longer than that."""
 PIECE_BYTES: Final = 64 * 1024
 REGISTERED_S: Final = 2.0
 """How often the link looks whether its machine is still registered, in seconds."""
@@ -114,6 +119,8 @@ class MachineLink:
         self._mirror.on_session = report
         self._clients = ClientCheck()
         self._bus: Bus | None = None
+        self._agent_start = asyncio.Lock()
+        """One start by an agent at a time: the others would wait in the threads that the link needs."""
         self._servers: dict[SessionId, _SocketListener | None] = {}
         """The socket of each session whose host runs; None while it is being opened."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -291,22 +298,31 @@ class MachineLink:
         from kasmon.supervisor.machines import agent_requests, delegation  # rarely needed
 
         allowed = agent_requests.command_for(self._places, self._name, pid, request)
+        is_start = request.act == "start"
         try:
-            command = await asyncio.to_thread(allowed.__enter__)
-            try:
-                if self._bus is None:
-                    raise RemoteUnreachableError(self._name, "it is not connected", is_registered=True)
-                output = await self._bus.run(command.arguments, command.stdin)
-                if request.act == "start":
-                    session = delegation.started_session(self._name, output)
-                    await delegation.wait_for_copy(self._places, session, lambda now: now is not None)
-            finally:
-                await asyncio.to_thread(allowed.__exit__, None, None, None)
+            async with self._agent_start if is_start else contextlib.nullcontext():
+                command = await asyncio.to_thread(allowed.__enter__)
+                try:
+                    async with asyncio.timeout(AGENT_START_S if is_start else None):
+                        output = await self._run_for_agent(command)
+                        if is_start:
+                            session = delegation.started_session(self._name, output)
+                            await delegation.wait_for_copy(self._places, session, lambda now: now is not None)
+                finally:
+                    allowed.__exit__(None, None, None)
+        except TimeoutError:
+            why = f"it did not answer within {AGENT_START_S:g} s; it is unknown whether the session was started"
+            return codec.failed(request.n, RemoteUnreachableError(self._name, why, is_registered=True))
         except KasmonError as error:
             return codec.failed(request.n, error)
         except OSError as error:
             return codec.failed(request.n, of_system(error))
         return CommandReply(request.n, output)
+
+    async def _run_for_agent(self, command: "AgentCommand") -> CommandOutput:
+        if self._bus is None:
+            raise RemoteUnreachableError(self._name, "it is not connected", is_registered=True)
+        return await self._bus.run(command.arguments, command.stdin)
 
     async def _listen(
         self, path: Path, handle: Callable[[socket.socket], Coroutine[Any, Any, None]]

@@ -28,6 +28,7 @@ from kasmon.errors import RefusedError, UsageError
 from kasmon.host.journal import process_log
 from kasmon.model.formatting import duration
 from kasmon.paths import places
+from kasmon.supervisor.limits.agents import check_is_person
 
 PORTS: Final = range(65536)
 
@@ -150,6 +151,7 @@ async def _run_service(folder: ClusterFolder) -> None:
 
 
 def stop(cluster: str, wants_json: bool) -> None:
+    check_is_person(places(), "change a cluster")
     folder = find_cluster(places(), cluster)
     had_unit = unit.remove_unit(f"cluster-{folder.path.name}")
     ran = process.stop_service(folder) or had_unit
@@ -179,6 +181,7 @@ def _find_own(cluster: str) -> ClusterFolder:
 
 
 def token(role: Role, name: str, minutes: float, team: str, cluster: str, wants_json: bool) -> None:
+    check_is_person(places(), "change a cluster")
     folder = _find_own(cluster)
     text = make_join_token(folder, name, role, team, minutes, folder.key(ROSTER_KEY))
     if not asyncio.run(apply_changes(folder)):
@@ -190,6 +193,7 @@ def token(role: Role, name: str, minutes: float, team: str, cluster: str, wants_
 
 
 def revoke(name: str, team: str, cluster: str, wants_json: bool) -> None:
+    check_is_person(places(), "change a cluster")
     folder = _find_own(cluster)
     gone = revoke_member(folder, name, team)
     if not asyncio.run(apply_changes(folder, gone)):
@@ -201,6 +205,7 @@ def revoke(name: str, team: str, cluster: str, wants_json: bool) -> None:
 
 
 def limit(storage_gb: float, team: str, cluster: str, wants_json: bool) -> None:
+    check_is_person(places(), "change a cluster")
     folder = _find_own(cluster)
     with folder.change() as change:
         chosen = change.cluster.find_team(team)

@@ -21,6 +21,7 @@ from kasmon.paths import Paths
 from kasmon.process_identity import is_running
 from kasmon.sanitize import clean_line
 
+LONGEST_MACHINE: Final = 255
 _ID: Final = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 
 
@@ -36,6 +37,15 @@ def find_actor(places: Paths, pid: int) -> ActingAgent | None:
         if (session := variables.get(SESSION, "")) and _is_agent_of(places, session, each):
             return ActingAgent(session=SessionId(session), depth=find_depth(places, SessionId(session)))
     return ActingAgent(session=SessionId("")) if is_agents else None
+
+
+def declared(actor: ActingAgent | None) -> ActingAgent | None:
+    """Return *actor* as a client states it: None unless it may be an agent of another machine.
+
+    Agents of this machine are found by `find_actor` alone.
+    """
+    is_possible = actor is not None and 0 < len(actor.machine) <= LONGEST_MACHINE and _ID.fullmatch(actor.session)
+    return actor if is_possible else None
 
 
 def require_actor(places: Paths, pid: int, action: str) -> ActingAgent:

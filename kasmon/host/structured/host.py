@@ -36,7 +36,7 @@ from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.journal.session_log import SessionLog, load_launch
 from kasmon.host.rpc import frames, secret_stdin
-from kasmon.host.rpc.actor import find_actor
+from kasmon.host.rpc.actor import declared, find_actor
 from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.rpc.peer import must_be_a_person
@@ -370,7 +370,7 @@ class StructuredHost:
     async def _with_actor(self, prompt: Prompt, peer_pid: int) -> Prompt:
         """Return *prompt* with the agent that process *peer_pid* belongs to, if it belongs to one."""
         actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
-        return msgspec.structs.replace(prompt, actor=actor or prompt.actor)
+        return msgspec.structs.replace(prompt, actor=actor or declared(prompt.actor))
 
     async def _check_sender(self, command: Command, pid: int) -> None:
         """Log which agent's process *pid* is, if it stops or interrupts this session; refuse what only a person does.

@@ -22,7 +22,7 @@ from kasmon.errors import KasmonError, NotHibernatedError, PromptChangedError, R
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_in
 from kasmon.host.journal.session_log import SessionLog, load_launch
-from kasmon.host.rpc.actor import find_actor
+from kasmon.host.rpc.actor import declared, find_actor
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.session.agent_services import AgentServices, first_prompt, with_process
 from kasmon.host.session.request_registry import RequestRegistry
@@ -247,7 +247,8 @@ class TerminalAgentRunner:
         try:
             if isinstance(command, Prompt):
                 actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
-                return await self.prompts.submit(msgspec.structs.replace(command, actor=actor or command.actor))
+                actor = actor or declared(command.actor)
+                return await self.prompts.submit(msgspec.structs.replace(command, actor=actor))
             if isinstance(command, Requeue):
                 await self.services.check_requeue(command, peer_pid)
                 return self.prompts.requeue(command)

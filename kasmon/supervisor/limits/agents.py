@@ -7,6 +7,7 @@ The top of a tree is the session that a person or a plan started. A person's she
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeAlias
@@ -109,7 +110,8 @@ def require_prompt(config: Config, fleet: Fleet, session: Session, actor: Acting
 
 def check_prompt(places: Paths, session: Session, actor: ActingAgent) -> None:
     """Raise as `require_prompt`. Blocks."""
-    require_prompt(load_or_default(places), read_fleet(places), session, actor, read_starters(places))
+    config = _within(load_or_default(places), find_limits(places, session.id))
+    require_prompt(config, read_fleet(places), session, actor, read_starters(places))
 
 
 def check_restart(places: Paths, session: Session, actor: ActingAgent | None = None) -> None:
@@ -126,6 +128,7 @@ def check_restart(places: Paths, session: Session, actor: ActingAgent | None = N
     if actor.is_identified and _is_persons_shell(config, fleet, actor, starters):
         return
     action, top = f"restart {session.name!r}", find_ancestors(session.id, starters)[-1]
+    config = _within(config, find_limits(places, session.id))
     _require_time_and_budget(config.fleet, fleet, session, starters, action)
     _require_number(config.fleet, fleet, top, {*find_descendants(top, starters)} - {session.id}, action)
 
@@ -148,6 +151,14 @@ def check_is_person(places: Paths, action: str) -> None:
     raise RefusedError(
         f"an agent cannot {action}.", hint="Ask the person: this process belongs to the agent of a session of kasmon."
     )
+
+
+def _within(config: Config, limits: StarterLimits | None) -> Config:
+    """Return *config* with at most the time that the machine of the starting agent allows."""
+    if limits is None:
+        return config
+    fleet = msgspec.structs.replace(config.fleet, minutes=min(config.fleet.minutes, limits.minutes))
+    return msgspec.structs.replace(config, fleet=fleet)
 
 
 def find_limits(places: Paths, session: SessionId) -> StarterLimits | None:
@@ -231,9 +242,15 @@ class StarterLog:
     def __init__(self, places: Paths) -> None:
         self._log, self._cursor = EventLog(places.fleet_log), START
         self._starters: dict[SessionId, SessionId | None] = {}
+        self._lock = threading.Lock()
 
     def read(self) -> Starters:
-        """Return what `read_starters` does. Blocks."""
+        """Return what `read_starters` does. Blocks. Safe in several threads."""
+        with self._lock:
+            self._follow()
+            return dict(self._starters)
+
+    def _follow(self) -> None:
         if (size := self._log.size()) < self._cursor:
             self._cursor, self._starters = START, {}
         if size > self._cursor:
@@ -243,7 +260,6 @@ class StarterLog:
                     if isinstance(event, SessionCreated):
                         actor = event.launch.actor
                         self._starters[event.launch.session] = actor.session if actor else None
-        return self._starters
 
 
 def find_ancestors(session: SessionId, starters: Starters) -> list[SessionId]:
@@ -256,11 +272,7 @@ def find_ancestors(session: SessionId, starters: Starters) -> list[SessionId]:
 
 def find_descendants(session: SessionId, starters: Starters) -> list[SessionId]:
     """Return the sessions that the agent of *session* started, and those that theirs did, oldest first."""
-    below: dict[SessionId, None] = {}
-    for each, starter in starters.items():
-        if starter and (starter == session or starter in below):
-            below[each] = None
-    return list(below)
+    return [each for each in starters if session in find_ancestors(each, starters)[1:]]
 
 
 def _is_persons_shell(config: Config, fleet: Fleet, actor: ActingAgent, starters: Starters) -> bool:
@@ -268,7 +280,12 @@ def _is_persons_shell(config: Config, fleet: Fleet, actor: ActingAgent, starters
     if actor.machine:
         return False
     line = [fleet.get(each) for each in find_ancestors(actor.session, starters)]
-    return all(each is not None and not is_agent(each, programs(config)) for each in line)
+    return all(
+        each is not None
+        and not (each.via or (each.actor and each.actor.machine))  # it is what another machine says
+        and not is_agent(each, programs(config))
+        for each in line
+    )
 
 
 def _name(fleet: Fleet, session: SessionId) -> str:

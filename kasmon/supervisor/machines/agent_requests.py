@@ -14,17 +14,17 @@ import msgspec
 
 from kasmon.config.parser import load_or_default
 from kasmon.errors import RefusedError, UsageError
-from kasmon.host.rpc.actor import require_actor
+from kasmon.host.rpc.actor import LONGEST_MACHINE, require_actor
 from kasmon.model.commands import ActingAgent, StarterLimits
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits import agents
+from kasmon.supervisor.machines.delegation import require_undrained
 from kasmon.supervisor.machines.link_client import AgentRequest
 from kasmon.supervisor.sessions.names import check_name
 
 _ID: Final = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
-LONGEST_MACHINE: Final = 255
 """The longest host name of a declared agent's machine, in characters."""
 
 
@@ -66,7 +66,8 @@ def command_for(places: Paths, machine: str, pid: int, request: AgentRequest) ->
     Within the context of a start no other agent starts a session: it ends once the session is listed here.
 
     Raises:
-        RefusedError: if that process is no agent's, it is not certain whose, or the person did not allow it.
+        RefusedError: if that process is no agent's, it is not certain whose, or the person did not allow it; or if no
+            more sessions start on *machine*.
         UsageError: if the request is not valid.
         UnavailableError: as `starting`.
     """
@@ -83,6 +84,7 @@ def command_for(places: Paths, machine: str, pid: int, request: AgentRequest) ->
     declared = DeclaredAgent(actor=msgspec.structs.replace(actor, machine=socket.gethostname()), limits=allowed)
     by = f"--actor={msgspec.json.encode(declared).decode()}"
     if request.act == "start":
+        require_undrained(places, machine)
         yield from _start(places, actor, own.agent, inherited, request, by, agents.with_sender(own, request.text))
         return
     session, starters = fleet.require(request.session), agents.read_starters(places)

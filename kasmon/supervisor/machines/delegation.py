@@ -49,6 +49,20 @@ async def wait_for_copy(places: Paths, session: SessionId, until: Callable[[Sess
         await sleep(0.05)
 
 
+def require_undrained(places: Paths, machine: str) -> None:
+    """Raise if no more sessions start on *machine*. Blocks.
+
+    Raises:
+        NotFoundError: if the machine is not registered.
+        RefusedError: if it is drained.
+    """
+    if read_machine(places, machine).drained:
+        raise RefusedError(
+            f"machine {machine!r} is drained: no more sessions start there.",
+            hint=f"`kasmon machines drain {machine} --undo` lets them.",
+        )
+
+
 async def start_there(places: Paths, machine: str, new: NewSession) -> SessionId:
     """Start the requested session on *machine*, whose config and folders apply; return its id once it is listed here.
 
@@ -58,11 +72,7 @@ async def start_there(places: Paths, machine: str, new: NewSession) -> SessionId
         RemoteUnreachableError: if it is not connected; or if it is unknown whether the session was started.
         KasmonError: why it was not started, as `kasmon new` reports it there.
     """
-    if (await in_thread(read_machine, places, machine)).drained:
-        raise RefusedError(
-            f"machine {machine!r} is drained: no more sessions start there.",
-            hint=f"`kasmon machines drain {machine} --undo` lets them.",
-        )
+    await in_thread(require_undrained, places, machine)
     words = ["new", new.name, *_options(new), "--json", *(["--", *new.argv] if new.argv else [])]
     output = await in_thread(run, places, machine, words, new.prompt.encode())
     session = started_session(machine, output)

@@ -212,7 +212,7 @@ class SessionActions:
         from kasmon.tui.dialogs.common import Confirmation
 
         async def run(operations: "Operations") -> str:
-            name = await operations.begin_log_in(session.id)
+            name = await operations.begin_log_in(session.id, log_in)
             self.app.main_view.table.await_name(name)
             return await operations.finish_log_in(session.id, name)
 
@@ -224,7 +224,7 @@ class SessionActions:
         lines = (
             f"{log_in.title or 'Log in'}: run this in a terminal?",
             shlex.join([*variables, *log_in.argv]),
-            f"{session.label} restarts once it has ended well.",
+            f"{session.label} restarts once it has ended well, if this dashboard is still open.",
         )
         confirm(self.app, Confirmation("Log in", lines, "run"), begin)
 

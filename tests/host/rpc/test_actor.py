@@ -12,7 +12,7 @@ import pytest
 
 from kasmon import system
 from kasmon.errors import RefusedError
-from kasmon.host.rpc.actor import find_actor, require_actor
+from kasmon.host.rpc.actor import declared, find_actor, require_actor
 from kasmon.model.commands import ActingAgent
 from kasmon.model.events import LogOpened
 from kasmon.model.permission import SessionId
@@ -136,6 +136,20 @@ def test_a_process_with_the_number_of_an_agent_that_ended_is_not_that_agent(stat
     finally:
         sleeper.kill()
         sleeper.communicate()
+
+
+@pytest.mark.parametrize(
+    ("actor", "is_kept"),
+    [
+        (ActingAgent(session=SessionId("abcdefgh"), machine="gpu-1"), True),
+        (ActingAgent(session=SessionId("abcdefgh")), False),
+        (ActingAgent(session=SessionId("[b]x"), machine="gpu-1"), False),
+        (ActingAgent(session=SessionId("abcdefgh"), machine="x" * 300), False),
+        (None, False),
+    ],
+)
+def test_a_client_can_only_name_an_agent_of_another_machine(actor: ActingAgent | None, is_kept: bool) -> None:
+    assert (actor if is_kept else None) == declared(actor)
 
 
 def test_a_person_is_no_agent(kasmon: Cli) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kasmon.model.permission import SessionId
+from kasmon.supervisor.limits.agents import find_descendants
 from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import KASMON, ForkServer
@@ -22,6 +24,13 @@ def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
     line = Cli(fork_server)
     yield line
     line.close()
+
+
+def test_a_child_counts_for_all_above_it_in_whatever_order_they_were_listed() -> None:
+    top, middle, low = map(SessionId, ("top", "middle", "low"))
+
+    assert [low, middle] == find_descendants(top, {top: None, low: middle, middle: top})
+    assert [low] == find_descendants(middle, {top: None, low: middle, middle: top})
 
 
 def start_child(kasmon: Cli, lead: LeadingAgent, name: str = "child") -> None:
@@ -84,6 +93,10 @@ def test_a_session_of_the_python_interface_has_the_limits(kasmon: Cli) -> None:
         (("machines", "add", "gpu-1", "--ssh", "127.0.0.1"), "an agent cannot register or remove machines"),
         (("machines", "rm", "gpu-1"), "an agent cannot register or remove machines"),
         (("machines", "drain", "local"), "an agent cannot drain a machine"),
+        (("cluster", "token", "--name", "eve", "--role", "operator"), "an agent cannot change a cluster"),
+        (("cluster", "revoke", "vera"), "an agent cannot change a cluster"),
+        (("cluster", "down"), "an agent cannot change a cluster"),
+        (("cluster", "limit", "--storage-gb", "1"), "an agent cannot change a cluster"),
         (("send", "other", "x", "--over-budget"), "an agent cannot send prompts over a budget"),
         (("limits", "resume", "--yes"), "an agent cannot allow sessions to go on after a usage limit"),
         (("web", "links", "login"), "an agent cannot create links that log in"),

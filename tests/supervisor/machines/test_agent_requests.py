@@ -122,6 +122,14 @@ async def test_a_limit_here_holds_for_the_tool_and_for_a_request_past_it(
     assert [] == there(joined)
 
 
+async def test_an_agent_starts_nothing_on_a_drained_machine(joined: TwoCommandLines) -> None:
+    lead = allowed(joined)
+    joined.here("machines", "drain", "gpu-1")
+
+    assert "is drained: no more sessions start there" in ask(lead, START)
+    assert [] == there(joined)
+
+
 async def test_the_limits_there_hold_too(joined: TwoCommandLines) -> None:
     joined.there("config", "fleet.sessions", "0")
     async with FleetClient(allowed(joined)) as fleet:

@@ -46,8 +46,8 @@ class MarksReader:
         """
         async with self._reading:
             if time.monotonic() >= self._read_at + AGAIN_S:
-                output = await run(MARKS_COMMAND)
-                self._report, self._read_at = MarksReport(_shorten(output.stdout)), time.monotonic()
+                self._report, self._read_at = MarksReport(b""), time.monotonic()  # also if it fails
+                self._report = MarksReport(_shorten((await run(MARKS_COMMAND)).stdout))
             return self._report
 
 

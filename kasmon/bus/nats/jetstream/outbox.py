@@ -67,6 +67,8 @@ log = logging.getLogger(__name__)
 WINDOW: Final = 256
 WINDOW_BYTES: Final = 8 * 1024 * 1024
 """How many messages, and bytes of logs, may be unacknowledged."""
+MOST_ASKED: Final = 8
+"""How many requests for marks are answered at the same time."""
 ACK_S: Final = 10.0
 RENEW_S: Final = 3.0
 SILENT_S: Final = 1.5
@@ -167,6 +169,7 @@ class Outbox:
         """Held while the lease is renewed, an order is reported, or the directory is read."""
         self._bus: ServedBus | None = None
         self._marks, self._replying = MarksReader(), TaskSet()
+        self._marks_asked = 0
         self.epoch = 0
         """0: the server has not given it one yet."""
         self.problem = ""
@@ -469,19 +472,23 @@ class Outbox:
 
     async def _answer(self, message: Msg) -> None:
         if message.subject.rpartition(".")[2] == MARKS_KEY:
-            self._replying.start(self._send_marks(message))  # it takes longer
+            if self._marks_asked < MOST_ASKED:  # more are not answered
+                self._marks_asked += 1
+                self._replying.start(self._send_marks(message))  # it takes longer
         else:
             await self._send_range(message)
 
     async def _send_marks(self, message: Msg) -> None:
         """Answer with the marks of the sessions, or with nothing if others may not see these."""
         content = b""
-        with contextlib.suppress(KasmonError, OSError, ValueError, KeyError, msgspec.MsgspecError):
-            if (bus := self._bus) is not None:
-                report = await self._marks.read(bus.run)
-                content = sign_record(self._identity.seed, message.subject, self._record(report))
-        with contextlib.suppress(*FAILURES):
-            await self._used().client.publish(message.reply, content)
+        try:
+            with contextlib.suppress(KasmonError, OSError, ValueError, KeyError, msgspec.MsgspecError):
+                if (bus := self._bus) is not None and (report := await self._marks.read(bus.run)).output:
+                    content = sign_record(self._identity.seed, message.subject, self._record(report))
+            with contextlib.suppress(*FAILURES):
+                await self._used().client.publish(message.reply, content)
+        finally:
+            self._marks_asked -= 1
 
     async def _send_range(self, message: Msg) -> None:
         """Answer with bytes of a log that the server no longer has; one request after the other."""
