@@ -75,8 +75,7 @@ class ConversationStore:
         except RequestError as error:
             said = errors.words(error, self._secrets)
             if errors.needs_log_in(error):
-                program = self._launch.argv[0]
-                raise missing_log_in(self._name, said, introduced, self._agent, program) from error
+                raise missing_log_in(self._name, said, introduced, self._agent, self._launch.argv) from error
             raise LaunchError(f"{self._name!r} did not {what}: {said}") from error
         except ValidationError as error:
             raise LaunchError(f"{self._name!r} did not {what}: its answer is invalid.") from error

@@ -47,29 +47,29 @@ OLDER: Final = "terminal-auth"
 
 
 def missing_log_in(
-    name: str, said: str, introduced: InitializeResponse, agent: AgentProfile, program: str
+    name: str, said: str, introduced: InitializeResponse, agent: AgentProfile, argv: Sequence[str]
 ) -> LogInRequiredError:
     """Return the error of an agent that refused with *said* because it requires a log-in, with the ways to log in."""
-    methods = [_describe(method, program) for method in introduced.auth_methods or ()]
+    methods = [_describe(method, argv) for method in introduced.auth_methods or ()]
     offers = f" It offers: {'; '.join(methods)}." if methods else ""
     message, hint = f"{name!r} requires a login: {said}", agent.log_in.how + offers
-    if (log_in := find_terminal_log_in(introduced, program)) is None:
+    if (log_in := find_terminal_log_in(introduced, argv)) is None:
         return LogInRequiredError(message, hint=hint)
     return LogInRequiredError(message, hint=hint, title=log_in.title, argv=log_in.argv, variables=log_in.variables)
 
 
-def find_terminal_log_in(introduced: InitializeResponse, program: str) -> TerminalLogIn | None:
+def find_terminal_log_in(introduced: InitializeResponse, argv: Sequence[str]) -> TerminalLogIn | None:
     """Return the first log-in in a terminal that the agent offers; None if it offers none that can be shown as it is.
 
-    *program* is the agent's own, which runs it.
+    *argv* is the agent's own command; its program gets the arguments of the log-in.
     """
-    offered = (_terminal_log_in(method, program) for method in introduced.auth_methods or ())
+    offered = (_terminal_log_in(method, argv) for method in introduced.auth_methods or ())
     return next((each for each in offered if each is not None), None)
 
 
-def _terminal_log_in(method: AuthMethod, program: str) -> TerminalLogIn | None:
+def _terminal_log_in(method: AuthMethod, own: Sequence[str]) -> TerminalLogIn | None:
     if isinstance(method, TerminalAuthMethod):
-        argv, variables = (program, *(method.args or ())), method.env or {}
+        argv, variables = (own[0], *(method.args or ())), method.env or {}
     else:
         older = table(method.field_meta, OLDER)
         command, arguments = text(older, "command"), at(older, "args")
@@ -78,13 +78,14 @@ def _terminal_log_in(method: AuthMethod, program: str) -> TerminalLogIn | None:
         if not command or not all(isinstance(word, str) for word in words):
             return None
         argv = (command, *words)
-    is_shown_whole = not any(has_hidden(word) or "\n" in word for word in (*argv, *variables, *variables.values()))
+    shown = (*argv, *variables, *variables.values())
+    is_shown_whole = not any(has_hidden(word) or {"\n", "\t"} & {*word} for word in shown)
     return TerminalLogIn(title=clean_line(method.name), argv=argv, variables=variables) if is_shown_whole else None
 
 
-def _describe(method: AuthMethod, program: str) -> str:
+def _describe(method: AuthMethod, argv: Sequence[str]) -> str:
     """Return *method* as text; for one in a terminal with the command."""
-    if (log_in := _terminal_log_in(method, program)) is not None:
+    if (log_in := _terminal_log_in(method, argv)) is not None:
         variables = [f"--env-public={name}={value}" for name, value in log_in.variables.items()]
         command = shlex.join(["kasmon", "new", "login", *variables, "--", *log_in.argv])
         return f"{method.name}: `{command}`"

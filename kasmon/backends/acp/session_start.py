@@ -88,7 +88,7 @@ class SessionStart:
         of_sessions, of_prompts = able.session_capabilities or SessionCapabilities(), able.prompt_capabilities
         said = {"forks": of_sessions.fork, "deletes": of_sessions.delete}
         conversation = conversation._replace(
-            log_in=find_terminal_log_in(introduced, self._launch.argv[0]),
+            log_in=find_terminal_log_in(introduced, self._launch.argv),
             closes=of_sessions.close is not None,
             takes_images=of_prompts is not None and of_prompts.image is True,
             abilities=tuple(name for name, capability in said.items() if capability is not None),
@@ -184,7 +184,7 @@ class SessionStart:
     def _refused(self, error: RequestError, introduced: InitializeResponse) -> LaunchError:
         said = errors.words(error, self._environment.secrets)
         if errors.needs_log_in(error):
-            return missing_log_in(self._name, said, introduced, self._agent, self._launch.argv[0])
+            return missing_log_in(self._name, said, introduced, self._agent, self._launch.argv)
         if self._launch.resume:
             what = f"{self._name!r} did not resume the conversation {self._launch.resume!r}: {said}"
             return LaunchError(what, hint="`kasmon new` starts a new session.")

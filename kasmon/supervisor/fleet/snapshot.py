@@ -13,13 +13,14 @@ from typing import Final
 
 import msgspec
 
-from kasmon.errors import UnavailableError
+from kasmon.errors import LaunchError, RefusedError, UnavailableError
 from kasmon.host.journal.fleet_index import MUCH_BYTES, save_index
+from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.session_state import OVER
+from kasmon.model.session_state import ALIVE, OVER, SessionState
 from kasmon.paths import Paths
 from kasmon.process_identity import is_running
 from kasmon.store.fleet_cache import load_cache
@@ -200,3 +201,20 @@ def _file_system_stats(folder: Path) -> os.statvfs_result:
 def read_session(places: Paths, session: SessionId) -> Session:
     """Return the current state of *session*. Raises `SessionNotFoundError` if it no longer exists."""
     return read_fleet(places).require(session)
+
+
+def require_free_conversation(places: Paths, conversation: str, besides: SessionId | None = None) -> None:
+    """Raise if a session other than *besides* has *conversation*, and its agent runs or will resume it. Blocks.
+
+    Raises:
+        RefusedError: if one has; two agents would write to one conversation.
+    """
+    for each in read_fleet(places).here:
+        if each.id == besides or not (each.state in {*ALIVE, SessionState.HIBERNATED} or each.handed_over):
+            continue
+        known = each.resume_id
+        if known is None and each.state in ALIVE:  # its agent has not reported it yet
+            with contextlib.suppress(LaunchError):
+                known = load_launch(places, each.id).resume
+        if known == conversation:
+            raise RefusedError(f"session {each.label!r} has the conversation {conversation!r}.", hint="Stop it first.")

@@ -11,7 +11,7 @@ from kasmon.config import Config
 from kasmon.errors import KasmonError, NameTakenError, RefusedError, UnableError
 from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread
-from kasmon.model.commands import Mode
+from kasmon.model.commands import Mode, TerminalLogIn
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
@@ -27,13 +27,13 @@ LONGEST_STEM: Final = 50
 """How much of the session's name that of its log-in has, in characters."""
 
 
-async def begin_log_in(places: Paths, config: Config, session: Session) -> str:
-    """Start the log-in that the agent of *session* offers, in a terminal; return the name of that session.
+async def begin_log_in(places: Paths, config: Config, session: Session, shown: TerminalLogIn) -> str:
+    """Start the log-in *shown* that the agent of *session* offers, in a terminal; return the name of that session.
 
     It has the folder and the variables of *session*.
 
     Raises:
-        RefusedError: if an agent requests it, or the agent of *session* requires no log-in.
+        RefusedError: if an agent requests it, or the agent of *session* requires no log-in, or another one by now.
         UnableError: if its log-in would not be that of a terminal of this machine.
         KasmonError: as `session_operations.create`.
     """
@@ -41,6 +41,8 @@ async def begin_log_in(places: Paths, config: Config, session: Session) -> str:
     log_in = session.log_in
     if log_in is None:
         raise RefusedError(f"the agent of {session.label!r} requires no log-in that runs in a terminal.")
+    if log_in != shown:
+        raise RefusedError(f"the agent of {session.label!r} offers another log-in by now.", hint="Look at it again.")
     if session.via or session.sandbox:
         raise UnableError(f"the agent of {session.label!r} runs elsewhere: a log-in here is not its own.")
     launch = await in_thread(load_launch, places, session.id)
@@ -75,7 +77,9 @@ async def finish_log_in(places: Paths, session: SessionId, name: str) -> str:
         KasmonError: if the log-in failed, or *session* cannot be restarted.
     """
     fleet = await in_thread(read_fleet, places)
-    log_in = next(each.id for each in fleet.sessions if each.name == name)
+    log_in = next((each.id for each in fleet.sessions if each.name == name), None)
+    if log_in is None:  # it was renamed or removed
+        return ""
     (ended,) = await wait_for(places, [log_in], OVER)
     now = (await in_thread(read_fleet, places)).get(session)
     if now is None or now.log_in is None:  # it was removed, or works again already

@@ -15,7 +15,7 @@ from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import ConversationFork, Launch, Mode
-from kasmon.model.events import Event, SessionStarted, SettingsChanged, TurnStarted
+from kasmon.model.events import EntryImported, Event, SessionStarted, SettingsChanged, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.transcript.export import export_events
@@ -81,7 +81,8 @@ async def fork(
     events = await in_thread(_read_before, places, session.id, prompt, later)
     own = await in_thread(load_variables, places, session.id)
     new, before = _build_request(launch, own), [each for each in events if isinstance(each, TurnStarted)]
-    if not before:
+    has_earlier = any(isinstance(each, EntryImported) for each in events) or (launch.generation == 1 and launch.resume)
+    if not (before or has_earlier):
         new = msgspec.structs.replace(new, prompt=text)
     elif copies_conversation(session, whole=not prompt):
         conversation = _find_conversation(events) or session.resume_id or ""

@@ -15,7 +15,7 @@ from kasmon.model.commands import ConversationOffer, ConversationOffers, Launch,
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths, expanded
-from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.snapshot import read_fleet, require_free_conversation
 from kasmon.supervisor.limits.agents import check_is_person
 from kasmon.supervisor.recovery.sessions import read_conversations
 from kasmon.supervisor.sessions.create import NewSession, agent_variables
@@ -70,6 +70,7 @@ async def delete_conversation(places: Paths, session: Session) -> None:
     sharing = (each for each in (await in_thread(read_fleet, places)).sessions if each.resume_id == session.resume_id)
     if (other := next((each for each in sharing if each.id != session.id and not each.forgotten), None)) is not None:
         raise RefusedError(f"session {other.label!r} has the same conversation.", hint="Remove that one first.")
+    await in_thread(require_free_conversation, places, session.resume_id or "", session.id)
     launch = await in_thread(load_launch, places, session.id)
     own = await in_thread(load_variables, places, session.id)
     await acp.delete_conversation(launch, own, session.resume_id or "")

@@ -40,10 +40,10 @@ from kasmon.model.commands import (
 from kasmon.model.events import SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
-from kasmon.model.session_state import ALIVE, SessionState
+from kasmon.model.session_state import ALIVE
 from kasmon.model.task import OWN_PREFIXES
 from kasmon.paths import Paths, expanded, write_private
-from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
+from kasmon.supervisor.fleet.snapshot import read_session, require_free_conversation
 from kasmon.supervisor.limits.account import AccountVariables, account_variables, find_account
 from kasmon.supervisor.sessions.folder_config import profile_hash
 from kasmon.supervisor.sessions.names import announce, check_name, check_tags, claim_id
@@ -334,10 +334,7 @@ def _resuming(places: Paths, new: NewSession, resolved: ResolvedProfile) -> tupl
         raise UnableError("a new sandbox has no earlier conversations to resume.", hint="Leave out --resume.")
     if resolved.machine:
         raise UnableError(f"the conversations on {resolved.machine!r} are not known here.", hint="Leave out --resume.")
-    in_use = {*ALIVE, SessionState.HIBERNATED}
-    holders = (each for each in read_fleet(places).sessions if each.resume_id == new.resume and each.state in in_use)
-    if (holder := next(holders, None)) is not None:
-        raise RefusedError(f"session {holder.label!r} has the conversation {new.resume!r}.", hint="Stop it first.")
+    require_free_conversation(places, new.resume)
     if resolved.mode is not Mode.TMUX:
         return resolved.argv
     command = add_conversation(program_of(resolved.argv, resolved.agent), resolved.argv, new.resume)

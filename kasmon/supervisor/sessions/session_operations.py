@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kasmon.backends.common.claude_background import attached_id
 from kasmon.backends.common.environment import program_of
 from kasmon.config.agent_address import machine_of
 from kasmon.config.parser import load_or_default
@@ -70,7 +71,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, OVER, SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.supervisor.fleet.new_events import NewEvents
-from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.snapshot import read_fleet, require_free_conversation
 from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.sessions.folder_config import check_brought
 from kasmon.supervisor.sessions.handover import end_orphan, hand_over, request, speaks_other_version
@@ -444,7 +445,8 @@ async def restart(
         TimedOutError: if that host did not hand over in time.
         RefusedError: if it runs under a host of this version and *force* is not set, which would stop it first; or if
             its agent is defined by a folder's own config that no longer applies; or if the worktree of its plan's
-            task is gone; or if an agent requests it, and has reached a limit of the table [fleet].
+            task is gone; or if an agent requests it, and has reached a limit of the table [fleet]; or if another
+            session that runs has its conversation.
         NotHibernatedError: if it is hibernated, and its agent no longer has its conversation.
         KasmonError: as `begin` raises; for a session of another machine as `run_there`.
     """
@@ -463,6 +465,8 @@ async def restart(
         await in_thread(check_session, places, session)
     await in_thread(lambda: check_brought(places, launch_of(places, session.id)))
     await in_thread(_check_worktree, session)
+    if session.resume_id:
+        await in_thread(require_free_conversation, places, session.resume_id, session.id)
     if session.state is SessionState.HIBERNATED:
         from kasmon.supervisor.hibernation.hibernate import check_resumable  # it reads the files of agents
 
@@ -577,7 +581,7 @@ def _with_permission_mode(places: Paths, launch: Launch, conversation: str | Non
     if is_terminal and argv:
         argv = remove_conversation(Path(argv[0]).name, argv, launch.resume)
     mode, program = advanced(places, begun(places, launch.session))[0].permission_mode, program_of(argv)
-    if not mode or launch.is_command:
+    if not mode or launch.is_command or attached_id(program, argv):
         return msgspec.structs.replace(launch, argv=argv), ""
     if launch.backend == "acp" and program not in FLAGS:  # every agent of this protocol takes its mode by it
         return msgspec.structs.replace(launch, permission_mode=mode), ""

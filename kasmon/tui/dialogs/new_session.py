@@ -513,7 +513,7 @@ class NewSessionDialog(Dialog):
             return ""
         self._show_conversations()
         if self.conversation.loaded is None:
-            self.wait_for("its conversations are known")
+            self._complain_at("conversation", "The conversations are not listed yet.", "Choose one once they are.")
             return None
         if self.conversation.chosen is None:
             self._complain_at("conversation", "There is no earlier conversation to resume.", "Choose a new one.")

@@ -16,7 +16,18 @@ from kasmon import system
 from kasmon.config import Config
 from kasmon.config.edit import put
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
-from kasmon.model.commands import Answer, Checkpoint, Configure, Mode, Prompt, Receipt, Requeue, Run, SandboxCommand
+from kasmon.model.commands import (
+    Answer,
+    Checkpoint,
+    Configure,
+    Mode,
+    Prompt,
+    Receipt,
+    Requeue,
+    Run,
+    SandboxCommand,
+    TerminalLogIn,
+)
 from kasmon.model.events import ReviewComment
 from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import duration
@@ -122,12 +133,12 @@ class Operations:
 
         await adopt(self._places, pane, name)
 
-    async def begin_log_in(self, session: SessionId, /) -> str:
-        """Start the log-in that the agent offers, in a terminal, and return the name of that session."""
+    async def begin_log_in(self, session: SessionId, shown: TerminalLogIn, /) -> str:
+        """Start the log-in *shown* that the agent offers, in a terminal, and return the name of that session."""
         from kasmon.supervisor.limits.log_in import begin_log_in  # rarely needed, as the next
 
         known = self._session(session)
-        return await begin_log_in(self._places, await self._config_in(known.config_folder, ""), known)
+        return await begin_log_in(self._places, await self._config_in(known.config_folder, ""), known, shown)
 
     async def finish_log_in(self, session: SessionId, name: str, /) -> str:
         """Restart the session once the log-in session *name* has ended well."""

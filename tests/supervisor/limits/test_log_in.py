@@ -39,7 +39,7 @@ async def test_after_the_log_in_the_session_starts_and_gets_its_first_prompt(env
     session = await logged_out(env, tmp_path)
     assert session.log_in is not None
     assert ("In a terminal", {"ODD": "1"}) == (session.log_in.title, session.log_in.variables)
-    name = await begin_log_in(env.places, Config(), session)
+    name = await begin_log_in(env.places, Config(), session, session.log_in)
     assert ("login-docs", Mode.TMUX) == (name, (await session_of(env, name)).mode)
     said = await finish_log_in(env.places, session.id, name)
 
@@ -53,7 +53,8 @@ async def test_after_the_log_in_the_session_starts_and_gets_its_first_prompt(env
 async def test_a_log_in_that_fails_restarts_nothing_and_stays_to_be_read(env: Env, tmp_path: Path) -> None:
     (tmp_path / "no-account").touch()
     session = await logged_out(env, tmp_path)
-    name = await begin_log_in(env.places, Config(), session)
+    assert session.log_in is not None
+    name = await begin_log_in(env.places, Config(), session, session.log_in)
     with pytest.raises(KasmonError, match="the log-in 'login-docs' ended with exit code 1"):
         await finish_log_in(env.places, session.id, name)
 
@@ -65,7 +66,8 @@ async def test_an_agent_that_runs_is_restarted_in_its_conversation(env: Env, tmp
     new = NewSession(name="docs", agent="odd", workdir=str(tmp_path), prompt="hello")
     made = await session_operations.create(env.places, odd_config("is_logged_out_later"), new)
     session = await becomes(env, made, lambda now: now.turn_ended == "error" and now.log_in is not None)
-    name = await begin_log_in(env.places, Config(), session)
+    assert session.log_in is not None
+    name = await begin_log_in(env.places, Config(), session, session.log_in)
     await finish_log_in(env.places, made, name)
 
     now = await becomes(env, made, lambda now: now.generation == 2)
@@ -76,6 +78,7 @@ async def test_an_agent_that_runs_is_restarted_in_its_conversation(env: Env, tmp
     ("more", "error", "why"),
     [
         ({"log_in": None}, RefusedError, "requires no log-in"),
+        ({"log_in": TerminalLogIn(title="In a terminal", argv=("sh",))}, RefusedError, "offers another log-in by now"),
         ({"via": "gpu-1"}, UnableError, "runs elsewhere"),
         ({"sandbox": "jail"}, UnableError, "runs elsewhere"),
     ],
@@ -86,4 +89,4 @@ async def test_what_needs_no_log_in_here_gets_none(
     log_in = TerminalLogIn(title="In a terminal", argv=("odd", "login"))
     session = Session(**({"id": SessionId("aaaaaaaa"), "log_in": log_in} | more))  # type: ignore[arg-type]
     with pytest.raises(error, match=why):
-        await begin_log_in(env.places, Config(), session)
+        await begin_log_in(env.places, Config(), session, log_in)

@@ -1,6 +1,7 @@
 """A new session resumes a conversation that its agent stores; the user finds it in the agent's own list."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import msgspec
@@ -42,6 +43,28 @@ async def test_a_conversation_that_a_running_session_has_is_not_opened_twice(env
     new = wanted(tmp_path, resume="talk-1", name="other")
     with pytest.raises(RefusedError, match="session 'docs' has the conversation 'talk-1'"):
         await asyncio.to_thread(prepare, env.places, odd_config("lists"), new, NOW)
+
+
+async def test_an_ended_session_is_not_restarted_in_a_conversation_that_another_one_has_by_now(
+    env: Env, tmp_path: Path
+) -> None:
+    first = await session_operations.create(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
+    await session_operations.stop(env.places, await becomes(env, first, lambda now: now.state is SessionState.IDLE))
+    ended = await becomes(env, first, lambda now: now.state is SessionState.ENDED)
+    new = wanted(tmp_path, resume="talk-1", name="other")
+    second = await session_operations.create(env.places, odd_config("lists"), new)
+    await becomes(env, second, lambda now: now.state is SessionState.IDLE)
+
+    with pytest.raises(RefusedError, match="session 'other' has the conversation 'talk-1'"):
+        await session_operations.restart(env.places, ended)
+
+
+def test_a_session_that_has_not_reported_its_conversation_yet_has_it_already(env: Env, tmp_path: Path) -> None:
+    new = wanted(tmp_path, resume="talk-1", name="other")
+    prepare(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1"), time.time())
+
+    with pytest.raises(RefusedError, match="session 'docs' has the conversation 'talk-1'"):
+        prepare(env.places, odd_config("lists"), new, NOW)
 
 
 async def test_an_agent_that_lists_none_and_has_no_known_files_cannot_be_listed(env: Env, tmp_path: Path) -> None:

@@ -635,7 +635,7 @@ async def test_the_agents_log_in_is_shown_whole_and_run_after_a_question() -> No
         await closed(pilot)
         await auntil(lambda: len(calls(pilot)) == 2, what="the log-in")
 
-        expected = [called(Operations.begin_log_in, README), called(Operations.finish_log_in, README, "")]
+        expected = [called(Operations.begin_log_in, README, log_in), called(Operations.finish_log_in, README, "")]
         assert expected == calls(pilot)
 
 

@@ -81,16 +81,15 @@ async def test_an_agent_without_a_list_says_so_and_starts_none() -> None:
         assert [] == world_of(app).calls
 
 
-async def test_a_start_before_the_list_is_known_waits_for_it() -> None:
+async def test_no_conversation_is_resumed_that_was_not_listed_when_it_was_confirmed() -> None:
     app = dashboard()
     async with run_app(app, size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "opencode" in text_of(app), what="the agents")
         world_of(app).knows.clear()
         await pilot.press(*"fix", *TO_MORE, "enter", "tab", "right", "enter")
-        await auntil(lambda: "Starts as soon as its conversations are known." in text_of(app), what="the wait")
-        assert [] == world_of(app).calls
+        await auntil(lambda: "The conversations are not listed yet." in text_of(app), what="the refusal")
         world_of(app).knows.set()
-        await auntil(lambda: world_of(app).calls != [], what="the session")
+        await auntil(lambda: "[b]tidy up" in text_of(app), what="the conversations")
 
-        assert "talk-1" == world_of(app).calls[0][1]["new"].resume
+        assert [] == world_of(app).calls

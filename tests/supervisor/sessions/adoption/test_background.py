@@ -72,6 +72,11 @@ async def test_one_is_listed_shown_once_and_closed(env: Env, config: Config) -> 
     ended = await seen(env, session, SessionState.ENDED)
     await session_operations.restart(env.places, ended)
 
+    await session_operations.stop(env.places, await seen(env, session, SessionState.UNSURE, SessionState.IDLE))
+    await seen(env, session, SessionState.ENDED)
+    again = await adopt_background(env.places, config, "86f99758")
+    assert "fix the build-2" == (await asyncio.to_thread(read_fleet, env.places)).require(again).name
+
     launch = await asyncio.to_thread(load_launch, env.places, session)
     assert ("attach", "86f99758") == launch.argv[1:]
     assert not await asyncio.to_thread(psutil.pid_exists, now.pid or 0)
