@@ -74,6 +74,9 @@ ALLOWED: Final[dict[str, dict[str, int]]] = {
     "An agent asks the machine of a session that it started there; it sees no others of other machines.": {
         "kasmon/mcp/fleet_tools.py": 5,
     },
+    "What another machine says of an agent there makes nobody a person here.": {
+        "kasmon/supervisor/limits/agents.py": 1,
+    },
     "Agents message sessions of their own machine only.": {
         "kasmon/supervisor/plans/peers/messages.py": 3,
     },
