@@ -85,7 +85,7 @@ def read_pairs(path: str) -> list[tuple[str, str]]:
     pairs = [tuple(os.fsdecode(entry).partition("=")[::2]) for entry in entries if b"=" in entry[1:]]
     if rest or len(pairs) != len(entries):
         raise CannotLaunchError(f"{path!a} is damaged", UNUSABLE)
-    return pairs  # type: ignore[return-value]
+    return pairs  # type: ignore[return-value]  # the slice of three has two
 
 
 def environment(inherited: dict[str, str], own: list[tuple[str, str]]) -> dict[str, str]:

@@ -46,7 +46,7 @@ def print_all(table: MachineTable, *, wants_json: bool) -> int:
     for each in answers:
         try:
             content = msgspec.json.encode(_rows(each, table.field))
-            found = parse_reply(each.machine, content, list[table.kind])  # type: ignore[name-defined]
+            found = parse_reply(each.machine, content, list[table.kind])  # type: ignore[name-defined]  # mypy takes it for a type
             rows += [[each.machine, *map(clean_line, table.row(row))] for row in found]
         except UnavailableError as error:
             note(f"{error.message} {error.hint}".strip())

@@ -292,7 +292,7 @@ def _overlap(text: str, form: str) -> int:
 
 
 def _is_path(value: str) -> bool:
-    return value.startswith("/") and "\0" not in value and os.path.exists(value)  # noqa: PTH110
+    return value.startswith("/") and "\0" not in value and os.path.exists(value)  # noqa: PTH110 - any text may stand there
 
 
 def _same(before: Any, after: Any) -> Any:

@@ -124,13 +124,13 @@ def _parser() -> "MarkdownIt":
     class Parser(MarkdownIt):
         """Keeps addresses as they are written: each is shown, and `links.is_link` decides which can be opened."""
 
-        def normalizeLink(self, url: str) -> str:  # noqa: N802
+        def normalizeLink(self, url: str) -> str:  # noqa: N802 - the parent's name
             return url
 
-        def normalizeLinkText(self, link: str) -> str:  # noqa: N802
+        def normalizeLinkText(self, link: str) -> str:  # noqa: N802 - the parent's name
             return link
 
-        def validateLink(self, url: str) -> bool:  # noqa: N802
+        def validateLink(self, url: str) -> bool:  # noqa: N802 - the parent's name
             return True
 
     parser = Parser("commonmark", {"html": False, "maxNesting": 20}).enable(["table", "strikethrough"])
