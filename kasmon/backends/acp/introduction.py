@@ -61,7 +61,7 @@ def missing_log_in(
 def find_terminal_log_in(introduced: InitializeResponse, argv: Sequence[str]) -> TerminalLogIn | None:
     """Return the first log-in in a terminal that the agent offers; None if it offers none that can be shown as it is.
 
-    *argv* is the agent's own command; its program gets the arguments of the log-in.
+    *argv* is the agent's own command, to which the protocol adds the arguments of a log-in.
     """
     offered = (_terminal_log_in(method, argv) for method in introduced.auth_methods or ())
     return next((each for each in offered if each is not None), None)
@@ -69,7 +69,7 @@ def find_terminal_log_in(introduced: InitializeResponse, argv: Sequence[str]) ->
 
 def _terminal_log_in(method: AuthMethod, own: Sequence[str]) -> TerminalLogIn | None:
     if isinstance(method, TerminalAuthMethod):
-        argv, variables = (own[0], *(method.args or ())), method.env or {}
+        argv, variables = (*own, *(method.args or ())), method.env or {}
     else:
         older = table(method.field_meta, OLDER)
         command, arguments = text(older, "command"), at(older, "args")

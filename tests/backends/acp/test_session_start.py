@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from kasmon.backends.acp import backend
 from kasmon.errors import ExtraMissingError, LaunchError, LogInRequiredError
 from kasmon.model.commands import ConversationFork, Prompt
 from kasmon.model.events import EntryImported, NoticeRaised, SessionStarted, SettingsChanged, ToolStarted, TurnEnded
-from tests.support.acp.odd_session import OddSession, give, launch, messages, only
+from tests.support.acp.odd_session import ODD, OddSession, give, launch, messages, only
 from tests.support.cli.fork_server import OURS
 from tests.support.wait import auntil
 
@@ -75,14 +76,15 @@ async def test_a_missing_log_in_names_the_ways_to_log_in(tmp_path: Path) -> None
 async def test_a_log_in_in_a_terminal_names_the_command_that_a_person_may_run(tmp_path: Path) -> None:
     why = await why_not("logged_out_for_terminals", tmp_path)
 
-    command = f"kasmon new login --env-public=ODD=1 -- {sys.executable} auth 'log in'"
+    own = shlex.join(launch("logged_out_for_terminals", tmp_path).argv)
+    command = f"kasmon new login --env-public=ODD=1 -- {own} auth 'log in'"
     assert f"It offers: In a terminal: `{command}`; Elsewhere." in why
 
 
 @pytest.mark.parametrize(
     ("name", "argv"),
     [
-        ("logged_out_for_terminals", (sys.executable, "auth", "log in")),
+        ("logged_out_for_terminals", (sys.executable, "-P", str(ODD), "logged_out_for_terminals", "auth", "log in")),
         ("logged_out_the_older_way", ("odd", "auth", "login")),
         ("logged_out", ()),
     ],
@@ -100,7 +102,7 @@ async def test_a_log_in_that_a_turn_requires_is_offered_until_the_next_turn(stag
     heard = await stage.turn("is_logged_out_later")
 
     assert heard.session.log_in is not None
-    assert (sys.executable, "-c") == heard.session.log_in.argv[:2]
+    assert (sys.executable, "-P", str(ODD), "is_logged_out_later", "log-in") == heard.session.log_in.argv
     assert ["error"] == [ended.reason for ended in only(heard, TurnEnded)]
 
 

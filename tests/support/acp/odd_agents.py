@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 SESSION = "talk-1"
+LOG_IN = "log-in"
 ONCE = {"optionId": "once", "name": "Allow once", "kind": "allow_once"}
 ALWAYS = {"optionId": "always", "name": "Always allow", "kind": "allow_always"}
 REJECT = {"optionId": "no", "name": "Reject", "kind": "reject_once"}
@@ -149,9 +150,15 @@ def logged_out_the_older_way() -> None:
 
 
 def log_in_here() -> list[dict[str, Any]]:
-    """The methods of an agent whose log-in in a terminal writes a file, and fails where `no-account` is."""
-    code = "import os; assert not os.path.exists('no-account'); open('account', 'w').write(os.environ['ODD'])"
-    return [{"id": "term", "name": "In a terminal", "type": "terminal", "args": ["-c", code], "env": {"ODD": "1"}}]
+    """The methods of an agent whose log-in in a terminal is `log_in`."""
+    return [{"id": "term", "name": "In a terminal", "type": "terminal", "args": [LOG_IN], "env": {"ODD": "1"}}]
+
+
+def log_in() -> None:
+    """Write a file; fail where `no-account` is."""
+    if Path("no-account").exists():
+        sys.exit(1)
+    Path("account").write_text(os.environ["ODD"])
 
 
 def logs_in() -> None:
@@ -732,4 +739,4 @@ def has_a_child() -> None:
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
+    globals()["log_in" if sys.argv[2:] == [LOG_IN] else sys.argv[1]]()
