@@ -1,14 +1,10 @@
 """The log-in that an agent offers in a terminal: it runs in a session of its own, then the agent's session restarts."""
 
-import itertools
-from collections.abc import Collection
 from typing import Final
-
-import msgspec
 
 from kasmon.backends.common.environment import load_variables
 from kasmon.config import Config
-from kasmon.errors import KasmonError, NameTakenError, RefusedError, UnableError
+from kasmon.errors import KasmonError, RefusedError, UnableError
 from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import Mode, TerminalLogIn
@@ -49,7 +45,7 @@ async def begin_log_in(places: Paths, config: Config, session: Session, shown: T
     own = await in_thread(load_variables, places, session.id)
     secret, public = as_given(own | log_in.variables, {*launch.public_variables, *log_in.variables})
     new = NewSession(
-        name="",
+        name=f"login-{session.name[:LONGEST_STEM]}",
         argv=log_in.argv,
         mode=Mode.TMUX,
         workdir=launch.workdir,
@@ -57,15 +53,7 @@ async def begin_log_in(places: Paths, config: Config, session: Session, shown: T
         environment=secret,
         public_environment=public,
     )
-    taken = {each.name for each in (await in_thread(read_fleet, places)).sessions}
-    while True:
-        name = _free_name(f"login-{session.name[:LONGEST_STEM]}", taken)
-        try:
-            await session_operations.create(places, config, msgspec.structs.replace(new, name=name))
-        except NameTakenError:  # meanwhile
-            taken.add(name)
-        else:
-            return name
+    return (await session_operations.create_with_free_name(places, config, new))[1]
 
 
 async def finish_log_in(places: Paths, session: SessionId, name: str) -> str:
@@ -90,8 +78,3 @@ async def finish_log_in(places: Paths, session: SessionId, name: str) -> str:
     await list_entry.forget(places, ended)
     await session_operations.restart(places, now, force=now.state in ALIVE)
     return f"{now.label}: logged in, and restarted."
-
-
-def _free_name(stem: str, taken: Collection[str]) -> str:
-    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-    return next(name for name in names if name not in taken)

@@ -1,15 +1,14 @@
 """Fork a session at an earlier prompt, or at its end: a new session whose conversation is the same up to there. No file
 is rewound."""
 
-import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from kasmon.backends.common.environment import load_variables
-from kasmon.errors import NameTakenError, NotFoundError, RefusedError
+from kasmon.errors import NotFoundError, RefusedError
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.journal.session_log import load_launch
@@ -21,9 +20,8 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.export import export_events
 from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.create import NewSession, as_given
-from kasmon.supervisor.sessions.session_operations import create
+from kasmon.supervisor.sessions.session_operations import create_with_free_name
 
 if TYPE_CHECKING:
     from kasmon.config import Config
@@ -94,13 +92,8 @@ async def fork(
         extent = " up to a prompt that I changed" if prompt else ""
         preface = PREFACE.format(extent=extent, transcript=redactor.line(transcript), prompt=text)
         new = msgspec.structs.replace(new, prompt=preface)
-    taken = {each.name for each in (await in_thread(read_fleet, places)).sessions}
-    while True:
-        name = _free_name(session.name, taken)
-        try:
-            return await create(places, config, msgspec.structs.replace(new, name=name)), name
-        except NameTakenError:  # by another fork, at the same time
-            taken.add(name)
+    stem = re.sub(r"-\d{1,6}\Z", "", session.name)[:LONGEST_STEM]
+    return await create_with_free_name(places, config, msgspec.structs.replace(new, name=stem))
 
 
 def _read_before(places: Paths, session: SessionId, prompt: str, later: int) -> list[Event]:
@@ -137,9 +130,3 @@ def _build_request(launch: Launch, own: Mapping[str, str]) -> NewSession:
         seed=launch.seed,
         speed=launch.speed,
     )
-
-
-def _free_name(name: str, taken: Collection[str]) -> str:
-    """Return *name* with a number that makes it unique: `parser-2`."""
-    stem = re.sub(r"-\d{1,6}\Z", "", name)[:LONGEST_STEM]
-    return next(each for number in itertools.count(2) if (each := f"{stem}-{number}") not in taken)

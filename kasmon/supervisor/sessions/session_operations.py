@@ -22,6 +22,7 @@ from kasmon.errors import (
     HostUnreachableError,
     InteractiveOnlyError,
     KasmonError,
+    NameTakenError,
     ProtocolVersionError,
     RefusedError,
     RemoteUnreachableError,
@@ -97,6 +98,22 @@ END_UNKNOWN: Final = "interrupt sent; it is unknown whether the turn ended"
 IN_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED})
 ENDING_S: Final = 20.0
 """How long a stop may take in addition to its grace until the log has the end of the agent, in seconds."""
+
+
+async def create_with_free_name(places: Paths, config: "Config", new: "NewSession") -> tuple[SessionId, str]:
+    """Do as `create`, with the first free number behind the name if that is taken; return the id and the name.
+
+    Raises:
+        KasmonError: as `create`.
+    """
+    name = new.name
+    while True:
+        try:
+            return await create(places, config, msgspec.structs.replace(new, name=name)), name
+        except NameTakenError:
+            from kasmon.supervisor.sessions.names import next_name  # rarely needed
+
+            name = await in_thread(next_name, places, new.name)
 
 
 async def create(places: Paths, config: "Config", new_session: "NewSession") -> SessionId:

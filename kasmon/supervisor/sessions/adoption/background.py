@@ -12,7 +12,7 @@ import msgspec
 from kasmon.backends.common.claude_background import ATTACH, CLAUDE, attached_id, list_background
 from kasmon.backends.common.environment import inherited, own_prefixes
 from kasmon.config import Config, resolve
-from kasmon.errors import LaunchError, NameTakenError, RefusedError
+from kasmon.errors import LaunchError, RefusedError
 from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.adoption.background_session import BackgroundSession, find_background
@@ -24,7 +24,6 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits.agents import check_is_person
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession
-from kasmon.supervisor.sessions.names import next_name
 
 NAME_LENGTH: Final = 40
 """A longer name of a background session is cut, in characters."""
@@ -62,13 +61,9 @@ async def adopt_background(places: Paths, config: Config, target: str, name: str
         worktree=False,
         sandbox="",
     )
-    try:
+    if name:
         return await session_operations.create(places, config, new)
-    except NameTakenError:
-        if name:
-            raise
-        free = await in_thread(next_name, places, new.name)
-        return await session_operations.create(places, config, msgspec.structs.replace(new, name=free))
+    return (await session_operations.create_with_free_name(places, config, new))[0]
 
 
 def _read(places: Paths, config: Config, around: Mapping[str, str]) -> tuple[str, tuple[BackgroundSession, ...]]:
