@@ -73,6 +73,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Nor is it ever again looked for among them."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000)  # by default 700: a dashboard makes that many objects with each key
     gc.enable()
 
 

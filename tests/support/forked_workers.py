@@ -13,11 +13,15 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
+from types import ModuleType
 
 import pytest
 from _pytest.assertion import rewrite
+
+from tests.support import syntax_trees
 
 LONGEST = 16
 """So many tests a worker takes at once at most."""
@@ -151,12 +155,28 @@ class _Run:
 
 
 def _shares(items: Sequence[pytest.Item], count: int) -> Iterator[Sequence[pytest.Item]]:
-    """Consecutive tests of one file, which may share fixtures; at the end few, so that all workers end together."""
-    left = len(items)
-    for _, beside in itertools.groupby(items, lambda item: item.path):
+    """Consecutive tests of one file, which may share fixtures; at the end few, so that all workers end together.
+
+    Those that look at all of kasmon's syntax trees come first, for one worker: to make the trees takes seconds.
+    """
+    if together := [item for item in items if _reads_trees(item)]:
+        yield together
+    others = [item for item in items if not _reads_trees(item)]
+    left = len(others)
+    for _, beside in itertools.groupby(others, lambda item: item.path):
         while share := list(itertools.islice(beside, min(LONGEST, max(1, left // (4 * count))))):
             yield share
             left -= len(share)
+
+
+def _reads_trees(item: pytest.Item) -> bool:
+    assert isinstance(item, pytest.Function)
+    return _imports_trees(item.module)
+
+
+@cache
+def _imports_trees(module: ModuleType) -> bool:
+    return any(value is syntax_trees or value is syntax_trees.modules for value in vars(module).values())
 
 
 class _Reporter:
