@@ -30,7 +30,7 @@ from kasmon.supervisor.limits.budgets import find_warnings
 from kasmon.supervisor.prompts.images import read_images
 from kasmon.supervisor.sessions import session_operations
 
-CODES: Final = {ReceiptState.REFUSED: 4, ReceiptState.LOST: 1, ReceiptState.FAILED: 1, ReceiptState.UNSURE: 1}
+EXIT_CODES: Final = {ReceiptState.REFUSED: 4, ReceiptState.LOST: 1, ReceiptState.FAILED: 1, ReceiptState.UNSURE: 1}
 """The exit codes for prompts that are not known to be done."""
 ON_ITS_WAY: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED})
 """Receipts of prompts that the agent does not have yet."""
@@ -156,7 +156,7 @@ def send(
         print_json(answer(receipt=receipt_object(receipt)))
     else:
         say(f"{receipt.id}: {receipt.state}{_reason(receipt)}")
-    return CODES.get(receipt.state, 0)
+    return EXIT_CODES.get(receipt.state, 0)
 
 
 def _report(
@@ -319,7 +319,7 @@ def _to_all(
         if isinstance(outcome, KasmonError):
             return outcome
         try:
-            return await _in_time(where, session, sending, timeout_s, outcome)
+            return await _send_within(where, session, sending, timeout_s, outcome)
         except KasmonError as error:
             return error
 
@@ -332,11 +332,11 @@ def _to_all(
 def _result(where: Paths, session: Session, outcome: Receipt | KasmonError) -> tuple[Receipt, int]:
     """Return the receipt of one of several sessions, and its exit code; for an error one with that as its reason."""
     if isinstance(outcome, Receipt):
-        return outcome, CODES.get(outcome.state, 0)
+        return outcome, EXIT_CODES.get(outcome.state, 0)
     state = ReceiptState.REFUSED if outcome.exit_code == RefusedError.exit_code else ReceiptState.LOST
     if isinstance(outcome, TimedOutError) and (known := _newest(where, session)):
         return msgspec.structs.replace(known, reason=known.reason or outcome.message), outcome.exit_code
-    return Receipt(id=ReceiptId(""), session=session.id, state=state, reason=outcome.message), CODES.get(state, 0)
+    return Receipt(id=ReceiptId(""), session=session.id, state=state, reason=outcome.message), EXIT_CODES.get(state, 0)
 
 
 def _newest(where: Paths, before: Session) -> Receipt | None:
@@ -345,7 +345,7 @@ def _newest(where: Paths, before: Session) -> Receipt | None:
     return next((receipt for receipt in now.receipts if receipt.id not in known), None) if now is not None else None
 
 
-async def _in_time(
+async def _send_within(
     where: Paths, session: Session, sending: SendOptions, timeout_s: float | None, receipt: Receipt | None = None
 ) -> Receipt:
     """Send the prompt, unless *receipt* is its receipt already, and follow it."""
@@ -357,7 +357,7 @@ async def _in_time(
         async with asyncio.timeout(limit_s):
             if receipt is None:
                 receipt = await _send(where, session, sending)
-            return receipt if _is_enough(receipt, sending) else await _followed(where, session, receipt, sending)
+            return receipt if _is_enough(receipt, sending) else await _await_receipt(where, session, receipt, sending)
     except TimeoutError as error:
         goal = "accept the prompt" if sending.states is None else f"be {' or '.join(sorted(sending.states))}"
         raise TimedOutError(
@@ -365,7 +365,7 @@ async def _in_time(
         ) from error
 
 
-async def _followed(where: Paths, before: Session, receipt: Receipt, sending: SendOptions) -> Receipt:
+async def _await_receipt(where: Paths, before: Session, receipt: Receipt, sending: SendOptions) -> Receipt:
     """Return the receipt once the agent has the prompt and, if requested, the session is in one of the states.
 
     Raises:
@@ -379,7 +379,7 @@ async def _followed(where: Paths, before: Session, receipt: Receipt, sending: Se
             if (now := fleet.get(before.id)) is None:
                 break
             receipt = next((known for known in now.receipts if known.id == receipt.id), receipt)
-            if receipt.state in CODES or (sending.states is None and receipt.state not in ON_ITS_WAY):
+            if receipt.state in EXIT_CODES or (sending.states is None and receipt.state not in ON_ITS_WAY):
                 return receipt
             is_over = receipt.state is ReceiptState.FINISHED or now.state is not SessionState.IDLE
             if sending.states and now.state in sending.states and is_over and has_moved(before, now, receipt):

@@ -79,7 +79,7 @@ PLAYED = {
     "docs/plans.md": {"kasmon plan run refactor.toml": LIVE, "kasmon plan retry refactor parser": "no task has failed"},
     "docs/cli.md": {
         "kasmon new logs --in fix-auth -- tail -f log/test.log": AGENT,
-        "kasmon answer fix4a2bc-1 allow --digest 680da8ad…": DIGEST,
+        "kasmon answer q7f4a2bc-1 allow --digest 680da8ad…": DIGEST,
         "kasmon attach fix-auth": LIVE,
         "kasmon move fix-auth --to tmux": AGENT,
         "kasmon adopt work:1.0": "it needs a tmux of the user's",
@@ -88,11 +88,11 @@ PLAYED = {
     "docs/getting-started.md": {
         "kasmon demo": LIVE,
         "kasmon attach fix-auth": LIVE,
-        "kasmon answer fix4a2bc-1 allow --digest 680da8ad…": DIGEST,
+        "kasmon answer q7f4a2bc-1 allow --digest 680da8ad…": DIGEST,
         'kasmon new fix-auth --agent claude --mode sdk --prompt "The login test fails since Tuesday."': (
             "a session of an earlier section has the name"
         ),
-        "kasmon answer fix4a2bc-1 always --scope project --digest …": DIGEST,
+        "kasmon answer q7f4a2bc-1 always --scope project --digest …": DIGEST,
         "kasmon move fix-auth --to tmux": AGENT,
         "kasmon restart fix-auth": "it is already running",
     },

@@ -6,7 +6,7 @@
 | `command_line` `history` | the command line and environment; the agent's transcripts on disk |
 | `agent` `transport` | the running agent: the SDK, the process's lines |
 | `translator` | messages to events, by `turns` `content` `usage` `settings` `notices` `known_messages` |
-| `requests` `control_request` `elicitation` | what the agent waits for, as requests and replies |
+| `open_requests` `request_builder` `elicitation` | what the agent waits for, as requests and replies |
 | `tool_text` `diff` | tools: titles, outputs, diffs |
 | `stdout_line` | one line of its stdout |
 

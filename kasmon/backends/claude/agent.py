@@ -96,7 +96,7 @@ class ClaudeAgent(StructuredAgent):
         self._measuring: asyncio.Task[None] | None = None
         self._translator = ClaudeTranslator(launch.session, self._settings, self._usage)
         self._transport = ClaudeTransport(child, self._handle_message)
-        self._client = ClaudeSDKClient(ClaudeAgentOptions(can_use_tool=self._permit), self._transport)
+        self._client = ClaudeSDKClient(ClaudeAgentOptions(can_use_tool=self._await_answer), self._transport)
         self._replies: dict[str, asyncio.Future[Reply]] = {}
         self._started_at = time.time()
 
@@ -175,7 +175,7 @@ class ClaudeAgent(StructuredAgent):
                 await self._client.set_permission_mode(mode)
             self._emit(settings.change_mode(mode, time.time()))
 
-    async def _permit(
+    async def _await_answer(
         self, _tool: str, _input: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResultAllow | PermissionResultDeny:
         call = context.tool_use_id or ""

@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from kasmon.backends.claude.control_request import (
+from kasmon.backends.claude.request_builder import (
     ACCEPT_EDITS,
     ASK_EACH,
     KEEP_PLANNING,

@@ -8,11 +8,11 @@ from typing import Final
 
 from kasmon.backends.base import AgentOutput
 from kasmon.backends.claude.content import ConversationContent
-from kasmon.backends.claude.control_request import RequestContext
 from kasmon.backends.claude.elicitation import ELICITATION, parse_elicitation
 from kasmon.backends.claude.known_messages import SILENT, name_of
 from kasmon.backends.claude.notices import LOG_IN, NO_LOGIN, ClaudeNotices, ClaudeSubtasks, LimitTracker, retried
 from kasmon.backends.claude.open_requests import ClaudeRequests
+from kasmon.backends.claude.request_builder import RequestContext
 from kasmon.backends.claude.settings import ClaudeSettings, parse_commands
 from kasmon.backends.claude.stdout_line import UnparsedLine
 from kasmon.backends.claude.turns import ClaudeTurns

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from kasmon.agents import registry
+from kasmon.agents import acp_registry
+from kasmon.agents.acp_registry import LARGEST, URL, RegisteredAgent
 from kasmon.agents.catalog import AgentCatalog, catalog
-from kasmon.agents.registry import LARGEST, URL, RegisteredAgent
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
@@ -28,7 +28,7 @@ def list_registry(where: Paths, *, wants_json: bool) -> None:
     agents = catalog(where)
     rows = [("ID", "TITLE", "VERSION", "PROFILE", "START")]
     objects = []
-    for each in registry.load(where):
+    for each in acp_registry.load(where):
         profile = find_profile(each, agents)
         objects.append(
             {
@@ -56,7 +56,7 @@ def update(
     where = places()
     is_url = source.startswith(("http:", "https:"))
     text = download(source) if is_url else read_text(Path(source), LARGEST)
-    agents = registry.parse(text, source)
+    agents = acp_registry.parse(text, source)
     try:
         private_folder(where.acp_registry.parent)
         write_private(where.acp_registry, text.encode())

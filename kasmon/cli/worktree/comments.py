@@ -11,7 +11,7 @@ import msgspec
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer, receipt_object
-from kasmon.cli.send import CODES
+from kasmon.cli.send import EXIT_CODES
 from kasmon.errors import UsageError
 from kasmon.host.rpc import event_loop
 from kasmon.model.commands import When
@@ -114,7 +114,7 @@ def comments(
         for each in listed:
             head, *more = each.comment.text.split("\n")
             say(f"{each.comment.id}  {each.state:<8}  {each.place}  {head}", *(f"    {line}" for line in more))
-    return CODES.get(receipt.state, 0) if receipt is not None else 0
+    return EXIT_CODES.get(receipt.state, 0) if receipt is not None else 0
 
 
 def _check(action: str, words: Sequence[str]) -> None:

@@ -192,7 +192,7 @@ def find_remote(path: Path, base_ref: str) -> str:
     raise RefusedError(f"the repository of {str(path)!r} {what}.", hint=hint)
 
 
-def find_checkout(path: Path, ref: str) -> Path | None:
+def find_worktree_of(path: Path, ref: str) -> Path | None:
     """Return the worktree of the repository of *path* in which the branch *ref* is checked out.
 
     Raises:
@@ -346,7 +346,7 @@ def checkout_of(path: Path, ref: str) -> Iterator[Path]:
 
     The caller keeps others from doing so: a temporary one that exists is of a process that was killed, and is removed.
     """
-    if (target := find_checkout(path, ref)) is not None:
+    if (target := find_worktree_of(path, ref)) is not None:
         yield target
         return
     for left in filter(_is_temporary, list_branches(path)):

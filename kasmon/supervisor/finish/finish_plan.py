@@ -30,8 +30,8 @@ from kasmon.supervisor.finish.branch_operations import (
     How,
     check_target,
     find_base_remote,
-    find_checkout,
     find_remote,
+    find_worktree_of,
 )
 from kasmon.supervisor.finish.discarded_work import check_discardable
 from kasmon.supervisor.finish.pull_requests import (
@@ -178,7 +178,7 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
     if request.proposes:
         plan = msgspec.structs.replace(plan, pull_request=_proposal(places, plan))
     if request.merge:
-        target = find_checkout(path, local_base(state))
+        target = find_worktree_of(path, local_base(state))
         plan = msgspec.structs.replace(plan, checkout=str(target or ""))
     elif request.takes_over:
         plan = msgspec.structs.replace(plan, checkout=_source(tree))

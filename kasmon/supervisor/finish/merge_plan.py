@@ -26,7 +26,7 @@ from kasmon.paths import Paths
 from kasmon.repository.branch import BranchState
 from kasmon.repository.git import git, git_folders, where
 from kasmon.sanitize import clean_line
-from kasmon.supervisor.finish.branch_operations import find_checkout
+from kasmon.supervisor.finish.branch_operations import find_worktree_of
 from kasmon.supervisor.finish.finish_plan import count_text, local_base
 from kasmon.supervisor.worktrees.branch_state import MOST_FILES, read_state
 from kasmon.supervisor.worktrees.changes import state_digest
@@ -160,7 +160,7 @@ def plan_merges(
             merged, files = merge(tip, each.state.head)
             steps.append(_step(each, files))
             tip = merged or tip
-    checkout = find_checkout(path, state.base_ref)
+    checkout = find_worktree_of(path, state.base_ref)
     warnings = describe_agents_in(str(checkout or ""), fleet.sessions, programs(load(places)))
     return MergePlan(
         base_name=state.base_name,

@@ -11,7 +11,7 @@ from kasmon.config.agent_address import machine_of
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.session import Session
 from kasmon.repository.git import git_folders
-from kasmon.supervisor.worktrees.shared_checkout import find_checkout
+from kasmon.supervisor.worktrees.shared_checkout import find_repository_top
 
 BRANCH: Final = "ref: refs/heads/"
 CREATED: Final = "branch: Created from "
@@ -36,7 +36,7 @@ def _process_folder(session: Session) -> str:
 
 def recognize(folder: str) -> SessionWorktree | None:
     """Return the linked worktree that *folder* is in, with the base that its branch's log names; None if in none."""
-    top = find_checkout(folder) if folder else ""
+    top = find_repository_top(folder) if folder else ""
     if not top or not (Path(top) / ".git").is_file():
         return None
     try:

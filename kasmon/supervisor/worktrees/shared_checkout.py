@@ -9,7 +9,7 @@ from kasmon.model.agent_program import is_agent
 from kasmon.model.session import Session
 
 
-def find_checkout(folder: str) -> str:
+def find_repository_top(folder: str) -> str:
     """Return the top of the git checkout that *folder* is in, with links resolved; empty if in none. Runs no git."""
     path = Path(os.path.realpath(folder))
     return next((str(top) for top in (path, *path.parents) if os.path.lexists(top / ".git")), "")
@@ -20,7 +20,7 @@ def list_agents_in(folder: str, sessions: Iterable[Session], profiles: Mapping[s
 
     *profiles* is as for `is_agent`.
     """
-    if not (folder and (top := find_checkout(folder))):
+    if not (folder and (top := find_repository_top(folder))):
         return []
     return [
         session
@@ -28,7 +28,7 @@ def list_agents_in(folder: str, sessions: Iterable[Session], profiles: Mapping[s
         if session.exists
         and not (session.via or machine_of(session.agent))
         and is_agent(session, profiles)
-        and find_checkout(session.workdir) == top
+        and find_repository_top(session.workdir) == top
     ]
 
 

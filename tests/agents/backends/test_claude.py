@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from kasmon.backends.claude import backend
-from kasmon.backends.claude.control_request import ACCEPT_EDITS, ASK_EACH, KEEP_PLANNING
+from kasmon.backends.claude.request_builder import ACCEPT_EDITS, ASK_EACH, KEEP_PLANNING
 from kasmon.backends.common import child_process
 from kasmon.errors import LaunchError
 from kasmon.model import events

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kasmon.backends.claude.control_request import ACCEPT_EDITS, ASK_EACH, KEEP_PLANNING, RequestContext, build_requests
 from kasmon.backends.claude.open_requests import AllowResult, ClaudeAnswerOutcome, ClaudeRequests, DenyResult, Reply
+from kasmon.backends.claude.request_builder import ACCEPT_EDITS, ASK_EACH, KEEP_PLANNING, RequestContext, build_requests
 from kasmon.backends.common.json_access import Table
 from kasmon.errors import RequestClosedError, UnableError
 from kasmon.model.answer import missing_fields

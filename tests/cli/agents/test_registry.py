@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kasmon.agents import registry
+from kasmon.agents import acp_registry
 from kasmon.errors import ConfigError
 from tests.support.cli.cli_runner import Cli
 
@@ -79,7 +79,7 @@ def test_an_update_from_a_file_is_stored(kasmon: Cli) -> None:
 ANSWERS: dict[str, tuple[int, bytes, dict[str, str]]] = {
     "a redirect": (302, b"", {"Location": "/other"}),
     "a refusal": (404, b"", {}),
-    "too much": (200, json.dumps(content()).encode() + b" " * registry.LARGEST, {}),
+    "too much": (200, json.dumps(content()).encode() + b" " * acp_registry.LARGEST, {}),
     "no text": (200, b"\xff\xfe", {}),
     "no registry": (200, b"<html></html>", {}),
     "no agents": (200, b'{"agents": 1}', {}),
@@ -120,15 +120,15 @@ SPOILT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("changes", SPOILT.values(), ids=SPOILT)
 def test_a_registry_with_an_agent_that_is_not_in_order_is_refused_whole(changes: dict[str, Any]) -> None:
-    assert registry.parse(json.dumps(content()), "it")
+    assert acp_registry.parse(json.dumps(content()), "it")
 
     with pytest.raises(ConfigError):
-        registry.parse(json.dumps(content(**changes)), "it")
+        acp_registry.parse(json.dumps(content(**changes)), "it")
 
 
 def test_a_registry_of_more_than_a_thousand_agents_is_refused() -> None:
     with pytest.raises(ConfigError):
-        registry.parse(json.dumps({"agents": content()["agents"] * 1001}), "it")
+        acp_registry.parse(json.dumps({"agents": content()["agents"] * 1001}), "it")
 
 
 STARTS: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -144,6 +144,6 @@ STARTS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize(("distribution", "start"), STARTS.values(), ids=STARTS)
 def test_each_distribution_has_its_command(distribution: dict[str, Any], start: list[str]) -> None:
-    (agent,) = registry.parse(json.dumps(content(distribution=distribution)), "it")
+    (agent,) = acp_registry.parse(json.dumps(content(distribution=distribution)), "it")
 
     assert start == [*agent.start]

@@ -17,7 +17,7 @@ from kasmon.supervisor.finish.branch_operations import (
     commit,
     fetch,
     find_base_remote,
-    find_checkout,
+    find_worktree_of,
     merge,
     push,
     update,
@@ -176,12 +176,12 @@ def test_a_rebase_moves_no_other_branch_though_the_config_says_so(repo: Repo, br
 def test_a_branch_whose_rebase_is_unfinished_is_not_free_to_move(repo: Repo, branch: str, tmp_path: Path) -> None:
     repo.commit("added.txt", "mine\n")
     repo.git("worktree", "add", "--quiet", str(tmp_path / "other"), "fix")
-    assert find_checkout(tmp_path / "other", "refs/heads/nowhere") is None
+    assert find_worktree_of(tmp_path / "other", "refs/heads/nowhere") is None
     with pytest.raises(subprocess.CalledProcessError):
         repo.git("rebase", branch)
 
     with pytest.raises(RefusedError, match="a rebase of the branch 'main' is unfinished"):
-        find_checkout(tmp_path / "other", "refs/heads/main")
+        find_worktree_of(tmp_path / "other", "refs/heads/main")
 
 
 def test_all_is_committed_also_outside_of_the_sparse_checkout(repo: Repo, branch: str) -> None:
@@ -202,7 +202,7 @@ def test_the_checkout_of_a_submodule_is_found(repo: Repo, tmp_path: Path) -> Non
     inner = outer.folder / "inner"
     repo.git("worktree", "add", "--quiet", "-b", "fix", str(tmp_path / "fix"), at=inner)
 
-    assert inner == find_checkout(tmp_path / "fix", "refs/heads/main")
+    assert inner == find_worktree_of(tmp_path / "fix", "refs/heads/main")
 
 
 def test_the_temporary_worktree_of_a_killed_merge_does_not_keep_its_branch(repo: Repo, branch: str) -> None:
@@ -211,7 +211,7 @@ def test_the_temporary_worktree_of_a_killed_merge_does_not_keep_its_branch(repo:
     repo.git("worktree", "add", "--quiet", str(left), "main")
     (left / "file0.txt").write_text("half merged\n")
 
-    assert find_checkout(repo.folder, "refs/heads/main") is None
+    assert find_worktree_of(repo.folder, "refs/heads/main") is None
     with checkout_of(repo.folder, "refs/heads/main") as target:
         merge(target, branch, "squash", "Fix it")
     left.parent.rmdir()

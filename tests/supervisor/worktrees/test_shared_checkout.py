@@ -9,7 +9,7 @@ from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.supervisor.worktrees.shared_checkout import describe_sharers, find_checkout, list_sharers
+from kasmon.supervisor.worktrees.shared_checkout import describe_sharers, find_repository_top, list_sharers
 from tests.support.git_repo import Repo
 
 PROFILES: Final = {"claude": "claude", "mine": "mine-cli"}
@@ -40,7 +40,7 @@ def test_the_agents_that_were_in_the_checkout_before_are_its_sharers(repo: Repo)
 def test_a_link_to_the_checkout_leads_to_it(repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(repo.folder)
 
-    assert str(repo.folder) == find_checkout(str(tmp_path / "link"))
+    assert str(repo.folder) == find_repository_top(str(tmp_path / "link"))
 
 
 def test_a_worktree_is_a_checkout_of_its_own(repo: Repo, tmp_path: Path) -> None:
