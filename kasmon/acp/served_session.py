@@ -307,7 +307,6 @@ class LiveChunks:
         return updates
 
     def finish(self, text: str, *, thinking: bool) -> list[Update]:
-        """Return the updates that send the rest of the finished *text*."""
         sent = self._sent[thinking]
         rest = text[len(sent) :] if text.startswith(sent) else f"\n\n{text}"
         self._sent[thinking] = self._written[thinking] = ""

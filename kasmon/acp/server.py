@@ -32,13 +32,11 @@ from kasmon.supervisor.sessions.folder_config import for_session
 from kasmon.supervisor.sessions.names import next_name
 
 VERSION: Final = 1
-"""The version of the protocol."""
 INVALID: Final = -32602
 """JSON-RPC's code for invalid parameters."""
 NOT_FOUND: Final = -32002
 """The protocol's code for what does not exist."""
 LISTED: Final = 100
-"""The most sessions in one list."""
 NO_MCP: Final = "The MCP servers of the editor are not passed on: the agent has those of its own settings."
 
 

@@ -180,7 +180,6 @@ def _read_aliases(own: Path | None, stamps: tuple[Stamp, ...]) -> dict[str, str]
 
 @lru_cache(maxsize=64)
 def _names(folder: Path, stamp: Stamp) -> frozenset[str]:
-    """Return the names of the agents in *folder*: those of its folders."""
     try:
         inner = sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name) and path.is_dir())
         return frozenset(path.name for path in inner[:MOST_FOLDERS])

@@ -30,7 +30,6 @@ from kasmon.supervisor.sessions.session_operations import answer, create, send
 
 MACHINES: Final = 20
 SESSIONS: Final = 50
-"""How many sessions a machine has."""
 SIMULATED: Final = 200
 """How many machines are simulated, by a program that writes the files of their links."""
 RUNNING: Final = 10

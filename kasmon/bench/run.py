@@ -179,7 +179,6 @@ def _left_out(left_out: Mapping[str, str]) -> list[str]:
 
 
 def machine() -> str:
-    """Return a one-line description of this machine."""
     memory_gb = psutil.virtual_memory().total / 1e9
     return (
         f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {platform.system()} {platform.machine()}, "

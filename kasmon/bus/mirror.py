@@ -159,11 +159,7 @@ class Mirror:
             self._written = self._presence
 
     def _note(self, fact: SessionCreated | SessionRenamed | SessionTagged | SessionViewed | SessionForgotten) -> None:
-        """Write *fact* to the fleet's log.
-
-        Raises:
-            ConnectionError: if the machine changes its list too often.
-        """
+        """Write *fact* to the fleet's log. Raises `ConnectionError` if the machine changes its list too often."""
         now = time.monotonic()
         self._notes_left = min(MOST_NOTES, self._notes_left + NOTES_PER_S * (now - self._noted_at))
         self._noted_at = now
@@ -322,7 +318,6 @@ class Mirror:
         shutil.rmtree(self._places.folder(session), ignore_errors=True)
 
     def remove_all(self) -> None:
-        """Remove the copies of all sessions."""
         for session in list(self._sessions):
             self._remove(session)
 

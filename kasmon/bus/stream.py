@@ -111,11 +111,7 @@ class _End:
         self._emit(kind, 0, _encode(value))
 
     async def _read(self, handle: Callable[[int, bytes], None]) -> None:
-        """Read records until the stream ends; those of no connection go to *handle*.
-
-        Raises:
-            ValueError: if the other end sends what is none.
-        """
+        """Read records until the stream ends; those of no connection go to *handle*. Raises `ValueError`."""
         frames = FrameReader()
         while data := await self._reader.read(READ_BYTES):
             for frame in frames.feed(data):

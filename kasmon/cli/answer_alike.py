@@ -145,11 +145,7 @@ def digest_of(listed: Sequence[Request]) -> str:
 
 
 def _confirm(where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decision, *, wants_json: bool) -> None:
-    """Show all of *listed*, and have the user type the decision.
-
-    Raises:
-        RefusedError: if there is no terminal, or the user typed something else.
-    """
+    """Show all of *listed*, and have the user type the decision. Raises `RefusedError`."""
     if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         if not wants_json:
             say(*_lines(where, fleet, listed), f"digest of these {len(listed)}: {digest_of(listed)}")

@@ -50,11 +50,7 @@ def config(
 
 
 def _check(where: Paths, key: str, config: Config) -> None:
-    """Validate *config* after a change of *key*.
-
-    Raises:
-        ConfigError: for an unknown action, key or theme, or a key with two actions.
-    """
+    """Validate *config* after a change of *key*. Raises `ConfigError`."""
     from kasmon.cli.completion import themes
     from kasmon.tui.keymap import chosen
 

@@ -234,7 +234,6 @@ def recipients(
 
 
 def _listed(sessions: Sequence[Session], left_out: Sequence[Session]) -> list[str]:
-    """Return a line for each recipient, and one for the sessions that are left out."""
     rows = [(session.label, session.agent, session.state.value, session.workdir) for session in sessions]
     lines = aligned([("NAME", "AGENT", "STATE", "FOLDER"), *(tuple(map(clean_line, row)) for row in rows)])
     names = ", ".join(clean_line(session.label) for session in left_out)
@@ -242,11 +241,7 @@ def _listed(sessions: Sequence[Session], left_out: Sequence[Session]) -> list[st
 
 
 def _confirm(sessions: Sequence[Session], left_out: Sequence[Session], *, wants_json: bool) -> None:
-    """List the recipients and have the user type `yes`.
-
-    Raises:
-        RefusedError: if there is no terminal to ask on, or something else was typed.
-    """
+    """List the recipients and have the user type `yes`. Raises `RefusedError`."""
     confirm(
         _listed(sessions, left_out),
         f"Type yes to send the prompt to these {len(sessions)}",

@@ -227,11 +227,7 @@ def run_side_by_side(
 
 
 def _confirm(sessions: Sequence[Session], verb: str, *, wants_json: bool) -> None:
-    """List the selected sessions and have the user type `yes`.
-
-    Raises:
-        RefusedError: if there is no terminal to ask on, or something else was typed.
-    """
+    """List the selected sessions and have the user type `yes`. Raises `RefusedError`."""
     confirm(
         (f"{clean_line(each.label)} ({each.id}): {each.state}" for each in sessions),
         f"Type yes; then these {len(sessions)} are {verb}",

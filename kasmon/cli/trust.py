@@ -124,11 +124,7 @@ def _show(local: FolderConfig, lines: tuple[str, ...]) -> None:
 
 
 def _agree(local: FolderConfig, digest: str, *, agrees: bool, wants_json: bool) -> None:
-    """Return if the user agrees to exactly this content.
-
-    Raises:
-        RefusedError: otherwise.
-    """
+    """Return if the user agrees to exactly this content. Raises `RefusedError` otherwise."""
     if digest and not hmac.compare_digest(digest.encode(), local.digest.encode()):
         raise RefusedError(
             f"{local.file!r} was not trusted: it has changed since you reviewed it.",

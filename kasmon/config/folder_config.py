@@ -40,7 +40,6 @@ class FolderConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def file(self) -> str:
-        """The path of the config file."""
         return str(Path(self.root, NAME))
 
 

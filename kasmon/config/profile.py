@@ -57,9 +57,7 @@ class ResolvedProfile(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     """What its agent may use of `kasmon mcp --tools`."""
     sandbox: Tier | None = None
-    """The tier of its sandbox; None for no sandbox."""
     confined: SandboxConfig = SandboxConfig()
-    """The settings of its sandbox, if it has one."""
     machine: str = ""
     """The other machine to run on; empty for this one. There *argv* begins with a bare program name, or is empty for
     the login shell."""
@@ -210,7 +208,6 @@ def offers(config: Config, environment: Mapping[str, str] | None = None) -> tupl
 
 
 def _find_accounts(config: Config, agent: str) -> tuple[str, ...]:
-    """Return the accounts that are for the program of *agent*."""
 
     def program(name: str) -> str:
         return PurePath(config.agents[name].program or name).name if name in config.agents else ""

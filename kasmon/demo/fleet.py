@@ -97,7 +97,6 @@ def _serve(places: Paths) -> "subprocess.Popen[bytes]":
 
 
 def command_of(places: Paths) -> tuple[str, ...]:
-    """Return the command that runs the kasmon of *places*."""
     variables = (f"{name}={value}" for name, value in places.environment_variables().items())
     return ("env", *variables, *KASMON)
 

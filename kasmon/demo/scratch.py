@@ -98,7 +98,6 @@ def machine_paths(places: Paths, name: str) -> Paths:
 
 
 def _kasmons(folder: Path) -> list[Paths]:
-    """Return the `Paths` of the demo in *folder*, and of its machines."""
     return [scratch_paths(folder), *map(scratch_paths, sorted((folder / FAR).glob("*")))]
 
 

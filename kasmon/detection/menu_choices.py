@@ -41,7 +41,6 @@ class MenuChoice(msgspec.Struct, frozen=True, kw_only=True):
     marked: bool = False
     """Whether Enter would take it now."""
     free_text: bool = False
-    """Whether it takes free text."""
     is_inline: bool = msgspec.field(default=False, name="words")
     """Whether free text is typed while the mark is on it, and Enter then sends the text."""
     plain: bool = False

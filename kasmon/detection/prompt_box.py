@@ -33,7 +33,6 @@ class Composer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> range:
-        """The rows of the composer, from 0."""
         return range(self.first_row, self.last_row + 1)
 
 

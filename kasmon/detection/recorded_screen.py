@@ -169,7 +169,6 @@ def _pattern(row: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return *text* as a TOML string."""
     return f"'{text}'" if "'" not in text else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

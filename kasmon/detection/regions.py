@@ -40,7 +40,6 @@ class ScreenRegions:
     """The regions of one screen; each is computed once, on first use."""
 
     def __init__(self, shot: TerminalScreen, named: dict[str, RegionRule], composer: range | None) -> None:
-        """*composer*: the rows of the composer."""
         self.shot, self._named, self._composer = shot, named, composer
         self._cache: dict[str, range | None] = {}
 

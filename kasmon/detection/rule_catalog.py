@@ -47,7 +47,6 @@ class RuleCatalog:
 
     @property
     def problems(self) -> tuple[ConfigError, ...]:
-        """The errors of the unusable files."""
         return tuple(self._broken[path] for path in sorted(self._broken))
 
     @property
@@ -56,7 +55,6 @@ class RuleCatalog:
 
     @property
     def all(self) -> tuple[ScreenRules, ...]:
-        """All valid rule files."""
         return tuple(rules for _, (_, rules) in sorted(self._read.items()) if rules is not None)
 
     def reload(self) -> bool:

@@ -143,7 +143,6 @@ def shown(rows: Iterable[str], *, cursor: tuple[int, int] | None = None, cursor_
 
 
 def cells(text: str) -> int:
-    """Return the width of *text* in terminal cells."""
     if text.isascii():
         return len(text)
     return sum(

@@ -28,7 +28,6 @@ from kasmon.supervisor.sessions.explain import program_in
 from kasmon.supervisor.sessions.read import read
 
 CALL_S: Final = 10.0
-"""The time limit of a call, in seconds."""
 ENTER_S: Final = 0.15
 """The delay of Enter after keys, in seconds. Some agents take an earlier one for a part of a paste."""
 BOX_S: Final = 2.0

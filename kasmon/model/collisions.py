@@ -25,7 +25,6 @@ class FileCollision(NamedTuple):
     """A file that another worktree changes too."""
 
     other: str
-    """The other worktree."""
     file: str
     lines: bool
     """Whether it changes the same lines."""
@@ -81,7 +80,6 @@ class CollisionSummary(NamedTuple):
     lines: bool
     """Whether another worktree changes the same lines."""
     others: tuple[SessionId, ...] = ()
-    """The sessions of the other worktrees."""
 
 
 def summarize(named: Sequence[tuple[str, FileCollision]]) -> CollisionSummary:

@@ -215,9 +215,7 @@ class Allow(Command, frozen=True, kw_only=True, tag="allow"):
 
 
 AgentCommand: TypeAlias = Prompt | Answer | Interrupt | Continue | Stop | Configure
-"""Commands to an agent."""
 SandboxCommand: TypeAlias = Run | Pause | Resume | Checkpoint | Restore | Fork | Allow
-"""Commands to a session that is a sandbox."""
 
 
 class ReceiptState(StrEnum):
@@ -266,7 +264,6 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     by: Sender | Literal[""] = ""
     """The origin of the prompt; empty in logs of earlier versions."""
     key: str = ""
-    """The key of the prompt, if it has one."""
     actor: ActingAgent | None = None
     """The agent that sent the prompt; None for a person or a plan."""
 

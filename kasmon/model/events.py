@@ -272,10 +272,8 @@ class SettingsChanged(BaseEvent, frozen=True, kw_only=True, tag="settings.change
 
     model: str = ""
     models: tuple[str, ...] = ()
-    """The models it offers."""
     permission_mode: str = ""
     permission_modes: tuple[str, ...] = ()
-    """The modes it offers."""
     switches: tuple[AgentSwitch, ...] | None = None
     """Its options that are on or off, all of them; None: unchanged."""
     resume_id: str = ""

@@ -64,7 +64,6 @@ class FleetDifference(msgspec.Struct, frozen=True):
     """The difference between two fleets."""
 
     changed: tuple[Session, ...]
-    """New or changed sessions."""
     gone: tuple[SessionId, ...]
 
 

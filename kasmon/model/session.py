@@ -126,7 +126,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     turn_ended: Literal["", "done", "interrupted", "limit", "error"] = ""
     """How its last turn ended; empty while one runs."""
     turn_error: str = ""
-    """The error of that turn."""
     finished_at: float = 0.0
     """When its last uninterrupted turn ended, in seconds since the epoch; 0 before that."""
     viewed_at: float = 0.0

@@ -101,7 +101,6 @@ def _replace(folder: int, name: str, content: bytes, mode: int) -> None:
 
 
 def _permissions(folder: int, name: str) -> int | None:
-    """Return the permissions of the file that is replaced; None if it is none, or a link."""
     with contextlib.suppress(OSError):
         facts = os.lstat(name, dir_fd=folder)
         return stat.S_IMODE(facts.st_mode) if stat.S_ISREG(facts.st_mode) else None

@@ -17,7 +17,6 @@ from kasmon.errors import GitError, TimedOutError
 from kasmon.model.plan.plan import GIT_LOCAL
 
 GIT_S: Final = 60.0
-"""How long git may take, in seconds."""
 REQUESTED_S: Final = 600.0
 """How long a command may take that the user asked for and that may download, in seconds."""
 SAFE: Final = (

@@ -144,11 +144,7 @@ def _compare(before: dict[SessionId, FoldedSession], after: dict[SessionId, Fold
 
 
 def _stat(path: str) -> tuple[int, int]:
-    """Return size and inode of the file at *path*; zeros if there is none.
-
-    Raises:
-        OSError: if it cannot be read, or is not a regular file.
-    """
+    """Return size and inode of the file at *path*; zeros if there is none. Raises `OSError`."""
     try:
         facts = os.stat(path)  # noqa: PTH116  # noqa: PTH116  # 5,000 at a time: a Path costs as much as the call
     except FileNotFoundError:

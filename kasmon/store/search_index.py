@@ -19,7 +19,6 @@ from kasmon.store.fleet_cache import DAMAGE, LATER, connect
 from kasmon.store.search_sources import SearchSource, SourceLines, blocks
 
 STRETCH_BYTES: Final = 1 << 17
-"""Files are indexed and searched in stretches of this many bytes."""
 SETTLED_S: Final = 60.0
 """A file unchanged for this many seconds is indexed to its end, even if the last stretch is shorter."""
 STALE: Final = 1000

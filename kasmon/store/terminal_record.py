@@ -27,7 +27,6 @@ class PrintedLines(msgspec.Struct, frozen=True):
     at: float
     """When they were recorded, in seconds since the epoch."""
     first: int
-    """The number of the first line."""
     lines: tuple[str, ...] = ()
     gap: bool = False
     """Some output before these lines was missed."""

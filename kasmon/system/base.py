@@ -34,7 +34,6 @@ class ProcessUsage(NamedTuple):
 
     parent: int
     processor_s: float
-    """The processor time that it has used."""
     resident_bytes: int
 
 

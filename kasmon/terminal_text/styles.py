@@ -19,7 +19,6 @@ LINE_DRAWING: Final = str.maketrans("+,-.0`afghijklmnopqrstuvwxyz{|}~", "→←�
 _ENDS: Final = {
     22: ("1", "2"), 23: ("3",), 24: ("4", "21"), 25: ("5", "6"), 27: ("7",), 28: ("8",), 29: ("9",), 55: ("53",),
 }  # fmt: skip
-"""The attributes that each number ends."""
 _COLOURS: Final = {38: 0, 48: 1, 58: 2}
 _MOST_STYLES: Final = 8192
 """How many styles and transitions are cached before the cache is cleared."""

@@ -63,5 +63,4 @@ class FloodControl:
 
     @property
     def off(self) -> frozenset[str]:
-        """The paused panes."""
         return frozenset(pane for pane, flow in self._flows.items() if flow.is_off)

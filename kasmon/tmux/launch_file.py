@@ -31,7 +31,6 @@ class PaneLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fresh_nonce() -> str:
-    """Return a new random nonce."""
     return secrets.token_hex(8)
 
 

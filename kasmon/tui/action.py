@@ -26,7 +26,6 @@ class KeyContext(StrEnum):
     SANDBOX = "on the sandbox screen"
     """`SandboxScreen.handlers`, and `SandboxActions.screen_handlers` for what acts on the sandbox"""
     FINISH = "on the finish screen"
-    """`FinishScreen.handlers`"""
     READING = "in a transcript or scrollback"
     """Also `ScrollbackScreen.handlers`"""
     REVIEW = "in the review of changes"
@@ -95,7 +94,6 @@ class FooterOffer(Enum):
     BRANCHED = auto()
     """For a session that has a worktree of its own."""
     SANDBOXED = auto()
-    """For a session that has a sandbox."""
 
 
 class Action(msgspec.Struct, frozen=True):

@@ -258,7 +258,6 @@ class MainView(UniformLinesMixin, Container):
         self._share_room()
 
     def show_all(self) -> None:
-        """Clear the filter."""
         self.apply_settings(msgspec.structs.replace(self.table.view, filter=""))
 
     def on_filter_changed(self, message: FilterChanged) -> None:

@@ -57,7 +57,6 @@ class KasmonCommands(Provider):
                 yield words, explanation, partial(app.post_message, ActionRequested(row.id))
 
     def _sessions(self) -> Iterator[Entry]:
-        """All sessions; choosing one opens it."""
         app = cast(PaletteDashboard, self.app)
         for session, name, line in app.palette_sessions():
             yield name, line, partial(app.post_message, SessionOpened(session))

@@ -164,7 +164,6 @@ class SessionPane:
         return transcript.diff if transcript else ""
 
     def handle_push(self, push: FromTerminal) -> None:
-        """Handle a terminal update that a host pushed."""
         view = self.terminal
         if view is not None and view.session == push.session:
             match push:

@@ -27,7 +27,6 @@ KEEPALIVE_S: Final = 15.0
 LINGER_S: Final = 1.0
 """How long the rest of a refused request is read, in seconds."""
 ACCEPTED_BURST: Final = 64
-"""How many connections are accepted at once."""
 ACCEPTED_RATE_HZ: Final = 100.0
 """How many are accepted a second from then on."""
 QUEUE: Final = 128
@@ -54,7 +53,6 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
         return int(self._socket.getsockname()[1])
 
     def close(self) -> None:

@@ -11,7 +11,6 @@ from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.web.request_page import HEADERS, render_notice
 
 BODY_BYTES: Final = 64 * 1024
-"""The most bytes of a form."""
 TEXT_LENGTH: Final = 4000
 """The most characters of a reason, or of a custom answer."""
 EMBEDDED: Final = frozenset({"iframe", "frame", "embed", "object"})
@@ -77,7 +76,6 @@ async def must_be_sent_by_a_person(request: web.Request, action: str = "answer r
 
 
 async def read_form(request: web.Request) -> Fields:
-    """Return the fields of the form that *request* sends."""
     if request.content_type != "application/x-www-form-urlencoded" or (request.content_length or 0) > BODY_BYTES:
         raise RefusedPageError(413, "This is no form of this page")
     try:

@@ -73,7 +73,6 @@ def page_files() -> Mapping[str, PageFile]:
 
 
 def enter_page() -> bytes:
-    """Return the page for a valid link."""
     return (files("kasmon.web") / "page" / ENTER).read_bytes()
 
 

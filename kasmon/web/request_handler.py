@@ -111,7 +111,6 @@ class RequestPages:
         return await self._show(link, _part_of(request))
 
     async def _find_link(self, request: web.Request, hosts: Collection[str]) -> RequestLink:
-        """Return the link of *request*, whatever its state."""
         must_be_own_host(request, {*hosts, self.public_host})
         address, now = request.remote or "", time.monotonic()
         link = await asyncio.to_thread(self._links.find, request.path.removeprefix(PREFIX))
@@ -127,7 +126,6 @@ class RequestPages:
         return link
 
     async def _show(self, link: RequestLink, part: int, note: str = "", status: int = 200) -> web.Response:
-        """Return the page of *link* as its request is now."""
         if link.state(time.time()) in (LinkState.EXPIRED, LinkState.REVOKED):
             heading, sentences = STATES[link.state(time.time())]
             raise RefusedPageError(410, heading, *sentences)

@@ -206,7 +206,6 @@ def _part_links(part: int, count: int, *, has_forms: bool) -> list[str]:
 
 
 def offered(page: RequestPage) -> frozenset[Decision]:
-    """Return the decisions that the page of this request accepts."""
     request = page.document.request
     found = {Decision.LATER}
     if not request.answerable:

@@ -35,7 +35,6 @@ REFUSED_BURST: Final = 40
 REFUSED_RATE_HZ: Final = 40.0
 """How many are refused a second from then on."""
 REFUSED_WAIT_S: Final = 2.0
-"""The longest wait of a refusal, in seconds."""
 REPEAT_S: Final = 60.0
 """The interval after which a repeated error is logged again, in seconds."""
 FULL: Final = f"kasmon web: {MOST_VISITS} dashboards are already open. Close one of those pages first.\r\n"

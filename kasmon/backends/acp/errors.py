@@ -30,7 +30,6 @@ def cleaned(text: str, secrets: Sequence[str]) -> str:
 
 
 def needs_log_in(error: RequestError) -> bool:
-    """Whether the agent requires a log-in."""
     return error.code == AUTH_REQUIRED
 
 

@@ -44,7 +44,6 @@ class ImportedHistory:
         self._count = 0
 
     def add(self, update: object) -> None:
-        """Add one replayed update."""
         if isinstance(update, schema.UserMessageChunk):
             message = update.message_id or ""
             if message != self._message:

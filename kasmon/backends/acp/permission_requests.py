@@ -51,7 +51,6 @@ class AcpPermission(NamedTuple):
     deny: str | None
 
     def outcome(self, answer: Answer) -> dict[str, Any]:
-        """Return the outcome to send to the agent."""
         chosen = {
             Decision.ALLOW: self.allow,
             Decision.DENY: self.deny,

@@ -18,7 +18,6 @@ class StreamedMessage:
 
     @property
     def is_open(self) -> bool:
-        """Whether a message has begun and not ended."""
         return bool(self._pieces)
 
     def add(self, text: str, at: float, *, thinking: bool, message: str = "") -> list[events.Event | Chunk]:

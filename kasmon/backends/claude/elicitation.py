@@ -14,7 +14,6 @@ ELICITATION: Final = "control_request/elicitation"
 
 
 def parse_elicitation(asked: Table) -> ElicitationRequest:
-    """Return the elicitation in the `request` of the call."""
     return ElicitationRequest(
         server=text(asked, "display_name") or text(asked, "mcp_server_name"),
         message=text(asked, "message"),

@@ -38,7 +38,6 @@ class LimitTracker:
         self._reports = LimitReports()
 
     def apply_event(self, info: Table, at: float) -> tuple[Event, ...]:
-        """Apply a `rate_limit_event`."""
         return (*self._reports.update(_windows(info), at), *self._apply_status(info, at))
 
     def _apply_status(self, info: Table, at: float) -> tuple[Event, ...]:

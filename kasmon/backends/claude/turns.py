@@ -62,7 +62,6 @@ class ClaudeTurns:
         return (*over, *self._begin(self._prompts.pop(oldest) if oldest else None, at))
 
     def result(self, message: Table, at: float) -> tuple[Event, ...]:
-        """Record the outcome of a turn."""
         self._result = message
         self.failure = _failure(message)
         return () if self._has_states else self._end_if_done(at)

@@ -90,7 +90,6 @@ class ItemTracker:
         return before if said is None else [*before, said]
 
     def wrote(self, call: str, thread: str, delta: str) -> list[Chunk]:
-        """Add *delta* to the message *call*."""
         _, before = self._writing.get(call, (thread, ""))
         self._writing[call] = (thread, before + delta)
         return self.shown(thread, delta)

@@ -11,7 +11,6 @@ from kasmon.model.events import Event, MessageWritten, NoticeRaised, ThoughtWrit
 SHELL: Final = "shell"
 PATCH: Final = "apply_patch"
 PERSONS: Final = "userMessage"
-"""A message of the user."""
 SHELLS: Final = frozenset(f"{folder}{name}" for folder in ("", "/bin/", "/usr/bin/") for name in ("bash", "sh", "zsh"))
 """Programs that are known to run the text behind `-c`; another program of such a name may do anything."""
 QUIET: Final = frozenset({PERSONS, "hookPrompt", "functionCallOutput", "subAgentActivity", "enteredReviewMode"})

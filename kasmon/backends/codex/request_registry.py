@@ -88,7 +88,6 @@ class CodexRequests(OpenCalls[CodexCall]):
         )
 
     def close_thread(self, thread: str, at: float) -> list[Event]:
-        """Withdraw the open requests of *thread*."""
         calls = [name for name, call in self._calls.items() if text(call.content.params, "threadId") == thread]
         return [event for name in calls for event in self.withdraw(name, NO_LONGER, at)]
 

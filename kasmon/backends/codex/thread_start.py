@@ -120,7 +120,6 @@ async def _forked(transport: CodexTransport, wanted: Table, fork: ConversationFo
 
 
 async def _find_turn_before(transport: CodexTransport, fork: ConversationFork) -> str:
-    """Return the id of the turn before the prompt of *fork*."""
     listed = {"threadId": fork.conversation, "limit": FORKED_TURNS, "sortDirection": "desc", "itemsView": "full"}
     turns = rows(await transport.call("thread/turns/list", listed), "data")
     found = [number for number, turn in enumerate(turns) if _begins_with(turn, fork.prompt)]

@@ -45,7 +45,6 @@ class PendingPrompts:
         """The prompt of the running turn, until codex has echoed it."""
 
     def expect(self, prompt: Prompt) -> None:
-        """Expect the next turn to be that of *prompt*."""
         self._to_begin.append(prompt)
 
     def expect_in_turn(self, prompt: Prompt) -> None:

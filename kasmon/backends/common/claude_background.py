@@ -13,7 +13,6 @@ CLAUDE: Final = "claude"
 ATTACH: Final = "attach"
 LIST: Final = ("agents", "--json", "--all")
 LIST_S: Final = 20.0
-"""How long the list may take, in seconds."""
 LARGEST: Final = 4 * 1024 * 1024
 
 

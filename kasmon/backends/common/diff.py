@@ -24,7 +24,6 @@ class Hunk(NamedTuple):
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of *text* with their newlines."""
     return LINE.findall(text)
 
 

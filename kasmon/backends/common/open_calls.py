@@ -52,14 +52,12 @@ class OpenCalls(Generic[Content]):
         self._calls: dict[CallId, OpenCall[Content]] = {}
 
     def __contains__(self, call: object) -> bool:
-        """Whether *call* is shown to the user."""
         return call in self._calls
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def has(self, request: RequestId) -> bool:
-        """Whether *request* is one of these and open."""
         return any(request == waiting.id for waiting in self.waiting())
 
     def waiting(self) -> tuple[Request, ...]:

@@ -7,7 +7,6 @@ from kasmon.model.events import CommandsAnnounced, SlashCommand
 from kasmon.sanitize import clean_line
 
 MOST: Final = 400
-"""How many commands are kept."""
 LONGEST: Final = 160
 """How many characters of each text are kept."""
 

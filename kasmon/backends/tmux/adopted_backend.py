@@ -53,7 +53,6 @@ class AdoptedConnection(ServerConnection):
             raise TmuxServerGoneError(str(self.server.socket))
 
     async def panes(self) -> dict[str, PaneFacts]:
-        """Return the adopted panes, by session id."""
         server = self.server
         assert isinstance(server, ForeignServer)
         all_panes = await asyncio.to_thread(server.everywhere)

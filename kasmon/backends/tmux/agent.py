@@ -296,11 +296,9 @@ class TmuxAgent(PaneListener):
         self._end(SessionEnded(at=time.time(), why="stopped"))
 
     def handle_server_loss(self, why: str) -> None:
-        """Report that the tmux server is gone."""
         self._end(ConnectionLost(at=time.time(), what="tmux server", why=why))
 
     def started(self, generation: int) -> SessionStarted:
-        """Return the event of its start, as of now."""
         launch = self._launch
         self._mature_at = math.inf
         return SessionStarted(
@@ -325,7 +323,6 @@ class TmuxAgent(PaneListener):
             self.handle_exit(facts.status, facts.signal)
 
     def say(self, event: Event) -> None:
-        """Add *event* to its events, now."""
         if not self.has_ended:
             self._events.put_nowait(event)
             if isinstance(event, SignalSeen):
@@ -419,7 +416,6 @@ class _SilentObserver:
 
 
 def not_ended(launch: Launch) -> UnableError:
-    """Return the error for stopping an adopted agent."""
     return UnableError(
         f"{launch.name!r} runs in your own tmux, where kasmon ends nothing.",
         hint=f"End it there, or release it with `kasmon rm {launch.session}`.",

@@ -37,7 +37,6 @@ class SpawnedAgent(msgspec.Struct, frozen=True):
     nonce: str
     """The nonce that the pane will announce."""
     sandbox: AgentSandbox | None = None
-    """Its sandbox; None if it has none."""
 
 
 def spawn(

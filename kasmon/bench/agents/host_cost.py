@@ -137,12 +137,7 @@ def _read_events(log: Path, kind: type[FactT]) -> list[FactT]:
 
 
 def _run(argv: Sequence[str], variables: dict[str, str]) -> str:
-    """Run *argv* and return its output.
-
-    Raises:
-        LaunchError: if it failed; with its first line of output.
-        TimeoutError: if it took too long.
-    """
+    """Run *argv* and return its output. Raises `LaunchError` or `TimeoutError`."""
     try:
         done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired as expired:

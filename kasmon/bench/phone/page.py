@@ -39,7 +39,6 @@ SEEN: Final = """
 
 
 def open_request(session: SessionId, command: str = "git push --force origin main") -> Request:
-    """Return a request of *session* to run *command*."""
     return seal(
         Request(
             id=RequestId(f"{session}-1"),

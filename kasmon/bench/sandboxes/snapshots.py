@@ -109,11 +109,7 @@ def describe_accelerator(vm: MicroVm) -> str:
 
 @contextlib.contextmanager
 def _tier() -> Iterator[MicroVm]:
-    """Return the microVM tier of a scratch kasmon that is removed at the end.
-
-    Raises:
-        SandboxError: if no microVM can be created here.
-    """
+    """Return the microVM tier of a scratch kasmon that is removed at the end. Raises `SandboxError`."""
     with scratch() as paths:
         yield MicroVm(paths)
 

@@ -281,11 +281,7 @@ class NatsBus:
             self._arrived.put_nowait(None)
 
     async def _next(self, wait_s: float) -> MachineRecord | None:
-        """Return the next record; None if none arrives in time.
-
-        Raises:
-            RemoteUnreachableError: if the connection has ended.
-        """
+        """Return the next record; None if none arrives in time. Raises `RemoteUnreachableError`."""
         arrived: MachineRecord | None = None
         if not self._why:
             try:

@@ -34,7 +34,6 @@ def server_name(cluster: str) -> str:
 
 
 def make_ca(cluster: str, now: dt.datetime) -> KeyPair:
-    """Return a new CA for *cluster*."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"kasmon CA of {cluster}")
     builder = _builder(name, name, key.public_key(), now, CA_DAYS)

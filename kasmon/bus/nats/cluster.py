@@ -60,7 +60,6 @@ class Server(msgspec.Struct, frozen=True):
     host: str
     port: int
     listen: str
-    """The address that it listens on."""
 
     @property
     def address(self) -> str:
@@ -201,7 +200,6 @@ class ClusterFolder:
         return derive_seed(self.secret_file.read_bytes(), purpose)
 
     def key(self, purpose: str) -> str:
-        """Return the public key of `seed`."""
         return public_key(self.seed(purpose))
 
 
@@ -217,7 +215,6 @@ def clusters_folder(places: Paths) -> Path:
 
 
 def list_clusters(places: Paths) -> list[str]:
-    """Return the names of the clusters of this machine."""
     return sorted(file.parent.name for file in clusters_folder(places).glob("*/cluster.json"))
 
 

@@ -314,7 +314,6 @@ def permissions(cluster: str, member: Member) -> dict[str, Any]:
 
 
 def commands_of(cluster: str, machine: Member) -> str:
-    """Return where the commands to *machine* arrive."""
     return subject(cluster, "cmd", machine.name) + ".>"
 
 

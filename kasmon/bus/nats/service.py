@@ -197,7 +197,6 @@ async def _create_worker(connection: Connection, machine: str) -> None:
 
 @contextlib.asynccontextmanager
 async def _open(folder: ClusterFolder, of_account: str) -> AsyncIterator[Connection]:
-    """A connection of the service to one of the accounts."""
     connection = await connect(await asyncio.to_thread(service_identity, folder, of_account))
     try:
         yield connection

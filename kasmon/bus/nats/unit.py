@@ -67,7 +67,6 @@ def render_unit(kind: UnitKind, service: str, argv: Sequence[str], variables: Ma
 
 
 def unit_file(kind: UnitKind, service: str) -> Path:
-    """Return where the unit belongs."""
     if kind == "launchd":
         return Path.home() / "Library" / "LaunchAgents" / f"{unit_name(kind, service)}.plist"
     given = os.environ.get("XDG_CONFIG_HOME", "")

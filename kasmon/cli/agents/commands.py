@@ -198,7 +198,6 @@ def _profile(name: str, agents: AgentCatalog) -> tuple[AgentProfile, str]:
 
 
 def _object(folder: AgentFolder, agents: AgentCatalog) -> dict[str, Any]:
-    """Return an agent as an object for programs."""
     profile, problem = _profile(folder.name, agents)
     program = shutil.which(folder.name)
     return {
@@ -212,7 +211,6 @@ def _object(folder: AgentFolder, agents: AgentCatalog) -> dict[str, Any]:
 
 
 def _lines(profile: AgentProfile) -> list[str]:
-    """Return what *profile* sets, a line for each."""
     start, sandbox = profile.start, profile.sandbox
     parts = {
         "program": "your login shell" if profile.login_shell else profile.name,

@@ -166,11 +166,7 @@ def status(cluster: str, wants_json: bool) -> None:
 
 
 def _find_own(cluster: str) -> ClusterFolder:
-    """Return the cluster *cluster* of this machine.
-
-    Raises:
-        RefusedError: if this machine only has a leafnode of it.
-    """
+    """Return this machine's cluster *cluster*. Raises `RefusedError` if this machine only has a leafnode of it."""
     folder = find_cluster(places(), cluster)
     if leaf_of := folder.load().leaf_of:
         raise RefusedError(

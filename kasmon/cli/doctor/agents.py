@@ -15,7 +15,6 @@ from kasmon.paths import Paths
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
 VERSION_S: Final = 3.0
-"""How long an agent may take to print its version, in seconds."""
 
 
 def agents(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:

@@ -120,7 +120,6 @@ def _public(check: DoctorCheck) -> DoctorCheck:
 
 
 def _replaced(text: str, name: str, instead: str) -> str:
-    """Return *text* with the word *name* replaced by *instead*."""
     return re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: instead, text)
 
 

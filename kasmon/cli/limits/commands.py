@@ -92,7 +92,6 @@ def _held_lines(sessions: Iterable[Session]) -> list[str]:
 
 
 def _budget_object(use: BudgetUse) -> dict[str, Any]:
-    """Return *use* as an object for programs."""
     return {
         "scope": use.budget.scope,
         "subject": use.subject or None,

@@ -67,11 +67,7 @@ def bus(
 
 
 def _require_stream(number: int, use: str) -> None:
-    """Refuse a file or /dev/null, on which the event loop cannot wait.
-
-    Raises:
-        UsageError: if the file descriptor *number* is neither a pipe, a socket nor a terminal.
-    """
+    """Refuse a file or /dev/null, on which the event loop cannot wait. Raises `UsageError`."""
     mode = os.fstat(number).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number)):
         raise UsageError(
@@ -81,11 +77,7 @@ def _require_stream(number: int, use: str) -> None:
 
 
 def _abilities_in(allow: str | None) -> frozenset[Ability]:
-    """Return the abilities in a comma-separated list; all for None.
-
-    Raises:
-        UsageError: if there is another word in it.
-    """
+    """Return the abilities in a comma-separated list; all for None. Raises `UsageError`."""
     words = ABILITIES if allow is None else [word.strip() for word in allow.split(",") if word.strip()]
     if unknown := [word for word in words if word not in ABILITIES]:
         raise UsageError(f"{unknown[0]!r} in --allow is unknown.", hint=f"Use {', '.join(ABILITIES)}.")

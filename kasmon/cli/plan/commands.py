@@ -122,11 +122,7 @@ def check(
 
 
 def _folder(file: str, wanted: str) -> Path:
-    """Return the folder that a plan runs in: *wanted*, else that of its *file*.
-
-    Raises:
-        UsageError: if there is no such folder.
-    """
+    """Return the folder that a plan runs in: *wanted*, else that of its *file*. Raises `UsageError`."""
     at = expanded(wanted or str(Path(file).absolute().parent)).absolute()
     if not at.is_dir():
         raise UsageError(f"the folder {str(at)!r} does not exist.", hint="Create it first, or pass another --dir.")

@@ -144,11 +144,7 @@ def _confirm(session: Session, plan: PlannedFinish, *, wants_json: bool) -> None
 
 
 def _confirm_discard(session: Session, plan: PlannedFinish, name: str, *, agrees: bool, wants_json: bool) -> None:
-    """Have the user agree by the name of the session or of its branch: as *name*, or typed.
-
-    Raises:
-        RefusedError: if that is missing or wrong.
-    """
+    """Have the user agree by the name of the session or of its branch: as *name*, or typed. Raises `RefusedError`."""
     names = [each for each in (session.name, plan.state.name) if each]
     if name and name not in names:
         raise RefusedError(f"{name!r} is not {' or '.join(map(repr, names))}. Nothing was done.")
@@ -166,7 +162,6 @@ def _unconfirmed(plan: PlannedFinish, hint: str) -> RefusedError:
 
 
 def _lines(session: Session, plan: PlannedFinish) -> list[str]:
-    """Return the branch, and each step of the plan, as lines."""
     state = plan.state
     lines = [f"{session.name} ({session.id}): {state.name or 'no branch'} from {state.base_name}, {state.words}"]
     for step in plan.steps:

@@ -60,11 +60,7 @@ def _shown(planned: PlannedUndo) -> list[str]:
 
 
 def _confirm(session: Session, planned: PlannedUndo, *, wants_json: bool) -> None:
-    """List the files and have the user type `yes`.
-
-    Raises:
-        RefusedError: if there is no terminal to ask on, or something else was typed.
-    """
+    """List the files and have the user type `yes`. Raises `RefusedError`."""
     confirm(
         (f"In {session.workdir!r}:", *_shown(planned)),
         "Type yes to change these files",

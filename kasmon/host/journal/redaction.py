@@ -121,7 +121,6 @@ class Redactor:
         return self._redact_struct(honest, self.line)
 
     def line(self, text: str) -> str:
-        """Return *text* without secrets."""
         pieces: list[str] = []
         at = 0
         for start, end, mark in self._find_secrets(text):

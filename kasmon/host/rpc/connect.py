@@ -295,11 +295,7 @@ def _refuse_symlink(places: Paths) -> None:
 
 
 def _load_launch(places: Paths, session: SessionId) -> tuple[Launch, float]:
-    """Return the session's launch, and when it was written, in seconds since the epoch.
-
-    Raises:
-        LaunchError: if it cannot be read.
-    """
+    """Return the session's launch, and when it was written, in seconds since the epoch. Raises `LaunchError`."""
     launch = load_launch(places, session)
     return launch, places.launch(session).stat().st_mtime
 

@@ -40,7 +40,6 @@ from kasmon.paths import TMUX_HOST_SOCKET
 MAGIC: Final = b"KSMN"
 HEADER: Final = struct.Struct(">4sBBH")
 ANSWER_S: Final = 5.0
-"""How long an answer may take, in seconds."""
 HAND_OVER_S: Final = 40.0
 """How long a host that has only typed prompts to finish may take to exit, in seconds."""
 GONE: Final = "it exited; it is unknown whether this was done"

@@ -201,7 +201,6 @@ class CommandResult(NumberedFrame, frozen=True, kw_only=True, tag="done"):
 
     receipt: Receipt | None = None
     ran: RunResult | None = None
-    """The result of a run."""
     outcome: str = msgspec.field(default="", name="told")
     """The id of a checkpoint; for another sandbox command, what was lost by it."""
 

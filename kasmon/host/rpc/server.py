@@ -82,7 +82,6 @@ class ClientConnection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -232,7 +231,6 @@ class HostServer:
             connection.abort()
 
     def handle(self, connection: ClientConnection, body: bytes) -> None:
-        """Process one frame from *connection*."""
         try:
             frame = decode_client_frame(body)
         except msgspec.DecodeError as error:

@@ -34,7 +34,6 @@ class SandboxTransitions:
         self.keeps_memory = False
         """Whether it can be paused to disk."""
         self.can_pause = True
-        """Whether it can be paused at all."""
         self._tier: LoggedTier = launch.sandbox or "jail"
         self._places = log_writer.session_log.places
         self._session = launch.session
@@ -55,7 +54,6 @@ class SandboxTransitions:
         self._journal.move(SandboxPhase.RUNNING, used_at=used_at)
 
     def warn(self, text: str) -> None:
-        """Note *text* for the user."""
         self._journal.add_notice(text)
 
     async def pause(self, why: str, *, to_disk: bool = False) -> None:

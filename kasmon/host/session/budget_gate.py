@@ -20,7 +20,6 @@ from kasmon.model.session import DAY_S
 
 AGAIN_S: Final = 60.0
 LIMIT_S: Final = 30.0
-"""How long the command may take, in seconds."""
 
 
 class BudgetGate:

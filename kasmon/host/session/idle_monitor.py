@@ -36,7 +36,6 @@ class IdleMonitor:
         """When it was last watched, or an attempt was refused, in seconds since the epoch."""
 
     async def run(self) -> None:
-        """Monitor until cancelled."""
         pause_s = min(max(self._after_s / LOOKS, SHORTEST_S), LONGEST_S)
         while True:
             await asyncio.sleep(rest_s(self._log_writer.session.state, pause_s))

@@ -17,7 +17,6 @@ from kasmon.model.commands import Prompt
 LONGEST: Final = 8_000
 """How many characters a message may have, without the preface that names its sender."""
 PREFACE: Final = 400
-"""How many characters the preface may have."""
 MOST: Final = 6
 """How many messages of peers an agent may get within `WINDOW_S`."""
 WINDOW_S: Final = 60.0

@@ -37,7 +37,6 @@ from kasmon.model.session_state import SessionState
 from kasmon.sanitize import clean_line
 
 QUEUE: Final = 100
-"""How many prompts may be queued."""
 BEGIN_S: Final = 10.0
 """How long the turn of a prompt that an idle agent accepted may take to begin, before the next may be sent."""
 SHOWN: Final = 200

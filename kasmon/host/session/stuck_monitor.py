@@ -111,7 +111,6 @@ class StuckMonitor:
         self._seen_at = 0.0
 
     async def run(self) -> None:
-        """Monitor until cancelled."""
         pause_s = LONGEST_S
         if self._limits.after_s > 0:
             pause_s = min(max(self._limits.after_s / LOOKS, SHORTEST_S), LONGEST_S)

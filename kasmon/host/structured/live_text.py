@@ -67,7 +67,6 @@ class RunStream:
         self._timer = asyncio.get_running_loop().call_later(SOON_S, self._push)
 
     def add(self, name: str, text: str) -> None:
-        """Add *text*, which was written to the stream *name*."""
         with self._lock:
             waiting = self._waiting.get(name, "") + text
             self._skipped += max(0, len(waiting) - BEHIND)

@@ -384,11 +384,7 @@ async def _clear_sandbox(places: Paths, session: SessionId, *, spares_memory: bo
 
 
 async def _opened(places: Paths, session: SessionId, secrets: Sequence[str] = ()) -> tuple[HostLock, LogWriter]:
-    """Return the session's lock, taken, and its log writer, which redacts *secrets*.
-
-    Raises:
-        RefusedError: if another host has the lock.
-    """
+    """Return the session's lock, taken, and its log writer, which redacts *secrets*. Raises `RefusedError`."""
     lock = HostLock(places.host_lock(session))
     if not await asyncio.to_thread(lock.acquire):
         raise RefusedError(f"session {session!r} already has a host.")

@@ -35,7 +35,6 @@ class Backoff:
         return self._pause_s
 
     def record_success(self, now: float) -> None:
-        """Record that the connection is restored."""
         self._seen_at = now
 
 
@@ -73,7 +72,6 @@ class ReconnectSearch:
 
     @property
     def is_on(self) -> bool:
-        """Whether the search is running."""
         return self._task is not None and not self._task.done()
 
     def begin(self, launch: Launch) -> None:

@@ -209,7 +209,6 @@ class ScrollbackHistory:
         self.renew()
 
     def renew(self) -> None:
-        """Capture again."""
         if self._is_taking:
             self._is_stale = True
         else:
@@ -253,7 +252,6 @@ class ScreenStreams:
 
     @property
     def has_focus(self) -> bool:
-        """Whether a user is focused on it."""
         return any(view.has_focus for view in self._views.values())
 
     def view(self, screen_capture: ScreenCapture) -> None:

@@ -191,7 +191,6 @@ class TerminalSession:
             await runner.wait_for_end()
 
     def handle_server_loss(self, why: str) -> None:
-        """Handle the end of the tmux server."""
         if self._runner is not None:
             self._runner.agent.handle_server_loss(why)
         self.vacate(why)

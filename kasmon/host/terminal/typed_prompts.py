@@ -90,7 +90,6 @@ class TypedPrompts(Prompts):
         self._ended: tuple[ReceiptId, ...] = ()
         """The receipts whose turn ended last."""
         self._turns = 0
-        """How many turns have begun."""
         self._held: asyncio.TimerHandle | None = None
         """Runs while the queue rests."""
         self._sending: set[asyncio.Task[Receipt]] = set()

@@ -35,7 +35,6 @@ class BackgroundSession(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Its name for people."""
         return self.name or self.id
 
     @property

@@ -34,7 +34,6 @@ class AccountLimits(msgspec.Struct, frozen=True, kw_only=True):
     windows: tuple[LimitWindow, ...] = ()
     """The latest report of each limit, by name; of a window that has reset since then only the name is known."""
     sessions: tuple[SessionId, ...] = ()
-    """Its sessions that run."""
     parked: tuple[SessionId, ...] = ()
     """Those of them that wait for a limit, longest first."""
     until: float | None = None

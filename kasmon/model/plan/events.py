@@ -23,7 +23,6 @@ class PlanBegan(BaseEvent, frozen=True, kw_only=True, tag="plan.began"):
     file: str
     """The file it was read from."""
     folder: str
-    """The folder it runs in."""
     digest: str
     """The SHA-256 of its text."""
     headless: bool = False
@@ -154,7 +153,6 @@ class TaskChecked(BaseEvent, frozen=True, kw_only=True, tag="task.checked"):
     why: str = ""
     """Why it did not end by itself: its time limit, a missing program."""
     output: str = ""
-    """The end of its output."""
     took_s: float = 0.0
 
 

@@ -43,7 +43,6 @@ class MachineOffer(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[SessionId, ...] = ()
     """The sessions of tasks that work there, of any plan."""
     sessions: int = 0
-    """How many sessions run there."""
     load: float = 0.0
     """The load of the last minute for each processor."""
     memory_mb: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] | None = None

@@ -11,7 +11,6 @@ from kasmon.model.plan.progress import PlanRun
 from kasmon.model.plan.shared_terminal import root_of
 
 LABEL: Final = "label:"
-"""The prefix of labels in `--on`."""
 
 
 class MachineRequirement(NamedTuple):

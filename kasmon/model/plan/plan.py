@@ -9,7 +9,6 @@ Worktree: TypeAlias = Literal["", "shared", "own", "folder"]
 if the folder is in a git repository, else the folder."""
 
 CHECK_LIMIT_S: Final = 600.0
-"""The default time limit of a check, in seconds."""
 
 
 GIT_LOCAL: Final = frozenset(

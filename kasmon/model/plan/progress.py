@@ -75,7 +75,6 @@ class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
     claim: str = ""
     """How it was reported as done: `said`, `turn`, `exit`."""
     is_checked: bool = False
-    """Whether a check passed."""
     failures: tuple[str, ...] = ()
     """Why each attempt failed, oldest first; part of the next attempt's prompt."""
     check: TaskChecked | None = None

@@ -43,7 +43,6 @@ class ShownHunk(msgspec.Struct, frozen=True, kw_only=True):
     """A hunk as a person saw it."""
 
     name: str
-    """Its file."""
     head: str
     """The first line of its file's part of the diff."""
     lines: tuple[str, ...]

@@ -142,7 +142,6 @@ class RequestDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     request: Request
     secret_values: tuple[str, ...] = ()
-    """Secret values that are not shown."""
     hidden: bool = False
     """Whether it contains characters that the user could not see."""
     secrets: int = 0

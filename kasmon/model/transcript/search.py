@@ -19,7 +19,6 @@ from kasmon.model.transcript.text import Span, TextLine, Token
 from kasmon.sanitize import clean_block
 
 CaseFoldedText = NewType("CaseFoldedText", str)
-"""Text in folded case."""
 FIELDS: Final = ("prompt", "text", "tool", "output", "diff", "error", "why", "reason", "model")
 MISSES: Final = 40
 """After this many blocks whose rows do not show the text that they contain, `above` and `below` return early."""

@@ -91,7 +91,6 @@ def _texts(event: events.Event, in_terminal: bool) -> list[tuple[What, str]]:
 
 
 def _called(event: events.ToolStarted) -> str:
-    """Return the tool, the title and the input of a call."""
     try:
         given = [text for text in _leaves(msgspec.json.decode(event.input)) if text != event.title]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

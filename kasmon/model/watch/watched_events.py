@@ -19,7 +19,6 @@ HOUR_S: Final = 3600.0
 MOST_EVENTS: Final = 20
 """The most events in one prompt; of more, the newest."""
 MOST_LINES: Final = 20
-"""The most quoted lines of one event."""
 MOST_CHARACTERS: Final = 400
 """The most characters of a quoted line."""
 RULES: Final = (

@@ -55,7 +55,6 @@ class GuestFolder(NamedTuple):
     name: str
     """One of `NOTES`."""
     path: str
-    """Its path inside."""
     outside: FolderSync
 
 

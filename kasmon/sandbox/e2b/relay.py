@@ -211,11 +211,7 @@ class RelayedSandbox:
                 paused_at = used_at
 
     def _pause(self) -> None:
-        """Let the service pause it, or end it where its memory may not be stored.
-
-        Raises:
-            SandboxError: if that fails.
-        """
+        """Let the service pause it, or end it where its memory may not be stored. Raises `SandboxError`."""
         if self._volatile or self._names or not self._keeps:
             sandbox = service.connect(self._access, self._identity, self._timeout_s)
             with self._sync_lock:

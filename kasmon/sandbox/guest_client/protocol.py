@@ -16,7 +16,6 @@ Output: TypeAlias = Callable[[str, str], None]
 class InterruptResult(StrEnum):
     INTERRUPTED = "interrupted"
     ENDED = "ended"
-    """The interpreter ended."""
     NONE = "no reaction"
     """The run continues."""
     NOTHING = "nothing runs"
@@ -85,7 +84,6 @@ class ConfinementReport(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str = ""
     """Its release and version."""
     boot: str = ""
-    """The id of its boot."""
     devices: tuple[str, ...] = ()
     """Its network devices, by name."""
     user: int = 0

@@ -94,11 +94,7 @@ def start(
 
 
 def _popen(argv: Sequence[str], handles: Sequence[int], log: int, owner: tuple[int, int]) -> subprocess.Popen[bytes]:
-    """Start bubblewrap as *owner*; it inherits *handles* and no other descriptors.
-
-    Raises:
-        SandboxError: if it cannot be started.
-    """
+    """Start bubblewrap as *owner*; it inherits *handles* and no other descriptors. Raises `SandboxError`."""
     drop = {"user": owner[0], "group": owner[1], "extra_groups": ()} if os.geteuid() == 0 else {}
     try:
         return subprocess.Popen(  # type: ignore[call-overload, no-any-return]

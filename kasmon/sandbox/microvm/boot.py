@@ -185,7 +185,6 @@ class VmResources(msgspec.Struct, frozen=True, kw_only=True):
     program: str
     accelerator: str
     folder: Path
-    """The folder of the image."""
     image: VmImage
 
 

@@ -69,7 +69,6 @@ class HostVerdict(NamedTuple):
     """In the form that is resolved: lower case, no trailing dot; empty if the requested host is not a name."""
     port: int
     why: str = ""
-    """Why not."""
     private: bool = False
     """Whether it may resolve to this machine or a private network."""
     listed: bool = False

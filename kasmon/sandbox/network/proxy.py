@@ -251,7 +251,6 @@ class EgressProxy:
         return {"pid": os.getpid(), "hosts": self.hosts, "open": len(self._tunnels), "denied": self.denied}
 
     def _end_with_process(self, pid: int) -> None:
-        """End when the process *pid* does."""
         self._events.register(system.HERE.open_exit_handle(pid), selectors.EVENT_READ, self._end)
 
     def _end(self) -> None:

@@ -305,11 +305,7 @@ def _start_proxy(
     client_listener: socket.socket,
     control: socket.socket,
 ) -> int:
-    """Start the proxy on its sockets and the log in *folder*; return its pid once it serves.
-
-    Raises:
-        OSError: if it does not start.
-    """
+    """Start the proxy on its sockets and the log in *folder*; return its pid once it serves. Raises `OSError`."""
     denied = folder / "denied.jsonl"
     if not denied.exists():
         write_private(denied, b"")

@@ -36,7 +36,6 @@ class RequestHead(NamedTuple):
     onward: bytes = b""
     """The head as sent to the host; empty for a tunnel."""
     length: int = 0
-    """The length of its body in bytes."""
 
 
 class UnsupportedRequestError(ValueError):

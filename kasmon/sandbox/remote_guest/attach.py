@@ -260,12 +260,7 @@ def attach(tier: AgentTier, spec: RemoteLaunchSpec, size: "tuple[int, int] | Non
 
 
 def _attach_existing(tier: AgentTier, spec: RemoteLaunchSpec) -> GuestAttachment:
-    """Return the running agent, or resume its snapshot.
-
-    Raises:
-        KasmonError: if that fails.
-        AgentConnectionError: if the guest does not answer.
-    """
+    """Return the running agent, or resume its snapshot. Raises `KasmonError` or `AgentConnectionError`."""
     known = launch_spec.load_status(Path(spec.session_folder))
     if known is None or known.run != spec.run:
         raise SandboxError("it is unknown", "there is no record of it")

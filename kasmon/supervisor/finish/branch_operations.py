@@ -31,7 +31,6 @@ HOOKS: Final = {
 EVERY: Final = ("reference-transaction", "post-index-change")
 """The hooks that git runs besides, whenever a ref or an index changes."""
 FETCH_S: Final = 120.0
-"""How long a fetch of the base may take, in seconds."""
 How = Literal["ff", "merge", "squash"]
 TEMPORARY: Final = "kasmon-merge-"
 """How the name of the folder begins that a temporary worktree is in."""

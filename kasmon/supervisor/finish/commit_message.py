@@ -27,7 +27,6 @@ OF_KASMON: Final = re.compile(
 )
 """How the prompts begin that kasmon writes for the user: review comments, feedback, conflicts, `PROMPT`."""
 MOST: Final = 4000
-"""The most characters of a message."""
 
 
 def parse_message(text: str) -> str:

@@ -36,7 +36,6 @@ from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
 from kasmon.supervisor.worktrees.setup import prepare_worktree, run_command
 
 CHECK_S: Final = 1800.0
-"""How long a check may take, in seconds."""
 
 DecideConflict = Callable[["MergeStep", tuple[str, ...]], Awaitable[OnConflict]]
 """Returns what is done with a branch, and gets the files with conflicts."""

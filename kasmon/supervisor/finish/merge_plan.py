@@ -61,7 +61,6 @@ class MergeStep(msgspec.Struct, frozen=True, kw_only=True):
     head: str
     commits: int
     files: int
-    """How many files it changes."""
     check: str = ""
     conflicts: tuple[str, ...] = ()
     """The files in which it conflicts with the base after the branches before it; it cannot be merged then."""
@@ -77,7 +76,6 @@ class MergePlan(msgspec.Struct, frozen=True, kw_only=True):
     how: HowToMerge
     steps: tuple[MergeStep, ...]
     pairs: tuple[BranchConflict, ...]
-    """Which branches conflict with each other."""
     skipped: tuple[str, ...]
     """The names of sessions whose branches have no commit that the base does not have."""
     check: str

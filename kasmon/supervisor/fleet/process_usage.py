@@ -57,7 +57,6 @@ class MemoryCache:
         self._read: dict[int, tuple[int, int]] = {}
 
     def begin(self, pids: frozenset[int]) -> None:
-        """Begin a reading of *pids*."""
         if pids != self._pids:
             self._pids = pids
             self._read.clear()

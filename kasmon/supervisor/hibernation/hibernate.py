@@ -88,11 +88,7 @@ def check_resumable(places: Paths, session: Session) -> str:
 
 
 def _check(places: Paths, session: Session) -> int:
-    """Return the memory of the processes of *session*, in bytes. Blocks.
-
-    Raises:
-        NotHibernatedError: if its agent may not be ended.
-    """
+    """Return the memory of the processes of *session*, in bytes. Blocks. Raises `NotHibernatedError`."""
     if why := find_obstacle(session) or _find_reader(places, session):
         raise NotHibernatedError(session.name, why)
     check_resumable(places, session)

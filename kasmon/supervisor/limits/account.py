@@ -149,7 +149,6 @@ def _conversation_file(program: str, conversation: str, folder: Path) -> Path | 
 
 
 def _begins_with(file: Path, start: Path) -> bool:
-    """Whether the content of *file* begins with that of *start*."""
     with file.open("rb") as whole, start.open("rb") as beginning:
         while block := beginning.read(1 << 20):
             if whole.read(len(block)) != block:

@@ -18,7 +18,6 @@ PLAN = "plan"
 
 
 def budgets_of(config: Config) -> tuple[Budget, ...]:
-    """Return the budgets in the table `[budget]` of *config*."""
     texts: dict[Scope, str] = {
         "session": config.budget.per_session,
         "plan": config.budget.per_plan,

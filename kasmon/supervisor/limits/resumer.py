@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 
 
 def policy_of(limits: Limits) -> ResumePolicy:
-    """Return the policy in the table `[limits]` of the config."""
     return ResumePolicy(mode=limits.resume, spacing_s=limits.resume_spacing_s, at_once=limits.resume_at_once)
 
 

@@ -156,7 +156,6 @@ class MachineMarks:
         return {mark.id: warning for mark, of in self._marks() if (warning := mark.warning(of))}
 
     def _marks(self) -> list[tuple[SessionMarks, dict[SessionId, Session]]]:
-        """Return the marks of each listed session, with the sessions of its machine."""
         found = []
         for machine, of in self._by_machine().items():
             if (reading := self._readings.get(machine)) is not None:
@@ -165,7 +164,6 @@ class MachineMarks:
         return found
 
     def _by_machine(self) -> dict[str, tuple[Session, ...]]:
-        """Return the agents of each machine that run."""
         if self._grouped[0] is not (now := self._sessions()):
             found: dict[str, list[Session]] = {}
             for each in now:

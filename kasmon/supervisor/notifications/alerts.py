@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 GATHER_S: Final = 1.0
 """How long the first alert waits for others to be merged with, in seconds."""
 STORM_S: Final = 20.0
-"""In seconds."""
 STORM: Final = 3
 """After this many alerts within `STORM_S` the next ones wait until that time is over, and are merged."""
 TOGETHER: Final = 2
@@ -205,7 +204,6 @@ def alert(session: Session, kind: str) -> Alert:
 
 
 def merged(alerts: Iterable[Alert]) -> Alert:
-    """Return one alert for several."""
     alerts = tuple(alerts)
     finished = sum(each.kind == "finished" for each in alerts)
     need = len(alerts) - finished

@@ -46,11 +46,9 @@ LOCKED_S: Final = 10.0
 LINGER_S: Final = 60.0
 """How long it stays after the last session ended, in seconds."""
 SEND_S: Final = 60.0
-"""How long a message may take, in seconds."""
 CONTACT: Final = "mailto:kasmon@localhost"
 """By which services of Web Push could ask who sends, where `web.link_url` is not set."""
 ENDING_S: Final = 5.0
-"""How long an older notifier may take to end, in seconds."""
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ from typing import Final
 from kasmon.paths import Paths, private_folder, write_private
 
 LOGIND_S: Final = 2.0
-"""How long logind may take to answer, in seconds."""
 
 
 def note_key(places: Paths, at: float) -> None:

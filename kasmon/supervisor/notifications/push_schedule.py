@@ -179,7 +179,6 @@ class PushSchedule:
                 del self._open[keys]
 
     def _is_allowed(self, name: str, target: NotifyTarget, *, is_away: bool, now: float) -> bool:
-        """Whether anything may be pushed to *target* now."""
         if target.when == ("desk" if is_away else "away") or now < self._retry_at.get(name, now):
             return False
         times = self._sent_at.get(name)
@@ -213,7 +212,6 @@ def _is_meant(reason: OpenReason, target: NotifyTarget) -> bool:
 
 
 def _is_over(reason: OpenReason, session: Session) -> bool:
-    """Whether *reason* no longer holds for *session*."""
     if session.is_unreachable:
         return False
     match reason.alert.kind:

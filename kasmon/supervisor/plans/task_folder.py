@@ -30,7 +30,6 @@ OWN_FOLDER: Final = ".kasmon"
 NOTHING_OF_OURS: Final = b"*\n"
 """The content of the `.gitignore` in that folder."""
 LONGEST_RESULT: Final = 65_536
-"""At most this many bytes of a result are kept."""
 
 
 class _OwnWorktree(NamedTuple):

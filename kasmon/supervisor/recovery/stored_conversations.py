@@ -109,7 +109,6 @@ def _read_files(places: Paths, launch: Launch, own: dict[str, str], folder: str)
 
 
 def _with_sessions(places: Paths, offers: ConversationOffers) -> ConversationOffers:
-    """Return *offers* with the names of the sessions that have them."""
     names = {each.resume_id: each.label for each in read_fleet(places).here if each.resume_id}
 
     def complete(offer: ConversationOffer) -> ConversationOffer:

@@ -37,7 +37,6 @@ LINE_BEGINS: Final = b'{"kind":"comment.'
 LONGEST_TEXT: Final = 20_000
 """A comment has at most so many characters."""
 MOST_LINES: Final = 500
-"""A comment is on at most so many lines."""
 LARGEST_FILE: Final = 8 << 20
 """Lines are found in files of at most so many bytes."""
 UNDELIVERED: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST, ReceiptState.FAILED})

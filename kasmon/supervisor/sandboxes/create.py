@@ -41,7 +41,6 @@ class NewSandbox(msgspec.Struct, frozen=True, kw_only=True):
     """The folder mounted as /project."""
     project_writable: bool | None = None
     hosts: Sequence[str] | None = None
-    """The hosts it may reach."""
 
 
 def policy_of(config: SandboxConfig, session: SessionId, **given: object) -> SandboxPolicy:
@@ -129,7 +128,6 @@ def policy_of_session(places: Paths, session: SessionId) -> SandboxPolicy:
 
 
 def delete_unstarted(places: Paths, session: SessionId) -> None:
-    """Delete a session that never started."""
     remove_sandbox(places, session)
     note(places, SessionForgotten(at=time.time(), session=session))
     shutil.rmtree(places.folder(session), ignore_errors=True)

@@ -28,7 +28,6 @@ class SandboxHistory(msgspec.Struct, frozen=True, kw_only=True):
     """The history of a sandbox that is not in its session's value. Each tuple is oldest first."""
 
     policy: SandboxPolicy | None = None
-    """Its policy; None if unknown."""
     runs: tuple[ReplayedRun, ...] = ()
     checkpoints: tuple[CheckpointRecord, ...] = ()
     """All that still exist."""

@@ -45,7 +45,6 @@ from kasmon.supervisor.sessions.start import begin
 
 class ForkedSession(msgspec.Struct, frozen=True, kw_only=True):
     session: SessionId
-    """The new session."""
     origin: ForkOrigin
     """What the new session inherited from its source."""
     lost: str = ""

@@ -26,7 +26,6 @@ class StoredSnapshots(msgspec.Struct, frozen=True, kw_only=True):
     missing: str = ""
     """Why there is no snapshot although its events say that it is paused to one; empty if nothing is wrong."""
     origin: ForkOrigin | None = None
-    """The origin, if it was forked."""
 
 
 class SnapshotReader:

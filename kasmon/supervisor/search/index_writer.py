@@ -83,7 +83,6 @@ class SourceCache:
         self._listed: dict[SessionId, tuple[Session, list[SearchSource]]] = {}
 
     def collect(self, sessions: Iterable[Session]) -> list[SearchSource]:
-        """Return the files of *sessions* that can be searched."""
         before, self._listed = self._listed, {}
         for session in sessions:
             known = before.get(session.id)

@@ -43,7 +43,6 @@ class SessionHits(msgspec.Struct, frozen=True):
     hits: tuple[SearchHit, ...]
     """By time, oldest first."""
     more: bool = False
-    """Whether there are more, older hits."""
     problem: str = ""
     """Why some files could not be searched; empty if all were."""
 

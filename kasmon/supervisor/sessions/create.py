@@ -111,7 +111,6 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     reuses_branch: bool = False
     """Whether `branch` exists already."""
     prompt: str = ""
-    """The first prompt."""
     fork: ConversationFork | None = None
     """structured: the conversation to begin with a copy of, where its agent can copy that."""
     resume: str = ""

@@ -12,7 +12,6 @@ from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
 
 FIRST_S: Final = 10.0
-"""How long the first rows may take, in seconds."""
 
 
 class EmbeddedTerminal:

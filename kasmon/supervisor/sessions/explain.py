@@ -209,7 +209,6 @@ def _read(
     rows: TerminalRows,
     catalogue: "Callable[[str], RuleCatalog] | None",
 ) -> ExplainedState:
-    """Return *explained* with the reading of *rows*, by the applicable rules."""
     text = "\n".join(f"{row}\x1b[m" if "\x1b" in row else row for _, row in sorted(rows.changed))
     shot = captured(
         text,

@@ -69,7 +69,6 @@ async def tag(places: Paths, session: Session, added: Iterable[str] = (), remove
 async def _change_tags(
     places: Paths, session: Session, added: tuple[str, ...], removed: tuple[str, ...], tags: tuple[str, ...]
 ) -> None:
-    """Add and remove tags, so that the session has *tags*."""
     if tags != session.tags:
         fact = SessionTagged(at=time.time(), session=session.id, added=added, removed=removed)
         await in_thread(note, places, fact)

@@ -262,11 +262,7 @@ async def _resume(places: Paths, launch: Launch) -> None:
 
 
 async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
-    """Return once the agent of *launch* in its terminal reports its conversation.
-
-    Raises:
-        LaunchError: if it ends, or has another one.
-    """
+    """Return once the agent of *launch* in its terminal reports its conversation. Raises `LaunchError`."""
     program = Path(launch.argv[0]).name
     deadline = time.monotonic() + (SETTLE_S if program in TELLING else HOLD_S)
     pid: int | None = None

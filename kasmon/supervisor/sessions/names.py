@@ -24,7 +24,6 @@ WIDTH_CELLS: Final = 80
 TAG_CELLS: Final = 32
 """The widest tag, in terminal cells."""
 MOST_TAGS: Final = 16
-"""The most tags of a session."""
 
 
 def check_name(name: str) -> Clean:

@@ -40,7 +40,6 @@ class OtherHost(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Description of the host and its version."""
         version = f"kasmon {self.status.kasmon}, protocol {self.status.protocol}" if self.status else "an older kasmon"
         what = "the tmux host" if self.session is None else f"the host of {self.name}"
         return f"{what} (pid {self.pid}, {version})"

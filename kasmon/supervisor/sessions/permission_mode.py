@@ -49,7 +49,6 @@ class TranslatedMode(NamedTuple):
 
     argv: tuple[str, ...]
     permission_mode: str = ""
-    """For `Launch.permission_mode`."""
     problem: str = ""
     """Why it would not ask as much as before; empty if it would."""
 

@@ -53,11 +53,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _read(path: Path) -> tuple[str, str | None]:
-    """Return git's mode of the file at *path*, and its text; None if it is binary, or too large.
-
-    Raises:
-        OSError: if it is no regular file or symbolic link, or cannot be read.
-    """
+    """Return git's mode of the file at *path*, and its text; None if it is binary, or too large. Raises `OSError`."""
     if path.is_symlink():
         return "120000", str(path.readlink())
     handle = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)

@@ -339,11 +339,7 @@ def _reserve(
 
 
 def _create_empty(path: Path) -> bool:
-    """Create the folder *path*; return False if another session was faster.
-
-    Raises:
-        UnavailableError: if it cannot be created.
-    """
+    """Create the folder *path*; return False if another session was faster. Raises `UnavailableError`."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.mkdir(mode=0o700)

@@ -190,7 +190,6 @@ def remarks(repo: Path) -> tuple[str, ...]:
 
 
 def no_commit(repo: Path) -> GitError:
-    """Return the error that no worktree can be created of *repo*."""
     return GitError("create a worktree", f"{str(repo)!r} has no commit yet", hint="Create a first commit.")
 
 

@@ -295,7 +295,6 @@ class SessionActions:
             self.app.review.open(session)
 
     def export(self) -> None:
-        """Export all of the selected session to a file."""
         if (session := self.app.main_view.table.selected_session) is not None:
             self.app.run_operation(lambda operations: operations.export(session.id))
 

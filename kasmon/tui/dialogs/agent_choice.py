@@ -27,7 +27,6 @@ class AgentChoice:
 
     @property
     def can_start(self) -> bool:
-        """Whether there is an agent to choose."""
         return bool(self.field.options)
 
     @property

@@ -34,7 +34,6 @@ WIDTH: Final = 76
 SHARE: Final = 96
 """Most percent of the window that it takes."""
 FRAME: Final = 2
-"""Rows of its frame."""
 AROUND: Final = 4
 """Cells of a row that are its frame and padding."""
 LOW_ROWS: Final = 14

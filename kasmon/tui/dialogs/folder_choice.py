@@ -17,7 +17,6 @@ from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
 
 MOST_RECENT: Final = 5
-"""Number of recent folders offered."""
 
 
 class FolderSuggester(Suggester):
@@ -73,7 +72,6 @@ class FolderField(DialogField):
         self.box.suggester = self._suggester = FolderSuggester(self._choices, folders)
 
     def show_notice(self, notice: str = "") -> None:
-        """Show *notice* below the folder; none if it is empty."""
         self._notice.say(*([(clean_line(notice), Token.NOTICE)] if notice else []))
 
     def takes(self, key: events.Key) -> bool:

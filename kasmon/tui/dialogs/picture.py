@@ -40,7 +40,6 @@ KITTY: Final = ("ghostty",)
 SIXEL: Final = ("iterm.app", "wezterm", "mintty", "foot")
 """Values of TERM_PROGRAM, or beginnings of TERM. iTerm2 shows sixel too, and sixel can be cleared by text."""
 CELL_PIXELS: Final = (10, 20)
-"""The pixels of a cell that a picture is scaled to."""
 DECODED_PIXELS: Final = 50_000_000
 """A picture that has more when it is decoded is not shown: it would take 200 MB. Photos are decoded reduced."""
 MISSING: Final = "Install kasmon with the extra `images` to see it: pip install 'WHEEL[images]'."
@@ -126,12 +125,7 @@ class PictureDialog(Dialog):
 
 
 def _decode(content: bytes, limit: tuple[int, int]) -> "Image":
-    """Return the picture, scaled down to *limit*, in pixels.
-
-    Raises:
-        KasmonError: if it cannot be decoded, or would take too much memory.
-        ImportError: if Pillow is not installed.
-    """
+    """Return the picture, scaled down to *limit*, in pixels. Raises `KasmonError` or `ImportError`."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # Pillow warns at its own limit; ours is below, and counts reduced photos as they are

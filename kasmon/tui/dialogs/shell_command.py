@@ -120,7 +120,6 @@ class ShellCommandDialog(Dialog):
 
 
 def _longest_run(text: str) -> int:
-    """Return the length of the longest run of backticks in *text*."""
     longest = run = 0
     for character in text:
         run = run + 1 if character == "`" else 0

@@ -60,7 +60,6 @@ class FinishController:
 
     @property
     def screen(self) -> "FinishScreen | None":
-        """The screen, while it is open."""
         return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
 
     def _screen_of(self, session: Session) -> "FinishScreen | None":

@@ -45,11 +45,9 @@ class LiveMarks:
         """The sessions of this machine, and those of them whose files are checked for collisions."""
 
     def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
-        """As `Gateway.collisions`."""
         return _merge(self._own_collisions(), self._collisions_elsewhere())
 
     def branches(self, is_viewed: Callable[[], bool]) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
-        """As `Gateway.branches`."""
         return _merge(self._own_branches(is_viewed), self._branches_elsewhere())
 
     async def _own_collisions(self) -> AsyncGenerator[Mapping[SessionId, CollisionSummary], None]:

@@ -168,7 +168,6 @@ class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Operation: TypeAlias = "Callable[[Operations], Awaitable[str | None]]"
-"""A call of one of the operations."""
 
 
 STEADY_SHARE: Final = 0.05

@@ -71,7 +71,6 @@ class TerminalHost:
         self._focused: dict[SessionId, Focus] = {}
 
     def is_used(self) -> bool:
-        """Whether a terminal is shown or focused."""
         return bool(self._watched or self._focused)
 
     def close(self) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 THERE_S: Final = 120.0
 """Without a key for this long, in seconds, the user may be absent although the window has the focus."""
 TOAST_S: Final = 4.0
-"""How long a toast is on the screen, in seconds."""
 BELL_S: Final = 2.0
 """The bell rings at most once in this time, in seconds."""
 

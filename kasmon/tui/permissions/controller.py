@@ -149,7 +149,6 @@ class PermissionController:
 
     @property
     def card(self) -> "PermissionCard | None":
-        """The card, while it is shown."""
         return None if (screen := self.screen) is None else screen.card
 
     @property

@@ -53,7 +53,6 @@ FEW: Final = 4
 
 
 def is_beside(window: Size) -> bool:
-    """Return whether the card is beside the list."""
     return window[0] >= BESIDE_COLUMNS
 
 

@@ -91,7 +91,6 @@ class PermissionQueue:
         self._waiting = None
 
     def mark_failed(self, request: RequestId) -> None:
-        """Note that the answer failed."""
         self._sent.discard(request)
         self._waiting = None
 

@@ -108,5 +108,4 @@ def _pieces(text: str, secret_values: Sequence[str]) -> Iterator[tuple[str, bool
 
 
 def _in_json(secret_values: Sequence[str]) -> tuple[str, ...]:
-    """Secret values, also as escaped in JSON."""
     return (*secret_values, *(json.dumps(value, ensure_ascii=False)[1:-1] for value in secret_values))

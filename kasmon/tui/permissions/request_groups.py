@@ -16,7 +16,6 @@ class GroupedRequest(msgspec.Struct, frozen=True):
 
     sheet: RequestDocument
     name: str
-    """The name of its session."""
     place: str
     """Its agent and its folder, which decide what a command does there."""
 

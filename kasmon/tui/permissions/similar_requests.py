@@ -24,7 +24,6 @@ NEAR: Final = 0.7
 Measured: 0.73 and more for commands that differ in one or two words, at most 0.5 for unlike commands.
 """
 MOST_WORDS: Final = 400
-"""Number of words compared of each request."""
 COMPARED: Final = 20_000
 """Number of characters compared of each request."""
 SAME: Final = "same text"

@@ -171,7 +171,6 @@ def said(board: PlanBoard, task: Task, now: float) -> list[Span]:
 
 
 def agent_of(board: PlanBoard, task: Task) -> str:
-    """Return the agent that works on *task*, or is assigned to it."""
     at = board.run.of(task.id)
     session = _session(board, at)
     if session is not None and at.state is not TaskState.WAITING:
@@ -260,7 +259,6 @@ def _collides(look: ThemeStyles, hit: CollisionSummary | None, how: TaskCardStat
 
 
 def _checked(task: Task, at: TaskRun) -> list[Span]:
-    """The result of its check, or the check to come."""
     if at.check is None or at.state is TaskState.WAITING:
         is_over = at.state in (TaskState.DONE, TaskState.FAILED, TaskState.SKIPPED)
         if not task.check or is_over:

@@ -38,7 +38,6 @@ class PlanBoardController:
         self._shown: PlanBoardScreen | None = None
 
     async def follow(self) -> None:
-        """Update the plans from the gateway."""
         assert self.app.gateway is not None
         async for boards in self.app.gateway.boards():
             self.show_boards(boards)

@@ -125,7 +125,6 @@ class OtherAgentDialog(Dialog):
 
 
 LABEL = 12
-"""Cells of the column of labels."""
 
 
 def task_rows(board: PlanBoard, task: Task, width: int) -> Sequence[TextLine]:

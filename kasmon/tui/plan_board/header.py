@@ -16,7 +16,6 @@ from kasmon.tui.theme.look import Span, ThemeStyles, age, money, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 MOST_LINES: Final = 3
-"""Most lines of a question."""
 NOTHING: Final = (
     ("", Token.TEXT),
     ("No plans yet.", Token.STRONG),

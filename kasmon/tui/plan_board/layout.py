@@ -11,9 +11,7 @@ from kasmon.model.plan.plan import Plan, Task
 BESIDE_COLUMNS: Final = 100
 """From this width on the waves are columns."""
 LEAST: Final = 36
-"""The least cells of a column."""
 MOST: Final = 64
-"""And the most."""
 CARD: Final = 5
 """A card's rows in a column, with the blank one below it."""
 LOW_CARD: Final = 2
@@ -52,7 +50,6 @@ class BoardLayout:
         for task in plan.tasks:
             by_wave.setdefault(task.wave, []).append(task)
         self.numbers = sorted(by_wave)
-        """The waves' numbers."""
         self.waves = [tuple(by_wave[number]) for number in self.numbers]
         self._index = {task.id: (wave, n) for wave, tasks in enumerate(self.waves) for n, task in enumerate(tasks)}
         together = max(1, min(len(self.waves), width // LEAST)) if self.is_beside else 1

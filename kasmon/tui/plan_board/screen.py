@@ -57,7 +57,6 @@ class PlanBoardScreen(Overlay):
         self.look, self.clock, self.keys = look, clock, keys
         self.boards = tuple(boards)
         self.plan = plan
-        """The plan that is shown."""
         self.cursors: dict[str, str] = {plan: task} if plan else {}
         """Plan -> the task that the cursor is on, or was when it was shown last."""
         self.head = TextLines(look, "surface", id="waves-head")
@@ -119,7 +118,6 @@ class PlanBoardScreen(Overlay):
 
     @property
     def card(self) -> Task | None:
-        """The task under the cursor."""
         return None if (board := self.board) is None else self.view.room.task(self.cursors.get(board.id, ""))
 
     @property

@@ -147,11 +147,7 @@ def _exec_again(reader: int, parent_pipe: int, arguments: list[str], variables: 
 
 
 def _exec_dash(pid: int, saved: Modes, end: int, writer: int) -> None:
-    """Become the dash that waits, with the lifeline's *writer* open in it.
-
-    Raises:
-        OSError: if no dash can be started.
-    """
+    """Become the dash that waits, with the lifeline's *writer* open in it. Raises `OSError`."""
     os.set_inheritable(writer, True)
     low = 3 if writer != 3 else 4  # the shell's language knows descriptors of one digit
     if end != low:

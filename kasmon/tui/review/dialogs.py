@@ -138,7 +138,6 @@ class CommentsDialog(Dialog):
 
 
 def _detail_rows(logged: LoggedComment, width: int) -> list[TextLine]:
-    """Return the commented lines and the text of *logged* as rows of *width* cells."""
     text = [
         row
         for line in logged.comment.text.split("\n")

@@ -159,7 +159,6 @@ class DiffRows:
         return self.starts[-1]
 
     def entry_at(self, row: int) -> int:
-        """Return the index of the entry that has *row*."""
         return max(0, min(bisect_right(self.starts, row) - 1, len(self.entries) - 1))
 
     def entry_of(self, line: int) -> int:

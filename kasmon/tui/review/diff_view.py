@@ -101,7 +101,6 @@ class DiffView(ScrollView, can_focus=False):
 
     @property
     def line(self) -> int:
-        """The index of the line that the cursor is on."""
         return self.entry.line if self.entry is not None else 0
 
     def move(self, by: int) -> None:

@@ -106,7 +106,6 @@ class ReviewScreen(Overlay):
         self._matches: list[tuple[int, int]] = []
         """The index of the file in the tree's order, and that of the line, of each line with the searched words."""
         self._match: tuple[int, int] | None = None
-        """The match that the search is at."""
         self.head = TextLines(look, "surface")
         self.list = TextLines(look, "surface", id="diff-files")
         self.view = DiffView(look, keys.shown("review_fold", look.utf8))

@@ -116,7 +116,6 @@ class SandboxScreen(Overlay):
         self._draw()
 
     def follow(self, fleet: Fleet) -> None:
-        """Update to the current *fleet*."""
         now = fleet.get(self.session.id)
         if now is None:
             self.dismiss()

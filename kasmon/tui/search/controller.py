@@ -45,7 +45,6 @@ class SearchController:
 
     @property
     def screen(self) -> "SearchScreen | None":
-        """The screen, while it is open."""
         return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
 
     def open(self) -> None:
@@ -78,7 +77,6 @@ class SearchController:
             self._search.cancel()
 
     def search_for(self, words: str) -> None:
-        """Search for *words*, cancelling an earlier search."""
         if words and self.app.gateway is not None:
             self._search = self.app.run_worker(self._search_for(words), group="search", exclusive=True)
         else:

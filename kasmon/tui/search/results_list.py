@@ -19,7 +19,6 @@ from kasmon.tui.theme.look import Span, ThemeStyles, age, width_of
 KINDS: Final = {"said": "agent", "asked": "request", "printed": "terminal"}
 """Kinds of text that are displayed by another word than in `kasmon grep --json`."""
 KIND_CELLS: Final = 8
-"""Cells for that word."""
 LEAD = 3
 """A match that begins further right than a third of the width is moved left."""
 

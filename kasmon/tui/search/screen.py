@@ -106,7 +106,6 @@ class SearchScreen(Overlay):
     # Results.
 
     def begin(self, words: str) -> None:
-        """Show that a search for *words* has begun."""
         self.words, self.results, self.is_done, self.problem = words, [], not words, ""
         self.list.show(())
         self._draw()
@@ -205,13 +204,11 @@ class SearchScreen(Overlay):
 
     @property
     def chosen(self) -> SearchHit | None:
-        """The match at the cursor."""
         row = self.list.chosen
         return None if row is None else row.hit
 
     @property
     def session_here(self) -> SessionId:
-        """The session of the match at the cursor."""
         return SessionId("") if self.chosen is None else self.chosen.session
 
 

@@ -60,7 +60,6 @@ class TabBar(LineWidget):
     tabs: tuple[tuple[str, str, int], ...] = ()
     """Name, filter and count of each."""
     text = ""
-    """The filter in force."""
 
     def show(self, tabs: tuple[tuple[str, str, int], ...], text: str) -> None:
         """Show *tabs*; that of the filter *text* is marked."""
@@ -134,7 +133,6 @@ class FilterBar(Horizontal):
         return self._left if any(self._keys.action(alias, KeyContext.FILTER) for alias in key.aliases) else None
 
     def end(self) -> None:
-        """Close the input."""
         self._left.set()
         if self.box is not None:
             self.box.remove()

@@ -20,7 +20,6 @@ COLUMNS: Final = {
 }
 """The key of each column that can be hidden or moved, with its title, in the usual order."""
 MOST_FILTERS: Final = 20
-"""The most filters that are saved."""
 MOST_FOLDED: Final = 200
 """The most folded headings that are kept."""
 

@@ -44,7 +44,6 @@ class SessionRow(msgspec.Struct, frozen=True):
     session: SessionId
     depth: int = 0
     children: int = 0
-    """How many sessions are below it."""
     tag: str = ""
     """The tag that it is grouped by: a session with several tags has a line for each."""
 
@@ -130,7 +129,6 @@ class FilterCounts:
         self._matching: list[set[SessionId]] = []
 
     def use(self, saved: tuple[SavedFilter, ...], sessions: Iterable[Session]) -> None:
-        """Count *sessions* by these filters from now on."""
         if saved != self._saved:
             self._saved = saved
             self._filters = [SessionFilter(each.text) for each in saved]

@@ -72,7 +72,6 @@ LONG_AGENTS: Final = 100
 """From this width on, an agent's name may take more cells than its column usually has, at most:"""
 LONGEST_AGENT: Final = 12
 SHORT_INTERPRETERS: Final = "interp."
-"""The short name of interpreters."""
 GIVEN_UP: Final = (MODE, WAVE, TAGS, BRANCH, AGENT, MACHINE)
 """The columns to leave out, in this order."""
 NUMBERS: Final = (

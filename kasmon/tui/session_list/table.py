@@ -163,7 +163,6 @@ class SessionTable(ScrollView, can_focus=True):
             self.reorder()
 
     def apply_settings(self, view: ListSettings) -> None:
-        """Apply the settings *view* at once."""
         if view.layout != self.view.layout:
             self.post_message(LayoutChanged(view.layout))
         self.view = view

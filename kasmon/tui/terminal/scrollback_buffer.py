@@ -50,7 +50,6 @@ class ScrollbackBuffer:
         self.texts = tuple(STYLE_CHANGE.sub("", line) for line in self.lines)
         self.rows: list[BufferRow] = []
         self._first_rows: list[int] = []
-        """The first row of each line."""
         self._strips: dict[int, Strip] = {}
 
     def wrap(self, width: int) -> None:

@@ -40,7 +40,6 @@ class InputSender:
         read_key_pressed: Callable[[], object] = lambda: None,
     ) -> None:
         self.history = 0
-        """How many lines of history there are."""
         self._link, self._session = link, session
         self._leave_key_pressed, self._read_key_pressed = leave_key_pressed, read_key_pressed
         self._up = 0

@@ -44,7 +44,6 @@ class MonochromeFilter(LineFilter):
 
 
 def unlinked(style: Style | None) -> Style | None:
-    """Return *style* without its link."""
     return style.update_link(None) if style is not None else None
 
 

@@ -145,7 +145,6 @@ class ThemeStyles:
         return self.mark("more") + shown[begins:] if shown != path and 0 < begins < len(shown) - 1 else shown
 
     def fit(self, text: str, width: int, right: bool = False) -> str:
-        """Return *text* in exactly *width* cells."""
         shown = self.cut(text, width)
         blank = " " * (width - cell_len(shown))
         return blank + shown if right else shown + blank

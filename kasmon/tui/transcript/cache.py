@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from kasmon.model.transcript.layout import Transcript
 
 KEPT: Final = 8
-"""How many transcripts are kept."""
 
 
 class SessionTranscript:

@@ -151,7 +151,6 @@ class Suggestions(TextLines):
 
     @property
     def _first(self) -> int:
-        """The index of the first one that is shown."""
         return max(0, min(self.chosen - SHOWN // 2, len(self.offered) - SHOWN))
 
     def _update(self) -> None:

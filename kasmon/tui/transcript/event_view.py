@@ -305,7 +305,6 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self.refresh()
 
     def go_to_top(self) -> None:
-        """Go to the first row."""
         self.finder.cancel_move()
         self.go_to(RowPosition(0, 0), at_top=True)
 
@@ -414,7 +413,6 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
 
 
 def _token_at(row: TextLine, x: int) -> Token | None:
-    """Return what is in cell *x* of *row*."""
     for text, token in row.spans:
         x -= cells(text)
         if x < 0:

@@ -60,7 +60,6 @@ class FindBar(Horizontal):
 
     @property
     def written(self) -> str:
-        """The text in the input."""
         return "" if self.box is None else self.box.value
 
     def begin(self) -> None:
@@ -90,7 +89,6 @@ class FindBar(Horizontal):
         self.set_class(bool(self.words.words), "-shown")
 
     def drop(self) -> None:
-        """End the search."""
         self.words.words, self.is_open = "", False
         self.close_input()
 

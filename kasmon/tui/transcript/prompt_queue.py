@@ -46,7 +46,6 @@ class PromptQueueView(TextLines, can_focus=True):
         return [each for each in self.session.receipts if each.state is ReceiptState.QUEUED]
 
     def show_session(self, session: Session, writing: bool) -> None:
-        """Update to the current *session*."""
         self.session, self.writing = session, writing
         if self.chosen is not None and self.chosen not in [each.id for each in self.waiting]:
             waiting = self.waiting
@@ -74,12 +73,10 @@ class PromptQueueView(TextLines, can_focus=True):
             self._request_change(Requeue(receipt=self.chosen, place=place))
 
     def withdraw(self) -> None:
-        """Remove the chosen prompt from the queue."""
         if self.chosen is not None:
             self._request_change(Requeue(receipt=self.chosen, drop=True))
 
     def change(self) -> None:
-        """Edit the chosen prompt."""
         if self.chosen is not None:
             self.post_message(self.Change(self.chosen))
 

@@ -291,7 +291,6 @@ class SessionView(UniformLinesMixin, Vertical):
         self.write()
 
     def change_queued(self, receipt: ReceiptId) -> None:
-        """Edit a queued prompt."""
         short = next((each.text for each in self.session.receipts if each.id == receipt), "")
         self.write()
         if self.box is not None:

@@ -33,7 +33,6 @@ class VirtualScreen:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows."""
         return self._page.columns, self._page.lines
 
     def resize(self, columns: int, rows: int) -> None:

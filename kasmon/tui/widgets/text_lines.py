@@ -112,7 +112,6 @@ class TextLines(Widget):
         self.look, self.ground = look, ground
 
     def say(self, *lines: DrawnLine | Sequence[Span]) -> None:
-        """Show these lines."""
         self.drawn = tuple(line if isinstance(line, DrawnLine) else DrawnLine(tuple(line)) for line in lines)
 
     def watch_drawn(self, before: tuple[DrawnLine, ...], drawn: tuple[DrawnLine, ...]) -> None:

@@ -18,9 +18,7 @@ from kasmon.supervisor.fleet.watch import FleetWatch
 from kasmon.web.fleet.html import Blocks
 
 MAX_STREAMS: Final = 16
-"""The most open streams."""
 MAX_LOGIN_STREAMS: Final = 4
-"""The most open streams of one login."""
 TICK_S: Final = 0.5
 """How often a stream checks that its login is active, in seconds."""
 HEARTBEAT_S: Final = 15.0

@@ -137,7 +137,6 @@ class FleetPages:
         return await self._show(request, path, login)
 
     async def _find_login(self, request: web.Request) -> WebLogin | None:
-        """Return the login of the cookie of *request*; None without one."""
         cookie = request.cookies.get(COOKIE, "")
         login = await asyncio.to_thread(self._logins.find, cookie, time.time()) if cookie else None
         if cookie and login is None:
@@ -228,7 +227,6 @@ class FleetPages:
             raise RefusedPageError(403, "The form is not of this page", "Nothing was sent.")
 
     async def _show(self, request: web.Request, path: str, login: WebLogin) -> web.StreamResponse:
-        """Return the page, or the stream, at *path*."""
         if path == "events":
             return await self._stream(request, login)
         if path in html.APP_FILES:
@@ -290,7 +288,6 @@ class FleetPages:
     async def _change(
         self, request: web.Request, place: str, path: str, login: WebLogin, fields: Fields
     ) -> web.StreamResponse:
-        """Accept a form of a page of *login*."""
         if path == "logout":
             return await self._log_out(place, login)
         await must_be_sent_by_a_person(request, "use the list of sessions")

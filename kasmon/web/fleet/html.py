@@ -45,7 +45,6 @@ APP_HEAD: Final = (
 MAX_SESSIONS: Final = 200
 """The most sessions that the list shows."""
 MAX_REQUESTS: Final = 50
-"""The most requests that it shows."""
 LINE_LENGTH: Final = 160
 RECEIPTS: Final = 5
 """How many prompts the page of a session shows."""
@@ -251,7 +250,6 @@ def _line(text: str, length: int = LINE_LENGTH) -> str:
 
 
 def find_request(fleet: Fleet, wanted: str) -> tuple[Session, Request] | None:
-    """Return the open request with this id, and its session."""
     for session in fleet.sessions:
         if (ask := next((each for each in session.requests if each.id == wanted), None)) is not None:
             return session, ask

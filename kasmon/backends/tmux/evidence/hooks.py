@@ -150,11 +150,7 @@ class HookNotes:
         return b""
 
     def _note(self, line: bytes) -> HookNote | None:
-        """Return the note in *line*; None if it is not about this session's agent.
-
-        Raises:
-            ValueError: if *line* is too long, or no note.
-        """
+        """Return the note in *line*; None if it is not about this session's agent. Raises `ValueError`."""
         if len(line) > LONGEST:
             raise ValueError("it is too long")
         try:

@@ -57,7 +57,6 @@ class OutputMonitor:
 
     @property
     def reports_state(self) -> bool:
-        """Whether the program itself reports its state."""
         return self._last_report is not None
 
     @property

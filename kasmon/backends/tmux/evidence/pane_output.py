@@ -45,7 +45,6 @@ class PaneOutput:
         self._emit_all(self.output_monitor.handle_flood(is_off, self._loop.time(), time.time()))
 
     def record_typing(self) -> None:
-        """Record that a user typed into the pane."""
         self.output_monitor.record_typing(self._loop.time())
 
     def handle_screen(self, rows: Lines) -> None:

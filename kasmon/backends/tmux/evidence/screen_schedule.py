@@ -46,7 +46,6 @@ class ScreenSchedule:
         self._again_at = math.inf
 
     def record_output(self, now: float) -> None:
-        """Record that the pane printed."""
         self._unseen_at = min(self._unseen_at, now)
         self._printed_at = now
 

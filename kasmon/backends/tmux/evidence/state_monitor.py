@@ -125,7 +125,6 @@ class StateMonitor:
         self._arm()
 
     def process_signals(self, signals: Sequence[SignalSeen]) -> None:
-        """Process *signals* from its files and processes."""
         for signal in signals:
             self._report(signal)
         if self.evidence.version and self.version != self.evidence.version:

@@ -43,7 +43,6 @@ from kasmon.model.session_state import SessionState
 TAKEN_S: Final = 1.5
 """A key without effect for this long was ignored, if the agent reacts to others; in seconds."""
 MOVED_S: Final = 1.0
-"""How long the mark may take to move."""
 CLEARED_S: Final = 3.0
 """How long the answered request may remain on the screen after the last key."""
 STILL_S: Final = 0.8
@@ -251,11 +250,7 @@ class _AnswerAttempt:
             await self._step(seen, menu, 1 if choice > menu.marked else -1)
 
     async def _move_away(self) -> None:
-        """Move the mark: an agent that moves it has read all that was typed before.
-
-        Raises:
-            TimedOutError: if it does not move: the agent reads nothing now.
-        """
+        """Move the mark: an agent that moves it has read all that was typed before. Raises `TimedOutError`."""
         seen, menu = await self._expect_request()
         if menu.marked is None or len(menu.choices) < 2 or not menu.reads_keys:
             raise self.still_open_error()

@@ -25,7 +25,6 @@ FISH: Final = "fish"
 FIRST_S, LONGEST_S = 0.05, 0.5
 """The first and longest interval of looks, doubling, as for a pane's readiness."""
 ANSWER_S: Final = 5.0
-"""How long the shell may take to answer."""
 TAIL: Final = 128
 """How many of the last bytes may be the beginning of a marker."""
 MARKER: Final = b"KASMON_DONE_"

@@ -129,7 +129,6 @@ class RecordVerifier:
 
     @property
     def is_member(self) -> bool:
-        """Whether the machine is one of the team's."""
         return bool(self._key)
 
     def update_roster(self, sent: bytes) -> None:

@@ -158,7 +158,6 @@ class Outbox:
         self._cut: set[SessionId] = set()
         """The sessions whose last part ended in the middle of a record."""
         self._logs: dict[SessionId, str] = {}
-        """The log of each session that is published."""
         self._sent: deque[_PendingMessage] = deque()
         self._sent_bytes = self._number = self._last_part = self._last_key = 0
         self._beat_at = 0.0

@@ -41,7 +41,6 @@ class MachineSnapshot(msgspec.Struct):
     entries: dict[SessionId, SessionEntry] = {}
     reports: list[OrderReport] = []
     last_parts: dict[SessionId, LogPart] = {}
-    """The last part of the log of each session."""
     epoch: int = 0
     number: int = 0
     """That of the last record of the epoch."""
@@ -129,7 +128,6 @@ class MachineSnapshotReader:
                     snapshot.last_parts[record.value.session] = record.value
 
     def events_of(self, session: SessionId) -> str:
-        """Return the subject of the log of *session*."""
         return subject(self._cluster, "ev", self._machine, session)
 
     def verify(self, subject: str, content: bytes) -> MachineRecord | None:

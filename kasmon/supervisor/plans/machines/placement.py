@@ -149,7 +149,6 @@ class TaskPlacement:
             return True
 
     async def _ask(self, plan: Plan, machine: str) -> Sequence[MachineOffer]:
-        """Return the offers of all machines, or of this *machine* if it is one."""
         if self._repository is None:
             self._repository = await asyncio.to_thread(_identify_repository, Path(self._plan_log.run.folder))
         registered = await asyncio.to_thread(machine_names, self._places)

@@ -72,11 +72,7 @@ def collect_stores(places: Paths, limit_s: float, now: float) -> list[Path]:
 
 
 def _find_claims(places: Paths, store: Path) -> Iterator[tuple[Path, Claim]]:
-    """Yield the files of the claims whose worktrees are of *store*, and the claims.
-
-    Raises:
-        UnavailableError: if one cannot be read.
-    """
+    """Yield the files of the claims whose worktrees are of *store*, and the claims. Raises `UnavailableError`."""
     for file in places.plan_tasks.glob("*/*/claim.json"):
         try:
             claim = msgspec.json.decode(file.read_bytes(), type=Claim)

@@ -136,7 +136,6 @@ def continue_worktree(store: Path, top: Path, branch: str, commit: str) -> bool:
 
 
 def _list_repositories(folder: Path) -> list[Path]:
-    """Return *folder* if it is a repository, else the folders in it."""
     if (folder / ".git").exists() or (folder / "HEAD").is_file():
         return [folder]
     try:

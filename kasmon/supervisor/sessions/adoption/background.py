@@ -67,7 +67,6 @@ async def adopt_background(places: Paths, config: Config, target: str, name: str
 
 
 def _read(places: Paths, config: Config, around: Mapping[str, str]) -> tuple[str, tuple[BackgroundSession, ...]]:
-    """Return the program of the profile, and its sessions."""
     resolved = resolve(config, CLAUDE, Mode.TMUX, sandbox="", environment=around)
     variables = inherited(own_prefixes((CLAUDE,)), around) | resolved.environment
     shown = _find_shown(places)
