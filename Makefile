@@ -93,7 +93,6 @@ test-nightly: $(READY) tmux
 # `.ci/run` runs one story of each agent, and the core of the sandboxes.
 test-agents-short test-sandboxes-short: ONLY = $() and short
 test-agents-short: test-agents
-test-sandboxes-short: test-sandboxes
 
 # Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names the required ones. Three run at a time: they
 # often wait.
@@ -134,7 +133,8 @@ confusion: $(READY)
 
 # Real sandboxes. Tests of a tier that this machine does not support are skipped with the reason, unless
 # KASMON_REQUIRE_SANDBOXES names that tier.
-test-sandboxes: $(READY) tmux jail machine
+test-sandboxes: machine
+test-sandboxes test-sandboxes-short: $(READY) tmux jail
 	@$(TESTS); tests sandboxes-pytest '1 2 3' -n 3 -m 'sandboxes$(ONLY)' $(SANDBOX_TESTS)
 
 # All tests of interpreters, in every tier; `test-sandboxes` runs the core of them.

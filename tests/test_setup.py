@@ -310,11 +310,22 @@ def test_the_checks_run_before_every_kind_of_test(clone: Clone) -> None:
     clone.program("make")
 
     assert 0 == clone.run("bash", ".ci/run").returncode
+    calls = [call for call in clone.calls if call != "make agents"]
     assert [
-        "make check", "make test-install-short", "make sshd", "make old-nats-server", "make jail", "make test",
-        "make chaos CHAOS_S=60", "make test-agents-short", "make test-states", "make test-sandboxes-short",
-        "make test-web",
-    ] == clone.calls  # fmt: skip
+        "make .venv/.ready", "make sshd", "make old-nats-server", "make jail", "make check", "make test-install-short",
+        "make test", "make chaos CHAOS_S=60", "make test-agents-short", "make test-states",
+        "make test-sandboxes-short", "make test-web",
+    ] == calls  # fmt: skip
+
+
+def test_agents_that_cannot_be_installed_end_the_checks_before_the_tests(clone: Clone) -> None:
+    clone.program("make", 'if [ "$1" = agents ]; then echo "no npm"; exit 1; fi')
+
+    done = clone.run("bash", ".ci/run")
+
+    assert (1, "no npm") == (done.returncode, done.stdout.strip())
+    assert "make agents" in clone.calls[4:]
+    assert "make test" not in clone.calls
 
 
 def test_the_nightly_workflow_runs_targets_that_exist() -> None:
@@ -349,7 +360,7 @@ def test_the_first_failure_ends_the_checks(clone: Clone) -> None:
     clone.program("make", '[ "$1" != test ]')
 
     assert 0 != clone.run("bash", ".ci/run").returncode
-    assert ["make check", "make test"] == [clone.calls[0], clone.calls[-1]]
+    assert ["make .venv/.ready", "make test"] == [clone.calls[0], clone.calls[-1]]
 
 
 FAILS = """
