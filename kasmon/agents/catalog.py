@@ -1,16 +1,19 @@
 """Find what is known of an agent: in the user's own folder, in kasmon's, and in those of other packages.
 
-Only the files of the agent that is asked for are read; the names are those of the folders. No code of another package
-is run: its entry point in the group `kasmon.agents` names the package with the folders.
+Only the files of the agent that is asked for are read; the names are those of the folders. kasmon's own profiles are
+read from one file, `profiles.json`, that `make pages` writes from their folders: a command has no time for TOML. No
+code of another package is run: its entry point in the group `kasmon.agents` names the package with the folders.
 """
 
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import msgspec
 
 from kasmon.agents.profile import LARGEST, NAME, AgentProfile, parse
 from kasmon.errors import ConfigError, NotFoundError
@@ -18,6 +21,8 @@ from kasmon.paths import Paths, config_folder
 from kasmon.toml_struct import read_text
 
 SHIPPED: Final = Path(__file__).parent
+PROFILES: Final = SHIPPED / "profiles.json"
+"""All profiles in `SHIPPED`: the name of each folder -> the tables of its `profile.toml`."""
 GROUP: Final = "kasmon.agents"
 """The group of entry points."""
 PROFILE: Final = "profile.toml"
@@ -52,18 +57,18 @@ class AgentCatalog:
         """Yield the folders of the agent *name*, the one that counts first."""
         if NAME.fullmatch(name):
             for place, origin in self._places():
-                if name in _names(place, _stamp(place)):
+                if name in _names_in(place):
                     yield AgentFolder(place / name, origin)
 
     def all_folders(self) -> Iterator[AgentFolder]:
         """Yield all folders of agents: the user's own first, then kasmon's, then those of other packages."""
         for place, origin in self._places():
-            for name in sorted(_names(place, _stamp(place))):
+            for name in sorted(_names_in(place)):
                 yield AgentFolder(place / name, origin)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all agents, in alphabetical order."""
-        found = {name for place, _ in self._places() for name in _names(place, _stamp(place))}
+        found = {name for place, _ in self._places() for name in _names_in(place)}
         return tuple(sorted(found, key=lambda name: (name in LAST, LAST.index(name) if name in LAST else 0, name)))
 
     def load(self, name: str) -> AgentProfile:
@@ -75,6 +80,8 @@ class AgentCatalog:
         """
         folder = None
         for folder in self.folders(name):
+            if folder.path.parent == SHIPPED:
+                return _read_shipped()[name]
             file = folder.path / PROFILE
             if (stamp := _stamp(file)) != MISSING:
                 return _load(file, stamp)
@@ -102,7 +109,7 @@ class AgentCatalog:
     def _own_stamps(self) -> tuple[Stamp, ...]:
         """Return what changes with the user's own profiles; kasmon's and those of packages do not change."""
         own = self._own
-        return () if own is None else tuple(_stamp(own / name / PROFILE) for name in sorted(_names(own, _stamp(own))))
+        return () if own is None else tuple(_stamp(own / name / PROFILE) for name in sorted(_names_in(own)))
 
     def _places(self) -> Iterator[tuple[Path, str]]:
         if self._own is None:
@@ -118,7 +125,15 @@ MISSING: Final = (0, 0, 0)
 
 def catalog(where: Paths | None = None) -> AgentCatalog:
     """Return the catalog of the user of *where*, by default of this process's environment."""
-    return AgentCatalog(where.agents if where else config_folder(os.environ) / "agents")
+    if where:
+        return AgentCatalog(where.agents)
+    return _catalog_of(os.environ.get("XDG_CONFIG_HOME"), os.environ.get("HOME"))
+
+
+@lru_cache(maxsize=8)
+def _catalog_of(config_home: str | None, home: str | None) -> AgentCatalog:
+    """Return the catalog of the user whose environment has these values, which `config_folder` reads."""
+    return AgentCatalog(config_folder(os.environ) / "agents")
 
 
 def find(program: str) -> AgentProfile:
@@ -164,10 +179,10 @@ def _is_named_by_packages() -> bool:
     group = f"[{GROUP}]".encode()
     for top in sys.path:
         with contextlib.suppress(OSError):
-            for each in os.scandir(top or "."):
-                if each.name.endswith((".dist-info", ".egg-info")):
-                    with contextlib.suppress(OSError):
-                        if group in Path(each.path, "entry_points.txt").read_bytes():
+            for name in os.listdir(top or "."):  # noqa: PTH208 - a hundred paths would take longer than the files
+                if name.endswith((".dist-info", ".egg-info")):
+                    with contextlib.suppress(OSError), Path(f"{top or '.'}/{name}/entry_points.txt").open("rb") as file:
+                        if group in file.read():
                             return True
     return False
 
@@ -176,6 +191,18 @@ def _is_named_by_packages() -> bool:
 def _read_aliases(own: Path | None, stamps: tuple[Stamp, ...]) -> dict[str, str]:
     """Read the aliases once in a process, until the user's own profiles change."""
     return AgentCatalog(own).read_aliases()
+
+
+@cache
+def _read_shipped() -> dict[str, AgentProfile]:
+    """Read kasmon's own profiles, once in a process: they do not change."""
+    profiles = msgspec.json.decode(PROFILES.read_bytes(), type=dict[str, AgentProfile])
+    return {name: msgspec.structs.replace(profile, name=name) for name, profile in profiles.items()}
+
+
+def _names_in(place: Path) -> Collection[str]:
+    """Return the names of the agents in *place*."""
+    return _read_shipped().keys() if place == SHIPPED else _names(place, _stamp(place))
 
 
 @lru_cache(maxsize=64)

@@ -66,6 +66,8 @@ def parse(text: str, file: str = "config", base: Config = SHIPPED_CONFIG) -> Con
     Raises:
         ConfigError: as `load`.
     """
+    if not text:
+        return base
     import tomllib  # only here: it takes 5 ms to load, and there may be no config
 
     try:

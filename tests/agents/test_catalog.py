@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.agents.catalog import SHIPPED, AgentCatalog, catalog
+from kasmon.agents.catalog import PROFILES, SHIPPED, AgentCatalog, catalog
 from kasmon.agents.profile import parse
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.errors import ConfigError, NotFoundError
 from kasmon.paths import places
+from tests.support.reference_pages import agent_profiles
 
 
 def put(folder: Path, text: str, name: str = "parrot") -> Path:
@@ -26,9 +27,14 @@ def test_each_shipped_agent_is_a_whole_folder() -> None:
         profile = parse((folder.path / "profile.toml").read_text(), folder.name, "")
         recorded = [path for path in folder.path.iterdir() if path.is_dir()]
 
+        assert profile == AgentCatalog().load(folder.name)
         assert profile.title, folder.name
         assert (folder.path / "README.md").read_text().startswith("# "), folder.name
         assert bool(recorded) <= bool([*folder.path.glob("screen*.toml")]), folder.name
+
+
+def test_the_one_file_with_kasmons_profiles_has_what_their_folders_have() -> None:
+    assert PROFILES.read_text("utf-8") == agent_profiles(), "run `make pages`"
 
 
 def test_a_folder_in_the_config_is_an_agent_at_once(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """The reference tables in `docs/`: `make pages` writes them from the key table, the config schema and the commands.
 
-It also writes the help and the parameters of commands that `kasmon/cli/` reads instead of loading each command.
+It also writes the help and the parameters of commands that `kasmon/cli/` reads instead of loading each command, and the
+profiles of agents that `kasmon/agents/` reads instead of the file of each.
 """
 
 import io
 import re
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +16,8 @@ import msgspec
 from cyclopts import App
 from rich.console import Console
 
+from kasmon.agents.catalog import PROFILE, PROFILES, SHIPPED
+from kasmon.agents.profile import NAME
 from kasmon.cli.app import UNWRAPPED, build
 from kasmon.cli.arguments import CommandParameter, signature_of
 from kasmon.cli.commands import COMMANDS, load
@@ -161,8 +165,16 @@ def _parameter(each: CommandParameter) -> ParameterSummary:
     return ParameterSummary(each.name, each.type is bool, each.arg.hyphen, each.arg.completer)
 
 
+def agent_profiles() -> str:
+    """The JSON with the profile of each agent of kasmon's."""
+    files = sorted(path / PROFILE for path in SHIPPED.iterdir() if NAME.fullmatch(path.name) and path.is_dir())
+    profiles = {file.parent.name: tomllib.loads(file.read_text("utf-8")) for file in files if file.exists()}
+    return msgspec.json.format(msgspec.json.encode(profiles), indent=1).decode() + "\n"
+
+
 def main() -> None:
     """Write all of them."""
+    PROFILES.write_text(agent_profiles(), "utf-8")
     HELP_FILE.write_text(command_help(), "utf-8")
     PARAMETERS.write_text(command_parameters(), "utf-8")
     for path in sorted(DOCS.glob("*.md")):
