@@ -42,7 +42,6 @@ from kasmon.errors import (
     UnavailableError,
     UsageError,
 )
-from kasmon.host.journal.session_log import advanced, begun
 from kasmon.host.rpc import event_loop
 from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.model.adoption.pane_candidate import AdoptablePane
@@ -55,14 +54,12 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, expanded, places
 from kasmon.sanitize import clean_line
+from kasmon.store.session_reader import advanced, begun
 from kasmon.supervisor.fleet.lookup import find, find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
 from kasmon.supervisor.limits.account import find_account
 from kasmon.supervisor.sessions import list_entry, session_operations
-from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
-from kasmon.supervisor.sessions.folder_config import in_folder as in_folder_config
-from kasmon.supervisor.worktrees.shared_checkout import describe_sharers, list_sharers
 
 NOTICED: Final = (
     "Your tmux shows one more client in `list-clients`: kasmon's control client. Sizes, names, "
@@ -291,11 +288,14 @@ def new(
     where = places()
     config, chosen = load(where), None
     if template:
+        from kasmon.supervisor.sessions.folder_config import in_folder as in_folder_config
         from kasmon.supervisor.sessions.template import find_template, parse_fields, with_prompt, with_template
 
         chosen = find_template(in_folder_config(where, config, folder), template)
         on = on or chosen.machine
     parent = None if beside is None else _find_parent(where, beside, on)
+    from kasmon.supervisor.sessions.create import NewSession  # the other commands here create none
+
     wanted = NewSession(
         name=name,
         agent=agent,
@@ -366,6 +366,8 @@ def _report_started(
     wants_json: bool,
 ) -> tuple[list[dict[str, Any]], int]:
     """Print what came of each new session; return the JSON object of each, and the exit code."""
+    from kasmon.supervisor.worktrees.shared_checkout import describe_sharers, list_sharers  # only for new sessions
+
     results: list[dict[str, Any]] = []
     code = 0
     for outcome in outcomes:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.host.journal.session_log import advanced
 from kasmon.model.commands import Mode
 from kasmon.model.events import SessionStarted, SignalSeen
 from kasmon.model.evidence import judge
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.store.event_log import EventLog
+from kasmon.store.session_reader import advanced
 from kasmon.supervisor.fleet.liveness import Liveness, derive
 from kasmon.supervisor.sessions.explain import NO_HOST, ExplainedState, explain
 from kasmon.supervisor.sessions.explanation_text import as_object, lines

@@ -21,7 +21,7 @@ from kasmon.errors import KasmonError, LaunchError, LogMissingError, RefusedErro
 from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.journal.secrets import secrets_of
-from kasmon.model.commands import Launch, ReceiptId, ReceiptState
+from kasmon.model.commands import ReceiptId, ReceiptState
 from kasmon.model.events import (
     EVENT_BYTES,
     EntryImported,
@@ -39,10 +39,10 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.apply import apply
-from kasmon.model.session import Session, created
 from kasmon.paths import Paths, write_private
 from kasmon.sanitize import HIDDEN_MARK
 from kasmon.store.event_log import START, Cursor, EventLog
+from kasmon.store.session_reader import begun, load_launch
 
 FORGOTTEN: Final = "it contained a secret, so its text was not stored and was lost with the host; send it again"
 """Why a prompt is refused whose text is lost."""
@@ -310,34 +310,6 @@ class SessionLog:
                 self.prompts[event.receipt.id] = event
             if event.receipt.state is not ReceiptState.QUEUED:
                 self.prompts.pop(event.receipt.id, None)
-
-
-def begun(places: Paths, session: SessionId) -> Session:
-    """Return the session before its first event, as its `launch.json` describes it; without one, only its id."""
-    try:
-        launch = load_launch(places, session)
-    except LaunchError:
-        return Session(id=session)
-    return created(launch, launch.created_at)
-
-
-def advanced(places: Paths, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
-    """Return *session* with its log's events after *since*, and the cursor behind them. The log may be missing."""
-    with contextlib.suppress(LogMissingError):
-        for event, cursor in EventLog(places.log(session.id)).read(since):
-            session, since = apply(session, event), cursor
-    return session, since
-
-
-def load_launch(places: Paths, session: SessionId) -> Launch:
-    """Return the session's launch, from its `launch.json`. Raises `LaunchError` if that cannot be read."""
-    path = places.launch(session)
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Launch)
-    except OSError as error:
-        raise LaunchError(f"cannot read {str(path)!r}: {error.strerror}.") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise LaunchError(f"{str(path)!r} does not describe how to start the session: {error}.") from error
 
 
 def _refresh_index(places: Paths) -> None:

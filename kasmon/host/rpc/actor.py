@@ -11,7 +11,6 @@ from typing import Final
 
 from kasmon import system
 from kasmon.errors import LaunchError, RefusedError
-from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.peer import MOST, find_relatives
 from kasmon.launch import RUN, SESSION
 from kasmon.model.commands import ActingAgent
@@ -20,6 +19,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.process_identity import is_running
 from kasmon.sanitize import clean_line
+from kasmon.store.session_reader import load_launch
 
 LONGEST_MACHINE: Final = 255
 _ID: Final = re.compile(r"[a-z0-9]{1,64}", re.ASCII)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from kasmon.errors import HostUnreachableError, LaunchError, ProtocolVersionError, SessionEndedError, TimedOutError
-from kasmon.host.journal.session_log import advanced, begun, load_launch
 from kasmon.host.rpc import control
 from kasmon.host.rpc.blocking_client import BlockingLink
 from kasmon.host.rpc.event_loop import in_thread, is_running, sleep
@@ -20,6 +19,7 @@ from kasmon.model.session_state import OVER
 from kasmon.paths import Paths, private_folder
 from kasmon.store.event_log import START, Cursor
 from kasmon.store.machines import machine_of, read_presence
+from kasmon.store.session_reader import advanced, begun, load_launch
 
 if TYPE_CHECKING:
     from kasmon.host.rpc.client import HostLink

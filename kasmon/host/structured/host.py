@@ -34,7 +34,7 @@ from kasmon.host.journal import process_log
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.host.journal.secrets import secrets_of
-from kasmon.host.journal.session_log import SessionLog, load_launch
+from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc import frames, secret_stdin
 from kasmon.host.rpc.actor import declared, find_actor
 from kasmon.host.rpc.control import ControlKind, HostStatus
@@ -76,6 +76,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places
 from kasmon.sanitize import HIDDEN
 from kasmon.store.event_log import Cursor, EventLog
+from kasmon.store.session_reader import load_launch
 
 ANSWER_MARGIN_S: Final = 5.0
 """How much longer than its agent this host may take to answer."""

@@ -21,7 +21,7 @@ from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.errors import KasmonError, NotHibernatedError, PromptChangedError, RefusedError, SessionEndedError
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_in
-from kasmon.host.journal.session_log import SessionLog, load_launch
+from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.actor import declared, find_actor
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.session.agent_services import AgentServices, first_prompt, with_process
@@ -46,6 +46,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.process_identity import is_running
 from kasmon.sanitize import clean_line
+from kasmon.store.session_reader import load_launch
 from kasmon.tmux.formats import PaneFacts
 
 

@@ -20,7 +20,6 @@ from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.config import Config, load_or_default
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
 from kasmon.host.journal import process_log
-from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc import frames, secret_stdin
 from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.host_lock import HostLock
@@ -32,6 +31,7 @@ from kasmon.host.terminal.takeover import AdoptedServers, Takeover
 from kasmon.model.commands import Hibernate, Launch, Mode, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, places
+from kasmon.store.session_reader import load_launch
 
 IDLE_S: Final = 60.0
 """How long an unneeded host waits for a client, in seconds."""

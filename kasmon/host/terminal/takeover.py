@@ -16,7 +16,6 @@ from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.boot_id import boot
 from kasmon.config import Tmux
 from kasmon.errors import LaunchError, LogMissingError, RefusedError, TmuxError
-from kasmon.host.journal.session_log import advanced, load_launch
 from kasmon.host.rpc.frames import ForeignPanes, ListForeignPanes
 from kasmon.host.terminal.agent_runner import write_off
 from kasmon.host.terminal.session import TerminalSession
@@ -28,6 +27,7 @@ from kasmon.model.session_state import OVER, SessionState
 from kasmon.paths import Paths
 from kasmon.process_identity import started_at
 from kasmon.store.event_log import EventLog
+from kasmon.store.session_reader import advanced, load_launch
 from kasmon.tmux import control_requests as ask
 from kasmon.tmux.formats import PaneFacts
 

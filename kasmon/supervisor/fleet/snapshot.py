@@ -15,7 +15,6 @@ import msgspec
 
 from kasmon.errors import LaunchError, RefusedError, UnavailableError
 from kasmon.host.journal.fleet_index import MUCH_BYTES, save_index
-from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -26,6 +25,7 @@ from kasmon.process_identity import is_running
 from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetIndex
 from kasmon.store.machines import HostPresence, MachineReader, MachineStatus, machine_folders
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.liveness import Liveness, derive
 
 ROOM_BYTES: Final = 1 << 20

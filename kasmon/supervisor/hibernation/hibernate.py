@@ -7,7 +7,6 @@ import time
 from kasmon.backends.common.environment import program_of
 from kasmon.config.agent_address import machine_of
 from kasmon.errors import LogMissingError, NotHibernatedError, SessionEndedError, TimedOutError
-from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.model.commands import Hibernate, Mode
 from kasmon.model.events import ConnectionLost, Event, SessionEnded
@@ -19,6 +18,7 @@ from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
 from kasmon.store.plan_log import PlanLog
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.process_usage import find_root, read_memory, read_processes
 from kasmon.supervisor.fleet.snapshot import read_session

@@ -18,7 +18,6 @@ from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
 from kasmon.config.schema import Config, FleetConfig
 from kasmon.errors import LaunchError, LogMissingError, RefusedError, UnavailableError, UsageError
-from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.actor import find_actor
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.agent_program import is_agent
@@ -32,6 +31,7 @@ from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths, private_folder
 from kasmon.sanitize import clean_block, clean_line
 from kasmon.store.event_log import START, EventLog
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
 Starters: TypeAlias = Mapping[SessionId, SessionId | None]

@@ -5,13 +5,13 @@ from typing import Final
 from kasmon.backends.common.environment import load_variables
 from kasmon.config import Config
 from kasmon.errors import KasmonError, RefusedError, UnableError
-from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import Mode, TerminalLogIn
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import wait_for
 from kasmon.supervisor.limits.agents import check_is_person

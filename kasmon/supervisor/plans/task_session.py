@@ -19,7 +19,6 @@ from kasmon.errors import (
     RefusedError,
     RemoteUnreachableError,
 )
-from kasmon.host.journal.session_log import load_launch as launch_of
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -34,6 +33,7 @@ from kasmon.model.plan.validation import named_needs
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog
+from kasmon.store.session_reader import load_launch as launch_of
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.machines.registered_tasks import RegisteredTasks
 from kasmon.supervisor.plans.machines.task_requests import StartTask, TaskKey

@@ -11,7 +11,6 @@ from kasmon.backends.common.environment import load_variables
 from kasmon.errors import NotFoundError, RefusedError
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.journal.secrets import secrets_of
-from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import ConversationFork, Launch, Mode
 from kasmon.model.events import EntryImported, Event, SessionStarted, SettingsChanged, TurnStarted
@@ -20,6 +19,7 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.export import export_events
 from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.sessions.create import NewSession, as_given
 from kasmon.supervisor.sessions.session_operations import create_with_free_name
 

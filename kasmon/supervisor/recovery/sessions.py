@@ -15,7 +15,6 @@ import msgspec
 from kasmon.backends.common.environment import inherited, load_variables, own_prefixes, program_of
 from kasmon.config.agent_address import machine_of
 from kasmon.errors import LaunchError, LogMissingError, RefusedError
-from kasmon.host.journal.session_log import load_launch
 from kasmon.model.commands import Launch, Mode, ReceiptId, ReceiptState
 from kasmon.model.events import Event, MessageWritten, ReceiptChanged, TurnStarted
 from kasmon.model.fleet import Fleet
@@ -23,6 +22,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.store.event_log import EventLog
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.recovery import claude, codex, gemini, opencode
 from kasmon.supervisor.recovery.conversation import LoggedConversation, StoredConversation

@@ -9,12 +9,12 @@ from kasmon.backends.common.environment import load_variables
 from kasmon.config import Config, resolve
 from kasmon.config.profile import ResolvedProfile
 from kasmon.errors import RefusedError, UnableError
-from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import ConversationOffer, ConversationOffers, Launch, Mode, build_offer
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths, expanded
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet, require_free_conversation
 from kasmon.supervisor.limits.agents import check_is_person
 from kasmon.supervisor.recovery.sessions import read_conversations

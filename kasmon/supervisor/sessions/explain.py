@@ -14,8 +14,6 @@ from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.evidence.hook_setup import absent
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutError, UnavailableError
-from kasmon.host.journal.session_log import begun
-from kasmon.host.journal.session_log import load_launch as launch_of
 from kasmon.host.rpc.connect import reach, reach_running_tmux_host
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.host.rpc.frames import DescribePane, FromHost, PaneDescription, SubscriptionEnd, TerminalRows, Watch
@@ -29,6 +27,8 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
+from kasmon.store.session_reader import begun
+from kasmon.store.session_reader import load_launch as launch_of
 
 if TYPE_CHECKING:  # imported where a screen is read by rules: they take a quarter of the time of `kasmon explain`
     from kasmon.detection.reader import ScreenReading

@@ -25,7 +25,6 @@ from kasmon.errors import (
     SessionEndedError,
     UnableError,
 )
-from kasmon.host.journal.session_log import load_launch as launch_of
 from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.model.codex_permissions import CodexPermissions
 from kasmon.model.commands import Launch, Mode, ReceiptState
@@ -34,6 +33,7 @@ from kasmon.model.evidence import AT_ONCE
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, write_private
+from kasmon.store.session_reader import load_launch as launch_of
 from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits.account import account_variables, copy_conversation, remove_account

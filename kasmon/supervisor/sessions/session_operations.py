@@ -31,8 +31,6 @@ from kasmon.errors import (
     UnableError,
     UsageError,
 )
-from kasmon.host.journal.session_log import advanced, begun
-from kasmon.host.journal.session_log import load_launch as launch_of
 from kasmon.host.rpc.actor import find_actor
 from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.control import ControlKind
@@ -71,6 +69,8 @@ from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, OVER, SessionState
 from kasmon.paths import Paths, write_private
+from kasmon.store.session_reader import advanced, begun
+from kasmon.store.session_reader import load_launch as launch_of
 from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.snapshot import read_fleet, require_free_conversation
 from kasmon.supervisor.machines.dispatch import dispatch

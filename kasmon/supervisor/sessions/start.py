@@ -23,7 +23,6 @@ from kasmon.errors import (
     TimedOutError,
     UnavailableError,
 )
-from kasmon.host.journal.session_log import SessionLog, advanced, begun, load_launch
 from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.host.rpc.frames import StartSession
@@ -33,6 +32,7 @@ from kasmon.model.events import ConnectionRestored, NoticeRaised, SessionEnded, 
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import OVER, SessionState
 from kasmon.paths import Paths, write_private
+from kasmon.store.session_reader import advanced, begun, load_launch
 from kasmon.supervisor.fleet.new_events import NewEvents
 
 START_S: Final = 60.0
@@ -194,6 +194,8 @@ def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_los
 
     If it cannot be written, the session is displayed as lost.
     """
+    from kasmon.host.journal.session_log import SessionLog  # only here and below: few commands write a log
+
     lock = HostLock(places.host_lock(session))
     with contextlib.suppress(OSError):
         if not lock.acquire():
@@ -218,6 +220,8 @@ async def wait_for_host_exit(places: Paths, session: SessionId) -> None:
 
 def leave_notice(places: Paths, session: SessionId, text: str, level: Literal["info", "warning"] = "warning") -> None:
     """Log the notice *text* of *session*, if no host runs that could. Nothing else fails if it cannot be written."""
+    from kasmon.host.journal.session_log import SessionLog
+
     lock = HostLock(places.host_lock(session))
     with contextlib.suppress(OSError):
         if lock.acquire():

@@ -7,11 +7,11 @@ import pytest
 
 from kasmon.config import Config
 from kasmon.errors import NotFoundError, RefusedError
-from kasmon.host.journal.session_log import load_launch
 from kasmon.model.events import MessageWritten, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.prompts.fork import copies_conversation, fork
 from kasmon.supervisor.sessions import session_operations

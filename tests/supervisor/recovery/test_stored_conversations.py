@@ -10,9 +10,9 @@ import pytest
 from kasmon.config import Config
 from kasmon.config.schema import Profile
 from kasmon.errors import LaunchError, RefusedError, UnableError, UsageError
-from kasmon.host.journal.session_log import load_launch
 from kasmon.model.commands import Mode
 from kasmon.model.session_state import SessionState
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.recovery.stored_conversations import list_conversations
 from kasmon.supervisor.sessions import list_entry, session_operations

@@ -12,7 +12,6 @@ import pytest
 
 from kasmon import errors, system
 from kasmon.config import Config
-from kasmon.host.journal.session_log import load_launch as launch_of
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.launch import RUN
 from kasmon.model.commands import Answer, Mode
@@ -24,6 +23,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
 from kasmon.process_identity import started_at
 from kasmon.store.event_log import EventLog
+from kasmon.store.session_reader import load_launch as launch_of
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import wait_for
 from kasmon.supervisor.sessions import list_entry, session_operations

@@ -12,7 +12,6 @@ import msgspec
 
 from kasmon.config import Config
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, UsageError, of_system
-from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.host.rpc.host_lock import lock_holder
@@ -24,6 +23,7 @@ from kasmon.paths import Paths, private_folder, write_private
 from kasmon.repository.git import git, head
 from kasmon.repository.packs import build_pack, find_commits, read_pack
 from kasmon.store.file_lock import lock
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.machines.check_process import CheckOrder, TaskCheck
 from kasmon.supervisor.plans.machines.claim import Claim, TaskClaim, folder_of, list_own_files, result_mark

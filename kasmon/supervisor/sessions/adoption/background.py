@@ -13,13 +13,13 @@ from kasmon.backends.common.claude_background import ATTACH, CLAUDE, attached_id
 from kasmon.backends.common.environment import inherited, own_prefixes
 from kasmon.config import Config, resolve
 from kasmon.errors import LaunchError, RefusedError
-from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.adoption.background_session import BackgroundSession, find_background
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits.agents import check_is_person
 from kasmon.supervisor.sessions import session_operations

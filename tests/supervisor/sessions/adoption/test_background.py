@@ -12,10 +12,10 @@ from kasmon.backends.common.claude_background import list_background
 from kasmon.config import Config
 from kasmon.config.schema import Profile
 from kasmon.errors import NotFoundError, RefusedError, UnavailableError
-from kasmon.host.journal.session_log import load_launch
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.adoption.background import adopt_background, list_sessions

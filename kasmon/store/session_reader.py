@@ -1,0 +1,44 @@
+"""Reads one session without its host: the launch that its `launch.json` describes, and its state by its log.
+
+`kasmon ls` imports this: nothing here may import what redacts or writes a log.
+"""
+
+import contextlib
+
+import msgspec
+
+from kasmon.errors import LaunchError, LogMissingError
+from kasmon.model.commands import Launch
+from kasmon.model.permission import SessionId
+from kasmon.model.reducers.apply import apply
+from kasmon.model.session import Session, created
+from kasmon.paths import Paths
+from kasmon.store.event_log import START, Cursor, EventLog
+
+
+def begun(places: Paths, session: SessionId) -> Session:
+    """Return the session before its first event, as its `launch.json` describes it; without one, only its id."""
+    try:
+        launch = load_launch(places, session)
+    except LaunchError:
+        return Session(id=session)
+    return created(launch, launch.created_at)
+
+
+def advanced(places: Paths, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
+    """Return *session* with its log's events after *since*, and the cursor behind them. The log may be missing."""
+    with contextlib.suppress(LogMissingError):
+        for event, cursor in EventLog(places.log(session.id)).read(since):
+            session, since = apply(session, event), cursor
+    return session, since
+
+
+def load_launch(places: Paths, session: SessionId) -> Launch:
+    """Return the session's launch, from its `launch.json`. Raises `LaunchError` if that cannot be read."""
+    path = places.launch(session)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Launch)
+    except OSError as error:
+        raise LaunchError(f"cannot read {str(path)!r}: {error.strerror}.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise LaunchError(f"{str(path)!r} does not describe how to start the session: {error}.") from error
