@@ -477,6 +477,16 @@ def expanded(name: str) -> Path:
     return Path(os.path.expanduser(name))  # noqa: PTH111 (the other one raises)
 
 
+def find_program(name: str, path: str) -> str | None:
+    """Return the executable file that *name* is on the PATH *path*; as `shutil.which`, which takes 2 ms to load."""
+    folders = [""] if "/" in name else path.split(os.pathsep) if path else []
+    files = (os.path.join(folder, name) for folder in folders)  # noqa: PTH118 - `Path` would drop a leading `./`
+    try:
+        return next((each for each in files if os.access(each, os.F_OK | os.X_OK) and not os.path.isdir(each)), None)  # noqa: PTH112
+    except ValueError:  # a NUL, or a character that no file name has
+        return None
+
+
 def _xdg(variables: Mapping[str, str], name: str, fallback: Path) -> Path:
     value = variables.get(name, "")
     return Path(value) if value and Path(value).is_absolute() else fallback

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import UnsafeFolderError
-from kasmon.paths import SOCKET_PATH_BYTES, Paths, no_runtime_dir, places
+from kasmon.paths import SOCKET_PATH_BYTES, Paths, find_program, no_runtime_dir, places
 
 
 @pytest.fixture
@@ -146,3 +146,19 @@ def test_a_recorded_folder_that_others_can_write_to_is_not_used(home: Path) -> N
 
     with pytest.raises(UnsafeFolderError, match="others can write to it"):
         of(home)
+
+
+@pytest.mark.parametrize(
+    "name", ["run", "plain", "folder", "none", "", ".", "./run", "bin/run", "bin/none", "bin/folder", "a\0b", "\ud800"]
+)
+@pytest.mark.parametrize("path", ["{0}/bin", "{0}/none:{0}/bin", ":{0}/other", "", "{0}/bin/run", "bin"])
+def test_a_program_is_found_as_the_library_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, path: str
+) -> None:
+    (tmp_path / "bin" / "folder").mkdir(parents=True)
+    for file in ("bin/run", "bin/plain", "run"):
+        (tmp_path / file).touch(mode=0o644 if file.endswith("plain") else 0o755)
+    monkeypatch.chdir(tmp_path)
+    path = path.format(tmp_path)
+
+    assert shutil.which(name, path=path) == find_program(name, path)

@@ -16,9 +16,7 @@ from kasmon.cli.output.console import as_json, note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer, request_object, session_object, shown_object
 from kasmon.cli.output.table import age, state_words, wave_words
 from kasmon.errors import KasmonError, LogMissingError, UsageError
-from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.rpc import event_loop
-from kasmon.host.rpc.blocking_client import BlockingLink
 from kasmon.host.rpc.frames import DescribePane, FromHost
 from kasmon.model.commands import Mode
 from kasmon.model.events import Event
@@ -34,7 +32,6 @@ from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.lookup import check_here, find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.permission_mode import FLAGS as PERMISSION_FLAGS
-from kasmon.supervisor.sessions.read import read_lines
 from kasmon.terminal_text.styles import STYLE_CHANGE
 
 _LINE: Final = re.compile(r"-?\d+")
@@ -59,6 +56,8 @@ def read(
         raise UsageError("--range and --lines cannot be combined.", hint="`--range -N:` is the last N lines.")
     where = places()
     session = find(read_fleet(where), wanted)
+    from kasmon.supervisor.sessions.read import read_lines  # not for the other commands here
+
     shown = read_lines(where, session, start, end, lines=lines, ansi=ansi)
     if wants_json:
         print_json(answer(session=session.id, lines=list(shown)))
@@ -264,6 +263,11 @@ def inbox(
     if wants_json:
         print_json(answer(requests=[request_object(request) for request in waiting]))
         return None
+    if not waiting:
+        say("No pending requests.")
+        return None
+    from kasmon.host.journal.secrets import secrets_of  # only for requests: it loads what is known of agents
+
     names = {session.id: session.label for session in fleet.sessions}
     for request in waiting:
         known = secrets_of(where, request.session)
@@ -276,8 +280,6 @@ def inbox(
             *(f"    {line}" for line in (*option_lines(request, known), *reason_lines(request, known))),
             f"    {answer_hint(request)}",
         )
-    if not waiting:
-        say("No pending requests.")
     return None
 
 
@@ -334,6 +336,8 @@ def seen_pane(where: Paths, session: Session) -> dict[str, Any] | None:
 
 async def _describe_pane(where: Paths, session: Session) -> FromHost:
     """Ask the running tmux host, which is neither started nor replaced for this."""
+    from kasmon.host.rpc.blocking_client import BlockingLink  # only for a terminal whose host runs
+
     socket = where.socket(session.id) if session.via else where.tmux_host_socket
     async with contextlib.aclosing(await BlockingLink.open(socket)) as host:
         return await host.ask(DescribePane(n=0, session=session.id))

@@ -1,7 +1,6 @@
 """Resolve a profile for one session: its mode, backend, command line, and why the requested mode is not used."""
 
 import os
-import shutil
 import sys
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from kasmon.errors import (
 from kasmon.model.agent_program import SHELLS
 from kasmon.model.commands import Mode
 from kasmon.model.sandbox.policy import Tier
-from kasmon.paths import expanded
+from kasmon.paths import expanded, find_program
 
 SCRIPTED: Final = "scripted"
 """As a program: kasmon's own scripted agent."""
@@ -376,7 +375,7 @@ def _find_program(config: Config, agent: str, program: str, variables: Mapping[s
     """Return the path of *program*; a relative path is returned as is, for the folder it is started in."""
     if "/" in program and not program.startswith(("/", "~")):
         return program
-    path = shutil.which(expanded(program), path=variables.get("PATH", os.defpath))
+    path = find_program(str(expanded(program)), variables.get("PATH", os.defpath))
     if path is None:
         raise AgentNotFoundError(agent, program, _list_startable(config, variables))
     return str(path)
@@ -388,6 +387,6 @@ def _list_startable(config: Config, variables: Mapping[str, str]) -> list[str]:
     for name, profile in config.agents.items():
         program = str(expanded(profile.program)) if profile.program else ""
         own = program in ("", SCRIPTED)
-        if profile.enabled and (own or shutil.which(program, path=variables.get("PATH", os.defpath))):
+        if profile.enabled and (own or find_program(program, variables.get("PATH", os.defpath))):
             names.append(name)
     return names

@@ -6,9 +6,6 @@ creating a worktree, runs no code of the repository; and no `GIT_` variable of o
 
 import os
 import re
-import signal
-import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -161,6 +158,8 @@ def git_as_user(folder: Path, *arguments: str, limit_s: float = REQUESTED_S) -> 
     """
     variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
     variables |= {"LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0"}
+    import tempfile  # only here: it takes 3 ms to load
+
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         files = (output, errors)  # no pipes: what a hook leaves running would keep them open
         return _run_git(folder, arguments, variables, fails=False, safe=(), limit_s=limit_s, files=files)
@@ -205,6 +204,8 @@ def _run_git(
     limit_s: float = GIT_S,
     files: tuple[IO[bytes], IO[bytes]] | tuple[()] = (),
 ) -> str:
+    import subprocess  # only here: to find a folder of git needs none, and it takes 4 ms to load
+
     stdout, stderr = files or (subprocess.PIPE, subprocess.PIPE)
     try:
         process = subprocess.Popen(
@@ -223,6 +224,8 @@ def _run_git(
             output, errors = process.communicate(timeout=limit_s)
         except BaseException as error:
             if is_remote:  # its ssh too
+                import signal
+
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             if not isinstance(error, subprocess.TimeoutExpired):

@@ -1,7 +1,6 @@
 """The standing rules on disk: a TOML file that kasmon writes and users may read. An invalid file allows nothing."""
 
 import os
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +26,8 @@ class RuleBook:
         """
         try:
             with os.fdopen(open_regular(self.path, os.O_RDONLY), encoding="utf-8") as file:
+                import tomllib  # only here: few users have rules
+
                 table = tomllib.loads(file.read())
         except FileNotFoundError:
             return ()

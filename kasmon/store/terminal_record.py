@@ -7,7 +7,6 @@ The only writer is the host of the session. Readers skip a torn line (its writer
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -149,4 +148,6 @@ def forget(folder: Path) -> None:
         if folder.is_symlink():
             folder.unlink()
         else:
+            import shutil  # only here: commands read records, and it takes 2 ms to load
+
             shutil.rmtree(folder)

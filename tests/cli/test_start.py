@@ -48,6 +48,33 @@ def test_a_quick_command_loads_nothing_heavy(kasmon: Cli, words: str) -> None:
     assert "[]" == done.stderr.splitlines()[-1]
 
 
+UNUSED = {
+    "ls": {"shutil", "json", "socket", "threading", "kasmon.host.journal.redaction", "kasmon.agents.catalog"},
+    "inbox": {"shutil", "json", "socket", "threading", "kasmon.host.journal.redaction", "kasmon.agents.catalog"},
+    "read fix-auth": {"shutil", "json", "kasmon.host.journal.redaction", "kasmon.agents.catalog"},
+    "show fix-auth": {"subprocess", "tempfile", "json", "kasmon.host.journal.redaction", "tomllib"},
+    "explain fix-auth": {"subprocess", "tempfile", "shutil", "json", "kasmon.host.journal.redaction", "tomllib"},
+    "send fix-auth more": {"subprocess", "shutil", "json", "kasmon.host.journal.redaction", "tomllib"},
+    "stop fix-auth": {"subprocess", "shutil", "json", "kasmon.host.journal.redaction", "tomllib"},
+    "new more -- cat": {"shutil", "kasmon.host.journal.session_log", "kasmon.backends.project_trust.claude"},
+}
+"""Command -> what it does not need, and was loaded for it once: each takes 1 to 10 ms."""
+
+
+@pytest.mark.parametrize("words", UNUSED)
+def test_a_command_loads_nothing_that_only_others_need(kasmon: Cli, words: str) -> None:
+    kasmon.new("fix-auth", "say hello")
+    code = (
+        f"import sys; sys.argv = ['kasmon', *{words.split()!r}]; from kasmon.__main__ import main; main();"
+        f"print(sorted({UNUSED[words]!r} & sys.modules.keys()), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=kasmon.environment, capture_output=True, text=True, check=True
+    )
+
+    assert "[]" == done.stderr.splitlines()[-1]
+
+
 def test_what_is_asked_all_day_reads_no_file_of_an_agent(kasmon: Cli) -> None:
     (kasmon.places.agents / "parrot").mkdir(parents=True)
     (kasmon.places.agents / "parrot" / "profile.toml").write_text('title = "Parrot"')
@@ -100,7 +127,15 @@ def test_a_session_on_a_running_fork_server_starts_without_libraries_that_only_t
         [sys.executable, "-P", "-c", code], env=kasmon.environment, capture_output=True, text=True, check=True
     )
 
-    assert set() == {"_hashlib", "tempfile", "subprocess", "kasmon.store.rules"} & set(done.stdout.split())
+    unused = {
+        "_hashlib",
+        "tempfile",
+        "subprocess",
+        "tomllib",
+        "kasmon.store.rules",
+        "kasmon.backends.project_trust.claude",
+    }
+    assert set() == unused & set(done.stdout.split())
 
 
 DAILY = ["answer", "ctx", "ls", "sessions", "show", "plan.commands", "send", "watch"]

@@ -6,7 +6,6 @@ gets the keys of another.
 
 import os
 import re
-import shutil
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from kasmon.model.agent_program import SHELLS, program_name
 from kasmon.model.commands import Launch
 from kasmon.model.permission import SessionId
 from kasmon.model.task import environment
-from kasmon.paths import Paths, places, private_folder, write_private
+from kasmon.paths import Paths, find_program, places, private_folder, write_private
 from kasmon.sanitize import KNOWN_LENGTH
 
 PROVIDERS: Final = (
@@ -94,7 +93,7 @@ def search_path(where: Paths, variables: Mapping[str, str]) -> str:
     environment's own folder is not added: its `python` and `pip` are not for the agent.
     """
     path = variables.get("PATH") or DEFAULT_PATH
-    if shutil.which("kasmon", path=path):
+    if find_program("kasmon", path):
         return path
     import shlex  # imported late: needed only if kasmon is not on the PATH
 

@@ -9,14 +9,17 @@ Codex needs no check: it loads a project's config only in trusted folders and re
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kasmon.backends.common.environment import program_of
-from kasmon.backends.project_trust import claude, gemini
 from kasmon.errors import UntrustedFolderError
 from kasmon.sanitize import clean_line
 
-AGENTS: Final = {"claude": claude.find_untrusted, "gemini": gemini.find_untrusted}
+if TYPE_CHECKING:
+    from kasmon.backends.project_trust.project_files import UntrustedProject
+
+AGENTS: Final = frozenset({"claude", "gemini"})
+"""The agents that need a check."""
 NAMED: Final = 6
 """How many of the things that would run are named; the rest are counted."""
 LONGEST: Final = 120
@@ -36,9 +39,25 @@ def check(backend: str, argv: Sequence[str], workdir: str, variables: Mapping[st
         UntrustedFolderError: it names the folder, what could run, and how to trust it.
     """
     agent = backend if backend in AGENTS else program_of(argv)
-    project = AGENTS[agent](argv[1:], workdir, variables) if agent in AGENTS else None
+    project = _find_untrusted(agent, argv[1:], workdir, variables)
     if project is not None:
         things = [clean_line(thing)[:LONGEST] for thing in project.things[:NAMED]]
         more = len(project.things) - len(things)
         what = ", ".join(things) + (f" and {more} more" if more else "")
         raise UntrustedFolderError(agent, project.folder, what, project.fix)
+
+
+def _find_untrusted(
+    agent: str, flags: Sequence[str], workdir: str, variables: Mapping[str, str]
+) -> "UntrustedProject | None":
+    """Return what *agent* would run in *workdir* without trust. The module of each agent is loaded for it alone."""
+    match agent:
+        case "claude":
+            from kasmon.backends.project_trust import claude
+
+            return claude.find_untrusted(flags, workdir, variables)
+        case "gemini":
+            from kasmon.backends.project_trust import gemini
+
+            return gemini.find_untrusted(flags, workdir, variables)
+    return None

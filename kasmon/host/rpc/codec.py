@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from kasmon.errors import KasmonError, UsageError
-from kasmon.host.journal.known_secrets import hidden
 from kasmon.host.rpc.frames import ExecuteCommand, FailureReply, Frame, FromClient, FromHost
 from kasmon.model.commands import Answer
 
@@ -92,6 +91,8 @@ CARRIED = (str, int, float, bool, type(None))
 
 def failed(n: int, error: KasmonError) -> FailureReply:
     """Return *error* as the answer to frame *n*, without the secrets that this host knows."""
+    from kasmon.host.journal.known_secrets import hidden  # a host has loaded it; its clients need not
+
     fields = {
         name: _redact_value(value)
         for name, value in vars(error).items()
@@ -137,6 +138,8 @@ def _tree(kind: type[KasmonError]) -> Iterator[type[KasmonError]]:
 
 
 def _redact_value(value: object) -> object:
+    from kasmon.host.journal.known_secrets import hidden
+
     if isinstance(value, tuple):
         return tuple(map(hidden, value))
     return hidden(value) if isinstance(value, str) else value

@@ -10,7 +10,6 @@ import msgspec
 
 from kasmon.agents.catalog import find
 from kasmon.backends.common.environment import program_of
-from kasmon.backends.common.transcripts import claude_transcript
 from kasmon.config import Config
 from kasmon.config.schema import AccountConfig
 from kasmon.errors import NotFoundError, RefusedError, UnableError, UnavailableError, UsageError
@@ -141,6 +140,8 @@ def copy_conversation(program: str, conversation: str, source: Path, target: Pat
 
 def _conversation_file(program: str, conversation: str, folder: Path) -> Path | None:
     if program == "claude":
+        from kasmon.backends.common.transcripts import claude_transcript  # only here: it loads json
+
         return claude_transcript(folder, conversation)
     if program == "codex" and conversation and "/" not in conversation:
         found = sorted(folder.glob(f"sessions/*/*/*/rollout-*-{conversation}.jsonl"))

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import os
-import shutil
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -130,6 +129,8 @@ def claim_id(places: Paths) -> Iterator[SessionId]:
         try:
             yield session
         except BaseException:
+            import shutil  # only here: it takes as long to load as the log of a session
+
             shutil.rmtree(places.folder(session), ignore_errors=True)
             raise
     except OSError as error:

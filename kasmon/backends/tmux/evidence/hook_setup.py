@@ -8,7 +8,6 @@
 | opencode | - | a plugin makes it install packages before it starts: 100 s where there is no network |
 """
 
-import json
 import re
 import shlex
 import sys
@@ -67,6 +66,8 @@ def hooked(
     if program == "codex":
         return HookSetup((argv[0], *_for_codex(command), *argv[1:]), variables)
     entry = [{"matcher": "", "hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]
+    import json  # here and below: `kasmon explain` starts no agent
+
     settings = json.dumps({"hooks": dict.fromkeys(CLAUDE, entry)}, separators=(",", ":"))
     return HookSetup((argv[0], "--settings", settings, *argv[1:]), variables)
 
@@ -124,6 +125,8 @@ def _for_codex(command: str) -> list[str]:
 
 def hash_of(hook: Mapping[str, Any]) -> str:
     """Return the hash that Codex computes of *hook*: over its canonical JSON."""
+    import json
+
     text = json.dumps(hook, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     import hashlib  # only here: `kasmon explain` takes no digest, and the library takes 4 ms to load
 
@@ -131,6 +134,8 @@ def hash_of(hook: Mapping[str, Any]) -> str:
 
 
 def _toml(table: Mapping[str, Any]) -> str:
+    import json
+
     return "{" + ",".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in table.items()) + "}"
 
 
