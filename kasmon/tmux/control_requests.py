@@ -12,7 +12,7 @@ import msgspec
 
 from kasmon.errors import PaneDeadError, PasteRefusedError, ScreenChangedError, TmuxCommandError
 from kasmon.tmux import formats
-from kasmon.tmux.quoting import exact, own_name, quote_text
+from kasmon.tmux.quoting import escape_format, exact, own_name, quote_text
 
 Answer = TypeVar("Answer")
 Lines = list[bytes]
@@ -223,6 +223,17 @@ def resize(window: str, width: int, height: int) -> TmuxRequest[None]:
     at = exact(window)
     size = f"-x {max(int(width), 1)} -y {max(int(height), 1)}"
     return TmuxRequest(f"resize-window -t {at} {size} ; set-option -wu -t {at} window-size", 2, read_nothing)
+
+
+def rename(window: str, name: str) -> TmuxRequest[None]:
+    """Show *name*, which a person chose, to attached clients; it is never read as a format.
+
+    Raises:
+        ValueError: if it holds a line break or a NUL.
+    """
+    at = exact(window)
+    own, shown = quote_text(name), quote_text(escape_format(name))
+    return TmuxRequest(f"set-option -w -t {at} @kasmon_name {own} ; rename-window -t {at} -- {shown}", 2, read_nothing)
 
 
 def kill_window(window: str) -> TmuxRequest[None]:

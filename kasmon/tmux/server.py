@@ -23,7 +23,7 @@ from kasmon.tmux import start_server as start
 from kasmon.tmux.formats import PANE_FORMAT, CreatedPane, read_pane
 from kasmon.tmux.process_identity import ProcessIdentity, identify, listener
 from kasmon.tmux.process_identity import signal as send_signal
-from kasmon.tmux.quoting import argument, command_line, escape_format, exact, own_name
+from kasmon.tmux.quoting import command_line, exact, own_name
 from kasmon.tmux.server_config import CELLS, HISTORY_LINES, MINIMUM, configuration, parse
 
 LIMIT_S = 10.0
@@ -243,14 +243,6 @@ class TmuxServer:
         if made is None:
             raise TmuxCommandError("split-window", f"it answered {answer!r}")
         return made
-
-    def rename(self, window: str, name: str) -> None:
-        """Show *name*, which a person chose, to attached clients; it is never read as a format."""
-        target = exact(window)
-        self.run(
-            *("set-option", "-w", "-t", target, "@kasmon_name", argument(name), ";"),
-            *("rename-window", "-t", target, "--", argument(escape_format(name))),
-        )
 
     def resize(self, window: str, width: int, height: int) -> None:
         """Resize *window* until a client attaches, whose size then counts."""

@@ -298,18 +298,14 @@ def test_a_pane_whose_last_words_nobody_read_is_started_anew_and_nobody_dies(ser
         deaf.kill()
 
 
-def test_a_name_is_shown_to_whoever_attaches(server: TmuxServer) -> None:
+@pytest.mark.parametrize("name", ["fix the #1 bug; then #(rest)", 'it\'s "done";', "-t @0 {x} ~", "écrire 日本"])
+def test_a_name_is_shown_to_whoever_attaches(shared: Listener, name: str) -> None:
+    server = shared.server
     pane = server.create("agent", ["cat"])
-    server.rename(pane.window_id, "fix the #1 bug; then #(rest)")
+    shared.hub.call(control_requests.rename(pane.window_id, name))
 
-    assert (
-        "fix the #1 bug; then #(rest)\n"
-        == server.run("display-message", "-p", "-t", pane.window_id, "#{window_name}").decode()
-    )
-    assert (
-        "fix the #1 bug; then #(rest)\n"
-        == server.run("show-options", "-wv", "-t", pane.window_id, "@kasmon_name").decode()
-    )
+    assert f"{name}\n" == server.run("display-message", "-p", "-t", pane.window_id, "#{window_name}").decode()
+    assert f"{name}\n" == server.run("show-options", "-wv", "-t", pane.window_id, "@kasmon_name").decode()
     assert "agent" == facts(server, pane.pane_id).kasmon_id
 
 

@@ -83,6 +83,7 @@ def test_a_single_word_is_given_to_no_shell() -> None:
         lambda target: control_requests.press(target, b"x"),
         lambda target: control_requests.paste(target, "buffer"),
         lambda target: control_requests.resize(target, 80, 24),
+        lambda target: control_requests.rename(target, "x"),
         lambda target: control_requests.kill_window(target),
     ],
 )

@@ -1,6 +1,5 @@
 """Starts an agent in a pane: its launch file, its variables, and a new pane or the one it had before."""
 
-import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,11 +12,10 @@ from kasmon.backends.tmux.agent_sandbox import AgentSandbox, prepare_sandbox
 from kasmon.backends.tmux.evidence.hook_setup import hooked
 from kasmon.backends.tmux.evidence.hooks import FILE as HOOKS
 from kasmon.backends.tmux.input.command_completion import supports_query
-from kasmon.errors import LaunchError, TmuxCommandError
+from kasmon.errors import LaunchError
 from kasmon.model.commands import Launch
 from kasmon.model.task import environment
 from kasmon.paths import Paths
-from kasmon.sanitize import clean_line
 from kasmon.tmux.formats import CreatedPane, PaneFacts
 from kasmon.tmux.launch_file import PaneLaunch, fresh_nonce, launch_argv, write_environment, write_spec
 from kasmon.tmux.process_identity import ProcessIdentity, identify
@@ -67,8 +65,6 @@ def spawn(
         pane = server.respawn(had.pane_id, argv)
     else:
         pane = server.create(launch.session, argv, parent=parent.session_id if parent else None)
-    with contextlib.suppress(TmuxCommandError):  # the agent runs; its window's name is only for display
-        server.rename(pane.window_id, clean_line(launch.window or launch.name) or launch.session)
     return SpawnedAgent(pane, identify(pane.pid), nonce, sandbox)
 
 

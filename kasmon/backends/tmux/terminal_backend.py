@@ -30,6 +30,8 @@ from kasmon.model.commands import Launch
 from kasmon.model.events import ConnectionRestored, Event, NoticeRaised, SignalSeen
 from kasmon.model.evidence import Signal
 from kasmon.paths import Paths, places
+from kasmon.sanitize import clean_line
+from kasmon.tmux import control_requests as ask
 from kasmon.tmux.formats import CreatedPane, PaneFacts
 from kasmon.tmux.process_identity import ProcessIdentity, identify
 from kasmon.tmux.remote import agent as remote
@@ -111,6 +113,8 @@ class TmuxBackend:
         ssh = self._elsewhere.ssh
         made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables, ssh)
         output_monitor = OutputMonitor(asyncio.get_running_loop().time())
+        name = clean_line(launch.window or launch.name) or launch.session
+        self.line.submit(ask.rename(made.pane.window_id, name))  # for display only, so without a reply
         agent = await self._agent(launch, made.pane, made.process, output_monitor, made.nonce, sandbox=made.sandbox)
         agent.name_prompts_by(has_hooks=has_hooks)
         agent.brackets.begin()

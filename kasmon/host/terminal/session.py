@@ -321,7 +321,7 @@ class TerminalSession:
     async def rename(self, name: str) -> None:
         """Set *name* on its window, if it has one."""
         if self._window is not None:
-            await asyncio.to_thread(self.backend.line.server.rename, self._window.id, clean_line(name) or self.session)
+            await self.backend.line.ask(ask.rename(self._window.id, clean_line(name) or self.session))
 
     async def forget(self) -> None:
         """Remove the pane of its agent, which has ended; an adopted agent is released, and runs on.
