@@ -76,10 +76,10 @@ async def serve_until_refused(
 
 
 class _OpenStream:
-    def __init__(self, member: Member, end: TunnelEnd, reply: str, now: float) -> None:
+    def __init__(self, member: Member, end: TunnelEnd, reply: str, received_at: float) -> None:
         self.member, self.end, self.reply = member, end, reply
-        self.received_at = now
-        """When its operator sent something last, in seconds since the epoch."""
+        self.received_at = received_at
+        """When its operator sent something last, by the monotonic clock."""
 
 
 class MachineServer:
@@ -92,6 +92,7 @@ class MachineServer:
         abilities: Collection[Ability] = ABILITIES,
         file: PositionFile | None = None,
         now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Args:
         identity: the machine's.
@@ -99,8 +100,9 @@ class MachineServer:
         abilities: what operators may do here.
         file: where is kept how far the logs are published.
         now: the time in seconds since the epoch.
+        monotonic: the time in seconds that silence is measured by: a clock that is set ends no stream.
         """
-        self._now = now
+        self._now, self._monotonic = now, monotonic
         self._identity, self._open_bus, self._abilities = identity, open_bus, abilities
         self.outbox = Outbox(identity, open_bus, abilities, file, now)
         self._publishing: asyncio.Future[None] | None = None
@@ -202,13 +204,14 @@ class MachineServer:
         if stream is None:
             stream = await self._open(member, name, message.reply)
         if stream is not None:
-            stream.reply, stream.received_at = message.reply or stream.reply, self._now()
+            stream.reply, stream.received_at = message.reply or stream.reply, self._monotonic()
             await stream.end.receive(command.body)
             if len(command.body) == NUMBER.size and stream.end.is_open:  # a sign of life, which needs another
                 await stream.end.send_empty()
 
     async def _open(self, member: Member, name: str, reply: str) -> _OpenStream | None:
-        for each in [each for each in self._streams.values() if self._now() - each.received_at > SILENT_S]:
+        now = self._monotonic()
+        for each in [each for each in self._streams.values() if now - each.received_at > SILENT_S]:
             each.end.abort()  # its operator was killed, or cut off
         if len(self._streams) >= STREAMS:
             await self._reply(reply, b"", refusal=f"{STREAMS} streams are open already")
@@ -218,7 +221,7 @@ class MachineServer:
             await self._reply(stream.reply, content)
 
         end = TunnelEnd(send, lambda: self._streams.pop((member.public_key, name), None))
-        stream = self._streams[member.public_key, name] = _OpenStream(member, end, reply, self._now())
+        stream = self._streams[member.public_key, name] = _OpenStream(member, end, reply, now)
         reader, writer = end.open()
         self._tasks.start(StreamServer(self._open_bus(), reader, writer, self._abilities).serve())
         return stream

@@ -6,7 +6,7 @@ What every bus promises is in tests/bus/test_contract.py, which runs over NATS t
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -349,17 +349,19 @@ class NotedBus(LocalBus):
 
 
 class Clock:
-    ahead_s = 0.0
+    def __init__(self, base: Callable[[], float]) -> None:
+        self._base, self.ahead_s = base, 0.0
 
     def now(self) -> float:
-        return time.time() + self.ahead_s
+        return self._base() + self.ahead_s
 
 
 async def test_a_stream_ends_on_the_machine_with_its_bus_or_later_if_its_operator_was_killed(
     cluster: ClusterServer, here: Paths
 ) -> None:
-    ended, clock = asyncio.Queue[None](), Clock()
-    server = MachineServer(cluster.identity("m1", "machine"), lambda: NotedBus(here, ended), now=clock.now)
+    ended, clock, monotonic = asyncio.Queue[None](), Clock(time.time), Clock(time.monotonic)
+    identity = cluster.identity("m1", "machine")
+    server = MachineServer(identity, lambda: NotedBus(here, ended), now=clock.now, monotonic=monotonic.now)
     await server.start()
     closed, killed = [await open_command_bus(cluster.identity("otto", "operator"), "m1") for _ in range(2)]
     assert ["BusWelcome", "BusWelcome"] == [await first(bus) for bus in (closed, killed)]
@@ -369,6 +371,13 @@ async def test_a_stream_ends_on_the_machine_with_its_bus_or_later_if_its_operato
         await ended.get()
     killed._writer.transport.abort()  # nothing is said to the machine
     clock.ahead_s = SILENT_S + 1
+    late = await open_command_bus(cluster.identity("otto", "operator"), "m1")
+    assert "BusWelcome" == await first(late)
+    assert ended.empty(), "a clock that is set ends no stream"
+    await late.aclose()
+    async with asyncio.timeout(30):
+        await ended.get()
+    clock.ahead_s, monotonic.ahead_s = 0.0, SILENT_S + 1
     third = await open_command_bus(cluster.identity("otto", "operator"), "m1")
     assert "BusWelcome" == await first(third)
     async with asyncio.timeout(30):
