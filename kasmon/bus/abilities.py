@@ -86,8 +86,10 @@ LISTS: Final = frozenset(("rules", "worktrees"))
 """Those of them that change something with another word than `ls`."""
 OF_PLAN: Final = frozenset(("ls", "show"))
 """The commands of `kasmon plan` among them."""
-FILES: Final = "--files"
-"""The option of `show` for the names of files, which are completed in prompts."""
+COMPLETED: Final = frozenset(("--files", "--symbols"))
+"""The options of `show` for what is completed in prompts: names of files, and what their code defines."""
+PROPOSAL: Final = frozenset(("--propose", "--actor", "--json"))
+"""The options with which `finish` only logs that an agent proposes it."""
 OF_WORD: Final[dict[str, Ability]] = {
     "send": "prompt",
     "interrupt": "prompt",
@@ -133,7 +135,7 @@ def ability_of_arguments(arguments: Sequence[str]) -> Ability:
     """Return what a client needs to run `kasmon ARGUMENTS`."""
     word, *others = arguments or ("",)
     options = [each.partition("=")[0] for each in others if each.startswith("-")]
-    if word == "show" and FILES in options:
+    if word == "show" and not COMPLETED.isdisjoint(options):
         return "prompt"
     words = [each for each in others if not each.startswith("-")]
     is_act = (
@@ -143,6 +145,8 @@ def ability_of_arguments(arguments: Sequence[str]) -> Ability:
     )
     if word in LOOKS and LOOKS[word].issuperset(options) and not is_act:
         return "see"
+    if word == "finish" and "--propose" in options and PROPOSAL.issuperset(options):
+        return "prompt"
     if word == "sandbox" and others and others[0] in OF_SANDBOX:
         return "sandbox"
     return OF_WORD.get(word, OTHERWISE)

@@ -10,8 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-import msgspec
-
 from kasmon.cli.arguments import Arg, Json, Text
 from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.console import print_json, say
@@ -19,18 +17,17 @@ from kasmon.cli.output.json_objects import answer, receipt_object, session_objec
 from kasmon.cli.output.table import state_words, wave_words
 from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
-from kasmon.errors import KasmonError, NotFoundError, UsageError
+from kasmon.errors import KasmonError, UsageError
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet, peers_of
 from kasmon.model.formatting import clock
 from kasmon.model.permission import SessionId
-from kasmon.model.session import Session
-from kasmon.paths import Paths, places
+from kasmon.paths import places
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.fleet.lookup import find, own_id
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.peers import messages
-from kasmon.supervisor.plans.peers.context import TaskContext, TaskPeer, context_of, now_of
+from kasmon.supervisor.plans.peers.context import TaskContext, context_of, now_of
 from kasmon.supervisor.sessions import session_operations
 
 NOTES = "notes"
@@ -62,22 +59,11 @@ def send_to_peer(
         messages.write_note(path, teller, said, clock(time.time()))
         say(f"noted in {path}")
         return
-    if context is not None and context.machine:  # a plan of this machine may have the same id
-        known = {teller.id, *(peer.id for peer in context.peer_sessions)}
-        fleet = msgspec.structs.replace(fleet, sessions=tuple(each for each in fleet.sessions if each.id in known))
-    distant = messages.find_distant_peers(context, fleet, wanted)
-    peers: tuple[Session, ...] = ()
-    if not distant or wanted == "wave":
-        try:
-            peers = messages.find_peers(fleet, teller, wanted, programs(load_or_default(where)))
-        except NotFoundError:
-            if not distant:
-                raise
-    recipients: list[Session | TaskPeer] = [*peers, *distant]
+    recipients = messages.find_recipients(where, fleet, teller, wanted, programs(load_or_default(where)))
     receipts = []
     for peer in recipients:
         try:
-            receipts.append(asyncio.run(_send(where, teller, peer, said)))
+            receipts.append(asyncio.run(messages.send_to(where, teller, peer, said)))
         except KasmonError as error:
             if len(recipients) == 1 or isinstance(error, UsageError):
                 raise
@@ -88,12 +74,6 @@ def send_to_peer(
         return
     for peer, receipt in zip(recipients, receipts, strict=True):
         say(f"{peer.name}: {receipt.state}{f', {receipt.reason}' if receipt.reason else ''}")
-
-
-async def _send(where: Paths, teller: Session, peer: Session | TaskPeer, text: str) -> Receipt:
-    if isinstance(peer, Session):
-        return await messages.send(where, teller, peer, text)
-    return await messages.hand_over(where, teller, peer.id or "", peer.name or f"task {peer.task}", text)
 
 
 def ctx(

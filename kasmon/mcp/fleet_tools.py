@@ -33,8 +33,8 @@ from kasmon.supervisor.fleet.wait import wait_for
 from kasmon.supervisor.fleet.watch import FleetWatch
 from kasmon.supervisor.limits.agents import (
     StarterLog,
-    find_ancestors,
     find_descendants,
+    find_kin,
     read_starters,
     require_child,
     require_choices,
@@ -44,6 +44,7 @@ from kasmon.supervisor.limits.agents import (
 from kasmon.supervisor.machines.agent_requests import require_machine
 from kasmon.supervisor.machines.delegation import started_session
 from kasmon.supervisor.machines.link_client import AgentRequest, ask_for_agent, parse_reply
+from kasmon.supervisor.plans.peers.context import TaskPeer
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.names import check_name
 from kasmon.supervisor.sessions.read import read_lines
@@ -72,6 +73,12 @@ class _Lines(msgspec.Struct):
     """What `kasmon read --json` prints."""
 
     lines: list[str]
+
+
+class _Proposal(msgspec.Struct):
+    """What `kasmon finish --propose --json` prints."""
+
+    proposed: bool
 
 
 class _Diff(msgspec.Struct):
@@ -155,23 +162,25 @@ class FleetTools:
             case "plan":
                 return await asyncio.to_thread(self._plan, given.get("plan", ""))
             case "finish":
-                session = await asyncio.to_thread(self._child, given["session"], "propose to finish")
-                await session_operations.propose_finish(self._places, session, given["summary"])
-                return {"session": session.id, "proposed": True, "by": msgspec.to_builtins(self.actor)}
+                return await self._finish(given["session"], given["summary"])
             case _:
                 raise AssertionError(name)
 
     def _read(self, given: Mapping[str, str]) -> dict[str, Any]:
         lines = _number(given.get("lines", ""), "lines", 60, LINES)
         session = self._seen(given["session"])
-        if session.via and session.mode is Mode.TMUX:
-            read = self._ask(session, _Lines, act="read", lines=lines).lines
-        else:
-            read = read_lines(self._places, session, lines=lines)
+        is_terminal = session.mode is Mode.TMUX
+        there = self._ask_elsewhere(session, _Lines, act="read", lines=lines) if is_terminal else None
+        read = there.lines if there else read_lines(self._places, session, lines=lines)
         return _row(session) | {"text": clean_block("\n".join(read))}
 
-    def _ask(self, session: Session, kind: type[Value], **fields: Any) -> Value:
-        """Have the machine of *session* do what *fields* of an `AgentRequest` say; return its JSON as a *kind*."""
+    def _ask_elsewhere(self, session: Session, kind: type[Value], **fields: Any) -> Value | None:
+        """Have the machine of *session* do what *fields* of an `AgentRequest` say; return its JSON as a *kind*.
+
+        None, and nothing is done, if that is this machine.
+        """
+        if not session.via:
+            return None
         request = AgentRequest(n=1, session=session.id, **fields)
         return parse_reply(session.via, ask_for_agent(self._places, session.via, request).stdout, kind)
 
@@ -230,9 +239,8 @@ class FleetTools:
 
     async def _prompt(self, name: str, text: str) -> dict[str, Any]:
         session = await asyncio.to_thread(self._child, name, "prompt")
-        if session.via:
-            sent = await asyncio.to_thread(self._ask, session, _SentPrompt, act="prompt", text=text)
-            return {"session": session.id, "receipt": sent.receipt}
+        if there := await asyncio.to_thread(self._ask_elsewhere, session, _SentPrompt, act="prompt", text=text):
+            return {"session": session.id, "receipt": there.receipt}
         own = await asyncio.to_thread(self._own)
         if session.state is SessionState.HIBERNATED:
             await self._run_kasmon("restart", session.id)
@@ -249,7 +257,8 @@ class FleetTools:
 
     def _diff(self, name: str) -> dict[str, Any]:
         session = self._seen(name)
-        text = self._ask(session, _Diff, act="diff").diff if session.via else diff_of(session)
+        there = self._ask_elsewhere(session, _Diff, act="diff")
+        text = there.diff if there else diff_of(session)
         files = [{"file": each.name, "added": each.added, "removed": each.removed} for each in split(text)]
         cut = len(text) > DIFF_CHARACTERS
         return {"session": session.id, "files": files, "diff": text[:DIFF_CHARACTERS], "cut": cut}
@@ -257,19 +266,23 @@ class FleetTools:
     async def _message(self, name: str, text: str) -> dict[str, Any]:
         from kasmon.supervisor.plans.peers import messages  # rarely needed
 
-        def find_peer() -> tuple[Session, Session]:
-            fleet, starters = read_fleet(self._places), read_starters(self._places)
+        def find_recipient() -> tuple[Session, Session | TaskPeer, _SentPrompt | None]:
+            fleet, kin = read_fleet(self._places), find_kin(self.actor.session, read_starters(self._places))
             own = fleet.require(self.actor.session)
-            top = find_ancestors(own.id, starters)[-1]
-            with_own = {top, *find_descendants(top, starters)} - {own.id}
-            tree = [each for each in fleet.sessions if each.id in with_own]
-            if matching := [each for each in tree if name in (each.id, each.name)]:
-                return own, matching[0]
-            return own, messages.find_peers(fleet, own, name, programs(self._config))[0]
+            for each in fleet.sessions:
+                if each.id in kin and name in (each.id, each.name):
+                    return own, each, self._ask_elsewhere(each, _SentPrompt, act="message", text=text)
+            return own, messages.find_recipients(self._places, fleet, own, name, programs(self._config))[0], None
 
-        own, peer = await asyncio.to_thread(find_peer)
-        receipt = await messages.send(self._places, own, peer, text)
-        return {"session": peer.id, "receipt": msgspec.to_builtins(receipt)}
+        own, recipient, there = await asyncio.to_thread(find_recipient)
+        receipt = there.receipt if there else await messages.send_to(self._places, own, recipient, text)
+        return {"session": recipient.id, "receipt": msgspec.to_builtins(receipt)}
+
+    async def _finish(self, name: str, summary: str) -> dict[str, Any]:
+        session = await asyncio.to_thread(self._child, name, "propose to finish")
+        if not await asyncio.to_thread(self._ask_elsewhere, session, _Proposal, act="finish", text=summary):
+            await session_operations.propose_finish(self._places, session, summary)
+        return {"session": session.id, "proposed": True, "by": msgspec.to_builtins(self.actor)}
 
     def _plan(self, plan: str) -> dict[str, Any]:
         from kasmon.model.plan.progress import PlanRun  # rarely needed
@@ -298,7 +311,7 @@ class FleetTools:
         """Return the session *name*, if the agent may see it. Raises `RefusedError` if not."""
         fleet = read_fleet(self._places)
         session = find(fleet, name)
-        if self._config.fleet.sees == "all" and not session.via:
+        if self._config.fleet.sees == "all" and session in fleet.here:
             return session
         if session.id != self.actor.session and not self._is_below(fleet, session):
             raise RefusedError(

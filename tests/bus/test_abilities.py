@@ -306,6 +306,8 @@ async def test_the_welcome_says_what_is_allowed(env: Env) -> None:
         ("sandbox", "start"),
         ("finish x --merge", "start"),
         ("stop x", "start"),
+        ("finish x --propose=- --actor={} --json", "prompt"),
+        ("finish x --propose=- --merge --yes", "start"),
         ("new x -- sh", "start"),
         ("", "start"),
         ("--help", "start"),

@@ -18,6 +18,7 @@ from kasmon.supervisor.finish.branch_operations import How
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish, plan_finish
 from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sessions import session_operations
 
 CONFLICTS = 4
 """The exit code where an update left conflicts in the worktree."""
@@ -59,6 +60,8 @@ def finish(
     dry_run: Annotated[bool, Arg("Only say what would be done, with its digest.")] = False,
     digest: Annotated[str, Arg("Do it without confirmation if nothing changed since --dry-run printed this.")] = "",
     yes: Annotated[bool, Arg("Do it without confirmation (not --discard).")] = False,
+    propose: Annotated[str, Arg("Only propose to finish it: what was done (`-`: from stdin).", is_shown=False)] = "",
+    actor: Annotated[str, Arg("The agent of another machine that proposes it, as JSON.", is_shown=False)] = "",
     wants_json: Json = False,
 ) -> int:
     """Commit, update, push, merge, take over or discard a session's branch.
@@ -92,6 +95,10 @@ def finish(
         rewrites=rewrite,
         during_turn=during_turn,
     )
+    if propose:
+        if fix or not request.is_empty:
+            raise UsageError("--propose cannot be combined with other actions.")
+        return _propose(where, session, sys.stdin.read() if propose == "-" else propose, actor)
     if fix:
         if not request.is_empty:
             raise UsageError("--fix cannot be combined with other actions.")
@@ -118,6 +125,15 @@ def finish(
         end = "sent to the agent" if result.receipt else "resolve them there"
         note(f"conflicts in {', '.join(map(repr, result.conflicts))}: {end}.")
     return CONFLICTS if result.conflicts else 0
+
+
+def _propose(where: Paths, session: Session, text: str, actor: str) -> int:
+    from kasmon.supervisor.machines.agent_requests import parse_actor  # rarely needed
+
+    by = parse_actor(actor)
+    event_loop.run(session_operations.propose_finish(where, session, text, by.actor, by.name))
+    print_json(answer(session=session.id, proposed=True))
+    return 0
 
 
 def _send_feedback(where: Paths, session: Session, *, dry_run: bool, wants_json: bool) -> int:

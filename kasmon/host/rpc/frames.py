@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from kasmon.model.adoption.pane_candidate import AdoptablePane
-from kasmon.model.commands import AgentCommand, Hibernate, Receipt, Requeue, SandboxCommand
+from kasmon.model.commands import ActingAgent, AgentCommand, Hibernate, Receipt, Requeue, SandboxCommand
 from kasmon.model.events import CommentEvent, PeerMessageWritten
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import RunResult
@@ -100,6 +100,10 @@ class ProposeFinish(NumberedFrame, frozen=True, kw_only=True, tag="propose"):
 
     session: SessionId
     text: str
+    actor: ActingAgent | None = None
+    """An agent of another machine that proposes it, as its kasmon says it; one of this machine is found instead."""
+    name: str = ""
+    """The name of that agent's session."""
 
 
 class RecordComment(NumberedFrame, frozen=True, kw_only=True, tag="comment"):

@@ -14,8 +14,8 @@ from kasmon.boot_id import boot
 from kasmon.config import load_or_default
 from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.journal.async_writer import WRITTEN_S, LogWriter
-from kasmon.host.rpc.actor import find_actor, find_name, require_actor
-from kasmon.host.rpc.frames import ReportContext
+from kasmon.host.rpc.actor import declared, find_actor, find_name, require_actor
+from kasmon.host.rpc.frames import ProposeFinish, ReportContext
 from kasmon.host.rpc.peer import describe_terminal, must_be_a_person
 from kasmon.host.session.peer_limits import require_length
 from kasmon.host.session.request_registry import AcceptedAnswer, RequestRegistry
@@ -266,19 +266,21 @@ class AgentServices:
         self._log_writer.note(event)
         await self._log_writer.written(WRITTEN_S)
 
-    async def propose_finish(self, text: str, peer_pid: int) -> None:
-        """Log that the agent of process *peer_pid* proposes to finish the session, as *text* says.
+    async def propose_finish(self, frame: ProposeFinish, peer_pid: int) -> None:
+        """Log that the agent of process *peer_pid*, or the one of another machine in *frame*, proposes to finish.
 
         Raises:
             UsageError: if there is no text, or too much.
             RefusedError: if that process is no agent's, or it is not certain whose.
         """
-        require_length(text)
-        if not (cleaned := clean_line(text).strip()):
+        require_length(frame.text)
+        if not (cleaned := clean_line(frame.text).strip()):
             raise UsageError("a proposal needs a text that says what was done.")
-        places = self._log_writer.session_log.places
-        actor = await asyncio.to_thread(require_actor, places, peer_pid, "propose to finish a session")
-        name = await asyncio.to_thread(find_name, places, actor)
+        places, name = self._log_writer.session_log.places, str(clean_line(frame.name))
+        actor = declared(frame.actor)
+        if actor is None or await asyncio.to_thread(find_actor, places, peer_pid) is not None:
+            actor = await asyncio.to_thread(require_actor, places, peer_pid, "propose to finish a session")
+            name = await asyncio.to_thread(find_name, places, actor)
         self._log_writer.note(FinishProposed(at=time.time(), text=cleaned[:PROPOSAL_LENGTH], actor=actor, name=name))
         await self._log_writer.written(WRITTEN_S)
 

@@ -310,7 +310,7 @@ class StructuredHost:
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
         self._must_run()
-        await self._agent.services.propose_finish(frame.text, connection.peer_pid)
+        await self._agent.services.propose_finish(frame, connection.peer_pid)
         return frames.CommandResult(n=frame.n)
 
     async def _execute(self, connection: ClientConnection, frame: frames.ExecuteCommand) -> frames.CommandResult:

@@ -257,8 +257,8 @@ class TmuxHost:
                 await terminal.running.services.report(frame)
             case frames.RecordComment() | frames.RecordPeerMessage():
                 await terminal.running.services.record_event(frame.event)
-            case frames.ProposeFinish(text=text):
-                await terminal.running.services.propose_finish(text, connection.peer_pid)
+            case frames.ProposeFinish():
+                await terminal.running.services.propose_finish(frame, connection.peer_pid)
             case frames.ReadTerminal():
                 return await terminal.read(frame)
             case frames.DescribePane():

@@ -217,6 +217,12 @@ def require_child(session: Session, actor: ActingAgent, starters: Starters, acti
         )
 
 
+def find_kin(session: SessionId, starters: Starters) -> set[SessionId]:
+    """Return the sessions that `message` reaches besides peers: the one at the top of the tree, and all below it."""
+    top = find_ancestors(session, starters)[-1]
+    return {top, *find_descendants(top, starters)} - {session}
+
+
 def with_sender(session: Session, text: str) -> str:
     """Return the prompt *text* of the agent of *session* as a child reads it, with a line that names its sender.
 

@@ -22,6 +22,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits import agents
 from kasmon.supervisor.machines.delegation import require_undrained
 from kasmon.supervisor.machines.link_client import AgentRequest
+from kasmon.supervisor.plans.peers import messages
 from kasmon.supervisor.sessions.names import check_name
 
 _ID: Final = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
@@ -33,6 +34,8 @@ class DeclaredAgent(msgspec.Struct, frozen=True, kw_only=True):
 
     actor: ActingAgent
     limits: StarterLimits
+    name: str = ""
+    """The name of its session."""
 
 
 def parse_actor(text: str) -> DeclaredAgent:
@@ -81,25 +84,30 @@ def command_for(places: Paths, machine: str, pid: int, request: AgentRequest) ->
         allowed = StarterLimits(
             depth=min(allowed.depth, inherited.depth), minutes=min(allowed.minutes, inherited.minutes)
         )
-    declared = DeclaredAgent(actor=msgspec.structs.replace(actor, machine=socket.gethostname()), limits=allowed)
+    named = msgspec.structs.replace(actor, machine=socket.gethostname())
+    declared = DeclaredAgent(actor=named, limits=allowed, name=own.name)
     by = f"--actor={msgspec.json.encode(declared).decode()}"
     if request.act == "start":
         require_undrained(places, machine)
         yield from _start(places, actor, own.agent, inherited, request, by, agents.with_sender(own, request.text))
         return
     session, starters = fleet.require(request.session), agents.read_starters(places)
-    agents.require_child(session, actor, starters, request.act)
+    if request.act != "message" or session.id not in agents.find_kin(actor.session, starters):
+        agents.require_child(session, actor, starters, request.act)
     if session.via != machine:
         raise RefusedError(f"session {session.label!r} is not on {machine!r}.")
     match request.act:
-        case "prompt":
+        case "prompt" | "message":
             agents.require_prompt(config, fleet, session, actor, starters)
-            text = agents.with_sender(own, request.text)
+            mark = agents.with_sender if request.act == "prompt" else messages.mark_sender
+            text = mark(own, request.text)
             yield AgentCommand(("send", session.id, "-", "--when=idle", "--by=peer", by, "--json"), text.encode())
         case "read":
             yield AgentCommand(("read", session.id, f"--lines={request.lines}", "--json"))
         case "diff":
             yield AgentCommand(("diff", session.id, "--json"))
+        case "finish":
+            yield AgentCommand(("finish", session.id, "--propose=-", by, "--json"), request.text.encode())
 
 
 def _start(

@@ -70,11 +70,11 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, tag="agent", tag_f
     """What an agent asks for: the link decides by its process, and by the config (`agent_requests.command_for`)."""
 
     n: int
-    act: Literal["start", "prompt", "read", "diff"]
+    act: Literal["start", "prompt", "message", "read", "diff", "finish"]
     session: SessionId = SessionId("")
-    """One that it started; empty for a start."""
+    """One that it started, or that `message` reaches; empty for a start."""
     text: str = ""
-    """The prompt, for a start and a prompt."""
+    """The prompt, message or proposal."""
     lines: int = 0
     """For `read`: how many of the last ones."""
     name: str = ""
@@ -134,7 +134,9 @@ def ask_for_agent(places: Paths, machine: str, request: AgentRequest) -> Command
     """
     reply = _request(places, machine, request, COMMAND_S)
     assert isinstance(reply, CommandReply)
-    is_sent = request.act == "prompt" and b'"receipt":' in reply.output.stdout  # its state may be a failure
+    is_sent = (
+        request.act in ("prompt", "message") and b'"receipt":' in reply.output.stdout
+    )  # its state may be a failure
     if reply.output.exit_code and not is_sent:
         raise error_of(machine, reply.output)
     return reply.output

@@ -295,8 +295,12 @@ async def declare(places: Paths, session: Session, *, waiting: str | None = None
         await host.ask(ReportContext(n=0, session=session.id, waiting=waiting, done=done))
 
 
-async def propose_finish(places: Paths, session: Session, text: str) -> None:
+async def propose_finish(
+    places: Paths, session: Session, text: str, actor: ActingAgent | None = None, name: str = ""
+) -> None:
     """Log that this process's agent proposes to the person to finish *session*; *text* says what was done.
+
+    *actor*, *name*: the agent of another machine that proposes it instead, and the name of its session.
 
     Raises:
         UsageError: if there is no text, or too much.
@@ -306,7 +310,7 @@ async def propose_finish(places: Paths, session: Session, text: str) -> None:
     if session.state in OVER:
         raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)
     async with reach(places, session.id, session.mode) as host:
-        await host.ask(ProposeFinish(n=0, session=session.id, text=text))
+        await host.ask(ProposeFinish(n=0, session=session.id, text=text, actor=actor, name=name))
 
 
 async def record_peer_message(places: Paths, session: Session, message: PeerMessageWritten) -> None:

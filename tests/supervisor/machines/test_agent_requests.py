@@ -1,5 +1,6 @@
 """What an agent has done on a registered machine: what the person allowed here and its owner there, and no more."""
 
+import asyncio
 import json
 import socket
 import sys
@@ -73,6 +74,57 @@ async def test_a_child_on_another_machine_is_started_prompted_waited_for_and_rea
     assert [("lead", None, 0, None), ("child", MACHINE, 1, lead.session)] == [
         (each["name"], each["machine"], each["depth"], each["parent"]) for each in listed
     ]
+
+
+async def test_a_child_on_another_machine_gets_messages_and_is_proposed_to_finish(far: TwoCommandLines) -> None:
+    lead = allowed(far)
+    async with FleetClient(lead) as fleet:
+        child = (await fleet.ok("start", name="child", prompt="say hello", **SCRIPTED))["session"]
+        await fleet.ok("wait", session=child, states="idle")
+        receipt = (await fleet.ok("message", session="child", text="say again"))["receipt"]
+        until(lambda: far.session(child)["last_line"] == "again")
+        await fleet.ok("wait", session=child, states="idle")
+        proposed = await fleet.ok("finish", session=child, summary="the parser is done")
+
+    actor = {"session": lead.session, "depth": 0, "machine": socket.gethostname()}
+    here, there = (side.json("show", child)["session"] for side in (far.here, far.there))
+    assert ("peer", actor) == (receipt["by"], receipt["actor"])
+    assert "[Message from your peer lead, another agent" in far.there("read", child).out
+    assert ({"session": child, "proposed": True}, lead.session) == (
+        {name: proposed[name] for name in ("session", "proposed")},
+        proposed["by"]["session"],
+    )
+    assert ["the parser is done"] * 2 == [each["finish_proposed"] for each in (here, there)]
+    assert "the agent of lead proposes to finish this session: the parser is done" in far.there("read", child).out
+
+
+async def test_a_sibling_on_another_machine_gets_messages_and_nothing_else(joined: TwoCommandLines) -> None:
+    write_profile(joined.here, 'tools = ["fleet"]')
+    lead = allowed(joined)
+    async with FleetClient(lead) as fleet:
+        near = (await fleet.ok("start", name="near", prompt="x", agent="lead"))["session"]
+        distant = (await fleet.ok("start", name="distant", prompt="say x", **SCRIPTED))["session"]
+    async with FleetClient(LeadingAgent(joined.here, near)) as fleet:
+        receipt = (await fleet.ok("message", session="distant", text="say hello"))["receipt"]
+        assert "you did not start it" in await fleet.refused("prompt", session=distant, text="x")
+        assert "you did not start it" in await fleet.refused("finish", session=distant, summary="x")
+
+    assert {"session": near, "depth": 1, "machine": socket.gethostname()} == receipt["actor"]
+    assert not joined.there.json("show", distant)["session"]["finish_proposed"]
+
+
+async def test_a_machine_that_lets_others_only_start_takes_no_message_and_no_proposal(joined: TwoCommandLines) -> None:
+    lead = allowed(joined)
+    async with FleetClient(lead) as fleet:
+        child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
+        await fleet.ok("wait", session=child, states="idle")
+        with joined.there.places.config_file.open("a") as config:
+            config.write('\n[machine]\nallow = ["see", "start"]\n')
+        await asyncio.to_thread(joined.cut)
+        await asyncio.to_thread(joined.connect)
+        for tool, more in {"message": {"text": "x"}, "finish": {"summary": "x"}}.items():
+            why = await fleet.refused(tool, session=child, **more)
+            assert "the owner of that machine does not let you send prompts to its agents" in why
 
 
 async def test_a_terminal_there_is_read_from_its_machine(joined: TwoCommandLines) -> None:
@@ -179,9 +231,10 @@ async def test_only_its_own_children_there_are_prompted_and_seen(joined: TwoComm
     lead = allowed(joined, sees="all")
     async with FleetClient(lead) as fleet:
         assert "you did not start it" in await fleet.refused("prompt", session=other, text="x")
+        assert "no running peer" in await fleet.refused("message", session=other, text="x")
         assert "you do not see" in await fleet.refused("read", session=other)
         assert ["lead"] == [each["name"] for each in (await fleet.ok("list"))["sessions"]]
-    for act in ("prompt", "read", "diff"):
+    for act in ("prompt", "message", "read", "diff", "finish"):
         request = f"AgentRequest(n=1, act='{act}', session='{other}', text='x', lines=5)"
         assert "you did not start it" in ask(lead, f"ask_for_agent(places(), '{MACHINE}', {request})")
     assert ["say secret"] == [each["text"] for each in joined.there.json("show", other)["session"]["receipts"]]

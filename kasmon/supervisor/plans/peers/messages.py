@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from kasmon.errors import NotFoundError, RefusedError, UsageError
 from kasmon.host.session.peer_limits import LONGEST, require_length
 from kasmon.model.agent_program import is_agent
@@ -23,11 +25,41 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_block, clean_line
-from kasmon.supervisor.plans.peers.context import TaskContext, TaskPeer
+from kasmon.supervisor.plans.peers.context import TaskContext, TaskPeer, context_of
 from kasmon.supervisor.sessions import session_operations
 
 NOTES_BYTES: Final = 1 << 20
 """The size limit of a plan's notes."""
+
+
+def find_recipients(
+    places: Paths, fleet: Fleet, sender: Session, requested: str, profiles: Mapping[str, str]
+) -> tuple[Session | TaskPeer, ...]:
+    """Return the peers of *sender* that *requested* names, also those of its plan on other machines. Blocks.
+
+    Raises:
+        NotFoundError, RefusedError: as `find_peers`, if there is none elsewhere either.
+    """
+    context = context_of(places, sender.id)
+    if context is not None and context.machine:  # a plan of this machine may have the same id
+        known = {sender.id, *(peer.id for peer in context.peer_sessions)}
+        fleet = msgspec.structs.replace(fleet, sessions=tuple(each for each in fleet.sessions if each.id in known))
+    distant = find_distant_peers(context, fleet, requested)
+    if distant and requested != "wave":
+        return distant
+    try:
+        return (*find_peers(fleet, sender, requested, profiles), *distant)
+    except NotFoundError:
+        if not distant:
+            raise
+        return distant
+
+
+async def send_to(places: Paths, sender: Session, recipient: Session | TaskPeer, text: str) -> Receipt:
+    """Send as `send`, or as `hand_over` to a peer on another machine."""
+    if isinstance(recipient, Session):
+        return await send(places, sender, recipient, text)
+    return await hand_over(places, sender, recipient.id or "", recipient.name or f"task {recipient.task}", text)
 
 
 def find_peers(fleet: Fleet, sender: Session, requested: str, profiles: Mapping[str, str]) -> tuple[Session, ...]:
@@ -39,8 +71,7 @@ def find_peers(fleet: Fleet, sender: Session, requested: str, profiles: Mapping[
         NotFoundError: if no such peer runs.
         RefusedError: if the peer that is named runs no agent.
     """
-    others = [s for s in fleet.sessions if s.id != sender.id and s.via == sender.via]
-    plan = [s for s in others if s.plan == sender.plan and s.wave is not None]
+    plan = [s for s in fleet.here if s.id != sender.id and s.plan == sender.plan and s.wave is not None]
     if requested == "wave":
         found = [s for s in plan if s.wave == sender.wave and s.state in ALIVE and is_agent(s, profiles)]
     else:
@@ -66,7 +97,7 @@ async def send(places: Paths, sender: Session, peer: Session, text: str, key: st
         RefusedError: if the host of *peer* reports that it got too many messages lately.
         KasmonError: as `session_operations.send` raises.
     """
-    return await session_operations.send(places, peer, mark_sender(sender, _cleaned(text)), "idle", "peer", key=key)
+    return await session_operations.send(places, peer, mark_sender(sender, text), "idle", "peer", key=key)
 
 
 def find_distant_peers(context: TaskContext | None, fleet: Fleet, requested: str) -> tuple[TaskPeer, ...]:
@@ -83,8 +114,7 @@ def find_distant_peers(context: TaskContext | None, fleet: Fleet, requested: str
 
 def is_distant(peer: TaskPeer, fleet: Fleet) -> bool:
     """Whether the session of *peer* is on another machine than this one."""
-    session = fleet.get(SessionId(peer.id or ""))
-    return bool(peer.id) and (session is None or bool(session.via))
+    return bool(peer.id) and peer.id not in {each.id for each in fleet.here}
 
 
 async def hand_over(places: Paths, sender: Session, to: str, name: str, text: str) -> Receipt:
@@ -108,11 +138,15 @@ def _cleaned(text: str) -> str:
     return message
 
 
-def mark_sender(sender: Session, message: str) -> str:
-    """Return the message as its peer reads it, with a line that names the sender."""
+def mark_sender(sender: Session, text: str) -> str:
+    """Return the message *text* as its peer reads it, with a line that names the sender.
+
+    Raises:
+        UsageError: if it is empty or too long.
+    """
     task = f", task {sender.task}" if sender.task is not None else ""
     whose = f"{clean_line(sender.name)}{task}, another agent"
-    return f"[Message from your peer {whose}, not from the person you work for]\n{message}"
+    return f"[Message from your peer {whose}, not from the person you work for]\n{_cleaned(text)}"
 
 
 def write_note(path: Path, sender: Session, text: str, at: str) -> None:
