@@ -53,19 +53,19 @@ def _run_on(machine: str, words: Sequence[str]) -> int:
         answers = ask_all(words)
         print_json(answer(machines={each.machine: each.content for each in answers}))
         return max(each.exit_code for each in answers)
-    codes: list[int] = []
-    for name in (LOCAL, *machine_names(where)):
-        say(f"{name}:")
-        try:
-            if name == LOCAL:
-                code = call([*words, f"{OPTION}={LOCAL}"]) or 0
-            else:
-                require_link(where, name)
-                code = run_words(name, words)
-        except KasmonError as error:
-            code = _note_failure(name, error)
-        codes.append(code)
+    running = {name: _CommandThread(where, name, words) for name in machine_names(where)}
+    codes = [_run_section(LOCAL, lambda: call([*words, f"{OPTION}={LOCAL}"]) or 0)]
+    codes += [_run_section(name, command.print_output) for name, command in running.items()]
     return max(codes)
+
+
+def _run_section(machine: str, print_section: Callable[[], int]) -> int:
+    """Have the section of *machine* printed below its name, and return the exit code."""
+    say(f"{machine}:")
+    try:
+        return print_section()
+    except KasmonError as error:
+        return _note_failure(machine, error)
 
 
 class MachineAnswer(NamedTuple):
@@ -86,7 +86,7 @@ def ask_all(words: Sequence[str]) -> list[MachineAnswer]:
     words = words if "--json" in words else [*words, "--json"]
     running = {name: _CommandThread(where, name, words) for name in machine_names(where)}
     answers = [_ask_here([*words, f"{OPTION}={LOCAL}"])]
-    return answers + [_read_answer(name, running[name].read_output) for name in running]
+    return answers + [_read_answer(name, command.read) for name, command in running.items()]
 
 
 class _CommandThread:
@@ -107,12 +107,21 @@ class _CommandThread:
         except OSError as error:
             self._error = of_system(error)
 
-    def read_output(self) -> tuple[int, str]:
-        """Wait for its end, and return its exit code and what it printed. Raises the error of `run`."""
+    def wait(self) -> CommandOutput:
+        """Wait for its end, and return its output. Raises the error of `run`."""
         self._thread.join()
         if self._output is None:
             raise self._error or UnavailableError("it did not answer.")
-        return self._output.exit_code & 0xFF, self._output.stdout.decode("utf-8", "replace")
+        return self._output
+
+    def print_output(self) -> int:
+        """Print its output, and return its exit code; as `wait`."""
+        return _print_output(self.wait())
+
+    def read(self) -> tuple[int, str]:
+        """Return its exit code and what it printed; as `wait`."""
+        output = self.wait()
+        return output.exit_code & 0xFF, output.stdout.decode("utf-8", "replace")
 
 
 def _ask_here(words: list[str]) -> MachineAnswer:
@@ -176,7 +185,10 @@ def run_words(machine: str, words: Sequence[str]) -> int:
         RemoteUnreachableError: if the machine is not connected, or it is unknown whether the command was carried out.
     """
     stdin = sys.stdin.buffer.read() if STDIN in words else b""
-    output = run(places(), machine, words, stdin)
+    return _print_output(run(places(), machine, words, stdin))
+
+
+def _print_output(output: CommandOutput) -> int:
     for stream, content in ((sys.stdout, output.stdout), (sys.stderr, output.stderr)):
         stream.write(clean_block(content.decode("utf-8", "replace")))
         stream.flush()

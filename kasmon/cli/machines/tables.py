@@ -1,6 +1,6 @@
 """What a command lists here and on each registered machine, as one table or one JSON array: its `--machine all`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +28,8 @@ class MachineTable(msgspec.Struct, frozen=True):
     """Returns the cells of an element, one for each of the heads."""
     none: str
     """What is printed if no machine has any."""
+    notes: Callable[[dict[str, Any]], Iterable[str]] = lambda content: ()
+    """Returns what else is to be said of one machine's answer, whose texts are cleaned; for people, on stderr."""
 
 
 def print_all(table: MachineTable, *, wants_json: bool) -> int:
@@ -43,11 +45,13 @@ def print_all(table: MachineTable, *, wants_json: bool) -> int:
         print_json(answer(**{table.field: listed}, machines=machines))
         return max(codes)
     rows: list[list[str]] = []
+    notes: list[str] = []
     for each in answers:
         try:
             content = msgspec.json.encode(_rows(each, table.field))
             found = parse_reply(each.machine, content, list[table.kind])  # type: ignore[name-defined]  # mypy takes it for a type
             rows += [[each.machine, *map(clean_line, table.row(row))] for row in found]
+            notes += [f"{each.machine}: {clean_line(text)}" for text in table.notes(each.content)]
         except UnavailableError as error:
             note(f"{error.message} {error.hint}".strip())
             codes.append(error.exit_code)
@@ -55,6 +59,8 @@ def print_all(table: MachineTable, *, wants_json: bool) -> int:
             note(f"the answer of {each.machine!r} cannot be shown: {error}.")
             codes.append(UnavailableError.exit_code)
     say(*(aligned([("MACHINE", *table.heads), *rows]) if rows else [table.none]))
+    for text in notes:
+        note(text)
     return max(codes)
 
 

@@ -3,8 +3,10 @@
 import asyncio
 import sys
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Annotated, Any
+
+import msgspec
 
 from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.output.console import check_machine, note, note_other_machines, print_json, say
@@ -15,6 +17,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places
+from kasmon.store.machines import ALL
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, find_orphans, find_unfinished
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -43,6 +46,8 @@ def recover_all(
 
     Before an agent starts, its conversation is matched by id, folder, first prompt and last message.
     """
+    if machine == ALL:
+        return _recover_everywhere(choose or (), dry_run=dry_run, wants_json=wants_json)
     check_machine(machine)
     where = places()
     fleet = read_fleet(where)
@@ -85,6 +90,41 @@ def recover_all(
     return int(report.failed)
 
 
+class _RecoveryResult(msgspec.Struct, frozen=True):
+    """One of those that `kasmon recover --json` prints, as far as a row shows it."""
+
+    plan: str | None = None
+    task: str | None = None
+    name: str | None = None
+    session: str | None = None
+    did: str | None = None
+    error: str | None = None
+
+
+def _recover_everywhere(choices: Sequence[str], *, dry_run: bool, wants_json: bool) -> int:
+    from kasmon.cli.machines.tables import MachineTable, print_all  # only for several machines
+
+    if choices:
+        raise UsageError("--choose names a session of one machine.", hint="Pass --machine NAME with it.")
+    words = ("recover", *["--dry-run"] * dry_run)
+    table = MachineTable(words, "recovered", _RecoveryResult, ("NAME", "RESULT"), _cells, "Nothing is lost.", _notes)
+    return print_all(table, wants_json=wants_json)
+
+
+def _cells(listed: _RecoveryResult) -> tuple[str, str]:
+    of_plan = f"plan {listed.plan}" + (f", task {listed.task}" if listed.task else "")
+    return listed.name or listed.session or of_plan, listed.did or listed.error or ""
+
+
+def _notes(content: Mapping[str, Any]) -> Iterator[str]:
+    for field, text in (("unsure", "unsure: {}"), ("lost", "still lost: {}; `kasmon restart` starts a session again")):
+        names = content.get(field)
+        if isinstance(names, list) and names:
+            yield text.format(", ".join(map(str, names)))
+    if content.get("other_hosts"):
+        yield "it has hosts of another version; `kasmon doctor` there names them"
+
+
 def _unclear(fleet: Fleet, named: Container[str | None]) -> list[Session]:
     """Return the sessions not *named* yet that may be lost: their log or their host is missing."""
     unsure = (each for each in fleet.sessions if each.state is SessionState.UNSURE and each.id not in named)
@@ -101,7 +141,7 @@ class _Report:
 
     def add(self, what: str, became: str, problem: str = "", **fields: Any) -> None:
         self.failed |= bool(problem)
-        shape = {"plan": None, "task": None, "session": None}
+        shape = {"plan": None, "task": None, "session": None, "name": None}
         self.reports.append({**shape, **fields, "did": became or None, "error": problem or None})
         if not self.wants_json:
             say(f"{what}: {became or problem}")
@@ -134,7 +174,7 @@ def _restart_host(where: Paths, fleet: Fleet, unsure: Sequence[Session], report:
         count = "1 session is" if len(unsure) == 1 else f"{len(unsure)} sessions are"
         say(f"{count} unsure: host gone")
     for session in unsure:
-        report.add(session.name, became, problem, session=session.id)
+        report.add(session.name, became, problem, session=session.id, name=session.name)
     return is_back
 
 
@@ -146,7 +186,7 @@ def _reconnect(where: Paths, session: Session, report: _Report, *, dry_run: bool
             asyncio.run(use.start_host(where, session))
         except KasmonError as error:
             became, problem = "", error.message
-    report.add(session.name, became, problem, session=session.id)
+    report.add(session.name, became, problem, session=session.id, name=session.name)
 
 
 def _end_unfinished(where: Paths, session: Session, report: _Report) -> None:
@@ -155,7 +195,13 @@ def _end_unfinished(where: Paths, session: Session, report: _Report) -> None:
         end_unfinished(where, session)
     except KasmonError as error:
         problem = error.message
-    report.add(session.name, "" if problem else "its unfinished sandbox was removed", problem, session=session.id)
+    report.add(
+        session.name,
+        "" if problem else "its unfinished sandbox was removed",
+        problem,
+        session=session.id,
+        name=session.name,
+    )
 
 
 def _recover_session(where: Paths, case: LostSession, choice: str, report: _Report, *, dry_run: bool) -> None:
@@ -180,6 +226,7 @@ def _recover_session(where: Paths, case: LostSession, choice: str, report: _Repo
         f"{became}{lost}" if became else "",
         f"{problem}{lost}" if problem else "",
         session=case.session.id,
+        name=case.session.name,
         conversation=case.resume or None,
         candidates=[_candidate(each) for each in case.candidates],
         lost=list(case.lost),

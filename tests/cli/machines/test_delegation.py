@@ -1,7 +1,9 @@
 """Commands on a session of another machine, on two real kasmons joined by a link."""
 
 import asyncio
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ import pytest
 
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc import event_loop
+from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
 from kasmon.store.machines import Machine, write_machine
@@ -178,10 +181,35 @@ def test_a_list_of_all_machines_is_one_table_and_one_array_with_the_machine_of_e
 
 
 def test_what_is_not_listed_is_printed_for_all_machines_under_the_name_of_each(joined: TwoCommandLines) -> None:
-    recovered = joined.here("recover", "--dry-run", "--machine", "all")
+    checked = joined.here("doctor", "--machine", "all")
+    lines = checked.out.splitlines()
 
-    assert f"local:\nNothing is lost.\n{MACHINE}:\nNothing is lost.\n" == recovered.out, recovered.err
-    assert {"local", MACHINE} == joined.here.json("recover", "--dry-run", "--machine", "all")["machines"].keys()
+    assert ["local:", f"{MACHINE}:"] == [line for line in lines if line in ("local:", f"{MACHINE}:")], checked.err
+    assert 2 == sum(line.split()[1:2] == ["sqlite"] for line in lines)
+    assert {"local", MACHINE} == joined.here.json("doctor", "--machine", "all")["machines"].keys()
+
+
+def test_what_is_recovered_on_all_machines_is_one_table(joined: TwoCommandLines) -> None:
+    assert "Nothing is lost.\n" == joined.here("recover", "--machine", "all").out
+    session = joined.new("talk", "say one")
+    lock = joined.there.places.host_lock(SessionId(session))
+    os.kill(until(lambda: lock_holder(lock)), signal.SIGKILL)
+    until(lambda: lock_holder(lock) is None)
+
+    would = joined.here("recover", "--dry-run", "--machine", "all")
+    listed = joined.here.json("recover", "--dry-run", "--machine", "all")
+    done = joined.here("recover", "--machine", "all")
+
+    head, row = would.out.splitlines()
+    assert (["MACHINE", "NAME", "RESULT"], [MACHINE, "talk"]) == (head.split(), row.split()[:2])
+    assert f"would resume conversation script-{session}, matched by its id" in row
+    assert [(MACHINE, "talk", session)] == [
+        (each["machine"], each["name"], each["session"]) for each in listed["recovered"]
+    ]
+    assert f"resumed conversation script-{session}" in done.out
+    assert "--choose names a session of one machine" in joined.here("recover", "--choose=a=b", "--machine=all").err
+    joined.there("stop", session)
+    joined.there("rm", session)
 
 
 def test_worktrees_rules_and_plans_of_all_machines_are_listed(joined: TwoCommandLines) -> None:
