@@ -139,6 +139,7 @@ def show(
     /,
     *,
     files: Annotated[bool, Arg("Only the files and folders in its folder, as many as are listed quickly.")] = False,
+    symbols: Annotated[bool, Arg("Only the names that the code in its folder defines, with their places.")] = False,
     wants_json: Json = False,
 ) -> None:
     """Show the details of a session."""
@@ -147,6 +148,9 @@ def show(
     session = find(fleet, wanted)
     if files:
         _list_files(session, wants_json=wants_json)
+        return
+    if symbols:
+        _list_symbols(session, wants_json=wants_json)
         return
     events, pane, peers = last_events(where, session.id), seen_pane(where, session), peers_of(fleet, session)
     branch = branches_of([session]).get(session.id)
@@ -185,6 +189,18 @@ def _list_files(session: Session, *, wants_json: bool) -> None:
         print_json(answer(session=session.id, files=names))
     elif names:
         say(*names)
+
+
+def _list_symbols(session: Session, *, wants_json: bool) -> None:
+    from kasmon.supervisor.worktrees.code_symbols import find_symbols  # rarely needed
+    from kasmon.supervisor.worktrees.file_listing import MOST_SENT
+
+    check_here(session)
+    symbols = find_symbols(Path(session.workdir or "."), MOST_SENT)
+    if wants_json:
+        print_json(answer(session=session.id, symbols=msgspec.to_builtins(symbols)))
+    else:
+        say(*(f"{each.name}  {each.file}:{each.line}" for each in symbols))
 
 
 def _turn_failure(session: Session) -> str:

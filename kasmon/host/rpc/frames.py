@@ -113,6 +113,16 @@ class RecordComment(NumberedFrame, frozen=True, kw_only=True, tag="comment"):
     event: CommentEvent
 
 
+class RunShellCommand(NumberedFrame, frozen=True, kw_only=True, tag="shell"):
+    """Run a command of the person in a structured session's folder. Answered by `CommandResult` with its exit code.
+
+    Its output is pushed as `RunOutputChunk`. The end of the connection ends it.
+    """
+
+    session: SessionId
+    command: str
+
+
 class ReadTerminal(NumberedFrame, frozen=True, kw_only=True, tag="read"):
     """Answered by `TerminalText`: the session's terminal, buffer-relative lines start..end, both included.
 
@@ -335,6 +345,7 @@ SessionRequest: TypeAlias = (
     | RecordComment
     | RecordPeerMessage
     | ProposeFinish
+    | RunShellCommand
     | ReadTerminal
     | DescribePane
 )

@@ -72,6 +72,7 @@ from kasmon.model.events import HibernationBegun, SessionEnded
 from kasmon.model.idle.hibernation import find_obstacle
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.lifecycle import HANDED_OVER
+from kasmon.model.sandbox.policy import RunResult
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places
 from kasmon.sanitize import HIDDEN
@@ -275,6 +276,8 @@ class StructuredHost:
                 return self._record_event(frame)
             case frames.ProposeFinish():
                 return self._propose_finish(connection, frame)
+            case frames.RunShellCommand():
+                return self._run_shell_command(connection, frame)
             case frames.Watch():
                 self._agent.live.watch(connection, frame.rate_hz)
             case frames.Unwatch():
@@ -312,6 +315,30 @@ class StructuredHost:
         self._must_run()
         await self._agent.services.propose_finish(frame, connection.peer_pid)
         return frames.CommandResult(n=frame.n)
+
+    async def _run_shell_command(
+        self, connection: ClientConnection, frame: frames.RunShellCommand
+    ) -> frames.CommandResult | None:
+        """Run it, until it or the connection ends."""
+        from kasmon.host.session.shell_command import run_in_folder  # rarely needed
+
+        if frame.session != self._id:
+            raise SessionNotFoundError(frame.session)
+        self._must_run()
+        await self._check_person(connection, "run commands of the person")
+
+        def report(text: str) -> None:
+            connection.push(frames.RunOutputChunk(run="shell", stdout=text))
+
+        running = asyncio.create_task(run_in_folder(self._launch.workdir, frame.command, report))
+        try:
+            await asyncio.wait([running, connection.closed], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+        if running.cancelled():
+            return None
+        return frames.CommandResult(n=frame.n, ran=RunResult(exit_code=running.result()))
 
     async def _execute(self, connection: ClientConnection, frame: frames.ExecuteCommand) -> frames.CommandResult:
         receipt = None

@@ -14,6 +14,7 @@ from kasmon.sanitize import clean_line
 from kasmon.supervisor.machines.link_client import parse_receipt, parse_reply, run_for
 from kasmon.supervisor.review.hunks import DONE
 from kasmon.supervisor.worktrees.changes import shorten
+from kasmon.supervisor.worktrees.code_symbols import CodeSymbol
 from kasmon.supervisor.worktrees.file_listing import MOST_SENT
 
 MARKS: Final = {"open": "open", "resolved": "resolved", "sent": ""}
@@ -36,6 +37,12 @@ class _Files(msgspec.Struct, frozen=True):
     """What `kasmon show --files --json` prints."""
 
     files: tuple[str, ...]
+
+
+class _Symbols(msgspec.Struct, frozen=True):
+    """What `kasmon show --symbols --json` prints."""
+
+    symbols: tuple[CodeSymbol, ...]
 
 
 class _Hunk(msgspec.Struct, frozen=True):
@@ -63,6 +70,12 @@ def list_files(places: Paths, session: Session) -> list[str]:
     output = run_for(places, session, "show", session.id, "--files")
     names = parse_reply(session.via, output, _Files).files[:MOST_SENT]
     return [name for name in names if clean_line(name) == name]
+
+
+def list_symbols(places: Paths, session: Session) -> list[CodeSymbol]:
+    """Return the definitions in its folder there, as `find_symbols`. Blocks. Raises `KasmonError` as `run_for`."""
+    found = parse_reply(session.via, run_for(places, session, "show", session.id, "--symbols"), _Symbols)
+    return [each for each in found.symbols[:MOST_SENT] if clean_line(each.name + each.file) == each.name + each.file]
 
 
 def list_comments(places: Paths, session: Session) -> tuple[LoggedComment, ...]:

@@ -1,94 +1,49 @@
-"""Run a command of the person in a session's folder. Only the dashboard calls it: no agent can reach it."""
+"""Runs a command of the person in a session's folder. Only the dashboard calls it: no agent can reach it."""
 
-import asyncio
-import codecs
-import contextlib
-import os
-import signal
-from asyncio.subprocess import DEVNULL, STDOUT
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
-from kasmon.errors import RefusedError, UnableError
+from kasmon.errors import SessionEndedError, UnableError
+from kasmon.host.rpc.connect import open_link
+from kasmon.host.rpc.frames import CommandResult, FromHost, RunOutputChunk, RunShellCommand
+from kasmon.host.session.shell_command import run_in_folder
 from kasmon.model.session import Session
+from kasmon.model.session_state import OVER, SessionState
+from kasmon.paths import Paths
+from kasmon.supervisor.machines.dispatch import dispatch
 
-OUTPUT_BYTES: Final = 256 * 1024
-"""How much output is read; a command that prints more is ended."""
-LINGER_S: Final = 1.0
-"""How long output is read after the command has exited, in seconds: its background programs may hold it open."""
-CHUNK_BYTES: Final = 16 * 1024
+LONGEST_S: Final = 86400.0
+"""How long a command may run on another machine, in seconds."""
 
 
-async def run_in_folder(session: Session, command: str, report: Callable[[str], None]) -> int:
-    """Run *command* by the person's shell in the folder of *session*, and return its exit code, negative for a signal.
+@dispatch
+async def run_command(places: Paths, session: Session, command: str, report: Callable[[str], None]) -> int:
+    """Run *command* as `run_in_folder`, in the folder of *session*; elsewhere the session's host there runs it.
 
-    *report* gets its output, stdout and stderr as they come, uncleaned. Cancelling ends it with its child processes.
+    *report* gets its output, uncleaned. Cancelling ends it with its child processes.
 
     Raises:
-        RefusedError: if the folder is on another machine.
-        UnableError: if it cannot be started, or prints more than `OUTPUT_BYTES`.
+        UnableError: if it cannot be started, or prints too much.
+        RefusedError: if the owner of the session's machine does not let this person run commands.
+        SessionEndedError, HostUnreachableError: if no host of a session of another machine runs.
     """
-    if session.via:
-        raise RefusedError(f"the folder of {session.label!r} is on {session.via!r}.", hint="Run the command there.")
-    shell = os.environ.get("SHELL") or "/bin/sh"
-    folder = session.workdir or str(Path.home())
-    readable, writable = os.pipe()
-    reader = _OutputReader(readable, report)
+    return await run_in_folder(session.workdir, command, report)
+
+
+@run_command.elsewhere
+async def _run_there(places: Paths, session: Session, command: str, report: Callable[[str], None]) -> int:
+    def handle_push(frame: FromHost) -> None:
+        if isinstance(frame, RunOutputChunk):
+            report(frame.stdout)
+
+    if session.state in OVER:
+        raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)
+    host = await open_link(places, session.id, session.mode)
+    host.on_push = handle_push
     try:
-        process = await asyncio.create_subprocess_exec(
-            shell, "-c", command, cwd=folder, stdin=DEVNULL, stdout=writable, stderr=STDOUT, start_new_session=True
-        )
-    except (OSError, ValueError) as error:
-        reader.close()
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise UnableError(f"{shell!r} cannot run {command!r} in {folder!r}: {why}.") from error
+        answer = await host.ask(RunShellCommand(n=0, session=session.id, command=command), LONGEST_S)
     finally:
-        os.close(writable)
-    exited = asyncio.create_task(process.wait())
-    over = asyncio.create_task(reader.over.wait())
-    try:
-        await asyncio.wait([exited, over], return_when=asyncio.FIRST_COMPLETED)
-        if reader.is_too_long:
-            raise UnableError(f"{command!r} printed more than {OUTPUT_BYTES // 1024} KB and was ended.")
-        code = await exited
-        await asyncio.wait([over], timeout=LINGER_S)
-        return code
-    finally:
-        over.cancel()
-        reader.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await exited
-
-
-class _OutputReader:
-    """Reports what comes through a pipe, until its end, or until it is too long. Opened on the running loop."""
-
-    def __init__(self, pipe: int, report: Callable[[str], None]) -> None:
-        self.over = asyncio.Event()
-        self.is_too_long = False
-        self._pipe, self._report, self._count, self._is_open = pipe, report, 0, True
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._loop = asyncio.get_running_loop()
-        os.set_blocking(pipe, False)
-        self._loop.add_reader(pipe, self._read)
-
-    def _read(self) -> None:
-        try:
-            chunk = os.read(self._pipe, CHUNK_BYTES)
-        except BlockingIOError:
-            return
-        self._count += len(chunk)
-        self.is_too_long = self._count > OUTPUT_BYTES
-        self._report(self._decode(chunk, final=not chunk))
-        if not chunk or self.is_too_long:
-            self._loop.remove_reader(self._pipe)
-            self.over.set()
-
-    def close(self) -> None:
-        """Close the pipe; idempotent."""
-        if self._is_open:
-            self._is_open = False
-            self._loop.remove_reader(self._pipe)
-            os.close(self._pipe)
+        host.close()  # it ends the command
+    if not isinstance(answer, CommandResult) or answer.ran is None:
+        raise UnableError(f"the host of {session.label!r} runs no commands.")
+    return answer.ran.exit_code

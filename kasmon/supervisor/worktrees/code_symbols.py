@@ -2,11 +2,16 @@
 
 import re
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from kasmon.errors import KasmonError
+from kasmon.model.session import Session
+from kasmon.paths import Paths
 from kasmon.repository.git import git
 from kasmon.sanitize import clean_line
+from kasmon.supervisor.machines.dispatch import dispatch
 
 MOST: Final = 10_000
 NAME_LENGTH: Final = 80
@@ -21,7 +26,7 @@ GO_RECEIVER: Final = r"^func[ \t]*\([^)]*\)[ \t]*[A-Za-z_][A-Za-z0-9_]*"
 NAME: Final = re.compile(rf"(?:\b(?:{KEYWORDS})[ \t]+|^func[ \t]*\([^)]*\)[ \t]*)([A-Za-z_][A-Za-z0-9_]*)")
 
 
-class CodeSymbol(NamedTuple):
+class CodeSymbol(msgspec.Struct, frozen=True):
     """Where a function, a class or another name is defined."""
 
     name: str
@@ -30,8 +35,21 @@ class CodeSymbol(NamedTuple):
     line: int
 
 
-def list_symbols(folder: Path) -> list[CodeSymbol]:
-    """Return at most `MOST` definitions in the files below *folder* that git does not ignore. Never raises. Blocks.
+@dispatch
+def list_symbols(places: Paths, session: Session) -> list[CodeSymbol]:
+    """Return the definitions in the session's folder, as `find_symbols`."""
+    return find_symbols(Path(session.workdir or "."))
+
+
+@list_symbols.elsewhere
+def _list_symbols_there(places: Paths, session: Session) -> list[CodeSymbol]:
+    from kasmon.supervisor.machines import review  # only for sessions of other machines
+
+    return review.list_symbols(places, session)
+
+
+def find_symbols(folder: Path, most: int = MOST) -> list[CodeSymbol]:
+    """Return at most *most* definitions in the files below *folder* that git does not ignore. Never raises. Blocks.
 
     Outside a repository there are none. A comment that looks like a definition counts as one.
     """
@@ -48,6 +66,6 @@ def list_symbols(folder: Path) -> list[CodeSymbol]:
             continue
         if len(found[1]) <= NAME_LENGTH:
             symbols.append(CodeSymbol(found[1], file, int(number)))
-        if len(symbols) >= MOST:
+        if len(symbols) >= most:
             break
     return symbols

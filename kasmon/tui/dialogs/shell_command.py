@@ -24,7 +24,7 @@ GIVEN_CHARACTERS: Final = 20_000
 def confirm_command(session: Session, command: str) -> Confirmation:
     """Return the question whether to run *command* in the folder of *session*."""
     confined = ", outside of the session's sandbox" if session.sandbox else ""
-    where = f"It runs in {clean_line(session.workdir)}, on this machine and with your rights{confined}."
+    where = f"It runs in {clean_line(session.workdir)}, with your rights{confined}."
     return Confirmation(
         "Run this command?", (command, where, "The agent is not told. It ends when you close its output."), "run"
     )

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from kasmon import __version__
@@ -312,8 +311,7 @@ class LiveGateway:
     async def symbols(self, session: SessionId, /) -> Sequence["CodeSymbol"]:
         from kasmon.supervisor.worktrees.code_symbols import list_symbols  # only for completion
 
-        known = self._session(session)
-        return () if known.via else await asyncio.to_thread(list_symbols, Path(known.workdir or "."))
+        return await asyncio.to_thread(list_symbols, self.places, self._session(session))
 
     async def prompt_images(self, session: SessionId, text: str, /) -> Sequence[PromptImage]:
         from kasmon.supervisor.prompts.images import find_mentioned  # only for a mention of a picture
@@ -326,9 +324,9 @@ class LiveGateway:
         return (await asyncio.to_thread(load_image, self.places, session, image)).data
 
     async def run_command(self, session: SessionId, command: str, report: Callable[[str], None], /) -> int:
-        from kasmon.supervisor.prompts.shell_command import run_in_folder  # rarely needed
+        from kasmon.supervisor.prompts import shell_command  # rarely needed
 
-        return await run_in_folder(self._session(session), command, report)
+        return await shell_command.run_command(self.places, self._session(session), command, report)
 
     async def folders(self, written: str, /) -> Sequence[str]:
         from kasmon.supervisor.worktrees.file_listing import folders_like  # only for folder name completion

@@ -291,7 +291,7 @@ class Gateway(Protocol):
         """Return the commands that the agent announced last. Raises `KasmonError` if its log cannot be read."""
 
     async def symbols(self, session: SessionId, /) -> Sequence["CodeSymbol"]:
-        """Return where the code in the session's folder defines names: as many as are found quickly, none elsewhere."""
+        """Return where the code in the session's folder defines names: as many as are found quickly."""
 
     async def prompt_images(self, session: SessionId, text: str, /) -> Sequence[PromptImage]:
         """Return the pictures that the prompt *text* mentions and that are sent with it, with their content.
@@ -307,7 +307,7 @@ class Gateway(Protocol):
         """Run *command* by the person's shell in the session's folder; *report* gets the output. Returns its exit code.
 
         Raises:
-            KasmonError: if it cannot be run; see `run_in_folder`.
+            KasmonError: if it cannot be run; see `run_command`.
         """
 
     async def folders(self, written: str, /) -> Sequence[str]:

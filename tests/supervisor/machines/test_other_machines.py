@@ -102,7 +102,6 @@ OF_FUNCTION: dict[str, dict[str, object]] = {
     },
     "sessions.session_operations.configure": {"command": Configure(model="big")},
     "sessions.session_operations.execute": {"command": Configure(model="big")},
-    "prompts.shell_command.run_in_folder": {"command": "true", "report": print},
     "sessions.session_operations.requeue": {"command": Requeue(receipt="x-r1", drop=True)},  # type: ignore[arg-type]
 }
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kasmon.supervisor.worktrees.code_symbols import CodeSymbol, list_symbols
+from kasmon.supervisor.worktrees.code_symbols import CodeSymbol, find_symbols
 from tests.support.git_repo import Repo
 
 CODE = {
@@ -20,7 +20,7 @@ def test_definitions_of_common_languages_are_found_with_file_and_line(tmp_path: 
         (tmp_path / name).write_text(text)
     (tmp_path / ".gitignore").write_text("ignored.py\n")
     (tmp_path / "ignored.py").write_text("def hidden(): ...\n")
-    found = list_symbols(tmp_path)
+    found = find_symbols(tmp_path)
 
     assert {
         CodeSymbol("App", "src/app.py", 3),
@@ -37,4 +37,4 @@ def test_definitions_of_common_languages_are_found_with_file_and_line(tmp_path: 
 def test_outside_of_a_repository_there_are_none(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("def there(): ...\n")
 
-    assert [] == list_symbols(tmp_path / "missing")
+    assert [] == find_symbols(tmp_path / "missing")
