@@ -398,7 +398,7 @@ def _find_parent(where: Paths, beside: str, machine: str) -> Session:
     session = find(read_fleet(where), beside)
     if session.via == machine:
         return session
-    hint = f"Start it there: --on {session.via}." if session.via else "Leave out --on."
+    hint = "Start it there: --on names its machine, and is left out for this one."
     raise UsageError(f"--in {beside!r} is a session of {session.via or 'this machine'}.", hint=hint)
 
 

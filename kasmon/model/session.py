@@ -198,6 +198,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.via}:{path}" if self.via else path
 
     @property
+    def has_folder_here(self) -> bool:
+        """Whether its folder is on this machine: neither its kasmon nor its agent is on another one."""
+        return not self.via and "@" not in self.agent
+
+    @property
     def is_unreachable(self) -> bool:
         """Whether its machine is unreachable, since `since`; nothing else is known of it then."""
         return self.state is SessionState.UNSURE and self.source == "link"

@@ -12,7 +12,6 @@ from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import point_row, sandbox_object, works_in_words
 from kasmon.cli.sandbox.run_output import RunOutput
-from kasmon.cli.sandbox.snapshots import sandboxed
 from kasmon.cli.session_selection import (
     Everything,
     OfPlan,
@@ -25,7 +24,7 @@ from kasmon.cli.session_selection import (
 )
 from kasmon.config import load
 from kasmon.errors import KasmonError, UsageError
-from kasmon.model.commands import Allow, Checkpoint, Restore, Resume, SandboxCommand
+from kasmon.model.commands import Allow, Checkpoint, Mode, Restore, Resume, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.sandbox.state import CheckpointSummary
@@ -254,7 +253,7 @@ async def _remove_all(where: Paths) -> tuple[list[Session], list[str], list[Kasm
     gone: list[Session] = []
     kept: list[str] = []
     left: list[KasmonError] = []
-    for session in [each for each in sandboxed(where) if not each.via]:
+    for session in [each for each in read_fleet(where).here if each.mode is Mode.INTERPRETER]:
         try:
             kept.append(await sandbox_operations.remove(where, session))
         except KasmonError as error:

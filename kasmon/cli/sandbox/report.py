@@ -55,8 +55,6 @@ def copy_of(session: Session, folder: str) -> str:
     """Return the folder of which *folder*, where the sandbox of *session* works, is a copy; empty if it is none."""
     if not session.workdir or session.workdir == folder:
         return ""
-    if session.via:  # links there are unknown here
-        return session.workdir
     return session.workdir if Path(session.workdir).resolve() != Path(folder).resolve() else ""
 
 

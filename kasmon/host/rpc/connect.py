@@ -77,16 +77,23 @@ async def reach(
 
 
 @contextlib.asynccontextmanager
-async def reach_running_tmux_host(places: Paths) -> AsyncIterator["HostLink | BlockingLink"]:
+async def reach_running_tmux_host(
+    places: Paths, session: SessionId | None = None
+) -> AsyncIterator["HostLink | BlockingLink"]:
     """Yield a link to the running shared tmux host; none is started, except to replace one of an older version.
+
+    *session*: one that it runs; that of its machine is reached.
 
     Raises:
         KasmonError: as `open_link` does.
     """
     try:
-        found = await _open(places.tmux_host_socket)
+        if session is not None and (machine := await in_thread(machine_of, places, session)):
+            found = await _open_remote(places, session, machine, REACH_S)
+        else:
+            found = await _open(places.tmux_host_socket)
     except ProtocolVersionError:
-        found = await _find(places, SessionId("tmux"), Mode.TMUX)
+        found = await _find(places, session or SessionId("tmux"), Mode.TMUX)
     async with contextlib.aclosing(found):
         yield found
 

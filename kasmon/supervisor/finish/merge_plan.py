@@ -178,7 +178,7 @@ def _read(session: Session, check: str) -> _Branch:
     if session.via:
         raise UnableError(
             f"{session.name!r} is on {session.via!r}: only branches of this machine are merged one by one.",
-            hint=f"Run `kasmon merge-plan` on {session.via}.",
+            hint=f"Run `kasmon merge-plan --machine {session.via}`.",
         )
     tree = worktree_of(session)
     if tree is None:

@@ -178,7 +178,7 @@ class PlanRunner:
     def _own_worktree_sessions(self) -> tuple[Session, ...]:
         own = {task.id for task in self._plan.tasks if worktree_of(self._plan, task) == "own"}
         own_sessions = {at.session for id_, at in self._plan_log.run.tasks.items() if id_ in own and at.state in ACTIVE}
-        return tuple(session for session in self._fleet.sessions if session.id in own_sessions and not session.via)
+        return tuple(session for session in self._fleet.here if session.id in own_sessions)
 
     async def _step(self) -> None:
         """Compute the next steps once, and start those that are not being executed."""

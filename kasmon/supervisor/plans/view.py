@@ -54,7 +54,7 @@ def logged_sessions(run: PlanRun) -> frozenset[str]:
 
 def is_of_other_plan(places: Paths, session: Session) -> bool:
     """Whether *session* works here on a task of another machine's plan."""
-    return not session.via and Path(session.workdir).is_relative_to(places.plan_tasks)
+    return Path(session.workdir).is_relative_to(places.plan_tasks)
 
 
 def approved_plan(plan_log: PlanLog) -> Plan:

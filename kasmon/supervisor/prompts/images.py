@@ -31,7 +31,7 @@ def find_mentioned(session: Session, text: str) -> list[PromptImage]:
     Raises:
         NotFoundError, UsageError: as `read_images`.
     """
-    if "receives_images" not in session.abilities or session.via:
+    if "receives_images" not in session.abilities or not session.has_folder_here:
         return []
     names = [name for name in mentioned(text) if _path(name, session.workdir).is_file()]
     return read_images(names, session.workdir)

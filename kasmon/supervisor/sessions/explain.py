@@ -14,7 +14,7 @@ from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.evidence.hook_setup import absent
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutError, UnavailableError
-from kasmon.host.rpc.connect import reach, reach_running_tmux_host
+from kasmon.host.rpc.connect import reach_running_tmux_host
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.host.rpc.frames import DescribePane, FromHost, PaneDescription, SubscriptionEnd, TerminalRows, Watch
 from kasmon.model.commands import Mode
@@ -190,7 +190,7 @@ async def _capture(places: Paths, session: Session) -> tuple[PaneDescription, Te
     def is_screen(push: FromHost) -> bool:
         return isinstance(push, TerminalRows | SubscriptionEnd) and push.session == session.id
 
-    async with reach(places, session.id, session.mode) if session.via else reach_running_tmux_host(places) as host:
+    async with reach_running_tmux_host(places, session.id) as host:
         pane = await host.ask(DescribePane(n=0, session=session.id))
         try:
             rows = await host.watch(Watch(session=session.id, rate_hz=1.0), is_screen, LOOK_S)

@@ -202,10 +202,16 @@ async def send(
             session = await _await_hibernation(places, session)
             if session.state is not SessionState.HIBERNATED:
                 raise
-    if session.via:  # of another version, or to be resumed first
-        return await _send_there(places, session, prompt)
+    return await _resume_and_send(places, session, prompt, on_resumed)
+
+
+@dispatch
+async def _resume_and_send(
+    places: Paths, session: Session, prompt: Prompt, on_resumed: Callable[[float], None]
+) -> Receipt:
+    """Send *prompt* once the agent was resumed by this version."""
     was_hibernated, began = session.state is SessionState.HIBERNATED, time.monotonic()
-    await restart(places, session, actor=actor)
+    await restart(places, session, actor=prompt.actor)
     if was_hibernated:
         on_resumed(time.monotonic() - began)
     resumed_session = msgspec.structs.replace(session, state=SessionState.STARTING, handed_over=False)
@@ -243,7 +249,8 @@ async def _await_hibernation(places: Paths, session: Session) -> Session:
         await sleep(0.02)
 
 
-async def _send_there(places: Paths, session: Session, prompt: Prompt) -> Receipt:
+@_resume_and_send.elsewhere
+async def _send_there(places: Paths, session: Session, prompt: Prompt, on_resumed: Callable[[float], None]) -> Receipt:
     from kasmon.supervisor.machines.link_client import run_for  # only for sessions of other machines
 
     if prompt.images:

@@ -52,7 +52,7 @@ class CollisionDetector:
             stale: the tops of the changed worktrees; None for all. For the others, the last result is used.
         """
         with self._busy:
-            places = {session.id: self._place(session.workdir) for session in sessions if not session.via}
+            places = {session.id: self._place(session.workdir) for session in sessions if session.has_folder_here}
             tops = self._counting(places.values())
             wanted = [top for top in tops if stale is None or top in stale or top not in self._changes]
             with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:

@@ -126,7 +126,7 @@ def check_unused(path: Path, fleet: Fleet) -> None:
 
     top = path.resolve()
     for session in fleet.sessions:
-        if session.via or session.state not in ALIVE or not session.workdir:
+        if session.state not in ALIVE or not (session.has_folder_here and session.workdir):
             continue
         if Path(session.workdir).resolve().is_relative_to(top):
             raise RefusedError(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from kasmon import system
-from kasmon.config.agent_address import machine_of
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.session import Session
 from kasmon.repository.git import git_folders
@@ -23,7 +22,7 @@ def worktree_of(session: Session) -> SessionWorktree | None:
 
     A main checkout is no worktree, and neither is a submodule.
     """
-    if session.worktree is not None or session.via or machine_of(session.agent):
+    if session.worktree is not None or not session.has_folder_here:
         return session.worktree
     return recognize(_process_folder(session)) or recognize(session.workdir)
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kasmon.config.agent_address import machine_of
 from kasmon.model.agent_program import is_agent
 from kasmon.model.session import Session
 
@@ -26,7 +25,7 @@ def list_agents_in(folder: str, sessions: Iterable[Session], profiles: Mapping[s
         session
         for session in sessions
         if session.exists
-        and not (session.via or machine_of(session.agent))
+        and session.has_folder_here
         and is_agent(session, profiles)
         and find_repository_top(session.workdir) == top
     ]
@@ -38,7 +37,7 @@ def list_sharers(session: Session, others: Iterable[Session], profiles: Mapping[
     The tasks of one plan share a checkout as the plan says, and windows of one session belong together: these do not
     count. *profiles* is as for `is_agent`.
     """
-    if session.via or machine_of(session.agent) or not is_agent(session, profiles):
+    if not session.has_folder_here or not is_agent(session, profiles):
         return []
     return [
         other

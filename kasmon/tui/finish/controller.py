@@ -351,10 +351,6 @@ class FinishController:
             text = "No other worktree changes the same files. `kasmon merge-plan` merges any branches in an order."
             screen.note((text, Token.NOTICE))
             return
-        if session.via:
-            text = f"Several branches of {session.via} are merged there: `kasmon merge-plan --machine {session.via}`."
-            screen.note((text, Token.NOTICE))
-            return
         try:
             plan = await gateway.plan_merges([session.id, *collision.others])
         except KasmonError as error:

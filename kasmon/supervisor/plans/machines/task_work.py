@@ -383,9 +383,9 @@ def _create_session(places: Paths, config: Config, request: StartTask, claim: Cl
     task = Task(id=key.name, number=key.number, wave=request.wave)
     lay_out(workdir, task)
     fleet = read_fleet(places)
-    for session in fleet.sessions:
+    for session in fleet.here:
         is_its = (session.plan, session.task, session.workdir) == (key.plan, key.number, claim.workdir)
-        if is_its and not session.via and not session.generation and session.created_at >= claim.claimed_at:
+        if is_its and not session.generation and session.created_at >= claim.claimed_at:
             return load_launch(places, session.id)
     new = NewSession(
         name=session_name(key.plan, task, key.attempt, [each.name for each in fleet.sessions]),
