@@ -154,6 +154,20 @@ class Bus(Protocol):
         ...
 
 
+class JoinedBus(Bus, Protocol):
+    """A machine that is reached through a stream of records."""
+
+    async def join(self, session: SessionId, client: socket.socket) -> None:
+        """Connect *client* to the host of *session*, as if to its socket; this returns once it is connected.
+
+        The connection has a descriptor of its own for *client*, so the caller closes its own at any time. An error
+        leaves *client* as it is.
+
+        Raises: as `connect`.
+        """
+        ...
+
+
 @runtime_checkable
 class QueueBus(Bus, Protocol):
     """A machine with a work queue, where commands wait while it is away."""

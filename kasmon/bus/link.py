@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kasmon import __version__, system
-from kasmon.bus.base import LATE_S, LOST_S, Bus, BusWelcome, Heartbeat, ListEnd, LogPart, QueueBus
+from kasmon.bus.base import LATE_S, LOST_S, Bus, BusWelcome, Heartbeat, JoinedBus, ListEnd, LogPart, QueueBus
 from kasmon.bus.clock_offset import ClockOffset
 from kasmon.bus.mirror import Mirror
 from kasmon.bus.ssh import open_bus
@@ -64,7 +64,7 @@ MOST_CLIENTS: Final = 1000
 OTHER_USER: Final = "it belongs to another user"
 AGENT_REFUSED: Final = "an agent cannot reach sessions of other machines"
 
-OpenBus = Callable[[Machine], Coroutine[Any, Any, Bus]]
+OpenBus = Callable[[Machine], Coroutine[Any, Any, JoinedBus]]
 Request = RunCommand | ReadFile | AgentRequest
 _request_decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 
@@ -92,7 +92,7 @@ def main(argv: Sequence[str]) -> int:
 async def _run_link(here: Paths, machine: Machine) -> None:
     ssh = load_or_default(here, log.warning).remote.ssh
 
-    async def open_link(current: Machine) -> Bus:
+    async def open_link(current: Machine) -> JoinedBus:
         if not current.cluster:
             return await open_bus(current, ssh)
         from kasmon.bus.nats.bus import open_nats_bus  # needs the extra `nats`
@@ -118,7 +118,7 @@ class MachineLink:
 
         self._mirror.on_session = report
         self._clients = ClientCheck()
-        self._bus: Bus | None = None
+        self._bus: JoinedBus | None = None
         self._agent_start = asyncio.Lock()
         """One start by an agent at a time: the others would wait in the threads that the link needs."""
         self._servers: dict[SessionId, _SocketListener | None] = {}
@@ -179,7 +179,7 @@ class MachineLink:
             await asyncio.sleep(pause_s * (1 + random.random() / 2))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    async def _connect(self) -> Bus:
+    async def _connect(self) -> JoinedBus:
         return await self._open_bus(await asyncio.to_thread(read_machine, self._places, self._name))
 
     async def _copy(self, bus: Bus) -> None:
@@ -243,12 +243,11 @@ class MachineLink:
             server.close()
 
     async def _forward(self, session: SessionId, client: socket.socket) -> None:
-        """Connect *client* with the host of *session*, until one of them closes the connection."""
+        """Connect *client* with the host of *session*; answer it with the reason if that fails."""
         try:
             why = await asyncio.to_thread(self._clients.refusal, client)
             if not why and self._bus is not None:
-                with await self._bus.connect(session) as host:
-                    await asyncio.gather(_pump(client, host), _pump(host, client))
+                await self._bus.join(session, client)
                 return
             error: KasmonError = (
                 RefusedError(why)
@@ -376,18 +375,6 @@ class _SocketListener:
     async def _serve(self, client: socket.socket) -> None:
         with client:
             await self._handle(client)
-
-
-async def _pump(source: socket.socket, target: socket.socket) -> None:
-    """Pass on what *source* sends, and its end."""
-    loop = asyncio.get_running_loop()
-    try:
-        while data := await loop.sock_recv(source, PIECE_BYTES):
-            await loop.sock_sendall(target, data)
-    except OSError:
-        pass
-    with contextlib.suppress(OSError):
-        target.shutdown(socket.SHUT_WR)
 
 
 class ClientCheck:

@@ -286,32 +286,37 @@ class StreamBus(_End):
         raise self._unreachable()
 
     async def connect(self, session: SessionId) -> socket.socket:
-        if self._why:
-            raise self._unreachable()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
-            self._mux.connect(theirs, session)
-            line = b""
-            async with asyncio.timeout(CONNECT_S):
-                while not line.endswith(b"\n"):
-                    piece = await self._loop.sock_recv(ours, 1)  # what follows the line is the host's
-                    if not piece:
-                        raise self._unreachable()
-                    line += piece
-            if line != b"ok\n" and self._why:
-                raise self._unreachable()
-            if line != b"ok\n":
-                raise HostUnreachableError(session, line.decode("utf-8", "replace").strip())
-        except TimeoutError as error:
-            ours.close()
-            raise RemoteUnreachableError(
-                self._machine, f"it did not answer within {CONNECT_S:g} s", is_registered=True
-            ) from error
+            with theirs:
+                await self.join(session, theirs)
         except BaseException:
             ours.close()
             raise
         return ours
+
+    async def join(self, session: SessionId, client: socket.socket) -> None:
+        if self._why:
+            raise self._unreachable()
+        result: asyncio.Future[str] = self._loop.create_future()
+        stream = client.dup()
+        self._mux.connect(stream, session, lambda why: None if result.done() else result.set_result(why))
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                refusal = await result
+        except TimeoutError as error:
+            self._mux.disconnect(stream, "it is not needed any more")
+            raise RemoteUnreachableError(
+                self._machine, f"it did not answer within {CONNECT_S:g} s", is_registered=True
+            ) from error
+        except BaseException:
+            self._mux.disconnect(stream, "it is not needed any more")
+            raise
+        if refusal and self._why:
+            raise self._unreachable()
+        if refusal:
+            raise HostUnreachableError(session, refusal)
 
     async def run(self, arguments: Sequence[str], stdin: bytes = b"") -> CommandOutput:
         reply = await self._request(lambda n: RunCommand(n, tuple(arguments), stdin))

@@ -144,8 +144,19 @@ class NatsBus:
             raise RemoteUnreachableError(self._machine, error.message.rstrip("."), hint=error.hint) from error
 
     async def connect(self, session: SessionId) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
         try:
-            return await (await self._open_commands()).connect(session)
+            with theirs:
+                await self.join(session, theirs)
+        except BaseException:
+            ours.close()
+            raise
+        return ours
+
+    async def join(self, session: SessionId, client: socket.socket) -> None:
+        try:
+            await (await self._open_commands()).join(session, client)
         except HostUnreachableError:
             raise
         except RemoteUnreachableError:

@@ -53,13 +53,17 @@ def _signing_key(seed: str) -> SigningKey:
 
 def is_signed(public_key: str, content: bytes, signature: bytes) -> bool:
     """Whether the holder of *public_key* signed *content*. False for what is no key or no signature."""
-    if PUBLIC.fullmatch(public_key) is None:
-        return False
-    raw = base64.b32decode(public_key)
-    if nkeys.crc16(bytearray(raw[:-2])).to_bytes(2, "little") != raw[-2:]:
-        return False
     try:
-        VerifyKey(raw[1:-2]).verify(content, signature)
+        _verify_key(public_key).verify(content, signature)
     except (CryptoError, ValueError):
         return False
     return True
+
+
+@functools.lru_cache(maxsize=64)
+def _verify_key(public_key: str) -> VerifyKey:
+    """Cached as `_signing_key`. Raises `ValueError` for what is no key."""
+    raw = base64.b32decode(public_key) if PUBLIC.fullmatch(public_key) is not None else b""
+    if not raw or nkeys.crc16(bytearray(raw[:-2])).to_bytes(2, "little") != raw[-2:]:
+        raise ValueError("this is no public key")
+    return VerifyKey(raw[1:-2])

@@ -142,14 +142,23 @@ class ConnectionMux:
         """Call *do* with each client of *listener* and the first line that it sends."""
         self._accept(listener, lambda stream: _Caller(self, stream, do))
 
-    def connect(self, stream: socket.socket, destination: str) -> None:
-        """Connect *stream* to *destination* at the other end; it first gets the line `ok`, or the reason why not."""
+    def connect(self, stream: socket.socket, destination: str, report: "Report | None" = None) -> None:
+        """Connect *stream* to *destination* at the other end.
 
-        def report(why: str) -> None:
+        *report* gets an empty text then, else the reason why not. Without it, *stream* first gets the line `ok`, or the
+        reason.
+        """
+
+        def send_line(why: str) -> None:
             with contextlib.suppress(OSError):
                 stream.sendall((why or "ok").replace("\n", " ").encode() + b"\n")
 
-        self._open(stream, destination, report)
+        self._open(stream, destination, report or send_line)
+
+    def disconnect(self, stream: socket.socket, why: str) -> None:
+        """Close *stream*, and its connection at the other end, if it still is one of this end's."""
+        for connection in [each for each in self._connections.values() if each.stream is stream]:
+            self._drop(connection, why)
 
     def suspend(self) -> None:
         """Close all connections, and accept none until `resume`; new clients wait in the backlog."""
