@@ -79,11 +79,18 @@ class TwoCommandLines:
         return lock_holder(self.here.places.machine_lock(MACHINE)) or 0
 
     def cut(self) -> None:
-        """End the link, as a crash would, with what it runs."""
-        link = psutil.Process(self.link)
-        for process in (link, *link.children(recursive=True)):
-            process.send_signal(signal.SIGKILL)
-        until(lambda: not self.link, LIMIT_S, what="the end of the link")
+        """End the link, as a crash would, with what it runs; also one that was started and took its place."""
+        until(self._has_no_link, LIMIT_S, what="the end of the link")
+
+    def _has_no_link(self) -> bool:
+        """End the link, if there is one."""
+        if not (pid := self.link):
+            return True
+        with contextlib.suppress(psutil.NoSuchProcess):
+            link = psutil.Process(pid)
+            for process in (link, *link.children(recursive=True)):
+                process.send_signal(signal.SIGKILL)
+        return False
 
     def session(self, session: str) -> Any:
         """The session, as it is listed here; None if it is not."""
