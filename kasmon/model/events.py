@@ -102,6 +102,8 @@ class TurnStarted(BaseEvent, frozen=True, kw_only=True, tag="turn.started"):
     """A turn began, or the running one took in another prompt."""
 
     prompt: str = ""
+    digest: str = ""
+    """The `prompt_digest` of the prompt as it was sent, if *prompt* is another text to show for it; else empty."""
     by: Sender | Literal["agent"] = "user"
     """What started it; `agent`: the agent itself."""
 

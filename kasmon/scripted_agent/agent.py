@@ -10,7 +10,7 @@ from random import Random
 from typing import Final, Literal
 
 from kasmon.errors import SessionBusyError, SessionEndedError
-from kasmon.model.commands import Answer, Launch, Prompt, Sender
+from kasmon.model.commands import Answer, Launch, Prompt, Sender, prompt_digest
 from kasmon.model.events import Event, SessionEnded, TurnEnded, TurnStarted
 from kasmon.model.permission import Request, RequestId
 from kasmon.scripted_agent.player import Move, Moves, Player, ScriptPause, TurnResult
@@ -64,7 +64,9 @@ class _Frame:
     def __init__(self, script: Script, prompt: str) -> None:
         first = script[0] if script else None
         self.script, self.at, self.resting = script, 0, False
-        self.shown = first.text if isinstance(first, TextStep) and first.verb == "prompt" else prompt
+        self.shown, self.digest = prompt, ""
+        if isinstance(first, TextStep) and first.verb == "prompt":
+            self.shown, self.digest = first.text, prompt_digest(prompt)
 
 
 class Actor:
@@ -204,7 +206,8 @@ class Actor:
     def _play(self, by: Sender | Literal["agent"]) -> Moves:
         """Play one turn: steps of the newest script, then of older ones, until one ends the turn or a script rests."""
         self.busy = True
-        yield TurnStarted(at=self._player.now, prompt=self._frames[-1].shown, by=by)
+        frame = self._frames[-1]
+        yield TurnStarted(at=self._player.now, prompt=frame.shown, digest=frame.digest, by=by)
         ending: TurnResult | None = None
         while ending is None and self._frames and not self._frames[-1].resting:
             frame = self._frames[-1]

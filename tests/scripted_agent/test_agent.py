@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from kasmon.errors import RequestClosedError, SessionBusyError, SessionEndedError, StaleRequestError, UnableError
-from kasmon.model.commands import Answer, Launch, Mode, Prompt
+from kasmon.model.commands import Answer, Launch, Mode, Prompt, prompt_digest
 from kasmon.model.events import (
     Event,
     LimitLifted,
@@ -160,10 +160,11 @@ def test_a_prompt_that_is_no_script_is_answered_with_a_small_turn(prompt: str) -
 
 
 def test_people_may_be_shown_another_prompt_than_the_script() -> None:
-    started = Stage().prompt("prompt Fix the login\nsay on it")[0]
+    script = "prompt Fix the login\nsay on it"
+    started = Stage().prompt(script)[0]
 
     assert isinstance(started, TurnStarted)
-    assert "Fix the login" == started.prompt
+    assert ("Fix the login", prompt_digest(script)) == (started.prompt, started.digest)
 
 
 def test_a_request_is_sealed_and_holds_the_turn_until_it_is_answered() -> None:

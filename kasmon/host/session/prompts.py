@@ -182,7 +182,7 @@ class Prompts:
         """Move receipts according to *event*, after it was noted."""
         if isinstance(event, TurnStarted):
             self._stop_expecting()
-            if event.by != "agent" and (begins := self._beginning(event.prompt)) is not None:
+            if event.by != "agent" and (begins := self._beginning(event)) is not None:
                 self._mark_passed_over(begins.id)
                 self._move(begins)
         elif isinstance(event, TurnEnded):
@@ -359,13 +359,13 @@ class Prompts:
             self._expecting = None
         self._changed.set()
 
-    def _beginning(self, text: str) -> Receipt | None:
-        """Return the receipt of the prompt *text* whose turn begins, in its new state; None if there is none.
+    def _beginning(self, turn: TurnStarted) -> Receipt | None:
+        """Return the receipt of the prompt whose *turn* begins, in its new state; None if there is none.
 
-        That is the oldest with this text. A turn whose agent names no text is that of the only prompt being delivered.
+        That is the oldest with its text. A turn whose agent names no text is that of the only prompt being delivered.
         """
-        if text:
-            return self._named(prompt_digest(text))
+        if digest := turn.digest or (prompt_digest(turn.prompt) if turn.prompt else ""):
+            return self._named(digest)
         on_the_way = self._in(*ON_THE_WAY)
         return self._started(on_the_way[0], "alone") if len(on_the_way) == 1 else None
 

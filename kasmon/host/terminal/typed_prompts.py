@@ -393,7 +393,7 @@ class TypedPrompts(Prompts):
     def _as_sent(self, text: str) -> str:
         return outgoing(text)
 
-    def _beginning(self, text: str) -> Receipt | None:
+    def _beginning(self, turn: TurnStarted) -> Receipt | None:
         return None if self._agent.names_prompts else self._sole_candidate()
 
     def _await_turn(self) -> None:

@@ -16,7 +16,16 @@ from kasmon.errors import NotFoundError, RefusedError, SessionBusyError, TimedOu
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.session import prompts
-from kasmon.model.commands import NO_TURN, AgentCommand, Interrupt, Prompt, ReceiptId, ReceiptState, Requeue
+from kasmon.model.commands import (
+    NO_TURN,
+    AgentCommand,
+    Interrupt,
+    Prompt,
+    ReceiptId,
+    ReceiptState,
+    Requeue,
+    prompt_digest,
+)
 from kasmon.model.events import (
     LimitReached,
     ReceiptChanged,
@@ -458,6 +467,21 @@ async def test_a_turn_is_credited_to_the_prompt_with_all_of_its_text_and_to_no_o
         await auntil(lambda: "finished" in steps(env, 1) or "unsure" in steps(env, 1))
 
     assert [("unsure", ""), ("finished", "text")] == [(str(r.state), r.carried_by) for r in env.session().receipts]
+
+
+async def test_a_turn_that_shows_another_text_is_credited_to_the_prompt_that_it_carries(
+    env: Env, fake: FakeAgent
+) -> None:
+    async def silent(wish: AgentCommand) -> None: ...
+
+    fake.on_wish = silent
+    async with env.hosting(fake):
+        await prompt(await ready(env), "prompt Fix it\nsay done")
+        digest = prompt_digest("prompt Fix it\nsay done")
+        fake.say(TurnStarted(at=time.time(), prompt="Fix it", digest=digest), turn_ended())
+        await auntil(lambda: "finished" in steps(env))
+
+    assert "text" == env.session().receipts[0].carried_by
 
 
 async def test_a_prompt_that_began_no_turn_is_unsure_until_the_agent_names_it(
