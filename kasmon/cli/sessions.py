@@ -107,7 +107,8 @@ def ls_background(*, wants_json: bool) -> None:
     if wants_json:
         print_json(answer(background=[msgspec.to_builtins(each) for each in found]))
         return
-    rows = [(each.id, each.name or "-", each.activity or "-", each.workdir, each.adopted or "-") for each in found]
+    cells = [(each.id, each.name, each.activity, each.workdir, each.adopted) for each in found]
+    rows = [tuple(cell or "-" for cell in row) for row in cells]
     say(*aligned([BACKGROUND_HEADS, *(tuple(clean_line(cell) for cell in row) for row in rows)]))
 
 
@@ -152,7 +153,7 @@ def _adopt_background(target: str, name: str, *, wants_json: bool) -> None:
     from kasmon.supervisor.sessions.adoption.background import adopt_background
 
     where = places()
-    session = event_loop.run(adopt_background(where, load(where), target, name))
+    session, _ = event_loop.run(adopt_background(where, load(where), target, name))
     if wants_json:
         print_json(answer(session=session_object(read_session(where, session)), noticed=KEPT_RUNNING))
         return

@@ -116,10 +116,10 @@ class AdoptDialog(Dialog):
     def _adopt(self, row: AdoptablePane | BackgroundSession) -> None:
         async def adopt(operations: "Operations") -> None:
             if isinstance(row, BackgroundSession):
-                await operations.adopt_background(row.id)
+                name = await operations.adopt_background(row.id)
             else:
-                await operations.adopt_pane(row.pane, clean_line(row.session))
-            name = row.label if isinstance(row, BackgroundSession) else clean_line(row.session)
+                name = clean_line(row.session)
+                await operations.adopt_pane(row.pane, name)
             self.dashboard.main_view.table.await_name(name)
 
         self.run_operation(adopt)

@@ -146,11 +146,11 @@ class Operations:
 
         return await finish_log_in(self._places, session, name)
 
-    async def adopt_background(self, background: str, /) -> None:
-        """Show the background session of Claude Code with this id as a session."""
+    async def adopt_background(self, background: str, /) -> str:
+        """Show the background session of Claude Code with this id as a session, and return that session's name."""
         from kasmon.supervisor.sessions.adoption.background import adopt_background  # rarely needed
 
-        await adopt_background(self._places, self._config(), background)
+        return (await adopt_background(self._places, self._config(), background))[1]
 
     async def restart(self, session: SessionId, /) -> str:
         known, began = self._session(session), time.monotonic()

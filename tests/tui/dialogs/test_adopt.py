@@ -133,6 +133,23 @@ async def test_a_background_session_of_claude_is_chosen_too() -> None:
         assert [called(Operations.adopt_background, "86f99758")] == world_of(app).calls
 
 
+async def test_the_cursor_goes_to_the_adopted_session_whatever_name_it_got() -> None:
+    app = kasmon(fleet(idle("readme")))
+    world_of(app).background = [BackgroundSession(id="86f99758", name="fix the build", state="working")]
+    world_of(app).word = "fix the bu-2"
+    async with run_app(app) as pilot:
+        await pilot.press("t")
+        await auntil(lambda: "fix the build" in text_of(app), what="the background session")
+        await pilot.press("enter")
+        await auntil(lambda: len(app.screen_stack) == 1, what="the dialog's end")
+        world_of(app).fleets.put_nowait(fleet(idle("readme"), idle("fix the bu-2")))
+        await auntil(lambda: "fix the bu-2" in text_of(app), what="the session")
+
+        selected = app.main_view.table.selected_session
+        assert selected is not None
+        assert "fix the bu-2" == selected.name
+
+
 async def test_background_sessions_are_offered_where_there_is_no_tmux() -> None:
     app = kasmon(fleet(idle("readme")))
     world_of(app).refusing = NotFoundError("no tmux server listens at '/x'.", hint="Pass its socket.")

@@ -24,9 +24,10 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits.agents import check_is_person
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.names import width_cells
 
-NAME_LENGTH: Final = 40
-"""A longer name of a background session is cut, in characters."""
+NAME_CELLS: Final = 40
+"""A wider name of a background session is cut, in terminal cells: a number may have to follow it."""
 
 
 async def list_sessions(places: Paths, config: Config) -> tuple[BackgroundSession, ...]:
@@ -40,8 +41,11 @@ async def list_sessions(places: Paths, config: Config) -> tuple[BackgroundSessio
     return (await in_thread(_read, places, config, os.environ))[1]
 
 
-async def adopt_background(places: Paths, config: Config, target: str, name: str = "") -> SessionId:
-    """Show the background session that *target* means as a session named *name*, by default its own name.
+async def adopt_background(places: Paths, config: Config, target: str, name: str = "") -> tuple[SessionId, str]:
+    """Show the background session that *target* means as a session named *name*; return its id and its name.
+
+    By default it has the beginning of the background session's name, with a number behind it if that is taken. It is
+    in the root folder if the folder of the background session no longer exists.
 
     Raises:
         NotFoundError, UsageError: if that is none, or several.
@@ -54,16 +58,23 @@ async def adopt_background(places: Paths, config: Config, target: str, name: str
     if found.adopted:
         raise RefusedError(f"{found.label!r} is already adopted as {found.adopted!r}.")
     new = NewSession(
-        name=name or found.label[:NAME_LENGTH],
+        name=name or _cut(found.label),
         agent=CLAUDE,
         argv=(program, ATTACH, found.id),
-        workdir=found.workdir,
+        workdir=found.workdir if await in_thread(os.path.isdir, found.workdir) else "/",
         worktree=False,
         sandbox="",
     )
     if name:
-        return await session_operations.create(places, config, new)
-    return (await session_operations.create_with_free_name(places, config, new))[0]
+        return await session_operations.create(places, config, new), name
+    return await session_operations.create_with_free_name(places, config, new)
+
+
+def _cut(name: str) -> str:
+    """Return the beginning of *name* that `NAME_CELLS` can hold."""
+    while width_cells(name) > NAME_CELLS:
+        name = name[:-1]
+    return name.strip()
 
 
 def _read(places: Paths, config: Config, around: Mapping[str, str]) -> tuple[str, tuple[BackgroundSession, ...]]:
@@ -71,14 +82,7 @@ def _read(places: Paths, config: Config, around: Mapping[str, str]) -> tuple[str
     variables = inherited(own_prefixes((CLAUDE,)), around) | resolved.environment
     shown = _find_shown(places)
     listed = list_background(resolved.argv[0], variables)
-    return resolved.argv[0], tuple(
-        msgspec.structs.replace(
-            one,
-            adopted=shown.get(one.id, ""),
-            workdir=one.workdir if os.path.isdir(one.workdir) else "/",  # noqa: PTH112 - any text may stand there
-        )
-        for one in listed
-    )
+    return resolved.argv[0], tuple(msgspec.structs.replace(one, adopted=shown.get(one.id, "")) for one in listed)
 
 
 def _find_shown(places: Paths) -> dict[str, SessionId]:

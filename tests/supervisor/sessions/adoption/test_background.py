@@ -60,7 +60,7 @@ async def seen(env: Env, session: SessionId, *states: SessionState) -> Session:
 async def test_one_is_listed_shown_once_and_closed(env: Env, config: Config) -> None:
     assert [("86f99758", "")] == [(one.id, one.adopted) for one in await list_sessions(env.places, config)]
 
-    session = await adopt_background(env.places, config, "fix the build")
+    session, _ = await adopt_background(env.places, config, "fix the build")
 
     now = await seen(env, session, SessionState.UNSURE, SessionState.STARTING, SessionState.IDLE)
     assert ("fix the build", str(env.folder)) == (now.name, now.workdir)
@@ -74,12 +74,27 @@ async def test_one_is_listed_shown_once_and_closed(env: Env, config: Config) -> 
 
     await session_operations.stop(env.places, await seen(env, session, SessionState.UNSURE, SessionState.IDLE))
     await seen(env, session, SessionState.ENDED)
-    again = await adopt_background(env.places, config, "86f99758")
-    assert "fix the build-2" == (await asyncio.to_thread(read_fleet, env.places)).require(again).name
+    again, name = await adopt_background(env.places, config, "86f99758")
+    assert "fix the build-2" == name == (await asyncio.to_thread(read_fleet, env.places)).require(again).name
 
     launch = await asyncio.to_thread(load_launch, env.places, session)
     assert ("attach", "86f99758") == launch.argv[1:]
     assert not await asyncio.to_thread(psutil.pid_exists, now.pid or 0)
+
+
+async def test_a_missing_folder_is_listed_as_it_is_and_a_wide_name_is_cut_so_that_a_number_fits(
+    env: Env, config: Config
+) -> None:
+    gone, name = str(env.folder / "gone"), "語" * 39
+    (env.folder / "list.json").write_text(
+        json.dumps([{**LISTED, "id": id_, "name": name, "cwd": gone} for id_ in ("86f99758", "12345678")])
+    )
+    assert [gone, gone] == [one.workdir for one in await list_sessions(env.places, config)]
+
+    for id_, cut in (("86f99758", "語" * 20), ("12345678", "語" * 20 + "-2")):
+        session, named = await adopt_background(env.places, config, id_)
+        now = (await asyncio.to_thread(read_fleet, env.places)).require(session)
+        assert (cut, cut, "/") == (named, now.name, now.workdir)
 
 
 async def test_one_that_is_not_there_is_not_adopted(env: Env, config: Config) -> None:
