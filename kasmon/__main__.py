@@ -91,6 +91,10 @@ def host(arguments: Sequence[str]) -> int:
         from kasmon.supervisor.limits import process as limits
 
         return limits.main(list(arguments[1:]))
+    if arguments[:1] == ["--log-in"]:
+        from kasmon.supervisor.limits import log_in
+
+        return log_in.main(list(arguments[1:]))
     if arguments[:1] == ["--watch"]:
         from kasmon.supervisor.watchers import process as watchers
 

@@ -437,6 +437,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Why it does not run in the requested mode."""
     bypassing: bool = False
     """The agent was started without permission prompts; marked in its row."""
+    log_in_of: SessionId | None = None
+    """The session whose agent offered the program as its log-in; None for any other program."""
     is_command: bool = False
     """tmux: a program that is neither an agent nor an interactive shell; it counts as working until it exits."""
     public_variables: tuple[str, ...] = ()

@@ -71,6 +71,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """The agent that started it; None for a person or a plan."""
     tools: tuple[str, ...] = ()
     """What its agent may use of `kasmon mcp --tools`."""
+    log_in_of: SessionId | None = None
+    """The session whose agent offered its program as a log-in; None for any other program."""
     workdir: str = ""
     worktree: SessionWorktree | None = None
     """The worktree that kasmon created for it; None if it created none."""
@@ -319,6 +321,7 @@ def created(launch: Launch, at: float, machine: str = "", via: str = "") -> Sess
         parent=launch.parent or _starter(launch),
         actor=launch.actor,
         tools=launch.tools,
+        log_in_of=launch.log_in_of,
         workdir=launch.workdir,
         worktree=launch.worktree,
         machine=machine,

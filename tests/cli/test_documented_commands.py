@@ -24,7 +24,7 @@ FORM = re.compile(r"[A-Z]{2,}|…|\.\.\.|/|\[")
 """What is left open in a command that is only named."""
 
 app = build()
-OURS = ("kasmon host --tmux", "kasmon host --notify", "kasmon host --limits")
+OURS = ("kasmon host --tmux", "kasmon host --notify", "kasmon host --limits", "kasmon host --log-in")
 """What nobody types: how kasmon starts itself."""
 
 

@@ -142,6 +142,16 @@ def spawn_prompter(places: Paths, work: Literal["limits", "watch"]) -> "subproce
         return _start([f"--{work}"], environment, given, output)
 
 
+def spawn_log_in(places: Paths, session: SessionId, log_in: SessionId) -> "subprocess.Popen[bytes]":
+    """Start the process that restarts *session* after its *log_in*, detached; its agent gets this process's variables.
+
+    Raises:
+        OSError: if no process could be started.
+    """
+    with _streams(places, places.host_log(log_in), keeps=True) as (environment, given, output):
+        return _start(["--log-in", session, log_in], environment, given, output)
+
+
 def spawn_task_check(places: Paths, order: Path) -> "subprocess.Popen[bytes]":
     """Start the process that runs the check in the file *order*, detached. Several at once do no harm, as above.
 

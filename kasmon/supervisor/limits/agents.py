@@ -80,6 +80,11 @@ def require_start(config: Config, fleet: Fleet, actor: ActingAgent, starters: St
     if _is_persons_shell(config, fleet, actor, starters):
         return
     limits, top = config.fleet, find_ancestors(actor.session, starters)[-1]
+    if (own := fleet.get(actor.session)) is not None and own.log_in_of is not None:
+        raise RefusedError(
+            f"cannot start a session: this process belongs to the log-in {own.name!r}.",
+            hint="Start it in your own terminal.",
+        )
     if actor.depth + 1 > limits.depth:
         raise RefusedError(
             f"cannot start a session: {_name(fleet, actor.session)!r} has depth {actor.depth}, and its children would "
@@ -282,13 +287,17 @@ def find_descendants(session: SessionId, starters: Starters) -> list[SessionId]:
 
 
 def _is_persons_shell(config: Config, fleet: Fleet, actor: ActingAgent, starters: Starters) -> bool:
-    """Return whether *actor* is a shell that a person opened here, and no agent is above it."""
+    """Return whether *actor* is a shell that a person opened here, and no agent is above it.
+
+    An agent's log-in runs the agent's own program, whatever its name is.
+    """
     if actor.machine:
         return False
     line = [fleet.get(each) for each in find_ancestors(actor.session, starters)]
     return all(
         each is not None
         and not (each.via or (each.actor and each.actor.machine))  # it is what another machine says
+        and each.log_in_of is None
         and not is_agent(each, programs(config))
         for each in line
     )

@@ -1,11 +1,19 @@
-"""The log-in that an agent offers in a terminal: it runs in a session of its own, then the agent's session restarts."""
+"""The log-in that an agent offers in a terminal: it runs in a session of its own, then the agent's session restarts.
 
+A process with the variables of the one that began it waits for that (`kasmon host --log-in`); it needs no dashboard.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
 from typing import Final
 
 from kasmon.backends.common.environment import load_variables
 from kasmon.config import Config
-from kasmon.errors import KasmonError, RefusedError, UnableError
+from kasmon.errors import KasmonError, RefusedError, UnableError, UnavailableError, UsageError
 from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.locked_process import begin_process
+from kasmon.host.rpc.spawn import spawn_log_in
 from kasmon.model.commands import Mode, TerminalLogIn
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -22,13 +30,29 @@ OVER: Final = frozenset({SessionState.ENDED, SessionState.LOST})
 LONGEST_STEM: Final = 50
 """How much of the session's name that of its log-in has, in characters."""
 
+log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Do as `finish_log_in`; *argv* are the ids of the session and of its log-in."""
+    if len(argv) != 2:
+        return UsageError.exit_code
+    here = begin_process()
+    try:
+        asyncio.run(finish_log_in(here, SessionId(argv[0]), SessionId(argv[1])))
+    except KasmonError as error:
+        log.warning("%s", error)
+        return error.exit_code
+    return 0
+
 
 async def begin_log_in(places: Paths, config: Config, session: Session, shown: TerminalLogIn) -> str:
     """Start the log-in *shown* that the agent of *session* offers, in a terminal; return the name of that session.
 
-    It has the folder and the variables of *session*.
+    It has the folder and the variables of *session*, which a process restarts once the log-in has ended well.
 
     Raises:
+        UnavailableError: if that process cannot be started; the log-in runs then.
         RefusedError: if an agent requests it, or the agent of *session* requires no log-in, or another one by now.
         UnableError: if its log-in would not be that of a terminal of this machine.
         KasmonError: as `session_operations.create`.
@@ -52,29 +76,33 @@ async def begin_log_in(places: Paths, config: Config, session: Session, shown: T
         worktree=False,
         environment=secret,
         public_environment=public,
+        log_in_of=session.id,
     )
-    return (await session_operations.create_with_free_name(places, config, new))[1]
+    made, name = await session_operations.create_with_free_name(places, config, new)
+    try:
+        await in_thread(spawn_log_in, places, session.id, made)
+    except OSError as error:
+        raise UnavailableError(
+            f"{session.label!r} will not restart after its log-in {name!r}: {error.strerror or error}.",
+            hint=f"Restart it yourself then: `kasmon restart {session.id}`.",
+        ) from error
+    return name
 
 
-async def finish_log_in(places: Paths, session: SessionId, name: str) -> str:
-    """Wait for the end of the log-in session *name*, restart *session*, and return a sentence for the user.
+async def finish_log_in(places: Paths, session: SessionId, log_in: SessionId) -> None:
+    """Wait for the end of its *log_in*, and restart *session*, unless it was removed or works again already.
 
     After a successful log-in its session is removed from the list.
 
     Raises:
-        KasmonError: if the log-in failed, or *session* cannot be restarted.
+        KasmonError: if the log-in failed or was removed, or *session* cannot be restarted.
     """
-    fleet = await in_thread(read_fleet, places)
-    log_in = next((each.id for each in fleet.sessions if each.name == name), None)
-    if log_in is None:  # it was renamed or removed
-        return ""
     (ended,) = await wait_for(places, [log_in], OVER)
     now = (await in_thread(read_fleet, places)).get(session)
-    if now is None or now.log_in is None:  # it was removed, or works again already
-        return ""
+    if now is None or now.log_in is None:
+        return
     if ended.exit_code != 0:
         how = f"with exit code {ended.exit_code}" if ended.exit_code is not None else "without an exit code"
-        raise KasmonError(f"the log-in {name!r} ended {how}.", hint=f"{now.label!r} was not restarted.")
+        raise KasmonError(f"the log-in {ended.name!r} ended {how}.", hint=f"{now.label!r} was not restarted.")
     await list_entry.forget(places, ended)
     await session_operations.restart(places, now, force=now.state in ALIVE)
-    return f"{now.label}: logged in, and restarted."

@@ -137,6 +137,8 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     """The agent of another machine that starts it, as its kasmon says it. An agent of this machine is found instead."""
     limits: StarterLimits | None = None
     """What that machine allows it."""
+    log_in_of: SessionId | None = None
+    """The session whose agent offered *argv* as its log-in."""
     agrees: bool = False
     """Whether the user confirms what its sandbox gets; required once for each profile's settings."""
     window: str = ""
@@ -280,6 +282,7 @@ def _prepare(
         plan=new.plan,
         tags=check_tags(new.tags),
         fallback=resolved.fallback,
+        log_in_of=new.log_in_of,
         bypassing=resolved.bypassing,
         is_command=resolved.is_command,
         public_variables=tuple(sorted(public.union(account.public, own.keys() & {directory_variable}))),

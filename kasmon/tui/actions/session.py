@@ -200,7 +200,7 @@ class SessionActions:
         return tuple(name for name in own if name != session.account)
 
     def log_in(self) -> None:
-        """Ask, then run the log-in that the selected session's agent offers, and let the agent go on after it."""
+        """Ask, then run the log-in that the selected session's agent offers; the agent restarts after it."""
         session = self.app.main_view.table.selected_session
         if session is None:
             return
@@ -211,10 +211,8 @@ class SessionActions:
 
         from kasmon.tui.dialogs.common import Confirmation
 
-        async def run(operations: "Operations") -> str:
-            name = await operations.begin_log_in(session.id, log_in)
-            self.app.main_view.table.await_name(name)
-            return await operations.finish_log_in(session.id, name)
+        async def run(operations: "Operations") -> None:
+            self.app.main_view.table.await_name(await operations.begin_log_in(session.id, log_in))
 
         def begin(dialog: "ConfirmDialog") -> None:
             dialog.dismiss()
@@ -224,7 +222,7 @@ class SessionActions:
         lines = (
             f"{log_in.title or 'Log in'}: run this in a terminal?",
             shlex.join([*variables, *log_in.argv]),
-            f"{session.label} restarts once it has ended well, if this dashboard is still open.",
+            f"{session.label} restarts once it has ended well.",
         )
         confirm(self.app, Confirmation("Log in", lines, "run"), begin)
 

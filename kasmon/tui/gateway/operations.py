@@ -134,17 +134,14 @@ class Operations:
         await adopt(self._places, pane, name)
 
     async def begin_log_in(self, session: SessionId, shown: TerminalLogIn, /) -> str:
-        """Start the log-in *shown* that the agent offers, in a terminal, and return the name of that session."""
-        from kasmon.supervisor.limits.log_in import begin_log_in  # rarely needed, as the next
+        """Start the log-in *shown* that the agent offers, in a terminal, and return the name of that session.
+
+        The agent restarts once the log-in has ended well.
+        """
+        from kasmon.supervisor.limits.log_in import begin_log_in  # rarely needed
 
         known = self._session(session)
         return await begin_log_in(self._places, await self._config_in(known.config_folder, ""), known, shown)
-
-    async def finish_log_in(self, session: SessionId, name: str, /) -> str:
-        """Restart the session once the log-in session *name* has ended well."""
-        from kasmon.supervisor.limits.log_in import finish_log_in
-
-        return await finish_log_in(self._places, session, name)
 
     async def adopt_background(self, background: str, /) -> str:
         """Show the background session of Claude Code with this id as a session, and return that session's name."""

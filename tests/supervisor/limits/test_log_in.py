@@ -1,9 +1,11 @@
 """A session whose agent requires a log-in goes on once that was done in a terminal."""
 
 import asyncio
+import shlex
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kasmon.config import Config
@@ -17,7 +19,9 @@ from kasmon.supervisor.limits.log_in import begin_log_in, finish_log_in
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from tests.support.acp.odd_session import odd_config
+from tests.support.cli.fork_server import KASMON
 from tests.support.supervisor.env import Env, becomes
+from tests.support.wait import auntil
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
 
@@ -40,12 +44,11 @@ async def test_after_the_log_in_the_session_starts_and_gets_its_first_prompt(env
     assert session.log_in is not None
     assert ("In a terminal", {"ODD": "1"}) == (session.log_in.title, session.log_in.variables)
     name = await begin_log_in(env.places, Config(), session, session.log_in)
-    assert ("login-docs", Mode.TMUX) == (name, (await session_of(env, name)).mode)
-    said = await finish_log_in(env.places, session.id, name)
+    log_in = await session_of(env, name)
+    assert ("login-docs", Mode.TMUX, session.id) == (name, log_in.mode, log_in.log_in_of)
 
-    assert "docs: logged in, and restarted." == said
-    assert "1" == (tmp_path / "account").read_text()
     now = await becomes(env, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
+    assert "1" == (tmp_path / "account").read_text()
     assert now.log_in is None
     assert ["docs"] == [each.name for each in (await asyncio.to_thread(read_fleet, env.places)).sessions]
 
@@ -56,7 +59,7 @@ async def test_a_log_in_that_fails_restarts_nothing_and_stays_to_be_read(env: En
     assert session.log_in is not None
     name = await begin_log_in(env.places, Config(), session, session.log_in)
     with pytest.raises(KasmonError, match="the log-in 'login-docs' ended with exit code 1"):
-        await finish_log_in(env.places, session.id, name)
+        await finish_log_in(env.places, session.id, (await session_of(env, name)).id)
 
     assert (await session_of(env, "docs")).log_in is not None
     assert (await session_of(env, name)).exit_code == 1
@@ -67,11 +70,32 @@ async def test_an_agent_that_runs_is_restarted_in_its_conversation(env: Env, tmp
     made = await session_operations.create(env.places, odd_config("is_logged_out_later"), new)
     session = await becomes(env, made, lambda now: now.turn_ended == "error" and now.log_in is not None)
     assert session.log_in is not None
-    name = await begin_log_in(env.places, Config(), session, session.log_in)
-    await finish_log_in(env.places, made, name)
+    await begin_log_in(env.places, Config(), session, session.log_in)
 
     now = await becomes(env, made, lambda now: now.generation == 2)
     assert ("talk-1", None) == (now.resume_id, now.log_in)
+
+
+async def test_a_log_in_may_do_no_more_than_its_agent_and_start_nothing(env: Env, tmp_path: Path) -> None:
+    """Its program is the agent's, whatever its name is: it is no shell that a person opened."""
+    out, done = tmp_path / "out", tmp_path / "done"
+    lines = [shlex.join([*KASMON, *each]) for each in (("config", "fleet.depth", "8"), ("new", "below", "--", "true"))]
+    variables = {f"XDG_{each}_HOME": str(env.folder / each[0].lower()) for each in ("STATE", "CONFIG")}
+    shown = TerminalLogIn(
+        title="In a terminal",
+        argv=("sh", "-c", f"exec >{out} 2>&1; {'; '.join(lines)}; touch {done}; exit 1"),
+        variables={**variables, "XDG_RUNTIME_DIR": str(env.folder / "r")},
+    )
+    session = msgspec.structs.replace(await logged_out(env, tmp_path), log_in=shown)
+    await begin_log_in(env.places, Config(), session, shown)
+    await auntil(done.exists, what="the end of its commands")
+
+    said = " ".join(out.read_text().split())
+    assert "an agent cannot change settings" in said
+    assert "this process belongs to the log-in 'login-docs'" in said
+    assert ["docs", "login-docs"] == sorted(
+        each.name for each in (await asyncio.to_thread(read_fleet, env.places)).sessions
+    )
 
 
 @pytest.mark.parametrize(
