@@ -50,7 +50,7 @@ from kasmon.sandbox import tiers
 from kasmon.sandbox.base import TierProbe
 from kasmon.store.machines import machine_names
 from kasmon.supervisor.machines import registration
-from kasmon.supervisor.sessions.machines import machines_in_use
+from kasmon.supervisor.machines.candidates import machines_in_use
 from kasmon.tmux.remote.ssh import RemoteMachine, ssh_environment
 from kasmon.tmux.remote.task import version
 

@@ -280,7 +280,7 @@ class LiveGateway:
         return await asyncio.to_thread(confined, self.places, self._config, agent, mode, workdir, tier)
 
     async def machines(self) -> Sequence[str]:
-        from kasmon.supervisor.sessions.machines import find_machines  # rarely needed
+        from kasmon.supervisor.machines.candidates import find_machines  # rarely needed
 
         return await asyncio.to_thread(find_machines, self._config.remote.ssh, self._fleet)
 

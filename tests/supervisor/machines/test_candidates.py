@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.supervisor.sessions.machines import MOST, config_of, find_machines, machines_in_use
+from kasmon.supervisor.machines.candidates import MOST, config_of, find_machines, machines_in_use
 from tests.support.sample_fleet import fleet, session
 
 CONFIG = """
