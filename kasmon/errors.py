@@ -289,11 +289,13 @@ class InteractiveOnlyError(RefusedError):
 
     code = "interactive-only"
 
-    def __init__(self, session: str, operation: str = "attach to") -> None:
+    def __init__(
+        self, session: str, operation: str = "attach to", why: str = "a structured session has no terminal"
+    ) -> None:
         """*operation* is the whole verb phrase before the session's name: `detach from`."""
-        self.session, self.operation = session, operation
+        self.session, self.operation, self.why = session, operation, why
         super().__init__(
-            f"cannot {operation} {session!r}: a structured session has no terminal.",
+            f"cannot {operation} {session!r}: {why}.",
             hint="Send prompts from the dashboard or with `kasmon send`.",
         )
 

@@ -195,6 +195,10 @@ class Paths(msgspec.Struct, frozen=True):
         """Return the socket of a structured session's host."""
         return self.runtime / f"{session}.sock"
 
+    def shared_server(self, session: str) -> Path:
+        """Return the socket at which the agent of a structured session serves its own screen, where it can."""
+        return self.runtime / f"{session}.app"
+
     def waiting(self, session: str) -> Path:
         """Return the file with the queued prompts that contain a secret, 0600; it exists only while there are any."""
         return self.runtime / f"{session}.waiting"

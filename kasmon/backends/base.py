@@ -14,7 +14,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent of this backend supports; the dashboard hides the rest."""
 
     attaches: bool = False
-    """The user can attach to its terminal."""
+    """The user can attach to its terminal, or to its own screen on the same conversation."""
     streams: bool = False
     """It reports text while the text is being written."""
     asks: bool = False

@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NoReturn
 
@@ -683,21 +683,34 @@ def _execute(wanted: str, act: Act, done: str, *, wants_json: bool) -> None:
 
 
 def attach(wanted: SessionArgument, /) -> NoReturn:
-    """Attach to a session's terminal (Ctrl+] or F12 detaches)."""
+    """Attach to a session's terminal (Ctrl+] or F12 detaches); for structured Codex, its own screen (/quit ends it)."""
     where = places()
     session = find(read_fleet(where), wanted)
-    if session.mode is not Mode.TMUX:
-        error = InteractiveOnlyError(session.name)
+    argv: list[str]
+    variables: Mapping[str, str] = os.environ
+    try:
+        if session.mode is Mode.SDK and not session.via:
+            import asyncio  # rarely needed, as these
+
+            from kasmon.host.rpc.peer import must_be_a_person
+            from kasmon.supervisor.sessions.own_screen import find_own_screen
+
+            asyncio.run(must_be_a_person(os.getpid(), None, action="open the screen of an agent"))
+            screen = find_own_screen(where, session)
+            argv, variables = [*screen.argv], screen.variables
+            os.chdir(screen.workdir)
+        else:
+            argv = event_loop.run(session_operations.attach_argv(where, session))
+    except InteractiveOnlyError as error:
         error.hint = (
             f"`kasmon send {session.id}` sends a prompt; `kasmon move {session.id} --to tmux` moves it to a terminal."
         )
-        raise error
-    argv = event_loop.run(session_operations.attach_argv(where, session))
+        raise
     if why := no_screen(os.environ):
         raise UsageError(f"cannot attach to {session.name!r}: {why}.", hint=f"In a terminal: {shlex.join(argv)}")
-    if os.environ.get("TMUX"):
+    if os.environ.get("TMUX") and session.mode is Mode.TMUX:
         note("this is a tmux inside your tmux; Ctrl+] or F12 detaches.")
     with contextlib.suppress(UnavailableError):  # a full disk must not prevent attaching
         event_loop.run(list_entry.mark_viewed(where, session))
     sys.stdout.flush()
-    os.execvp(argv[0], argv)
+    os.execvpe(argv[0], argv, variables)

@@ -377,5 +377,5 @@ class SessionPane:
 
 def add_message(argv: Sequence[str], session: Session | None) -> Sequence[str]:
     """Return *argv*, which attaches to *session*, with the keys that come back, if it is a command of kasmon's tmux."""
-    is_foreign = session is not None and bool(session.adopted or session.via)
+    is_foreign = session is not None and (bool(session.adopted or session.via) or session.mode is not Mode.TMUX)
     return argv if is_foreign else attach_with_message(argv, HOW_TO_COME_BACK)

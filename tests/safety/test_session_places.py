@@ -39,7 +39,7 @@ ALLOWED: Final[dict[str, dict[str, int]]] = {
         "kasmon/tui/session_pane.py": 1,
     },
     "It refuses with its own words, which say what is possible instead.": {
-        "kasmon/cli/sessions.py": 2,
+        "kasmon/cli/sessions.py": 3,
         "kasmon/supervisor/finish/merge_plan.py": 1,
         "kasmon/supervisor/limits/log_in.py": 1,
         "kasmon/supervisor/limits/permission.py": 1,

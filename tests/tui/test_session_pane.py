@@ -430,4 +430,5 @@ def test_only_the_command_of_kasmons_own_tmux_gets_a_message() -> None:
 
     assert argv == add_message(argv, there("box", idle("docs")))
     assert argv == add_message(argv, idle("docs", adopted="work:1"))
-    assert "display-message" in add_message(argv, idle("docs"))
+    assert argv == add_message(argv, idle("docs", mode=Mode.SDK))
+    assert "display-message" in add_message(argv, idle("docs", mode=Mode.TMUX))

@@ -12,6 +12,7 @@ from kasmon.backends.base import AgentOutput
 from kasmon.backends.codex import program_path, thread_start
 from kasmon.backends.codex.request_registry import CodexAnswerOutcome
 from kasmon.backends.codex.settings import change, planned
+from kasmon.backends.codex.shared_server import SharedServer
 from kasmon.backends.codex.translator import CodexTranslator
 from kasmon.backends.codex.transport import CallRefusedError, CodexMessage, CodexTransport, UnreadableLine
 from kasmon.backends.common.child_process import ChildProcess
@@ -87,11 +88,20 @@ class CodexCommands:
 class CodexAgent(StructuredAgent):
     """One codex, whose thread gets the settings *thread*; the program that runs is *path*."""
 
-    def __init__(self, launch: Launch, child: ChildProcess, path: str, thread: Table, secrets: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        child: ChildProcess,
+        path: str,
+        thread: Table,
+        secrets: tuple[str, ...],
+        server: SharedServer | None = None,
+    ) -> None:
+        """*server*: *child* as a server with a socket; None if it is talked to over its stdin."""
         super().__init__(launch, child)
-        self._path, self._thread, self._secrets = path, thread, secrets
-        self._transport = CodexTransport(child, launch.session, secrets)
-        self._translator = CodexTranslator(launch)
+        self._path, self._thread, self._secrets, self._server = path, thread, secrets, server
+        self._transport = CodexTransport(child if server is None else server.channel, launch.session, secrets)
+        self._translator = CodexTranslator(launch, is_shared=server is not None)
         self._started_at = time.time()
         self._commands = CodexCommands()
         self._models_task: asyncio.Task[None] | None = None
@@ -136,6 +146,8 @@ class CodexAgent(StructuredAgent):
                 self._emit(await self._translate(message))
                 await self._event_queue.wait_for_space()
             await self._await_end()
+            if self._server is not None:
+                await self._server.aclose()
         finally:
             self._report_end(self._translator.ended(time.time()))
 
@@ -181,6 +193,8 @@ class CodexAgent(StructuredAgent):
         if self._models_task is not None:
             self._models_task.cancel()
             await asyncio.gather(self._models_task, return_exceptions=True)
+        if self._server is not None:
+            await self._server.aclose()
 
     # Commands
 
@@ -249,6 +263,8 @@ class CodexAgent(StructuredAgent):
     async def _end_turn(self) -> None:
         if self._translator.turns:
             await self._interrupt()
+        if self._server is not None:
+            self._server.terminate()
 
     async def _configure(self, command: Configure) -> None:
         """Change the model or the permission mode from the next turn on."""
@@ -261,7 +277,9 @@ class CodexAgent(StructuredAgent):
     async def _explain_denial(self, outcome: CodexAnswerOutcome) -> None:
         """Send the reason of a denial as a message in the same turn: the model gets it right after the denial."""
         turn = self._translator.turns.get(outcome.thread, "")
-        said = _input(f"I declined that: {outcome.reason}")
+        words = f"I declined that: {outcome.reason}"
+        said = _input(words)
+        self._translator.given.expect_reason(words)
         try:
             async with asyncio.timeout(EXPLAIN_S):
                 await self._transport.call(

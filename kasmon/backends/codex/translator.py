@@ -38,11 +38,15 @@ BEGINNING: Final = 1000
 class PendingPrompts:
     """The prompts sent to the main thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_shared: bool = False) -> None:
+        """*is_shared*: another client may prompt the thread too."""
+        self.is_shared = is_shared
         self._to_begin: deque[Prompt] = deque(maxlen=KEPT)
         self._to_include: deque[Prompt] = deque(maxlen=KEPT)
         self._own: Prompt | None = None
         """The prompt of the running turn, until codex has echoed it."""
+        self._reasons: deque[str] = deque(maxlen=KEPT)
+        """The reasons of denials that were sent as messages: no prompts."""
 
     def expect(self, prompt: Prompt) -> None:
         self._to_begin.append(prompt)
@@ -50,6 +54,10 @@ class PendingPrompts:
     def expect_in_turn(self, prompt: Prompt) -> None:
         """Expect the running turn to include *prompt*."""
         self._to_include.append(prompt)
+
+    def expect_reason(self, words: str) -> None:
+        """Expect the running turn to include *words*, the reason of a denial."""
+        self._reasons.append(words)
 
     def forget(self, prompt: Prompt) -> None:
         for waiting in (self._to_include, self._to_begin):
@@ -62,20 +70,28 @@ class PendingPrompts:
         self._own = self._to_begin.popleft() if self._to_begin else None
         return self._own
 
+    def begin_foreign(self, words: str) -> None:
+        """Record that the turn that begins is that of the prompt *words* of another client."""
+        self._own = Prompt(text=words)
+
     def pop_echoed(self, words: str) -> Prompt | None:
         """Return the prompt that the running turn now includes, from *words* that codex echoed.
 
-        None for the turn's own prompt, and for text that kasmon did not send.
+        None for the turn's own prompt, also for a command, which codex words itself; and for the reason of a denial.
+        Other text was typed in codex's own screen, if that can show the thread.
         """
-        if self._own is not None and _is_same(self._own, words):
+        if self._own is not None and (_is_same(self._own, words) or self._own.text.startswith("/")):
             self._own = None
+            return None
+        if words in self._reasons:
+            self._reasons.remove(words)
             return None
         for waiting in (self._to_include, self._to_begin):
             taken = next((prompt for prompt in waiting if _is_same(prompt, words)), None)
             if taken is not None:
                 waiting.remove(taken)
                 return taken
-        return None
+        return Prompt(text=words) if self.is_shared and words.strip() else None
 
     def pop_dropped(self) -> tuple[str, ...]:
         """Return the beginnings of the prompts that an interrupted turn did not include; codex forgets them."""
@@ -92,11 +108,12 @@ def _is_same(prompt: Prompt, words: str) -> bool:
 class CodexTranslator:
     """Translates the messages of one codex, once its thread is open."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, is_shared: bool = False) -> None:
+        """*is_shared*: codex's own screen may show the same thread."""
         self.main = ""
         """The main thread's id; empty until `begin`."""
         self.requests = CodexRequests()
-        self.given = PendingPrompts()
+        self.given = PendingPrompts(is_shared)
         self.notices = CodexNotices()
         self.settings = CodexSettings()
         self.turns: dict[str, str] = {}
@@ -109,6 +126,8 @@ class CodexTranslator:
         self._allowed: dict[CallId, str] = {}
         """The calls that were allowed, until codex confirms -> their items."""
         self._planned = ""
+        self._is_unnamed = False
+        """Whether a turn of another client has begun whose prompt is not known yet."""
         self._handlers: dict[str, Callable[[Table, str, float], list[AgentOutput]]] = {
             "error": self._on_error,
             "turn/started": self._turn_started,
@@ -140,10 +159,11 @@ class CodexTranslator:
         return [self._settings_now(now, offers=True)]
 
     def handle_notification(self, method: str, params: Table, now: float) -> list[AgentOutput]:
-        handler = self._handlers.get(method)
+        handler, thread = self._handlers.get(method), text(params, "threadId")
         if handler is None:
             return [*self.notices.message(method, params, now)]
-        return handler(params, text(params, "threadId"), now)
+        named = self._name_turn(method, params, now) if self._is_unnamed and thread == self.main else []
+        return [*named, *handler(params, thread, now)]
 
     def open_call(self, call: CallId, method: str, params: Table, now: float) -> list[AgentOutput] | None:
         """Return the events in a call that waits for the user; None if the call is unknown."""
@@ -192,9 +212,23 @@ class CodexTranslator:
         self._usage.is_limited = False
         self.notices.reset()
         prompt = self.given.begin_turn()
+        if prompt is None and self.given.is_shared:
+            self._is_unnamed = True
+            return reported
         if prompt is None:
             return [*reported, events.TurnStarted(at=now, by="agent")]
         return [*reported, events.TurnStarted(at=now, prompt=prompt.text, by=prompt.by)]
+
+    def _name_turn(self, method: str, params: Table, now: float) -> list[AgentOutput]:
+        """Return the start of a turn that kasmon did not begin, once its first item shows its prompt, or has none."""
+        if not method.startswith(("item/", "turn/")):
+            return []
+        self._is_unnamed = False
+        words = items.words(table(params, "item")) if method == "item/started" else ""
+        if not words.strip():
+            return [events.TurnStarted(at=now, by="agent")]
+        self.given.begin_foreign(words)
+        return [events.TurnStarted(at=now, prompt=words)]
 
     def _turn_completed(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         if self.turns.pop(thread, None) is None:

@@ -1,4 +1,4 @@
-"""The connection to codex: JSON-RPC, one message a line, calls in both directions.
+"""The connection to codex: JSON-RPC, one message a line, calls in both directions, over its stdin or a socket.
 
 Answers go to the waiting call, other messages to `messages`. The member `jsonrpc` is left out, as codex does.
 """
@@ -6,11 +6,11 @@ Answers go to the waiting call, other messages to `messages`. The member `jsonrp
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from kasmon.backends.common.child_process import KEPT_BYTES, ChildProcess
+from kasmon.backends.common.child_process import KEPT_BYTES
 from kasmon.backends.common.json_access import Table, number, table, text
 from kasmon.backends.common.open_calls import CallId
 from kasmon.errors import RefusedError, SessionEndedError
@@ -51,11 +51,21 @@ class CallRefusedError(RefusedError):
         super().__init__(f"codex did not accept {WISHES.get(method, repr(method))}: {said}.")
 
 
+class LineChannel(Protocol):
+    """What carries the messages: the process's own pipes, or a socket."""
+
+    def lines(self) -> AsyncIterator[bytes]:
+        """Yield codex's messages until there are no more."""
+
+    async def write(self, line: bytes) -> None:
+        """Send codex a message. Raises `SessionEndedError` if it no longer reads."""
+
+
 class CodexTransport:
     """The connection to one codex. `messages` must be read all the time: this also delivers answers to `call`."""
 
-    def __init__(self, child: ChildProcess, session: str, secrets: tuple[str, ...]) -> None:
-        self._child = child
+    def __init__(self, channel: LineChannel, session: str, secrets: tuple[str, ...]) -> None:
+        self._channel = channel
         self._session = session
         self._secrets = secrets
         self._calls: dict[int, tuple[str, asyncio.Future[Table]]] = {}
@@ -100,7 +110,7 @@ class CodexTransport:
     async def messages(self) -> AsyncIterator[CodexMessage | UnreadableLine]:
         """Yield codex's own messages in order, until its output ends; answers are delivered before later messages."""
         try:
-            async for line in self._child.lines():
+            async for line in self._channel.lines():
                 message = _read(line)
                 if message is None:
                     continue
@@ -127,7 +137,7 @@ class CodexTransport:
 
     async def _write(self, message: Table) -> None:
         try:
-            await self._child.write(_encoded(message))
+            await self._channel.write(_encoded(message))
         except SessionEndedError as error:
             raise SessionEndedError(self._session) from error
 

@@ -167,7 +167,7 @@ class ChildProcess:
         size = 0
         try:
             while block := await self._block():
-                self._scan_soon()
+                self.scan_soon()
                 *ends, rest = block.split(b"\n")
                 for end in ends:
                     _add(line, end, size)
@@ -267,7 +267,8 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def _scan_soon(self) -> None:
+    def scan_soon(self) -> None:
+        """Scan for its descendants soon: it may have started one."""
         self._is_scan_due = True
         if self._scan_task is None or self._scan_task.done():
             self._scan_task = asyncio.create_task(self._scan_repeatedly())

@@ -5,6 +5,7 @@ A `Session` argument is the state that the caller saw; where that matters, the h
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -655,10 +656,17 @@ async def pane(places: Paths, session: Session, *, attaching: bool = False) -> P
 async def attach_argv(places: Paths, session: Session) -> list[str]:
     """Return the command line that attaches a terminal to the session's pane; for another machine's, by ssh.
 
+    For a structured session it is `kasmon attach`, which starts the agent's own screen.
+
     Raises:
-        InteractiveOnlyError, UnavailableError: as `pane`.
+        InteractiveOnlyError, UnavailableError: as `pane`, and as `find_own_screen`.
         NotFoundError: if its machine is no longer registered.
     """
+    if session.mode is Mode.SDK:
+        from kasmon.supervisor.sessions.own_screen import find_own_screen  # rarely needed
+
+        await in_thread(find_own_screen, places, session)
+        return [sys.executable, "-P", "-m", "kasmon", "attach", session.id]
     return list((await pane(places, session, attaching=True)).attach)
 
 

@@ -12,14 +12,16 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 THREAD = "01a20000-0000-7000-8000-000000000001"
 FAKE = "from tests.support.codex.fake_codex import main; main()"
+NO_SOCKET = """if "--listen" in sys.argv: sys.exit("error: unexpected argument '--listen' found")"""
 ODD = "import json, os, time\nfrom tests.support.codex.odd_codex import *\n"
 
 
 def program(folder: Path, code: str) -> str:
-    """The path of a `codex` in *folder* that runs *code*, whatever its arguments."""
+    """The path of a `codex` in *folder* that runs *code*; like an older codex, it cannot listen on a socket."""
     path = folder / "codex"
     flags = "-SP" if code.startswith(ODD) else "-P"
-    path.write_text(f"#!{sys.executable} {flags}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n{code}\n")
+    begins = f"import sys\n{NO_SOCKET}\nsys.path.insert(0, {str(ROOT)!r})"
+    path.write_text(f"#!{sys.executable} {flags}\n{begins}\n{code}\n")
     path.chmod(0o700)
     return str(path)
 
