@@ -199,6 +199,11 @@ class Paths(msgspec.Struct, frozen=True):
         """Return the socket at which the agent of a structured session serves its own screen, where it can."""
         return self.runtime / f"{session}.app"
 
+    @property
+    def pasted(self) -> Path:
+        """The folder with the pictures that were pasted into prompts."""
+        return self.runtime / "pasted"
+
     def waiting(self, session: str) -> Path:
         """Return the file with the queued prompts that contain a secret, 0600; it exists only while there are any."""
         return self.runtime / f"{session}.waiting"

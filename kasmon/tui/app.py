@@ -196,6 +196,12 @@ class Kasmon(SafeApp, inherit_bindings=False):
             self.run_worker(self._follow_settings(), group="settings")
         self.call_after_refresh(self.set_timer, IMPORT_DELAY_S, self._finish_startup)
 
+    def read_clipboard(self, on_reply: Callable[[bytes, str], object]) -> bool:
+        """Do as `TapDriver.read_clipboard`; return whether there is a terminal to ask."""
+        if (driver := find_tap_driver(self)) is not None:
+            driver.read_clipboard(on_reply)
+        return driver is not None
+
     def _finish_startup(self) -> None:
         """Collect startup's garbage, exempt the rest from later collections, and start the background workers."""
         if not gc.isenabled():  # `cli.dashboard.show` disabled it for the start

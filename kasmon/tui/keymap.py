@@ -245,6 +245,7 @@ ACTIONS: Final = (
     Action("history_on", ("down",), "next prompt", "Next prompt (from history)", _BOX, Group.INSIDE),
     Action("history_search", ("ctrl+r",), "search prompts", "Search earlier prompts", _BOX, Group.INSIDE),
     Action("show_image", ("alt+p",), "pictures", "Show the pictures that the prompt mentions", _BOX, Group.INSIDE),
+    Action("paste_image", ("alt+v",), "paste picture", "Paste the picture in the clipboard", _BOX, Group.INSIDE),
     Action(
         "edit_earlier",
         ("alt+e",),

@@ -46,7 +46,7 @@ ALLOWED: Final[dict[str, dict[str, int]]] = {
         "kasmon/supervisor/prompts/fork.py": 2,
         "kasmon/supervisor/sandboxes/sandbox_operations.py": 1,
         "kasmon/tui/actions/session.py": 1,
-        "kasmon/tui/actions/transcript.py": 1,
+        "kasmon/tui/actions/transcript.py": 2,
         "kasmon/tui/finish/controller.py": 1,
     },
     "A file is on that machine: it is copied first, or nothing is looked for.": {

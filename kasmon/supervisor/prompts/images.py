@@ -4,10 +4,18 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from kasmon.errors import NotFoundError, UsageError
-from kasmon.model.prompts.image import IMAGE_BYTES, PromptImage, build_image, check_images, mentioned, size
+from kasmon.errors import NotFoundError, UnavailableError, UsageError
+from kasmon.model.prompts.image import (
+    IMAGE_BYTES,
+    SUFFIXES,
+    PromptImage,
+    build_image,
+    check_images,
+    mentioned,
+    size,
+)
 from kasmon.model.session import Session
-from kasmon.paths import expanded, open_regular
+from kasmon.paths import Paths, expanded, open_regular, private_folder, write_private
 from kasmon.sanitize import clean_line
 
 
@@ -35,6 +43,23 @@ def find_mentioned(session: Session, text: str) -> list[PromptImage]:
         return []
     names = [name for name in mentioned(text) if _path(name, session.workdir).is_file()]
     return read_images(names, session.workdir)
+
+
+def store_picture(places: Paths, data: bytes) -> Path:
+    """Write the picture *data* to a file that only the user can read, until the next boot; return its path.
+
+    Raises:
+        UsageError: if it is no picture that agents accept, or too long.
+        UnavailableError: if it cannot be written.
+    """
+    image = build_image("clipboard", data)
+    try:
+        places.make()
+        path = private_folder(places.pasted) / f"{image.digest[:16]}{SUFFIXES[image.media_type]}"
+        write_private(path, data)
+    except OSError as error:
+        raise UnavailableError(f"cannot store the picture: {error.strerror or error}.") from error
+    return path
 
 
 def _path(name: str, folder: str) -> Path:

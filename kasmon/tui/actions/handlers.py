@@ -87,6 +87,7 @@ def build_handlers(
         **{action: partial(transcript.use_box, action) for action in IN_BOX},
         "break_off": transcript.break_off,
         "show_image": transcript.show_image,
+        "paste_image": transcript.paste_image,
         "edit_earlier": transcript.edit_earlier,
         "read": in_transcript(lambda shown: shown.read()),
         "queue": transcript.queue,

@@ -12,14 +12,21 @@ from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.session_meter import can, can_be_configured, settable
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
+
     from kasmon.model.prompts.image import PromptImage
     from kasmon.model.session import Session
     from kasmon.model.transcript.clipboard_text import Piece
+    from kasmon.tui.gateway.operations import Operations
     from kasmon.tui.search.controller import SearchController
     from kasmon.tui.session_pane import SessionPane
     from kasmon.tui.transcript.view import SessionView
 
 
+CLIPBOARD_S: Final = 2.0
+"""How long a terminal may take to give a picture before the user is told how else to send one, in seconds."""
+NO_REPLY: Final = "The terminal has given no picture. It may be asking you, or it gives none, as inside of tmux."
+OTHERWISE: Final = "Otherwise save the picture, and mention its file: @FILE.png"
 SECOND_ESC_S: Final = 0.8
 """A second Esc within this time belongs to the first one, in seconds."""
 
@@ -32,6 +39,8 @@ class TranscriptDashboard(Dashboard, Protocol):
     @property
     def search(self) -> "SearchController": ...
     def offer_keys(self) -> None: ...
+    def set_timer(self, delay: float, callback: Callable[[], object], /) -> "Timer": ...
+    def read_clipboard(self, on_reply: Callable[[bytes, str], object]) -> bool: ...
 
 
 class TranscriptActions:
@@ -199,6 +208,34 @@ class TranscriptActions:
             return image.data
 
         self._show_images(images, read)
+
+    def paste_image(self) -> None:
+        """Mention the picture in the terminal's clipboard, which is stored in a file for that, in the prompt."""
+        session_view = self._session_view
+        if session_view is None or (box := session_view.box) is None:
+            return
+        if session_view.session.via or not can(session_view.session, "receives_images"):
+            self.app.say("This agent gets no pictures.", severity="warning")
+            return
+
+        def insert(picture: bytes, problem: str) -> None:
+            notice.stop()
+            if problem:
+                self.app.say(f"{problem[:1].upper()}{problem[1:]}. {OTHERWISE}", severity="warning")
+                return
+
+            from kasmon.tui.transcript.completion import mention  # loaded by the prompt box
+
+            async def store(operations: "Operations") -> None:
+                file = await operations.store_picture(picture)
+                if box.is_attached:
+                    box.insert(f"{mention(file)} ")
+
+            self.app.run_operation(store)
+
+        notice = self.app.set_timer(CLIPBOARD_S, lambda: self.app.say(f"{NO_REPLY} {OTHERWISE}", severity="warning"))
+        if not self.app.read_clipboard(insert):
+            insert(b"", "there is no terminal")
 
     def read_image(self) -> None:
         """Show the pictures of the prompt under the cursor."""

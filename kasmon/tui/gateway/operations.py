@@ -41,7 +41,7 @@ from kasmon.paths import Paths, write_private
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.limits.budgets import find_warnings
 from kasmon.supervisor.notifications.alerts import Alert
-from kasmon.supervisor.prompts.images import find_mentioned
+from kasmon.supervisor.prompts.images import find_mentioned, store_picture
 from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
@@ -240,6 +240,10 @@ class Operations:
         warnings = await asyncio.to_thread(find_warnings, self._places, known)
         resumed = f"{_resumed(known, took_s[0])} " if took_s else ""
         return " · ".join([resumed + describe_receipt(known, receipt), *warnings])
+
+    async def store_picture(self, picture: bytes, /) -> str:
+        """Write a picture to a file that only the user can read, and return its path."""
+        return str(await asyncio.to_thread(store_picture, self._places, picture))
 
     async def fork_session(self, session: SessionId, prompt: str, later: int, text: str, /) -> str:
         """Start a session that continues this one with *text* in the place of *prompt*, before *later* equal ones."""

@@ -35,6 +35,7 @@ from kasmon.tui.process import terminal_guard
 from kasmon.tui.terminal.background import QUERY, BackgroundReply
 
 if TYPE_CHECKING:
+    from kasmon.tui.terminal.clipboard import ClipboardReply
     from kasmon.tui.terminal.stdin_tap import StdinTap
 
 import re
@@ -123,6 +124,9 @@ class TapDriver(LinuxDriver):
         self.on_background: Callable[[bool], object] = lambda _: None
         """Called on the app's loop when the terminal has replied whether its background is light."""
         self.background = BackgroundReply()
+        self._clipboard: ClipboardReply | None = None
+        """None until a picture was asked for."""
+        self._on_clipboard: Callable[[bytes, str], object] | None = None
         self._suspending: asyncio.Task[None] | None = None
         self.gone = False
         """The terminal can no longer be written to."""
@@ -144,6 +148,21 @@ class TapDriver(LinuxDriver):
         if self._tap is tap:
             self._tap = None
             self._set_legacy(False)
+
+    def read_clipboard(self, on_reply: Callable[[bytes, str], object]) -> None:
+        """Ask the terminal for the picture in its clipboard.
+
+        *on_reply* is called on the app's loop, with the picture, or with nothing and the reason. It is not called if
+        the terminal does not reply, or was asked again meanwhile.
+        """
+        from kasmon.tui.terminal.clipboard import QUERY as CLIPBOARD_QUERY
+        from kasmon.tui.terminal.clipboard import ClipboardReply  # rarely needed
+
+        reply = self._clipboard or ClipboardReply()
+        reply.expect()
+        self._clipboard, self._on_clipboard = reply, on_reply
+        self.write(CLIPBOARD_QUERY)
+        self.flush()
 
     def _set_legacy(self, wanted: bool) -> None:
         if wanted is not self._legacy:
@@ -246,9 +265,9 @@ class TapDriver(LinuxDriver):
                         continue
                     if not read:
                         break
-                    data = self._remove_reply(read)
-                elif is_due and self.background.hold_s is not None:
-                    data = self.background.settle()
+                    data = self._remove_replies(read)
+                elif is_due and self._held_by_replies() is not None:
+                    data = self._settle_replies()
                 elif is_due and tap is not None:
                     tap.settle()
                 if data:
@@ -258,7 +277,7 @@ class TapDriver(LinuxDriver):
                         for event in parser.feed(text):
                             self.process_message(event)
                 if ready or is_due:
-                    held = self.background.hold_s or (tap.hold_s if tap is not None else None)
+                    held = self._held_by_replies() or (tap.hold_s if tap is not None else None)
                     settle_at = None if held is None else time.monotonic() + held
                 for event in parser.tick():
                     self.process_message(event)
@@ -290,8 +309,20 @@ class TapDriver(LinuxDriver):
             self._call_soon(self.on_hangup or self._leave)
         return data
 
-    def _remove_reply(self, data: bytes) -> bytes:
-        """Return *data* without the terminal's replies about its background, which are reported."""
+    def _held_by_replies(self) -> float | None:
+        """Return how long to wait for the rest of a possible reply, in seconds; None if none is pending."""
+        return self.background.hold_s or (self._clipboard.hold_s if self._clipboard is not None else None)
+
+    def _settle_replies(self) -> bytes:
+        return self.background.settle() + (self._clipboard.settle() if self._clipboard is not None else b"")
+
+    def _remove_replies(self, data: bytes) -> bytes:
+        """Return *data* without the terminal's replies about its clipboard and its background, which are reported."""
+        if (reply := self._clipboard) is not None:
+            data = reply.feed(data)
+            if reply.is_over and (on_reply := self._on_clipboard) is not None:
+                self._on_clipboard = None
+                self._call_soon(partial(on_reply, reply.picture, reply.problem))
         before = self.background.is_light
         data = self.background.feed(data)
         if (now := self.background.is_light) is not None and now is not before:

@@ -8,7 +8,8 @@ import pytest
 from kasmon.errors import NotFoundError, UsageError
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.supervisor.prompts.images import find_mentioned, read_images
+from kasmon.paths import Paths
+from kasmon.supervisor.prompts.images import find_mentioned, read_images, store_picture
 from tests.model.prompts.test_image import png
 
 SEES = ("receives_images",)
@@ -46,3 +47,14 @@ def test_a_pipe_or_a_missing_file_is_refused_and_never_waited_for(tmp_path: Path
     for name in ("pipe.png", "missing.png"):
         with pytest.raises(NotFoundError, match="cannot be read"):
             read_images([name], str(tmp_path))
+
+
+def test_a_pasted_picture_is_stored_for_the_user_alone_and_can_be_mentioned(tmp_path: Path) -> None:
+    where = Paths(state=tmp_path / "s", given_runtime=tmp_path / "r", config=tmp_path / "c")
+    path = store_picture(where, png(4, 3))
+
+    assert (0o600, 0o700) == (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777)
+    assert path == store_picture(where, png(4, 3))
+    assert [png(4, 3)] == [each.data for each in find_mentioned(session(tmp_path, *SEES), f"see @{path}")]
+    with pytest.raises(UsageError, match="no PNG, JPEG, GIF or WebP"):
+        store_picture(where, b"text")

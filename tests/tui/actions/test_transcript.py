@@ -979,3 +979,16 @@ async def test_what_it_can_do_is_offered() -> None:
         await it.press("ctrl+c")
 
         assert [called(Operations.interrupt, README)] == it.gateway.calls
+
+
+@pytest.mark.parametrize(
+    ("abilities", "said"),
+    [(("receives_images",), "Otherwise save the picture, and mention its file"), (("streams",), "gets no pictures")],
+)
+async def test_where_no_picture_can_be_pasted_it_says_what_else_to_do(abilities: tuple[str, ...], said: str) -> None:
+    async with main_view(session=working("readme", generation=1, abilities=abilities)) as it:
+        await it.press("enter", "alt+v")
+
+        [message] = [note.message for note in it.app._notifications]
+        assert said in message
+        assert [] == it.gateway.calls

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from kasmon.tui.textual_ext.driver import TerminalOutput
+from tests.model.prompts.test_image import png
 from tests.support.tui.pty_program import OnTerminal, program
 from tests.support.wait import until
+from tests.tui.terminal.test_clipboard import reply
 from tests.tui.textual_ext.test_driver_tap import FOR_TEXTUAL, PLAIN_KEYS, REPLIES
 
 
@@ -129,6 +131,21 @@ def test_the_leave_key_gives_the_keyboard_back_at_once(tmp_path: Path) -> None:
         assert (b"ab", ["x"]) == (running.keys, running.values("textual"))
         assert ["blur", "watch", "left"] == [kind for kind, _ in running.told if kind in ("blur", "left", "watch")][-3:]
         running.terminal.until(b"\x1b[<u")
+
+
+def test_the_picture_in_the_clipboard_is_taken_out_of_the_terminals_reply_and_keys_arrive(tmp_path: Path) -> None:
+    picture = png(40, 20) + bytes(range(256)) * 400
+    with dashboard(tmp_path) as running:
+        running.terminal.send(b"\x1dx")
+        running.until_told("left", "textual")
+        running.terminal.send(b"\x1bv")
+        running.terminal.until(b"\x1b]5522;type=read;")
+        running.terminal.send(reply(picture) + b"y")
+        running.until_told("picture")
+        until(lambda: running.values("textual")[-1] == "y", what="the key")
+
+        assert [[picture.hex(), ""]] == running.values("picture")
+        assert ["x", "alt+v", "y"] == running.values("textual")
 
 
 def test_a_paste_arrives_whole(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A small dashboard: a terminal that has the focus from the start; every wish it tells is written to a file.
 
-SIGUSR1 opens a dialog, which Enter closes; on SIGUSR2 it is stopped in the middle of a write.
+SIGUSR1 opens a dialog, which Enter closes; on SIGUSR2 it is stopped in the middle of a write. Outside of the terminal,
+Alt+V asks for the picture in the clipboard.
 """
 
 import asyncio
@@ -130,6 +131,9 @@ class Tapped(App[None]):
 
     def on_key(self, event: events.Key) -> None:
         self.notes.note("textual", event.key)
+        if event.key == "alt+v":
+            assert isinstance(self._driver, TapDriver)
+            self._driver.read_clipboard(lambda picture, problem: self.notes.note("picture", [picture.hex(), problem]))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         self.notes.note("mouse", [event.screen_x, event.screen_y])
