@@ -1,5 +1,7 @@
 """Background sessions of the real claude: listed, shown in a terminal in their state, answered, and left running."""
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -48,6 +50,12 @@ def activity(stack: Stack, id_: str) -> str:
     return str(found.get("status") or found.get("state"))
 
 
+def worker_of(stack: Stack, id_: str) -> int:
+    """The process of a background session."""
+    listed = stack.json("ls", "--background")["background"]
+    return next(int(each["pid"]) for each in listed if each["id"] == id_)
+
+
 def asked(stack: Stack, session: SessionId, text: str) -> Any:
     """The request of *session*, once it shows *text*; its registry reports it first, without any."""
     request = stack.asked(session)
@@ -74,7 +82,7 @@ def test_one_is_listed_adopted_answered_and_left(name: str, stack: Stack) -> Non
 
     stack.turn_in_terminal(session, "go %% say two")
     stack.until_state(session, S.IDLE)
-    worker = next(each["pid"] for each in stack.json("ls", "--background")["background"] if each["id"] == id_)
+    worker = worker_of(stack, id_)
     assert 0 == stack("stop", session).code
     stack.until_state(session, S.ENDED)
 
@@ -82,4 +90,19 @@ def test_one_is_listed_adopted_answered_and_left(name: str, stack: Stack) -> Non
     assert "idle" == activity(stack, id_)
     assert 0 == stack("restart", session).code
     stack.until_state(session, S.IDLE)
+    assert 0 == stack("stop", session).code
+
+
+@pytest.mark.parametrize("name", ["claude"])
+def test_one_whose_process_is_killed_shows_what_the_next_one_does(name: str, stack: Stack) -> None:
+    """Claude Code's service starts it again; the killed one left its status."""
+    id_ = background(stack, "go %% bash touch made.txt %% say done")
+    until(lambda: activity(stack, id_) == "waiting", LIMIT_S, "its request in the list")
+    session = SessionId(stack("adopt", "--background", id_).out.strip())
+    stack.until_state(session, S.ASKING)
+
+    os.kill(worker_of(stack, id_), signal.SIGKILL)
+    stack.until_state(session, S.IDLE)
+
+    assert not stack.session(session).requests
     assert 0 == stack("stop", session).code

@@ -71,9 +71,15 @@ def find_background(folder: Path, background: str) -> Path | None:
     """Return the file in *folder* of the running process of the background session with the id *background*."""
     for path in folder.glob("*.json"):
         entry = _read_entry(path)
-        if entry is not None and entry.job_id == background and _matches_process(entry, entry.pid):
+        if entry is not None and entry.job_id == background and is_current(path):
             return path
     return None
+
+
+def is_current(path: Path) -> bool:
+    """Whether the process that wrote the file at *path* runs."""
+    entry = _read_entry(path)
+    return entry is not None and path.stem == str(entry.pid) and _matches_process(entry, entry.pid)
 
 
 def read(path: Path, pid: int | None = None) -> RegistryStatus:

@@ -138,7 +138,7 @@ class ProcessEvidence:
     def read(self, at: float, table: ProcessTable | None) -> list[SignalSeen]:
         """Return possibly new signals of each source, seen *at*; *table* only when processes are due for a look."""
         signals = self._processes(table, at) if table is not None else []
-        if (status := self._read_registry()) is not None:
+        if (status := self._read_registry(is_due=table is not None)) is not None:
             self.version = status.version or self.version
             if not self._background:  # its conversation is in use there
                 self.conversation = status.conversation or self.conversation
@@ -177,8 +177,10 @@ class ProcessEvidence:
             return [prompt_digest(prompt) for prompt in self._transcript.read(*files[0])]
         return []
 
-    def was_stopped_silently(self, table: ProcessTable) -> bool:
-        """Whether *table* shows it stopped although it was not at the last look at its processes."""
+    def has_changed_silently(self, table: ProcessTable) -> bool:
+        """Whether *table* shows it stopped although it was not at the last look, or without its background process."""
+        if self._background and self._file is not None and int(self._file.stem) not in table.entries:
+            return True
         return not self.is_stopped and (table.is_stopped({self.agent}) or table.is_stopped_in_front(self._pid))
 
     def _processes(self, table: ProcessTable, at: float) -> list[SignalSeen]:
@@ -203,8 +205,16 @@ class ProcessEvidence:
         self._was_agent = self._was_agent or not is_back
         return [SignalSeen(at=at, source="process", value="shell" if is_back else "agent")]
 
-    def _read_registry(self) -> RegistryStatus | None:
-        """Return its registry's status; None if it has no registry, or nothing has changed."""
+    def _read_registry(self, *, is_due: bool) -> RegistryStatus | None:
+        """Return its registry's status; None if it has no registry, or nothing has changed.
+
+        *is_due*: whether processes are due for a look. A background session's process does not end with its screen: if
+        it was killed, its file stays, and Claude Code's service starts another one within some 15 s (2.1.330).
+        """
+        if self._background and is_due and self._file is not None and not claude_registry.is_current(self._file):
+            self._file, self._stamp = self._find_entry(self._file.parent), (0, 0)
+            if self._file is None:
+                return RegistryStatus()
         if self._file is None:
             if self.program not in REGISTERED and self.program not in SHELLS:
                 return None

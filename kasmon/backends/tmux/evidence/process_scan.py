@@ -1,7 +1,8 @@
 """Scans the files and processes of all agents that printed lately, together and in a thread.
 
-Silent agents are not scanned: an agent's files change when its screen does, or a moment later. A stop signal is the
-exception: it stops and continues an agent without any output.
+Silent agents are not scanned: an agent's files change when its screen does, or a moment later. Two things are the
+exception: a stop signal, which stops and continues an agent without any output, and the end of the process of a
+background session, of which an agent is only the screen.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ PROCESSES_S: Final = 2.0
 """How often processes and detection files are checked."""
 
 STOPPED_S: Final = 10.0
-"""How often silent agents are checked for a stop signal."""
+"""How often silent agents are checked for these."""
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class ProcessScanner:
                 async with asyncio.timeout(STOPPED_S):
                     await self._stirred.wait()
             except TimeoutError:
-                await self._find_stopped()
+                await self._find_changed()
                 continue
             now = loop.time()
             recent = [target for target in self._targets if now - target.stirred_at < LATELY_S]
@@ -110,14 +111,14 @@ class ProcessScanner:
                         target.process_signals(signals)
             await asyncio.sleep(BEAT_S)
 
-    async def _find_stopped(self) -> None:
-        """Stir the silent agents that a stop signal stopped."""
+    async def _find_changed(self) -> None:
+        """Stir the silent agents that a stop signal stopped, or whose background process ended."""
         targets = [target for target in self._targets if not target.evidence.is_stopped]
         if not targets:
             return
         processes = await asyncio.to_thread(table)
         for target in targets:
-            if target in self._targets and target.evidence.was_stopped_silently(processes):
+            if target in self._targets and target.evidence.has_changed_silently(processes):
                 target.stir()
 
     def _read_evidence(self, evidence: Sequence[ProcessEvidence], includes_processes: bool) -> list[list[SignalSeen]]:

@@ -1,5 +1,6 @@
 """Claude Code's registry is believed only for a process that is there and wrote it."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from kasmon import system
 from kasmon.backends.tmux.evidence import claude_registry
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
+from kasmon.backends.tmux.evidence.process_table import table
 from kasmon.model.permission import RequestKind
 from tests.support.wait import until
 
@@ -155,3 +157,31 @@ def test_what_a_killed_background_session_left_does_not_count(agent: subprocess.
     registered(tmp_path, agent.pid, "busy", born="1", jobId="86f99758")
 
     assert claude_registry.find_background(tmp_path, "86f99758") is None
+
+
+def test_the_screen_of_a_background_session_follows_the_process_that_replaces_a_killed_one(
+    agent: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """The killed one leaves its file as it was, and the screen may print nothing."""
+    folder = tmp_path / "sessions"
+    registered(folder, agent.pid, "busy", jobId="86f99758")
+    with contextlib.ExitStack() as ends:
+        screen = ends.enter_context(
+            subprocess.Popen(["sleep", "1000"], env={**os.environ, "CLAUDE_CONFIG_DIR": str(tmp_path)})
+        )
+        ends.callback(screen.kill)
+        evidence = ProcessEvidence("claude", screen.pid, tmp_path, 1, "", background="86f99758")
+        until(lambda: system.HERE.read_variables(screen.pid).get("CLAUDE_CONFIG_DIR"), what="its environment")
+
+        def values() -> list[str]:
+            return [one.value for one in evidence.read(1.0, table()) if one.source == "registry"]
+
+        assert (["working"], []) == (values(), values())
+        assert not evidence.has_changed_silently(table())
+        agent.kill()
+        agent.wait()
+        assert evidence.has_changed_silently(table())
+        assert (["unclear"], []) == (values(), values())
+        assert not evidence.has_changed_silently(table())
+        registered(folder, os.getpid(), "idle", jobId="86f99758")
+        assert ["idle|limited"] == values()

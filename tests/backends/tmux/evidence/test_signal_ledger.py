@@ -304,7 +304,7 @@ def test_what_a_signal_stopped_in_front_of_its_terminal_was_stopped_by_sigstop(t
     stopped = ProcessEntry(1, 1, 1, "node", is_stopped=True)
 
     def said(entries: dict[int, ProcessEntry]) -> list[tuple[str, str]]:
-        assert evidence.was_stopped_silently(ProcessTable(entries)) is ProcessTable(entries).is_stopped_in_front(1)
+        assert evidence.has_changed_silently(ProcessTable(entries)) is ProcessTable(entries).is_stopped_in_front(1)
         return [
             (word.value, word.text) for word in evidence.read(1.0, ProcessTable(entries)) if word.value == "stopped"
         ]
@@ -313,7 +313,7 @@ def test_what_a_signal_stopped_in_front_of_its_terminal_was_stopped_by_sigstop(t
     assert [] == said({1: shell, 2: agent, 3: ProcessEntry(2, 1, 1, "mcp", is_stopped=True)})
     assert [] == said({1: shell, 2: agent, 3: ProcessEntry(1, 3, 1, "vim", is_stopped=True)})
     assert [("stopped", "SIGSTOP")] == said({1: shell, 2: stopped})
-    assert not evidence.was_stopped_silently(ProcessTable({1: shell, 2: stopped}))
+    assert not evidence.has_changed_silently(ProcessTable({1: shell, 2: stopped}))
 
 
 def test_what_is_behind_its_shell_is_not_in_front_of_its_terminal() -> None:
