@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.model.events import SignalSeen
 from kasmon.model.permission import RequestKind
 from kasmon.model.session_state import SessionState
 
@@ -163,9 +164,10 @@ def claims(signal: Signal) -> frozenset[SessionState]:
     return frozenset(WORDS[word] for word in words) if known else frozenset()
 
 
-def replace_signal(signals: tuple[Signal, ...], signal: Signal) -> tuple[Signal, ...]:
-    """Return *signals* with *signal* replacing the previous one of its source."""
-    return (*(other for other in signals if other.source != signal.source), signal)
+def replace_signal(signals: tuple[Signal, ...], event: Signal | SignalSeen) -> tuple[Signal, ...]:
+    """Return *signals* with that of *event* replacing the previous one of its source."""
+    signal = msgspec.convert(event, Signal, from_attributes=True)
+    return (*(other for other in signals if other.source != event.source), signal)
 
 
 def _speaks(signal: Signal, present: list[Signal], lost: list[OverruledSignal]) -> bool:

@@ -71,6 +71,7 @@ FLAT: Final = {
 """In-house bases that count as none; so do protocols, errors, and all of `tui/textual_ext`."""
 LINES: Final = 60
 LONE: Final = {
+    "backends/tmux/evidence/signal_ledger.py": "pure, and tested alone",
     "supervisor/recovery/gemini.py": "the format of one agent, as its neighbours",
     "supervisor/recovery/opencode.py": "the format of one agent, as its neighbours",
     "tui/terminal/background.py": "sans-IO, and tested alone, as its neighbour stdin_tap",

@@ -3,7 +3,7 @@
 import msgspec
 
 from kasmon.model.events import SignalSeen
-from kasmon.model.evidence import Signal, judge, replace_signal
+from kasmon.model.evidence import judge, replace_signal
 from kasmon.model.session import Session, last_line
 from kasmon.model.session_state import SessionState
 
@@ -12,17 +12,7 @@ S = SessionState
 
 def record_signal(session: Session, event: SignalSeen) -> Session:
     """Return *session* with *event* as the latest signal of its source."""
-    signal = Signal(
-        source=event.source,
-        value=event.value,
-        at=event.at,
-        asking=event.asking,
-        text=event.text,
-        until=event.until,
-        rule=event.rule,
-        failed=event.failed,
-    )
-    signals = replace_signal(session.signals, signal)
+    signals = replace_signal(session.signals, event)
     after = msgspec.structs.replace(session, signals=signals, last_line=last_line(event.text) or session.last_line)
     if event.tells_failure:
         error = event.text or session.turn_error or "its turn ended in an error"

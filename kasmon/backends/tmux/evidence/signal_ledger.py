@@ -32,19 +32,7 @@ class SignalLedger:
 
     def record(self, signal: SignalSeen) -> None:
         """Record *signal*, which became an event."""
-        self._signals = replace_signal(
-            self._signals,
-            Signal(
-                source=signal.source,
-                value=signal.value,
-                at=signal.at,
-                asking=signal.asking,
-                text=signal.text,
-                until=signal.until,
-                rule=signal.rule,
-                failed=signal.failed,
-            ),
-        )
+        self._signals = replace_signal(self._signals, signal)
 
     def is_news(self, signal: SignalSeen) -> bool:
         """Whether *signal* becomes an event: it differs from its source's last one, or overrides `OUTLASTED`."""
