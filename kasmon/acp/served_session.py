@@ -11,7 +11,7 @@ from acp import RequestError
 from kasmon.acp.connection import EditorConnection, refused
 from kasmon.acp.permissions import answer_of, contents_of, options_of
 from kasmon.acp.updates import Update, UpdateTranslator, fenced, notice, text_chunk
-from kasmon.errors import KasmonError, LogMissingError
+from kasmon.errors import KasmonError
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import FromHost, TextDelta, Watch
@@ -32,7 +32,8 @@ from kasmon.model.session import AWAITED, Session
 from kasmon.model.session_state import OVER
 from kasmon.model.transcript.request_text import sheet
 from kasmon.paths import Paths
-from kasmon.store.event_log import START, Cursor, EventLog
+from kasmon.store.event_log import START
+from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.read import read
 
@@ -55,8 +56,7 @@ class ServedSession:
         """
         self.session = session
         self._places, self._editor, self._by, self._refusal = places, editor, by, refusal
-        self._log = EventLog(places.log(session.id))
-        self._cursor: Cursor = START
+        self._events = NewEvents(places, session.id, START)
         self._translator = UpdateTranslator(session.workdir)
         self._following = asyncio.Lock()
         self._news = asyncio.Event()
@@ -72,7 +72,7 @@ class ServedSession:
 
     async def skip_history(self) -> None:
         """Send nothing of what the log has now."""
-        self._cursor = Cursor(await asyncio.to_thread(self._log.size))
+        await asyncio.to_thread(self._events.skip)
         for request in self.session.requests:
             call, update = self._translator.open_request(request)
             self._calls[request.id] = request, call
@@ -81,11 +81,11 @@ class ServedSession:
     async def follow(self, session: Session) -> None:
         """Send what is new in the log; *session* is the state that it leads to, or an earlier one."""
         async with self._following:
-            first = self._cursor == START
+            first = self._events.cursor == START
             self.session = session
             updates: deque[Update] = deque(maxlen=MOST_HISTORY if first else None)
             left_out = 0
-            for event in await asyncio.to_thread(self._read):
+            for event in await asyncio.to_thread(self._events.more):
                 for update in self._translate(event):
                     left_out += len(updates) == updates.maxlen
                     updates.append(update)
@@ -162,15 +162,6 @@ class ServedSession:
             return "end_turn"
         why = receipt.reason or self.session.turn_error or self.session.end_why or "the agent has ended"
         raise RequestError(-32603, f"the prompt is {receipt.state.value}: {why}")
-
-    def _read(self) -> list[Event]:
-        """Return the new events. Blocks."""
-        try:
-            events = list(self._log.read(self._cursor))
-        except LogMissingError:
-            return []
-        self._cursor = events[-1][1] if events else self._cursor
-        return [event for event, _ in events]
 
     def _translate(self, event: Event) -> list[Update]:
         match event:

@@ -8,17 +8,21 @@ from kasmon.store.event_log import Cursor, EventLog
 
 
 class NewEvents:
-    """Remembers the read position, initially the current end of the log."""
+    """Remembers the read position, initially *since*, or the current end of the log."""
 
-    def __init__(self, places: Paths, session: SessionId) -> None:
+    def __init__(self, places: Paths, session: SessionId, since: Cursor | None = None) -> None:
         self._log = EventLog(places.log(session))
-        self._cursor = Cursor(self._log.size())
+        self.cursor = Cursor(self._log.size()) if since is None else since
+
+    def skip(self) -> None:
+        """Leave out all events until now."""
+        self.cursor = Cursor(self._log.size())
 
     def more(self) -> list[Event]:
         """Return the events since the last call, oldest first; none while there is no log."""
         try:
-            read = list(self._log.read(self._cursor))
+            read = list(self._log.read(self.cursor))
         except LogMissingError:
             return []
-        self._cursor = read[-1][1] if read else self._cursor
+        self.cursor = read[-1][1] if read else self.cursor
         return [event for event, _ in read]
