@@ -26,7 +26,7 @@ from kasmon.host.session.rules import project_of
 from kasmon.model.answer import check_decision, must_be_complete, must_be_whole, with_text_as_label
 from kasmon.model.commands import Answer, Mode
 from kasmon.model.fleet import Fleet
-from kasmon.model.permission import MAY_BE_CUT, Decision, Request, RequestId, RequestKind
+from kasmon.model.permission import MAY_BE_CUT, Decision, Request, RequestId, RequestKind, parse_decision
 from kasmon.model.request_groups import strings, texts
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
@@ -74,7 +74,7 @@ def answer(
         raise UsageError(
             "--yes requires --alike.", hint="To answer one request without confirmation, pass its --digest."
         )
-    decision = decision_of(said)
+    decision = parse_decision(said)
     where = places()
     session, request = meant(read_fleet(where), wanted)
     labels = tuple(_label(request, label) for label in choice or ())
@@ -224,14 +224,6 @@ def _reach(session: Session, scope: Scope) -> str:
             return f"plan {visible(session.plan or '')}"
         case "project":
             return f"project {visible(project_of(session.workdir))}"
-
-
-def decision_of(said: str) -> Decision:
-    """Return the decision named *said*. Raises `UsageError` if there is none."""
-    try:
-        return Decision(said)
-    except ValueError as error:
-        raise UsageError(f"unknown answer {said!r}.", hint=f"Answers: {', '.join(Decision)}.") from error
 
 
 def _check(request: Request, decision: Decision) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from kasmon.cli.answer import decision_of, meant, shown
+from kasmon.cli.answer import meant, shown
 from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.output.console import check_machine, note, note_other_machines, print_json, say, say_block, typed
 from kasmon.cli.output.json_objects import answer, error_object, request_object, rule_object
@@ -22,7 +22,7 @@ from kasmon.errors import KasmonError, RefusedError, StaleRequestError, UnableEr
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Answer
 from kasmon.model.fleet import Fleet, requests
-from kasmon.model.permission import Decision, Request
+from kasmon.model.permission import Decision, Request, parse_decision
 from kasmon.model.request_groups import find_group
 from kasmon.model.rule import Rule
 from kasmon.model.session import Session
@@ -115,7 +115,7 @@ def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool,
         RefusedError: if there is no terminal, or no similar request.
         RequestClosedError, RequestNotFoundError: if it is not open.
     """
-    decision = decision_of(said)
+    decision = parse_decision(said)
     if decision not in TOGETHER:
         raise UsageError(
             f"similar requests can be answered with {' or '.join(TOGETHER)}, not with {said!r}.",

@@ -23,11 +23,11 @@ from kasmon.errors import (
     UnavailableError,
     UsageError,
 )
-from kasmon.execution.spec import LaunchSpec, Poll, check, check_scope, check_size, check_text, decided, lines, window
+from kasmon.execution.spec import LaunchSpec, Poll, check, check_scope, check_size, check_text, lines, window
 from kasmon.execution.terminal import SessionTerminal
 from kasmon.model.commands import Answer, Mode
 from kasmon.model.events import Event
-from kasmon.model.permission import Decision, Request, RequestId, SessionId
+from kasmon.model.permission import Decision, Request, RequestId, SessionId, parse_decision
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState, states_of
@@ -285,7 +285,7 @@ class ExecutionSession:
             StaleRequestError: if it asks something else by now.
             UnableError: if it does not take this answer, or no screen file describes its menu.
         """
-        decision = decided(choice)
+        decision = parse_decision(choice)
         check_scope(scope)
         session = await self._now()
         if session.mode is Mode.TMUX:

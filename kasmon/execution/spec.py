@@ -8,7 +8,6 @@ import msgspec
 
 from kasmon.errors import UsageError
 from kasmon.model.commands import Mode
-from kasmon.model.permission import Decision
 from kasmon.model.rule import Scope
 from kasmon.sanitize import clean_line
 
@@ -53,18 +52,6 @@ def check_text(keys: str) -> None:
         keys.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise UsageError(f"cannot type {keys[error.start : error.end]!r}: it is not valid Unicode text.") from error
-
-
-def decided(choice: str) -> Decision:
-    """Return the decision that *choice* names.
-
-    Raises:
-        UsageError: if there is none.
-    """
-    try:
-        return Decision(choice)
-    except ValueError as error:
-        raise UsageError(f"unknown answer {choice!r}.", hint=f"Answers: {', '.join(Decision)}.") from error
 
 
 def check_scope(scope: str) -> None:

@@ -9,6 +9,8 @@ from typing import Any, Final, NewType
 
 import msgspec
 
+from kasmon.errors import UsageError
+
 SessionId = NewType("SessionId", str)
 RequestId = NewType("RequestId", str)
 
@@ -37,6 +39,14 @@ class Decision(StrEnum):
     CANCEL = "cancel"
     """Deny and end the turn."""
     LATER = "later"
+
+
+def parse_decision(text: str) -> Decision:
+    """Return the decision named *text*. Raises `UsageError` if there is none."""
+    try:
+        return Decision(text)
+    except ValueError as error:
+        raise UsageError(f"unknown answer {text!r}.", hint=f"Answers: {', '.join(Decision)}.") from error
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
