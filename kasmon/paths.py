@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from kasmon.errors import NOT_REGULAR, UnsafeFolderError
+from kasmon.errors import NOT_REGULAR, UnsafeFolderError, UsageError
 
 TMUX_HOST_SOCKET = "h.sock"
 SOCKET_PATH_BYTES = 103
@@ -494,6 +494,29 @@ def find_program(name: str, path: str) -> str | None:
         return next((each for each in files if os.access(each, os.F_OK | os.X_OK) and not os.path.isdir(each)), None)  # noqa: PTH112
     except ValueError:  # a NUL, or a character that no file name has
         return None
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal. Raises `OSError` if it cannot be read."""
+    import hashlib  # few commands need it, and it takes 4 ms to load
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_folder(name: str) -> Path:
+    """Return the absolute path of the folder *name*, as `expanded`.
+
+    Raises:
+        UsageError: if there is no such folder.
+    """
+    folder = expanded(name or ".").absolute()
+    if not folder.is_dir():
+        if folder.exists():
+            raise UsageError(f"{str(folder)!r} is not a folder.", hint="Give a folder.")
+        hint = "Create it first, or choose another folder."
+        raise UsageError(f"the folder {str(folder)!r} does not exist.", hint=hint)
+    return folder
 
 
 def _xdg(variables: Mapping[str, str], name: str, fallback: Path) -> Path:

@@ -18,7 +18,7 @@ import msgspec
 
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import MIB
-from kasmon.paths import Paths, private_folder, write_private
+from kasmon.paths import Paths, hash_file, private_folder, write_private
 from kasmon.sandbox.microvm import debian_packages
 from kasmon.sandbox.microvm.debian_packages import MERGED, DebianPackage, fetch, unpack
 
@@ -223,9 +223,3 @@ def create_disk(root: Path, target: Path) -> None:
     done = subprocess.run([program, *args, str(target), str(blocks)], capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise SandboxError("cannot create a disk", f"mke2fs: {done.stderr.strip()[-200:]}")
-
-
-def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file. Raises `OSError` if it cannot be read."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

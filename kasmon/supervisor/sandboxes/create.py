@@ -16,7 +16,7 @@ from kasmon.model.events import SessionCreated, SessionForgotten
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy, Tier
 from kasmon.model.sandbox.snapshot import ForkOrigin
-from kasmon.paths import Paths, expanded, write_private
+from kasmon.paths import Paths, expanded, require_folder, write_private
 from kasmon.sandbox import tiers
 from kasmon.sandbox.managed.idle_policy import store_origin
 from kasmon.sandbox.shared import credentials
@@ -80,8 +80,8 @@ def prepare(places: Paths, config: Config, new_sandbox: NewSandbox, at: float) -
     given: dict[str, object] = {
         "tier": new_sandbox.tier,
         "size": new_sandbox.size,
-        "workspace": _folder(new_sandbox.folder) if new_sandbox.folder else None,
-        "project": _folder(new_sandbox.project) if new_sandbox.project else None,
+        "workspace": str(require_folder(new_sandbox.folder)) if new_sandbox.folder else None,
+        "project": str(require_folder(new_sandbox.project)) if new_sandbox.project else None,
         "project_writable": new_sandbox.project_writable,
         "hosts": None if new_sandbox.hosts is None else tuple(new_sandbox.hosts),
     }
@@ -168,14 +168,3 @@ def remove_stray_jails(places: Paths) -> tuple[str, ...]:
             else:
                 jail.forget(policy)
     return tuple(kept)
-
-
-def _folder(name: str) -> str:
-    folder = expanded(name).absolute()
-    if not folder.is_dir():
-        if folder.exists():
-            raise UsageError(f"{str(folder)!r} is not a folder.", hint="Give a folder.")
-        raise UsageError(
-            f"the folder {str(folder)!r} does not exist.", hint=("Create it first, or choose another folder.")
-        )
-    return str(folder)

@@ -8,7 +8,6 @@ import os
 import re
 import socket
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -42,7 +41,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.model.session_state import ALIVE
 from kasmon.model.task import OWN_PREFIXES
-from kasmon.paths import Paths, expanded, write_private
+from kasmon.paths import Paths, require_folder, write_private
 from kasmon.supervisor.fleet.snapshot import read_session, require_free_conversation
 from kasmon.supervisor.limits.account import AccountVariables, account_variables, find_account
 from kasmon.supervisor.sessions.folder_config import profile_hash
@@ -205,7 +204,7 @@ def _create(places: Paths, config: Config, new: NewSession, at: float, variables
     from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree  # rarely needed
 
     request = WorktreeRequest(base=new.base, branch=new.branch, reuses_branch=new.reuses_branch)
-    with new_worktree(config.worktree, request, _folder(new.workdir), new.name) as (tree, workdir):
+    with new_worktree(config.worktree, request, require_folder(new.workdir), new.name) as (tree, workdir):
         return _prepare(places, config, new, resolved, at, variables, tree, workdir)
 
 
@@ -237,7 +236,7 @@ def has_worktree(config: Config, new: NewSession, resolved: ResolvedProfile) -> 
         return False
     from kasmon.supervisor.worktrees.session_worktree import locate
 
-    return locate(_folder(new.workdir)) is not None
+    return locate(require_folder(new.workdir)) is not None
 
 
 def _prepare(
@@ -267,7 +266,9 @@ def _prepare(
         backend=resolved.backend,
         argv=argv,
         resume=new.resume or None,
-        workdir=there(resolved.machine, new.workdir) if resolved.machine else workdir or str(_folder(new.workdir)),
+        workdir=there(resolved.machine, new.workdir)
+        if resolved.machine
+        else workdir or str(require_folder(new.workdir)),
         worktree=worktree,
         prompt=new.prompt,
         fork=new.fork,
@@ -409,17 +410,6 @@ def _write_files(
     logged = Redactor((*hidden, *secret_values(passed))).fact(msgspec.structs.replace(launch, prompt=""))
     machine = launch.machine or socket.gethostname()
     announce(places, SessionCreated(at=launch.created_at, launch=logged, machine=machine))
-
-
-def _folder(workdir: str) -> Path:
-    folder = expanded(workdir or ".").absolute()
-    if not folder.is_dir():
-        if folder.exists():
-            raise UsageError(f"{str(folder)!r} is not a folder.", hint="Give a folder.")
-        raise UsageError(
-            f"the folder {str(folder)!r} does not exist.", hint=("Create it first, or choose another folder.")
-        )
-    return folder
 
 
 def _parent(places: Paths, requested: SessionId | None, resolved: ResolvedProfile) -> SessionId | None:

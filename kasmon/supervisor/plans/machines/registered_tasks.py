@@ -6,7 +6,6 @@ one commit are taken, once git has checked them, and only the task's own branch 
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import re
 import threading
@@ -25,7 +24,7 @@ from kasmon.model.plan.events import PlacementEnded, TaskChecked, TaskChecking
 from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.progress import Placement, PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
-from kasmon.paths import Paths, private_folder, write_private
+from kasmon.paths import Paths, hash_file, private_folder, write_private
 from kasmon.repository.git import git, shared_folder
 from kasmon.repository.packs import build_pack, has_history, read_pack
 from kasmon.sanitize import clean_block, clean_line
@@ -322,7 +321,7 @@ class RegisteredTasks:
         try:
             excluded = tuple(each for each in available[:1000] if is_commit(each))
             build_pack(repo, [request.commit], excluded, pack)
-            digest, size, received = _digest(pack), pack.stat().st_size, 0
+            digest, size, received = hash_file(pack), pack.stat().st_size, 0
             part_bytes = FIRST_PART_BYTES
             with pack.open("rb") as file:
                 while received < size:
@@ -364,7 +363,7 @@ class RegisteredTasks:
                     )
                     if request.offset == part.size:
                         break
-            if _digest(pack) != digest:
+            if hash_file(pack) != digest:
                 raise UnavailableError(f"{machine}: the commits of task {key.number} arrived damaged.")
             limit = LONGEST_RESULT_PACK_BYTES
             read_pack(repo, [commit], pack, trusted=False, limit_bytes=limit)
@@ -446,8 +445,3 @@ def _address_of_remote(repo: Path) -> str:
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     user, at, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=user.partition(":")[0] + at + host))
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

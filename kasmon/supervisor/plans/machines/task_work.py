@@ -19,7 +19,7 @@ from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.plan import Task
 from kasmon.model.plan.prompt import session_name
-from kasmon.paths import Paths, private_folder, write_private
+from kasmon.paths import Paths, hash_file, private_folder, write_private
 from kasmon.repository.git import git, head
 from kasmon.repository.packs import build_pack, find_commits, read_pack
 from kasmon.store.file_lock import lock
@@ -118,7 +118,7 @@ def add_commits(places: Paths, request: AddCommits) -> AddedCommits:
         if received < request.size:
             return AddedCommits(received=received)
         try:
-            if _digest(pack) != request.digest:
+            if hash_file(pack) != request.digest:
                 raise RefusedError("the pack arrived damaged.", hint="Retry the task.")
             with lock(places.repositories / request.root):
                 store = open_store(places, request.root)
@@ -244,7 +244,7 @@ def fetch(places: Paths, request: FetchCommits) -> FetchedCommits:
             incomplete.unlink(missing_ok=True)
             store = Path(claim.repository)
             build_pack(store, [request.commit], find_commits(store, request.excluded), incomplete)
-            pack = incomplete.rename(claimed.folder / f"{name}-{_digest(incomplete)}.result")
+            pack = incomplete.rename(claimed.folder / f"{name}-{hash_file(incomplete)}.result")
         digest = pack.stem.rpartition("-")[2]
         with pack.open("rb") as file:
             file.seek(request.offset)
@@ -413,8 +413,3 @@ def _folders_of(claim: Claim) -> tuple[Path, Path]:
 
 def _check_of(claimed: TaskClaim, key: TaskKey) -> TaskCheck:
     return TaskCheck(claimed.folder / f"check-{key.attempt}-{key.epoch}.json")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
