@@ -44,18 +44,23 @@ def read_text(path: Path, largest: int) -> str:
         raise ConfigError(str(path), "it is not UTF-8") from error
 
 
+def parse_table(text: str, name: str) -> dict[str, Any]:
+    """Return the TOML *text* as a table; *name* appears only in errors. Raises `ConfigError` if it is no TOML."""
+    import tomllib  # only here: it takes 5 ms to load
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises no TOMLDecodeError
+        raise _no_toml(text, name, error) from error
+
+
 def parse_struct(text: str, name: str, kind: type[Struct]) -> Struct:
     """Return the TOML *text* as a *kind*; *name* appears only in errors.
 
     Raises:
         ConfigError: if it is not TOML, or does not match *kind*.
     """
-    import tomllib  # only here: it takes 5 ms to load
-
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises no TOMLDecodeError
-        raise no_toml(text, name, error) from error
+    table = parse_table(text, name)
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
@@ -67,7 +72,7 @@ def fault(text: str, name: str, path: KeyPath, why: str, allowed: Sequence[str] 
     return ConfigError(name, why, line=find_line(text, path), key=dotted(path), allowed=allowed)
 
 
-def no_toml(text: str, file: str, error: Exception) -> ConfigError:
+def _no_toml(text: str, file: str, error: Exception) -> ConfigError:
     """Convert *error*, which `tomllib` raised for *text*."""
     why, _, place = str(error).partition(" (at ")
     line = re.match(r"line (\d+)", place)

@@ -13,7 +13,7 @@ import msgspec
 from kasmon.config.schema import Config, Profile
 from kasmon.errors import ConfigError
 from kasmon.paths import Paths, open_regular
-from kasmon.toml_struct import allowed_values, no_toml
+from kasmon.toml_struct import allowed_values, parse_table
 
 Node = TypeVar("Node", bound=msgspec.Struct)
 PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
@@ -68,12 +68,7 @@ def parse(text: str, file: str = "config", base: Config = SHIPPED_CONFIG) -> Con
     """
     if not text:
         return base
-    import tomllib  # only here: it takes 5 ms to load, and there may be no config
-
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
-        raise no_toml(text, file, error) from error
+    table = parse_table(text, file)
     reader = _Reader(text, file)
     config = reader.struct(base, table, ())
     if config.default_agent not in config.agents:

@@ -5,7 +5,6 @@ screen shows, and under `[shot]` what a capture does not have: its size and curs
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import ConfigError, RefusedError, UnavailableError
 from kasmon.paths import write_private
-from kasmon.toml_struct import no_toml, read_text
+from kasmon.toml_struct import parse_table, read_text
 
 SCREEN: Final = "screen.txt"
 TITLE: Final = "title.txt"
@@ -78,13 +77,11 @@ def load(folder: Path) -> RecordedScreen:
     """Return the recorded screen in *folder*. Raises `ConfigError` if a file of it is missing or unusable."""
     file = folder / EXPECTED
     text = read_text(file, LARGEST)
+    expected = parse_table(text, str(file))
     try:
-        expected = tomllib.loads(text)
         shot = msgspec.convert(expected.pop("shot", {}), _Shot)
     except msgspec.ValidationError as error:
         raise ConfigError(str(file), f"{error}", key="shot") from error
-    except (ValueError, RecursionError) as error:
-        raise no_toml(text, str(file), error) from error
     if not isinstance(expected.get("state"), str):
         raise ConfigError(str(file), "it does not say which state the screen shows", key="state")
     title = folder / TITLE

@@ -5,7 +5,6 @@ Shipped ones are in the top-level `themes/`, the user's own in the config folder
 """
 
 import re
-import tomllib
 from functools import cache
 from typing import Annotated, Final, get_type_hints
 
@@ -15,7 +14,7 @@ from textual.theme import Theme
 
 from kasmon.config.parser import line_of
 from kasmon.errors import ConfigError
-from kasmon.toml_struct import no_toml
+from kasmon.toml_struct import parse_table
 
 LIGHT: Final = "rose-pine-dawn"
 """Used on a light terminal if no theme is set."""
@@ -137,10 +136,7 @@ class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 def parse(text: str, file: str) -> ThemeFile:
     """Return the theme that *text* describes. Raises `ConfigError` with the line, the key and what is allowed there."""
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
-        raise no_toml(text, file, error) from error
+    table = parse_table(text, file)
     try:
         return msgspec.convert(table, ThemeFile)
     except msgspec.ValidationError as error:
