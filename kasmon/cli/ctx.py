@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+import msgspec
+
 from kasmon.cli.arguments import Arg, Json, Text
 from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.console import print_json, say
@@ -141,17 +143,9 @@ def _of_plan(context: TaskContext, fleet: Fleet) -> list[dict[str, Any]]:
     result = []
     for peer in context.peer_sessions:
         session = fleet.get(SessionId(peer.id or ""))
-        now = {
-            "id": peer.id,
-            "name": peer.name,
-            "task": peer.task,
-            "state": peer.state,
-            "waits": peer.waits,
-            "done": peer.done,
-        }
-        beside = {"title": peer.title, "task_state": peer.task_state, "branch": peer.branch, "files": [*peer.files]}
-        beside["machine"] = peer.machine or None
-        result.append((now if session is None else now_of(session)) | beside)
+        now = {} if session is None else now_of(session)
+        shown = msgspec.to_builtins(peer) | now | {"machine": peer.machine or None}
+        result.append({name: value for name, value in shown.items() if name != "is_agent"})
     return result
 
 

@@ -137,44 +137,14 @@ def shown_object(
 
 def request_object(request: Request) -> dict[str, Any]:
     """Return *request* unredacted, because its digest covers that."""
-    return {
-        "id": request.id,
-        "session": request.session,
-        "kind": request.kind.value,
-        "tool": request.tool,
-        "title": request.title,
-        "input": request.input,
-        "shown": request.shown,
-        "is_diff": request.is_diff,
-        "digest": request.digest,
-        "required": list(request.required or request.input),
-        "choices": [choice.value for choice in request.choices],
-        "options": list(request.options),
-        "option_notes": list(request.option_notes),
-        "many": request.many,
-        "free_text": request.free_text,
-        "why": request.why,
-        "rule": request.rule,
-        "asked_at": request.asked_at,
-        "later": request.later,
-        "answerable": request.answerable,
-        "may_be_cut": request.may_be_cut,
-    }
+    shown = msgspec.to_builtins(request) | {"required": list(request.required or request.input)}
+    return {name: value for name, value in shown.items() if name not in ("takes_reason", "by_host")}
 
 
 def receipt_object(receipt: Receipt) -> dict[str, Any]:
-    return {
-        "id": receipt.id,
-        "session": receipt.session,
-        "state": receipt.state.value,
-        "reason": receipt.reason or None,
-        "text": receipt.text,
-        "exit_code": receipt.exit_code,
-        "at": receipt.at,
-        "carried_by": receipt.carried_by or None,
-        "by": receipt.by or None,
-        "actor": msgspec.to_builtins(receipt.actor),
-    }
+    shown = msgspec.to_builtins(receipt)
+    shown |= {"reason": receipt.reason or None, "carried_by": receipt.carried_by or None, "by": receipt.by or None}
+    return {name: value for name, value in shown.items() if name not in ("digest", "key")}
 
 
 def error_object(error: KasmonError) -> dict[str, Any]:
