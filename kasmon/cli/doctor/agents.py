@@ -8,7 +8,7 @@ from typing import Final
 from kasmon.agents.catalog import find
 from kasmon.backends.common.environment import program_of
 from kasmon.cli.doctor.result import DoctorCheck
-from kasmon.config import load, offers, resolve
+from kasmon.config import Config, load, offers, resolve
 from kasmon.errors import KasmonError
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
@@ -74,11 +74,7 @@ def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]
         why_not,
     )
 
-    try:
-        config = load(where)
-        known = [offer.name for offer in offers(config, environment) if not offer.problem]
-    except KasmonError:
-        return
+    config, known = _load_startable(where, environment)
     lines: list[str] = []
     for name in known:
         profile = config.agents[name]
@@ -90,13 +86,18 @@ def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]
         yield DoctorCheck(id="hooks", level="ok", text="; ".join(lines))
 
 
-def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Report which terminal agents have no status of their own, and why: their state comes from other sources."""
+def _load_startable(where: Paths, environment: Mapping[str, str]) -> tuple[Config, list[str]]:
+    """Return the config, and the agents in it that can start; none if it is wrong, which another check reports."""
     try:
         config = load(where)
-        known = [offer.name for offer in offers(config, environment) if not offer.problem]
+        return config, [offer.name for offer in offers(config, environment) if not offer.problem]
     except KasmonError:
-        return
+        return Config(), []
+
+
+def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
+    """Report which terminal agents have no status of their own, and why: their state comes from other sources."""
+    config, known = _load_startable(where, environment)
     silent = [(name, program_of((config.agents[name].program,), name)) for name in known]
     lines = [f"{name}: {why}" for name, program in silent if (why := find(program).evidence.no_status)]
     if lines:
