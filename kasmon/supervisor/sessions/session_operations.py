@@ -297,10 +297,7 @@ async def declare(places: Paths, session: Session, *, waiting: str | None = None
     Raises:
         SessionEndedError, HostUnreachableError: if it does not run.
     """
-    if session.state in OVER:
-        raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)
-    async with reach(places, session.id, session.mode) as host:
-        await host.ask(ReportContext(n=0, session=session.id, waiting=waiting, done=done))
+    await _ask_running_host(places, session, ReportContext(n=0, session=session.id, waiting=waiting, done=done))
 
 
 async def propose_finish(
@@ -315,10 +312,8 @@ async def propose_finish(
         RefusedError: if this process belongs to no agent.
         SessionEndedError, HostUnreachableError: if *session* does not run.
     """
-    if session.state in OVER:
-        raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)
-    async with reach(places, session.id, session.mode) as host:
-        await host.ask(ProposeFinish(n=0, session=session.id, text=text, actor=actor, name=name))
+    request = ProposeFinish(n=0, session=session.id, text=text, actor=actor, name=name)
+    await _ask_running_host(places, session, request)
 
 
 async def record_peer_message(places: Paths, session: Session, message: PeerMessageWritten) -> None:
@@ -328,10 +323,16 @@ async def record_peer_message(places: Paths, session: Session, message: PeerMess
         UsageError: if it is too long.
         SessionEndedError, HostUnreachableError: if it does not run.
     """
+    await _ask_running_host(places, session, RecordPeerMessage(n=0, session=session.id, event=message))
+
+
+async def _ask_running_host(
+    places: Paths, session: Session, frame: ReportContext | ProposeFinish | RecordPeerMessage
+) -> None:
     if session.state in OVER:
         raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)
     async with reach(places, session.id, session.mode) as host:
-        await host.ask(RecordPeerMessage(n=0, session=session.id, event=message))
+        await host.ask(frame)
 
 
 async def interrupt(places: Paths, session: Session) -> str:
