@@ -105,12 +105,12 @@ def decode(text: bytes) -> Manifest:
     """Parse a manifest. Raises `ValueError`, `TypeError` or `KeyError` if *text* is no manifest."""
     decoded = json.loads(text)
     files = {path: ManifestEntry(*entry) for path, entry in decoded["files"].items()}
-    if not all(_is_proper(path) and entry.kind in KINDS for path, entry in files.items()):
+    if not all(is_proper(path) and entry.kind in KINDS for path, entry in files.items()):
         raise ValueError("a path that leads elsewhere")
     return Manifest(decoded["at"], files)
 
 
-def _is_proper(path: str) -> bool:
+def is_proper(path: str) -> bool:
     return "\0" not in path and not any(part in ("", ".", "..") for part in path.split("/"))
 
 

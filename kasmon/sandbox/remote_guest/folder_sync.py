@@ -20,7 +20,7 @@ import msgspec
 from kasmon import system
 from kasmon.errors import RefusedError, SandboxError
 from kasmon.paths import write_private
-from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Files, ManifestEntry, parents_first
+from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Files, ManifestEntry, is_proper, parents_first
 from kasmon.sandbox.checkpoint.scan import ScanBounds, beneath, opened, opened_file, scan, target
 from kasmon.sandbox.shared.safe_tree import copy, remove_tree
 
@@ -99,12 +99,12 @@ def apply_bundle(bundle: FileBundle, folder: str, ours: Container[str] = frozens
         for path in sorted(gone, reverse=True):
             if path in ours:
                 missed.append(f"{path!r} was changed here and removed in the sandbox: it is kept, and copied in again.")
-            elif _is_proper(path):
+            elif is_proper(path):
                 with contextlib.suppress(OSError):
                     _remove_path(top, path)
         for path, each in sorted(bundle.fresh.items()):
             try:
-                if not _is_proper(path):
+                if not is_proper(path):
                     raise OSError("it is not a path in the folder")
                 if path in ours and each.kind != "d":
                     missed.append(
@@ -117,10 +117,6 @@ def apply_bundle(bundle: FileBundle, folder: str, ours: Container[str] = frozens
             except (OSError, ValueError) as error:
                 missed.append(f"{path!r} was not fetched: {getattr(error, 'strerror', '') or error}.")
     return tuple(missed)
-
-
-def _is_proper(path: str) -> bool:
-    return "\0" not in path and not any(part in ("", ".", "..") for part in path.split("/"))
 
 
 def _write_entry(top: int, path: str, each: BundledFile) -> None:
