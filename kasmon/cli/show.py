@@ -14,14 +14,14 @@ from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.ls import branches_of, is_utf8
 from kasmon.cli.output.console import as_json, note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer, request_object, session_object, shown_object
-from kasmon.cli.output.table import age, state_words, wave_words
+from kasmon.cli.output.table import state_words, wave_words
 from kasmon.errors import KasmonError, LogMissingError, UsageError
 from kasmon.host.rpc import event_loop
 from kasmon.host.rpc.frames import DescribePane, FromHost
 from kasmon.model.commands import Mode
 from kasmon.model.events import Event
 from kasmon.model.fleet import peers_of, requests
-from kasmon.model.formatting import clock
+from kasmon.model.formatting import age, clock
 from kasmon.model.permission import MAY_BE_CUT, Request, SessionId
 from kasmon.model.session import Session, Tokens
 from kasmon.model.session_state import OVER, SessionState

@@ -38,6 +38,14 @@ def mb(count: int) -> str:
     return f"{count / 1e6:.0f} MB" if count < 999_500_000 else f"{count / 1e9:.1f} GB"
 
 
+def age(seconds: float) -> str:
+    """Return a duration in its largest whole unit: 12s, 3m, 2h, 5d."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
 def duration(seconds: float) -> str:
     """Return a duration as text: 0.4 s, 12 s, 3 min 4 s, 2 h 5 min."""
     if seconds < 9.95:

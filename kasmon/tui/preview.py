@@ -11,7 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kasmon.model.commands import Mode
-from kasmon.model.formatting import state_label, state_name
+from kasmon.model.formatting import age, state_label, state_name
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.repository.branch import BranchSummary
@@ -22,17 +22,7 @@ from kasmon.tui.session_list.branch_marks import branch_fact
 from kasmon.tui.session_list.row import moments
 from kasmon.tui.status_bars import LineWidget
 from kasmon.tui.textual_ext.strips import UniformLinesMixin
-from kasmon.tui.theme.look import (
-    LEAST_FOLDER,
-    Span,
-    ThemeStyles,
-    age,
-    count,
-    evidence,
-    mode_label,
-    wave_place,
-    wave_words,
-)
+from kasmon.tui.theme.look import LEAST_FOLDER, Span, ThemeStyles, count, evidence, mode_label, wave_place, wave_words
 
 ROOMY_WIDTH: Final = 100
 """From this width on the head uses whole words."""

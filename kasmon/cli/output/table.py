@@ -5,7 +5,7 @@ from typing import Final
 
 from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet, by_attention, totals
-from kasmon.model.formatting import GLYPHS, mb, unreachable_words
+from kasmon.model.formatting import GLYPHS, age, mb, unreachable_words
 from kasmon.model.permission import RequestKind
 from kasmon.model.session import Session
 from kasmon.model.session_state import OVER, SessionState
@@ -151,14 +151,6 @@ def summary(fleet: Fleet, *, utf8: bool = True) -> str:
 def counted(number: int, thing: str) -> str:
     """Return a count with its noun: `1 session`, `2 sessions`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
-def age(seconds: float) -> str:
-    """Return a duration in its largest whole unit."""
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= length:
-            return f"{int(seconds // length)}{unit}"
-    return f"{max(0, int(seconds))}s"
 
 
 def pad(text: str, width: int) -> str:

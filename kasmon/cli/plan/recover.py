@@ -11,9 +11,9 @@ import msgspec
 from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.output.console import check_machine, note, note_other_machines, print_json, say
 from kasmon.cli.output.json_objects import answer
-from kasmon.cli.output.table import age
 from kasmon.errors import KasmonError, UsageError
 from kasmon.model.fleet import Fleet
+from kasmon.model.formatting import age
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places

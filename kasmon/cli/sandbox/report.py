@@ -8,8 +8,9 @@ import msgspec
 
 from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.json_objects import session_object
-from kasmon.cli.output.table import age, counted, state_words
+from kasmon.cli.output.table import counted, state_words
 from kasmon.model.commands import Mode
+from kasmon.model.formatting import age
 from kasmon.model.sandbox.policy import MIB
 from kasmon.model.sandbox.snapshot import ForkOrigin, SnapshotVerdict, describe_origin
 from kasmon.model.sandbox.state import CheckpointSummary, SandboxUsage

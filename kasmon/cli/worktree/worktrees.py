@@ -11,11 +11,12 @@ import msgspec
 from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.output.console import check_machine, note, note_other_machines, print_json, say, typed
 from kasmon.cli.output.json_objects import answer
-from kasmon.cli.output.table import age, aligned
+from kasmon.cli.output.table import aligned
 from kasmon.config import load
 from kasmon.errors import KasmonError, NotFoundError, SessionNotFoundError
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
+from kasmon.model.formatting import age
 from kasmon.model.permission import SessionId
 from kasmon.paths import places
 from kasmon.repository.branch import BranchState

@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from kasmon import __version__
 from kasmon.errors import KasmonError, NotInstalledError
-from kasmon.model.formatting import unreachable_words
+from kasmon.model.formatting import age, unreachable_words
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
@@ -20,7 +20,7 @@ from kasmon.tui.dialogs.fields import DialogField
 from kasmon.tui.error_text import sentence
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.textual_ext.inputs import LineInput
-from kasmon.tui.theme.look import Span, ThemeStyles, age
+from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
 from kasmon.tui.widgets.row_list import RowList
 

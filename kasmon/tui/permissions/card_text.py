@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from kasmon.model.commands import Mode
-from kasmon.model.formatting import session_label
+from kasmon.model.formatting import age, session_label
 from kasmon.model.permission import MAY_BE_CUT, Decision, Request, RequestKind
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
@@ -21,7 +21,7 @@ from kasmon.tui.permissions.question_picks import QuestionPicks, row_count
 from kasmon.tui.permissions.request_groups import GroupedRequest
 from kasmon.tui.permissions.similar_requests import SimilarRequest
 from kasmon.tui.session_meter import can
-from kasmon.tui.theme.look import KIND_WORDS, LEAST_FOLDER, Span, ThemeStyles, age, mode_label, wave_place, width_of
+from kasmon.tui.theme.look import KIND_WORDS, LEAST_FOLDER, Span, ThemeStyles, mode_label, wave_place, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 

@@ -9,10 +9,11 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from kasmon.model.formatting import age
 from kasmon.model.permission import RequestId, RequestKind
 from kasmon.tui.clock import Clock
 from kasmon.tui.permissions.inbox_state import InboxRow
-from kasmon.tui.theme.look import KIND_WORDS, Span, ThemeStyles, age, width_of
+from kasmon.tui.theme.look import KIND_WORDS, Span, ThemeStyles, width_of
 
 KIND_GLYPHS: Final = {
     RequestKind.PERMISSION: ("◆", "!"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.formatting import GLYPHS, state_name
+from kasmon.model.formatting import GLYPHS, age, state_name
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.placement import machine_requirement
 from kasmon.model.plan.plan import Task
@@ -13,7 +13,7 @@ from kasmon.model.plan.scheduler import tries_left
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
-from kasmon.tui.theme.look import Span, ThemeStyles, age, money, news, width_of
+from kasmon.tui.theme.look import Span, ThemeStyles, money, news, width_of
 
 SHAPES: Final = {
     "waits": ("◌", "."),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from kasmon.model.formatting import age
 from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import SETTLED
 from kasmon.model.transcript.text import Token, wrap
@@ -12,7 +13,7 @@ from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.plan_board.card_text import cost
 from kasmon.tui.plan_board.decisions import offered, waits_for_advance
 from kasmon.tui.status_bars import KeyHint
-from kasmon.tui.theme.look import Span, ThemeStyles, age, money, width_of
+from kasmon.tui.theme.look import Span, ThemeStyles, money, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 MOST_LINES: Final = 3

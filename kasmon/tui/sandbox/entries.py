@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from kasmon.model.formatting import clock, state_label, state_name
+from kasmon.model.formatting import age, clock, state_label, state_name
 from kasmon.model.sandbox.snapshot import USED, SnapshotVerdict, describe_origin
 from kasmon.model.session import Session
 from kasmon.model.transcript import syntax
@@ -15,7 +15,7 @@ from kasmon.sandbox.network.denials import Denial
 from kasmon.sanitize import clean_block, clean_line
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.tui.sandbox.status import amount, badge, is_broken, lost_words, meters, phases, proof_words, sleeps_on_disk
-from kasmon.tui.theme.look import Span, ThemeStyles, age, width_of
+from kasmon.tui.theme.look import Span, ThemeStyles, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 Entry: TypeAlias = ReplayedRun | CheckpointRecord | Denial | SnapshotVerdict

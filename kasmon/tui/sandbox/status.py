@@ -9,12 +9,13 @@ from typing import Final
 from rich.cells import cell_len
 
 from kasmon.model.commands import Mode
+from kasmon.model.formatting import age
 from kasmon.model.sandbox.policy import MIB, REMEMBERING, SandboxPhase
 from kasmon.model.sandbox.state import BEGINNING, SandboxState
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.sanitize import clean_line
-from kasmon.tui.theme.look import Span, ThemeStyles, age, mode_label, width_of
+from kasmon.tui.theme.look import Span, ThemeStyles, mode_label, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 BAR: Final = 8

@@ -10,11 +10,12 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from kasmon.model.formatting import age
 from kasmon.model.transcript.search_text import SearchHit
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.clock import Clock
-from kasmon.tui.theme.look import Span, ThemeStyles, age, width_of
+from kasmon.tui.theme.look import Span, ThemeStyles, width_of
 
 KINDS: Final = {"said": "agent", "asked": "request", "printed": "terminal"}
 """Kinds of text that are displayed by another word than in `kasmon grep --json`."""

@@ -9,7 +9,7 @@ from textual.strip import Strip
 
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode
-from kasmon.model.formatting import state_label, state_name
+from kasmon.model.formatting import age, state_label, state_name
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.repository.branch import BranchSummary
@@ -21,7 +21,6 @@ from kasmon.tui.theme.look import (
     Background,
     Span,
     ThemeStyles,
-    age,
     evidence,
     mode_label,
     money,

@@ -14,7 +14,7 @@ from textual.strip import Strip
 
 from kasmon.model.commands import Mode, ReceiptState
 from kasmon.model.fleet import Wave
-from kasmon.model.formatting import GLYPHS, ending, foremost, lost_why, mb, state_name, unreachable_words
+from kasmon.model.formatting import GLYPHS, age, ending, foremost, lost_why, mb, state_name, unreachable_words
 from kasmon.model.permission import RequestKind
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -262,15 +262,6 @@ TOKENS: Final = {
 def width_of(spans: Iterable[Span]) -> int:
     """Return how many cells *spans* take."""
     return sum(cell_len(text) for text, _ in spans)
-
-
-def age(seconds: float) -> str:
-    """Return a duration in at most four characters: 12s, 3m, 2h, 5d."""
-    seconds = max(0.0, seconds)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{int(seconds)}s"
 
 
 def count(number: int) -> str:

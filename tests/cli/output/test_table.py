@@ -7,11 +7,12 @@ import pytest
 
 from kasmon.cli.ls import chosen
 from kasmon.cli.output.json_objects import session_object
-from kasmon.cli.output.table import age, cut, fallbacks, summary, table
+from kasmon.cli.output.table import cut, fallbacks, summary, table
 from kasmon.cli.send import table as receipt_table
 from kasmon.cli.show import described
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet
+from kasmon.model.formatting import age
 from kasmon.model.permission import RequestKind, SessionId
 from kasmon.model.session import Session, Tokens
 from kasmon.model.session_state import SessionState

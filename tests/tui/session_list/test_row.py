@@ -10,7 +10,7 @@ from textual.strip import Strip
 
 from kasmon.model.commands import Mode
 from kasmon.model.fleet import totals
-from kasmon.model.formatting import GLYPHS, ending, state_name
+from kasmon.model.formatting import GLYPHS, age, ending, state_name
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -19,7 +19,7 @@ from kasmon.tui.session_list.layout import COLUMNS
 from kasmon.tui.session_list.order import SessionRow, SortOrder
 from kasmon.tui.session_list.row import GAP, RowContent, columns, empty_columns, header, moments, row
 from kasmon.tui.status_bars import TopBar, TopBarContent
-from kasmon.tui.theme.look import MARKS, ThemeStyles, age, count, evidence, money, news
+from kasmon.tui.theme.look import MARKS, ThemeStyles, count, evidence, money, news
 from kasmon.tui.theme.theme import DEFAULT
 from tests.support.bus.sample_machines import MACHINES, cut_off, there, three_machines
 from tests.support.sample_fleet import NOW, asking, command, crew, ended, idle, question, session, spent, working
