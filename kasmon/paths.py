@@ -525,7 +525,6 @@ def _xdg(variables: Mapping[str, str], name: str, fallback: Path) -> Path:
 
 
 def _fits(runtime_home: Path) -> bool:
-    """Whether the path of a socket in *runtime_home* is short enough."""
     return len(os.fsencode(runtime_home / "kasmon" / "12345678.sock")) <= SOCKET_PATH_BYTES
 
 

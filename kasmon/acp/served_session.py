@@ -196,7 +196,6 @@ class ServedSession:
         return self._translator.close_request(asked, call, allowed=is_allowed)
 
     def _ask_open(self) -> None:
-        """Ask the editor for each open request that it was not asked for."""
         for number, (request, call) in self._calls.items():
             if number not in self._asking:
                 self._asking[number] = asyncio.create_task(self._ask(request, call))

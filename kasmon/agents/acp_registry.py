@@ -110,5 +110,4 @@ def parse(text: str, name: str) -> tuple[RegisteredAgent, ...]:
 
 
 def _program(download: DownloadStart) -> str:
-    """Return the name of the program of *download*, without its folder."""
     return PurePosixPath(download.cmd.replace("\\", "/")).name.removesuffix(".exe").removesuffix(".cmd")

@@ -24,7 +24,6 @@ SHIPPED: Final = Path(__file__).parent
 PROFILES: Final = SHIPPED / "profiles.json"
 """All profiles in `SHIPPED`: the name of each folder -> the tables of its `profile.toml`."""
 GROUP: Final = "kasmon.agents"
-"""The group of entry points."""
 PROFILE: Final = "profile.toml"
 MOST_FOLDERS: Final = 200
 """The most agents that are read from one place."""

@@ -80,7 +80,6 @@ async def _create(paths: Paths, rounds: int) -> None:
 
 
 def _request(paths: Paths) -> str:
-    """Wait for a pending request and return its id."""
     deadline = time.monotonic() + LIMIT_S
     while not (requests := fleet.requests(read_fleet(paths))):
         if time.monotonic() > deadline:

@@ -92,7 +92,6 @@ def _lines(hit: SearchHit, context: int) -> list[str]:
 
 
 def _cut(hit: SearchHit) -> str:
-    """Return the part of the line that is printed."""
     if len(hit.line) <= SHOWN:
         return hit.line
     first = max(0, min(hit.start - SHOWN // 4, len(hit.line) - SHOWN))

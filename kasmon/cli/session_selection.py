@@ -25,7 +25,6 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 SIDE_BY_SIDE: Final = 32
-"""How many sessions are acted on at once."""
 
 Sessions = Annotated[
     str,
@@ -72,7 +71,6 @@ class SessionSelection(msgspec.Struct, frozen=True, kw_only=True):
     everything: bool = False
     yes: bool = False
     only_sandboxed: bool = False
-    """Whether a filter selects only sessions in a sandbox."""
 
     @property
     def is_filter(self) -> bool:

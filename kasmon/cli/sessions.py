@@ -437,7 +437,6 @@ def _is_resting(pid: int | None) -> bool:
 
 
 def _exit_error_object(early: Session | None) -> dict[str, Any]:
-    """Return the JSON error for a session that failed immediately."""
     return error_object(_exit_error(early)) if early is not None and early.exit_code != 0 else {}
 
 

@@ -252,7 +252,6 @@ def worktree_words(session: Session) -> str:
 
 
 def _has_modes(session: Session) -> bool:
-    """Whether its agent is running and has permission modes."""
     return session.exists and session.program in PERMISSION_FLAGS
 
 

@@ -57,7 +57,6 @@ async def _watch(choose: Callable[[Fleet], Sequence[Session]], wants_json: bool)
 
 
 async def _wait_for_reader_exit() -> None:
-    """Return once the reader of stdout is gone."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)  # errors and hang-ups alone
     while not poll.poll(0):  # noqa: ASYNC110 - no event reports it: asyncio does not report errors alone

@@ -213,5 +213,4 @@ def _describe_type(kind: Any) -> str:
 
 
 def _names(dotted: str) -> tuple[str, ...]:
-    """Return the parts of a dotted TOML key."""
     return tuple(a or b or c for a, b, c in re.findall(r""""([^"]*)"|'([^']*)'|([\w-]+)""", dotted))

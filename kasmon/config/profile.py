@@ -71,7 +71,6 @@ class ProfileOffer(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     """Why it cannot be started now; empty if it can."""
     confines: tuple[Mode, ...] = ()
-    """The modes in which its profile allows a sandbox."""
     sandbox: str = ""
     """The sandbox tier of its profile; empty for none."""
     worktree: bool = False
@@ -382,7 +381,6 @@ def _find_program(config: Config, agent: str, program: str, variables: Mapping[s
 
 
 def _list_startable(config: Config, variables: Mapping[str, str]) -> list[str]:
-    """Return the enabled profiles whose program is installed."""
     names: list[str] = []
     for name, profile in config.agents.items():
         program = str(expanded(profile.program)) if profile.program else ""

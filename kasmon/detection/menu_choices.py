@@ -62,7 +62,6 @@ class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     escape: Decision | None = None
     """What Escape means."""
     many: bool = False
-    """Whether several choices may be selected."""
     then: str = ""
     """The key to type once all requested choices are selected; empty if unknown."""
     opens: str = ""
@@ -249,7 +248,6 @@ class _Call(NamedTuple):
     """The visible part of the tool call of a request."""
 
     begins: int
-    """The first row of the call."""
     text: str = ""
     has_start: bool = False
     named: str = ""

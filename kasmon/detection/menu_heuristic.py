@@ -143,7 +143,6 @@ def _is_label(text: str) -> bool:
 
 
 def _stands_out(row: ScreenRow) -> bool:
-    """Return whether the row is in reverse or has a background colour."""
     return any(run.style.reverse or run.style.background for run in row.runs)
 
 

@@ -66,7 +66,6 @@ class ScreenReading(msgspec.Struct, frozen=True, kw_only=True):
     lower: tuple[OutrankedRule, ...] = ()
     """The other matching rules, by descending priority; only with `wants_all`."""
     file: str = ""
-    """The name of the rule file."""
 
 
 def read(

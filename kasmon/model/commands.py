@@ -99,7 +99,6 @@ class Answer(Command, frozen=True, kw_only=True, tag="answer"):
     text: str = ""
     """The user's custom text, with CHOOSE, beside or instead of an option."""
     scope: Literal["session", "plan", "project"] = "session"
-    """The scope of ALWAYS and NEVER."""
     link: str = ""
     """The id of the link, or of the login, by which the user answered; empty for a terminal."""
     editor: str = ""
@@ -155,7 +154,6 @@ class Requeue(Command, frozen=True, kw_only=True, tag="requeue"):
     place: int | None = None
     """The new position in the queue, counted from 0; None leaves it unchanged."""
     drop: bool = False
-    """Remove it from the queue."""
 
 
 class Run(Command, frozen=True, kw_only=True, tag="run"):
@@ -322,9 +320,7 @@ class SessionWorktree(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     branch: str
     is_new_branch: bool = True
-    """Whether the branch was created with the worktree."""
     base: str
-    """The commit that it began at."""
     base_name: str = ""
     """What that commit was requested as: a branch, a tag, `pr:12`."""
     source: str

@@ -508,9 +508,7 @@ class CommentsSent(BaseEvent, frozen=True, kw_only=True, tag="comment.sent"):
     """Comments were sent to the agent as one prompt."""
 
     comments: tuple[str, ...]
-    """Their ids."""
     receipt: str = ""
-    """The prompt's receipt."""
 
 
 class CommentMarked(BaseEvent, frozen=True, kw_only=True, tag="comment.marked"):

@@ -64,7 +64,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     made_at: float = 0.0
     """Its creation time, in seconds since the epoch."""
     request: str = ""
-    """The request that it was created from."""
 
     @property
     def words(self) -> str:

@@ -79,7 +79,6 @@ class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`passed`, `failed`, `running`; empty if unknown, or if there are none."""
 
     failed: tuple[str, ...] = ()
-    """The names of the checks that failed."""
 
     @property
     def needs_work(self) -> bool:

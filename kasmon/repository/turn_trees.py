@@ -231,7 +231,6 @@ class TurnTrees:
         return ""
 
     def _commit(self, top: Path) -> str:
-        """Store the files of the worktree at *top*, and return the commit."""
         self._create(top)
         here, gone = self._changed(top)
         for option, names in (("--force-remove", gone), ("--add", here)):
@@ -362,7 +361,6 @@ def is_file(top: Path, name: str, folders: dict[str, bool], *, is_stored: bool) 
 
 
 def _split(names: bytes) -> Iterator[bytes]:
-    """Yield each of *names*, which end with a zero byte."""
     start = 0
     while (end := names.find(b"\0", start)) >= 0:
         yield names[start:end]

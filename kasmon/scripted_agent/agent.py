@@ -74,7 +74,6 @@ class Actor:
 
     def __init__(self, launch: Launch) -> None:
         self.busy = False
-        """Whether a turn is running."""
         self.ended = False
         self._launch = launch
         self._random = Random(launch.seed)

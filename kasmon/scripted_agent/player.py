@@ -54,7 +54,6 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True):
     reason: Literal["done", "limit", "error"] = "done"
     error: str = ""
     again: bool = False
-    """Whether the script starts again."""
 
 
 Move: TypeAlias = events.Event | SpokenText | ScriptPause

@@ -67,7 +67,6 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     link: int = 0
     """The pid of the link that reported it; another one has not reported anything yet."""
     link_kasmon: str = ""
-    """The version of kasmon that this link runs."""
     is_late: bool = False
     """Whether it is connected, and its last sign of life is some seconds old."""
     kasmon: str = ""

@@ -46,7 +46,6 @@ class PaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     width: int
     height: int
     attached: int
-    """How many clients are attached to its session."""
     activity_at: int
     """When its window last had output."""
     kasmon_id: str

@@ -34,7 +34,6 @@ class PaneChanges(msgspec.Struct, frozen=True):
     """New panes in new windows; their output so far was not received. All output of a pane that replaces another one in
     its window is received, because the window is already linked into the hub."""
     closed: list[str]
-    """Panes that no longer exist."""
     unexplained: bool
     """Some pane is dead without a known reason: tmux has not waited for it. Send tmux SIGCHLD and list again."""
     at_once: bool
@@ -49,7 +48,6 @@ class PaneDeaths:
         """The last reported death, by pane; None if the pane lives, or its death is not reported yet."""
         self._pids: dict[str, int] = {}
         self._windows: set[str] = set()
-        """The windows of the previous listing."""
         self._checks: dict[str, int] = {}
 
     def compare(self, panes: Sequence[PaneFacts]) -> PaneChanges:

@@ -70,17 +70,14 @@ class FooterOffer(Enum):
     SESSIONS = auto()
     """While there is any session, shown or hidden by the filter."""
     RUNNING = auto()
-    """For a session whose agent is running."""
     ENDED = auto()
     """For a session whose agent is not running."""
     LIVE_TERMINAL = auto()
-    """For a session that runs in a terminal."""
     INTERRUPTIBLE = auto()
     """For a session whose agent can be interrupted."""
     LOGGED_OUT = auto()
     """For a session whose agent requires a log-in and offers one in a terminal."""
     QUEUED = auto()
-    """For a session that has queued prompts."""
     AWAKE = auto()
     """For a session whose sandbox can be paused."""
     PAUSABLE = auto()

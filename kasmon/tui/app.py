@@ -314,7 +314,6 @@ class Kasmon(SafeApp, inherit_bindings=False):
     # The fleet.
 
     def _show_update(self, update: FleetUpdate) -> None:
-        """Show the fleet, and notify the user of changes."""
         fleet = update.fleet
         change = difference(self.fleet, fleet) if update.change is None else update.change
         known = self.main_view.table.session

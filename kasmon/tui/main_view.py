@@ -109,7 +109,6 @@ LEAST_PREVIEW_WIDTH: Final = 30
 LEAST_ROWS: Final = 4
 """Dragging the divider leaves the list and the preview below it at least this many rows."""
 TOTALS_S: Final = 0.5
-"""The totals are counted at most once in this time, in seconds."""
 
 
 class TooSmall(Widget):

@@ -49,7 +49,6 @@ ALWAYS: Final = {
 
 class PageFile(msgspec.Struct, frozen=True):
     kind: str
-    """Its MIME type."""
     body: bytes
 
 

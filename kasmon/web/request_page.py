@@ -171,7 +171,6 @@ def _heading(document: RequestDocument) -> str:
 
 
 def _is_command(document: RequestDocument) -> bool:
-    """Whether the title is the command, which the request shows with its lines."""
     command = command_of(document.request)
     return command is not None and command[1] == document.request.title
 

@@ -43,7 +43,6 @@ class AcpPermission(NamedTuple):
 
     request: Request
     call: str
-    """The id of its tool call."""
     options: Mapping[str, str]
     """Label -> the agent's id of that option; for CHOOSE."""
     allow: str | None

@@ -23,7 +23,6 @@ PROTOCOL: Final = (
 CONVERSATION_FLAGS: Final = frozenset(
     {"--continue", "-c", "--resume", "-r", "--session-id", "--fork-session", "--from-pr"}
 )
-"""Flags by which the user chooses the conversation."""
 
 
 def command(launch: Launch, *, begin: str = "", resume: str = "", forks_at: str | None = None) -> list[str]:

@@ -28,7 +28,6 @@ class ClaudeLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
     argv: tuple[str, ...]
     variables: dict[str, str]
-    """Its whole environment."""
     secrets: tuple[str, ...]
     conversation: str
     """The requested id; empty if the user's flags choose it."""

@@ -52,7 +52,6 @@ class CodexCommands:
 
     def __init__(self) -> None:
         self._skills: dict[str, str] = {}
-        """The file of each skill, by its name."""
 
     async def read_skills(self, transport: CodexTransport, at: float) -> CommandsAnnounced:
         """Read the skills of codex's folder, and return all commands; an older codex has no skills."""

@@ -22,7 +22,6 @@ class ItemTracker:
 
     def __init__(self, main: str, workdir: str) -> None:
         self.changes: dict[str, list[Table]] = {}
-        """The file changes of each unfinished item."""
         self._main = main
         self._workdir = workdir
         self._calls: dict[str, str] = {}

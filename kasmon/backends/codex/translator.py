@@ -117,7 +117,6 @@ class CodexTranslator:
         self.notices = CodexNotices()
         self.settings = CodexSettings()
         self.turns: dict[str, str] = {}
-        """The running turn of each thread."""
         self.plan: Request | None = None
         """The plan that waits for approval; codex itself does not wait for it."""
         self._launch = launch

@@ -33,7 +33,6 @@ class ProcessFamily:
 
     def __init__(self, pid: int, mark: str) -> None:
         self.descendants: Sequence[psutil.Process] = ()
-        """The descendants at the last scan."""
         self._pid = pid
         self._mark = mark
         self.daemons: frozenset[psutil.Process] = frozenset()

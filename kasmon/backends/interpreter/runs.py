@@ -112,7 +112,6 @@ class InterpreterRuns:
         self._earlier_results = dict(past.ended)
         self._recent_results: OrderedDict[str, asyncio.Future[RunResult]] = OrderedDict()
         self._running: dict[str, Interpreter] = {}
-        """The running and waiting runs, by id."""
         self._disk_full: dict[str, str] = {}
         """Why runs were interrupted that filled the disk, by their ids."""
 
@@ -227,7 +226,6 @@ class InterpreterRuns:
             )
 
     async def _credentials(self) -> dict[str, str]:
-        """Return the credentials for one run; they are never logged."""
         if not self._sandbox.policy.credentials:
             return {}
         looked = await self._threads.work(self._sandbox.credentials)

@@ -114,7 +114,6 @@ def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:
 
 
 def _root(folder: Path) -> Path | None:
-    """Return the root of the repository or worktree that contains *folder*."""
     return next((place for place in project_files.upwards(folder) if (place / ".git").exists()), None)
 
 

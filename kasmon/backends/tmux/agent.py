@@ -78,7 +78,6 @@ class TmuxAgent(PaneListener):
         self._why = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self.state_monitor = make_state_monitor(self.say)
-        """Derives its state from all evidence."""
         self.brackets = BracketedPasteTracker()
         """Whether it accepts bracketed paste, according to the output received."""
         self.box_rule_now: Callable[[], ComposerRule | None] = lambda: None

@@ -53,7 +53,6 @@ def create_home(agent: str, root: Path) -> tuple[dict[str, str], dict[str, str]]
 
 
 def _closed_port() -> int:
-    """Return a loopback port without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])

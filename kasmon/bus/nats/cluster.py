@@ -79,7 +79,6 @@ class Cluster(msgspec.Struct, frozen=True):
     """The address that members connect to."""
     port: int
     listen: str
-    """The address that the server listens on."""
     tls_name: str = ""
     """The name in the server's certificate; empty: `host`."""
     has_own_ca: bool = True

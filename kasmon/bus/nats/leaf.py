@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 LEAF_BYTES: Final = 256 * 1024**2
 """Enough for the streams of one machine; while one is changed, the server counts it twice."""
 LEAFS_S: Final = 0.5
-"""How long a server may take to reload."""
 FIRST_WAIT_S, LAST_WAIT_S = 0.5, 10.0
 LOST: Final = "the connection to the cluster is lost."
 

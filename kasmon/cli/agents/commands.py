@@ -190,7 +190,6 @@ def _walk(folder: Path, depth: int = 0) -> Iterator[tuple[Path, os.stat_result]]
 
 
 def _profile(name: str, agents: AgentCatalog) -> tuple[AgentProfile, str]:
-    """Return the profile of *name*, and what is wrong with it."""
     try:
         return agents.load(name), ""
     except KasmonError as error:

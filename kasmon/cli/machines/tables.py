@@ -18,7 +18,6 @@ class MachineTable(msgspec.Struct, frozen=True):
     """How a command's list of several machines is printed."""
 
     words: tuple[str, ...]
-    """The command."""
     field: str
     """The field of its JSON that has the list."""
     kind: Any

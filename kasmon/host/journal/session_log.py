@@ -193,7 +193,6 @@ class SessionLog:
         self._log = EventLog(places.log(session))
         self._blobs = places.blobs(session)
         self.redactor = Redactor()
-        """Redacts the lines of the log."""
         argv: tuple[str, ...] = ()
         with contextlib.suppress(LaunchError):
             argv = load_launch(places, session).argv

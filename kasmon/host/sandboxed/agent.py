@@ -40,7 +40,6 @@ class SandboxedAgent:
         self._log_writer = log_writer
         self._on_agent = on_agent
         self.lifecycle = SandboxLifecycle(launch, log_writer, end_agent, is_attached)
-        """Pauses, resumes and ends its sandbox."""
         self._notes = ContextNotes()
         self._written_context = b""
         self._is_first = True

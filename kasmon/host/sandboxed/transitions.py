@@ -30,7 +30,6 @@ class SandboxTransitions:
 
     def __init__(self, launch: Launch, log_writer: LogWriter) -> None:
         self.terms = FOREVER
-        """The terms that determine the deadlines."""
         self.keeps_memory = False
         """Whether it can be paused to disk."""
         self.can_pause = True

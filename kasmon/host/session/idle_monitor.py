@@ -19,7 +19,6 @@ from kasmon.model.idle.hibernation import find_obstacle
 LOOKS: Final = 4
 """How many checks are made within the time after which a session is hibernated."""
 SHORTEST_S, LONGEST_S = 0.05, 30.0
-"""The shortest and longest interval of checks, in seconds."""
 
 log = logging.getLogger(__name__)
 

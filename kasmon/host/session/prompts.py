@@ -55,7 +55,6 @@ ON_THE_WAY = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
 CREDITABLE = (*ON_THE_WAY, ReceiptState.UNSURE)
 """The states of receipts whose prompt an agent may still name."""
 ASLEEP = (SessionState.STANDBY, SessionState.PAUSED)
-"""The states in which a prompt resumes the sandbox."""
 
 R = ReceiptState
 

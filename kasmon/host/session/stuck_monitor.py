@@ -92,7 +92,6 @@ def _spent(pid: int) -> float:
 LOOKS: Final = 20
 """How many checks are made within the time after which a session is stuck."""
 SHORTEST_S, LONGEST_S = 0.05, 15.0
-"""The shortest and longest interval of checks, in seconds."""
 
 log = logging.getLogger(__name__)
 

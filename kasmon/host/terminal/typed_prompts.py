@@ -88,7 +88,6 @@ class TypedPrompts(Prompts):
         self._unsure_why: dict[ReceiptId, str] = {}
         """Why no turn is credited to a prompt that is being delivered."""
         self._ended: tuple[ReceiptId, ...] = ()
-        """The receipts whose turn ended last."""
         self._turns = 0
         self._held: asyncio.TimerHandle | None = None
         """Runs while the queue rests."""

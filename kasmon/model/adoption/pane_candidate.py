@@ -20,7 +20,6 @@ class AdoptablePane(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     workdir: str
     command: str
-    """The command that tmux reports for it."""
     pid: int
     width: int
     height: int

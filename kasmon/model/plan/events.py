@@ -21,7 +21,6 @@ class PlanBegan(BaseEvent, frozen=True, kw_only=True, tag="plan.began"):
     """Its id: the name of its folder."""
     name: str
     file: str
-    """The file it was read from."""
     folder: str
     digest: str
     """The SHA-256 of its text."""
@@ -186,7 +185,6 @@ class PeerMessageDelivered(BaseEvent, frozen=True, kw_only=True, tag="peer.deliv
     state: str = ""
     """Of its receipt; empty if it was not sent."""
     why: str = ""
-    """Why it was not sent."""
 
 
 class PlanEnded(BaseEvent, frozen=True, kw_only=True, tag="plan.ended"):

@@ -20,7 +20,6 @@ class AccountUse(msgspec.Struct, frozen=True, kw_only=True):
     """One account of the config, as it is now."""
 
     agents: frozenset[str] = frozenset()
-    """The profiles that can use it."""
     used: float | None = None
     """The used share of its fullest limit; None if none was reported since its last reset."""
     problem: str = ""

@@ -14,7 +14,6 @@ class PlanDraft(NamedTuple):
 
     plan: Plan
     faults: tuple[PlanFault, ...] = ()
-    """The faults that its parser found."""
     reports_gaps: bool = False
     """Whether they include waves without tasks."""
 

@@ -144,7 +144,6 @@ class SandboxRuntime(msgspec.Struct, frozen=True, kw_only=True):
     """For a sandboxed agent: the stdio proxy of the sandbox, a child of its pane or host."""
     boot: str = ""
     socket: str = ""
-    """The socket of the guest agent."""
     session_folder: str = msgspec.field(default="", name="ground")
     """The folder of its files on this machine."""
     remote: str = ""

@@ -16,7 +16,6 @@ RECENT: Final = 8
 UNPACKED: Final = 8
 """How many compressed chunks are also kept as they were: those that were read last."""
 FASTEST: Final = 1
-"""The compression level."""
 
 
 class PackedList(Sequence[Item], Generic[Item]):

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from kasmon.model.transcript.layout import Transcript
 
 KEPT_BLOCKS: Final = 512
-"""How many drawn blocks are cached."""
 FAR: Final = 1 << 62
 """More rows than any transcript has."""
 

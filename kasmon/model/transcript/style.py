@@ -11,7 +11,6 @@ INDENT: Final[Margin] = (("  ", Token.TEXT),)
 BELOW: Final[Margin] = (("  ⎿ ", Token.FAINT),)
 UNDER: Final[Margin] = (("    ", Token.TEXT),)
 FOLD_LINES: Final = 12
-"""How many lines of a folded text are drawn."""
 FOLD_CHARACTERS: Final = 1000
 """How many characters of a folded line are drawn."""
 

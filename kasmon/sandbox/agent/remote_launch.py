@@ -42,7 +42,6 @@ class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     notes: Path
     """The file to which its hooks and its `kasmon ctx` write."""
     secrets: tuple[str, ...] = ()
-    """The values of its credentials."""
 
 
 def explain_no_memory(tier: SandboxTier) -> str:

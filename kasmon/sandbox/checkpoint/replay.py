@@ -19,7 +19,6 @@ _CUT: Final = re.compile(r"… [0-9,]+ more characters, blob ([0-9a-f]{64})\Z")
 
 class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
     at: float
-    """When it started."""
     interpreter: Interpreter
     code: str
     exit_code: int | None = None

@@ -82,7 +82,6 @@ class ConfinementReport(msgspec.Struct, frozen=True, kw_only=True):
 
     type: str = "answer"
     kernel: str = ""
-    """Its release and version."""
     boot: str = ""
     devices: tuple[str, ...] = ()
     """Its network devices, by name."""

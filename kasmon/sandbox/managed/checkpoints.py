@@ -186,7 +186,6 @@ class SandboxCheckpoints:
 
 
 def _message_of(error: KasmonError | OSError) -> str:
-    """Return the message without a full stop."""
     return (error.message if isinstance(error, KasmonError) else error.strerror or str(error)).rstrip(".")
 
 

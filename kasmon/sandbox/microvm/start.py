@@ -26,7 +26,6 @@ class HostEndCode(NamedTuple):
     line: Path
     """The folder of the link's code."""
     inside: Path
-    """The folder of the guest code."""
 
 
 class HostEndConfig(msgspec.Struct, frozen=True, kw_only=True):

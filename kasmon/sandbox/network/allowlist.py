@@ -29,7 +29,6 @@ PRESETS: Final[dict[str, tuple[str, ...]]] = {
 
 
 PORTS: Final = (443, 80)
-"""The ports of an entry without a port."""
 PRIVATE: Final = "private:"
 LONGEST: Final = 253
 """The maximum length of a host name."""

@@ -311,7 +311,6 @@ def main(path: str) -> int:
 
 @contextlib.contextmanager
 def _raw_terminal(is_terminal: bool):  # type: ignore[no-untyped-def]
-    """Switch the terminal to raw mode for the block."""
     if not is_terminal:
         yield
         return

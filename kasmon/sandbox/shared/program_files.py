@@ -24,7 +24,6 @@ class ProgramFiles(NamedTuple):
     """How a program is run inside."""
 
     program: str
-    """The real path of the program."""
     folders: tuple[Path, ...]
     """Paths that must be visible inside, each at the same path."""
     path: tuple[str, ...]
@@ -111,7 +110,6 @@ def whole(path: Path) -> Path:
 
 
 def _is_prefix(folder: Path) -> bool:
-    """Whether *folder* is an installation prefix of node or Python."""
     return (
         (folder / "pyvenv.cfg").is_file()
         or (folder / "include" / "node").is_dir()

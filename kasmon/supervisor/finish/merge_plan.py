@@ -56,7 +56,6 @@ class MergeStep(msgspec.Struct, frozen=True, kw_only=True):
 
     session: SessionId
     name: str
-    """The session's name."""
     branch: str
     head: str
     commits: int
@@ -72,7 +71,6 @@ class MergePlan(msgspec.Struct, frozen=True, kw_only=True):
     base_name: str
     base_ref: str
     base: str
-    """The commit of the base now."""
     how: HowToMerge
     steps: tuple[MergeStep, ...]
     pairs: tuple[BranchConflict, ...]

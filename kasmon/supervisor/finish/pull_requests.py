@@ -33,7 +33,6 @@ LONGEST_S: Final = 3600.0
 MOST: Final = 100
 """How many pull requests are read, the newest."""
 MOST_CHECKS: Final = 5
-"""How many failed checks are named."""
 INSTALL: Final = {"gh": "https://cli.github.com", "glab": "https://gitlab.com/gitlab-org/cli"}
 GH_FIELDS: Final = "number,url,state,isDraft,baseRefName,headRefName,headRefOid,reviewDecision,statusCheckRollup"
 NUMBER: Final = re.compile(r"https?://\S+/(?:pull|merge_requests)/(\d+)\s*$")

@@ -148,7 +148,6 @@ def _correct_times(session: Session, seen: Liveness, now: float) -> tuple[Sessio
 
 
 def _derive_interpreter(session: Session, seen: Liveness, host: HostProbe, since: float) -> Session:
-    """Return the displayed state of an interpreter session whose host is gone."""
     sandbox_state = session.sandbox_state
     if sandbox_state is not None and sandbox_state.is_asleep and not sandbox_state.held:
         return msgspec.structs.replace(session, host=host)

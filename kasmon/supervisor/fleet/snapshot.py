@@ -143,7 +143,6 @@ class LivenessProbe:
 
 
 def _shown(machine: MachineStatus) -> tuple[str, float]:
-    """Return what all sessions of *machine* show."""
     return machine.why_unreachable, machine.presence.clock_offset_s
 
 

@@ -32,7 +32,6 @@ TOGETHER: Final = 2
 AGAIN_S: Final = 600.0
 """A fleeting reason causes an alert at most once in this time, in seconds, until the user has looked."""
 NAMES: Final = 3
-"""Number of sessions that a merged alert names."""
 FLEETING: Final = frozenset({"unsure", "stuck", "limited"})
 """Reasons that come and go."""
 BUSY: Final = frozenset({SessionState.WORKING, SessionState.ASKING})

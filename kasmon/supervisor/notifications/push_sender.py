@@ -56,7 +56,6 @@ class PushReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """The kind of service (`ntfy`); empty if that is not known."""
     is_sent: bool
     why: str = ""
-    """Why it was not sent."""
     took_ms: int = 0
 
 

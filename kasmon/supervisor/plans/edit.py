@@ -23,7 +23,6 @@ class PlanEdit(msgspec.Struct, frozen=True, kw_only=True):
     """The difference between a plan's file and the running plan."""
 
     digest: str
-    """The digest that identifies the text."""
     lines: tuple[str, ...] = ()
     """`+` added, `-` removed, `~` changed."""
     refused: tuple[str, ...] = ()

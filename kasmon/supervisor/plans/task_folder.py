@@ -49,7 +49,6 @@ class TaskBranch(NamedTuple):
     """The branch of a task that works on another machine."""
 
     repo: Path
-    """The git folder of its repository."""
     name: str
     commit: str
     """Where it is."""

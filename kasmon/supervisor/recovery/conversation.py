@@ -24,7 +24,6 @@ class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
     prompts: tuple[str, ...] = ()
     """The user's prompts, oldest first."""
     last_message: str = ""
-    """The agent's last message."""
     at: float = 0.0
     """When the file was last written, in seconds since the epoch."""
 

@@ -23,7 +23,6 @@ class TierAvailability(msgspec.Struct, frozen=True, kw_only=True):
     why_not: str = ""
     """Why it is unavailable; empty if nothing known prevents it."""
     hint: str = ""
-    """How to make it available."""
     has_agents: bool = True
     """Whether agents run in it; interpreters run in every tier."""
 

@@ -30,7 +30,6 @@ class SandboxHistory(msgspec.Struct, frozen=True, kw_only=True):
     policy: SandboxPolicy | None = None
     runs: tuple[ReplayedRun, ...] = ()
     checkpoints: tuple[CheckpointRecord, ...] = ()
-    """All that still exist."""
     refused: tuple[Denial, ...] = ()
     """The hosts that it failed to reach; all fields but `fix` are untrusted text."""
     remembered: StoredSnapshots = StoredSnapshots()

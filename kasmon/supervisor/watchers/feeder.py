@@ -56,7 +56,6 @@ class Feeder:
         self._places = places
         self._before: Fleet | None = None
         self._waiting: dict[str, list[WatchedEvent]] = {}
-        """The events that wait for each watcher, by its name."""
         self._checks: dict[str, str] = {}
         """The last seen checks of each session's pull request."""
         self._looked_at = 0.0

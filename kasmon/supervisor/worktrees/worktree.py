@@ -135,7 +135,6 @@ def check_branches(repo: Path, branches: Sequence[str]) -> None:
 
 
 def _branch_conflict_error(repo: Path, branch: str, other: str) -> RefusedError:
-    """Return the error that *branch* cannot be created next to *other*, which *repo* has."""
     but = "" if other == branch else f", and git cannot create {branch!r} next to it"
     rename = shlex.join(("git", "branch", "-m", other))
     return RefusedError(

@@ -16,7 +16,6 @@ IN_BOX: Final = (
     *("run_code", "interpreter", "read_run"),
     *("submit", "newline", "submit_later", "history_back", "history_on", "history_search"),
 )
-"""Actions that the prompt box or the code box runs."""
 
 
 def build_handlers(

@@ -34,7 +34,6 @@ class SandboxActions:
             "box_pause": lambda session, _: self._pause(session),
             "box_wake": lambda session, _: self._wake(session),
         }
-        """The handler of each row of the sandbox screen that acts on the sandbox."""
 
     # On the selected session.
 

@@ -18,7 +18,6 @@ from kasmon.tui.widgets.reader import Sentences
 from kasmon.tui.widgets.row_list import RowList
 
 LISTED: Final = 8
-"""How many prompts are shown at once."""
 NOT_REWOUND: Final = "Files are not rewound: the new session works in them as they are now."
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from kasmon.store.machines import MachineStatus
 
 ROWS: Final = 12
-"""Number of machines visible at once."""
 NAME_CELLS: Final = 16
 REFRESH_S: Final = 0.5
 NONE: Final = "No other machines. Press a to add one that ssh reaches without a password."

@@ -205,7 +205,6 @@ class NewSessionDialog(Dialog):
             self.set_focus(next(field for field in hidden if field.can_focus and _is_shown(field)))
 
     def _show_templates(self) -> None:
-        """Offer the templates that apply in the folder."""
         if (gateway := self.dashboard.gateway) is not None:
             self.run_worker(self._load_templates(gateway), group="templates", exclusive=True)
 

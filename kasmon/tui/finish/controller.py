@@ -63,7 +63,6 @@ class FinishController:
         return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
 
     def _screen_of(self, session: Session) -> "FinishScreen | None":
-        """The screen, while it is open and shows *session*."""
         return screen if (screen := self.screen) is not None and screen.session.id == session.id else None
 
     def open(self) -> None:

@@ -155,7 +155,6 @@ class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True):
     workdir: str = ""
     """The dashboard's own folder, where new sessions start; empty if it no longer exists."""
     clipboard: tuple[str, ...] = ()
-    """The agents that may write to the clipboard."""
     keys: dict[str, str | tuple[str, ...]] = {}
     """Action id -> its key or keys, for those that differ from the table in `keymap.py`."""
     theme_files: tuple[tuple[str, str], ...] = ()

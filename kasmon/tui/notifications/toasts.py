@@ -12,7 +12,6 @@ from kasmon.sanitize import clean_line
 
 LOUD = ("asking", "lost", "crashed")
 MOST = 3
-"""Number of toasts shown at once."""
 
 
 class Toast(msgspec.Struct, frozen=True):

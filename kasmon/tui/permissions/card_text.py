@@ -71,7 +71,6 @@ class CardMode(Enum):
 
     READING = auto()
     REASONING = auto()
-    """Typing a reason for denying."""
     WORDING = auto()
     """Typing a custom answer."""
     EDITING = auto()

@@ -36,7 +36,6 @@ class SimilarRequest(msgspec.Struct, frozen=True, kw_only=True):
     place: int
     """Its position among the pending requests, from 1."""
     whose: str
-    """The name of its session."""
     difference: str
     """The words that only one of the two has, without secrets."""
 

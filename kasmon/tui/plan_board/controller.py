@@ -59,7 +59,6 @@ class PlanBoardController:
                 self.app.notifications.alert(news)
 
     def _is_viewed(self, board: "PlanBoard") -> bool:
-        """Whether the user looks at *board* now."""
         screen = self.screen
         return screen is not None and screen.plan == board.id and self.app.notifications.is_there
 

@@ -148,7 +148,6 @@ class DiffRows:
         self._text_cells = max(LEAST_CELLS, self._column - self._digits - 2)
         self.entries = list(self._entries(comments or {}))
         self.starts = [0, *accumulate(self._heights())]
-        """The first row of each entry, and the number of all rows."""
         self._places: dict[int, int] = {}
         """The index of a line -> that of its entry; filled when it is needed."""
         self._changed: dict[int, tuple[Range, ...]] = {}

@@ -58,7 +58,6 @@ class TabBar(LineWidget):
     """A tab for all sessions and for each saved filter, with the number of its sessions; hidden without any."""
 
     tabs: tuple[tuple[str, str, int], ...] = ()
-    """Name, filter and count of each."""
     text = ""
 
     def show(self, tabs: tuple[tuple[str, str, int], ...], text: str) -> None:

@@ -48,7 +48,6 @@ class ListLayout(msgspec.Struct, frozen=True, kw_only=True):
 
     group: GroupKey = GroupKey.NONE
     folded: tuple[str, ...] = ()
-    """The keys of folded headings."""
     filters: tuple[SavedFilter, ...] = ()
     """The saved filters, in the order of their tabs."""
     columns: tuple[str, ...] = ()

@@ -44,7 +44,6 @@ class ListColumn(msgspec.Struct, frozen=True):
     width: int
     """In cells."""
     right: bool = False
-    """Whether it is right-aligned, as numbers are."""
     sort: SortOrder | None = None
     """The order that a click on its title selects; None if the click does nothing."""
 

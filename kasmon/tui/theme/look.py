@@ -63,7 +63,6 @@ RECEIPT_WORDS: Final = {
     ReceiptState.REFUSED: "refused",
     ReceiptState.LOST: "lost",
 }
-"""The displayed state of a prompt."""
 
 KIND_WORDS: Final = {
     RequestKind.PERMISSION: "permission",

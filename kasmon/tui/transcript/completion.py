@@ -16,7 +16,6 @@ from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 
 SHOWN: Final = 6
-"""How many suggestions are shown at once."""
 MOST: Final = 60
 """How many can be chosen from."""
 SYMBOL_LETTERS: Final = 2

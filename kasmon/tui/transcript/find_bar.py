@@ -35,7 +35,6 @@ class FindQuery(LineWidget):
     writing = False
     """Whether it is being edited in its own input."""
     result: Span = ("", "soft")
-    """The state of the search."""
 
     def line(self, width: int) -> "Strip":
         left: list[Span] = [] if self.writing else [(" / ", "accent.bold"), (clean_line(self.words), "text.bold")]

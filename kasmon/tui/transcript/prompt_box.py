@@ -241,7 +241,6 @@ class PromptBox(TextBox):
         return True
 
     def _before(self) -> str:
-        """Return the text before the cursor in its line."""
         row, column = self.cursor_location
         return self.document.get_line(row)[:column]
 

@@ -35,7 +35,6 @@ class PasskeyChecks:
     def __init__(self, passkeys: Passkeys) -> None:
         self._passkeys = passkeys
         self._challenges: OrderedDict[str, tuple[str, float]] = OrderedDict()
-        """Each challenge, with its purpose and its end."""
 
     def creation_options(self, login: WebLogin, host: PasskeyHost, user: str) -> str:
         """Return what a browser needs to create a passkey for *login*, as JSON; *user* is the same for all of them."""

@@ -35,7 +35,6 @@ IDLE: Final = frozenset({"Stop", "AfterAgent", "agent-turn-complete"})
 FAILED: Final = frozenset({"StopFailure"})
 """The turn ended in an error: possibly the usage limit, which only the screen shows."""
 OVER: Final = frozenset({"PostToolUse", "PostToolUseFailure"})
-"""A tool call has ended."""
 TURNS: Final = frozenset({"UserPromptSubmit", "Stop", "StopFailure"})
 """No tool call is pending: a turn begins or has ended."""
 ASKED: Final = {

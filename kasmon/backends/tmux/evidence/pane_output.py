@@ -26,7 +26,6 @@ class PaneOutput:
     ) -> None:
         """*last_line* returns the text for the session list from the rows of the screen."""
         self.output_monitor = output_monitor
-        """Derives the signals from the output."""
         self._line, self._pane, self._emit, self._last_line = line, pane, emit, last_line
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None

@@ -36,7 +36,6 @@ GONE: Final = "its shell ended"
 class CommandEnd(NamedTuple):
     exit_code: int | None
     why: str = ""
-    """Why there is no exit code."""
 
 
 class ShellScreen(Protocol):

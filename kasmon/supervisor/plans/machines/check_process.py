@@ -118,7 +118,6 @@ class TaskCheck:
         write_private(self._process, msgspec.json.encode(checking), durable=True)
 
     def _end_orphan(self) -> None:
-        """End what a killed process of this check left."""
         with contextlib.suppress(FileNotFoundError):
             left = msgspec.json.decode(self._process.read_bytes(), type=TaskChecking)
             from kasmon.supervisor.plans.check import end_orphaned_check  # loads asyncio and psutil

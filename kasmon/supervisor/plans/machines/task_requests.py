@@ -158,7 +158,6 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     commit: str
-    """The last commit of its branch."""
     changed: int | None = None
     """The number of files that differ from its start; None if unknown."""
     uncommitted: str = ""
@@ -194,9 +193,7 @@ class EndTask(msgspec.Struct, frozen=True, kw_only=True):
     removes_worktree: bool = False
     """Whether its worktree is removed too, if nothing in it could be lost."""
     has_result: bool = False
-    """Whether the runner has read its result."""
     saved: tuple[str, ...] = ()
-    """Commits that the runner has."""
     patterns: tuple[str, ...] = ()
     """Which files that git ignores may be removed with it, in the syntax of `.gitignore`."""
 
