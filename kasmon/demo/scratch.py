@@ -97,10 +97,6 @@ def machine_paths(places: Paths, name: str) -> Paths:
     return scratch_paths(folder)
 
 
-def _kasmons(folder: Path) -> list[Paths]:
-    return [scratch_paths(folder), *map(scratch_paths, sorted((folder / FAR).glob("*")))]
-
-
 def sweep(real: Paths) -> list[Path]:
     """Remove every demo whose process is gone; return their folders."""
     swept: list[Path] = []
@@ -126,7 +122,7 @@ def clear(folder: Path) -> None:
 
     A host that was just started holds no lock yet, so the search repeats until it finds none.
     """
-    kasmons = _kasmons(folder)
+    kasmons = [scratch_paths(folder), *map(scratch_paths, sorted((folder / FAR).glob("*")))]
     deadline = time.monotonic() + CLEAR_S
     while True:
         _end(set().union(*map(_hosts, kasmons)))

@@ -129,7 +129,10 @@ class SignedRecords(Generic[RecordT]):
             with os.fdopen(open_regular(self._key_path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
                 facts = os.fstat(file.fileno())
                 if facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
-                    raise _not_private(self._key_path)
+                    raise UnavailableError(
+                        f"{str(self._key_path)!r}, the key of links and logins, is readable by others.",
+                        hint="Remove it: the next link makes a new key, and no earlier link or login works then.",
+                    )
                 key = file.read(KEY_BYTES)
         except FileNotFoundError:
             return b""
@@ -146,10 +149,3 @@ def new_id() -> str:
     while (made := base64.urlsafe_b64encode(os.urandom(ID_BYTES)).decode()).startswith("-"):
         pass
     return made
-
-
-def _not_private(path: Path) -> UnavailableError:
-    return UnavailableError(
-        f"{str(path)!r}, the key of links and logins, is readable by others.",
-        hint="Remove it: the next link makes a new key, and no earlier link or login works then.",
-    )

@@ -50,7 +50,7 @@ def number_both(lines: Sequence[str]) -> Iterator[tuple[str, Token, int, int]]:
             old, new = int(hunk[1]), int(hunk[3])
             old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
             yield line, Token.HUNK, 0, 0
-        elif sign not in SIDES or (old_left <= 0 and new_left <= 0 and (not is_in_hunk or _heads(line))):
+        elif sign not in SIDES or (old_left <= 0 and new_left <= 0 and (not is_in_hunk or line.startswith(HEADERS))):
             yield line, Token.FAINT, 0, 0
         else:
             in_old, in_new = sign != "+", sign != "-"
@@ -89,7 +89,3 @@ def _as_lines(given: Mapping[str, Any]) -> list[str]:
         first, *rest = text.split("\n")
         lines += [f"{name}:", *(f"  {line}" for line in (first, *rest))] if rest else [f"{name}: {first}"]
     return lines
-
-
-def _heads(line: str) -> bool:
-    return line.startswith(HEADERS)

@@ -82,7 +82,11 @@ def build_arguments(view: FilesystemView) -> list[str]:
         *("--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--symlink", "../run", "/var/run"),
         *("--ro-bind", os.path.join(view.things, "opt"), INSIDE),  # noqa: PTH118 (an argument, not a used path)
         *("--bind", view.home, HOME),
-        *(word for bind in _sort_outer_first(view.binds) for word in _build_bind(bind)),
+        *(
+            word
+            for bind in sorted(view.binds, key=lambda bind: bind.target.count("/"))
+            for word in ("--bind" if bind.writable else "--ro-bind", bind.source, bind.target)
+        ),
         *("--remount-ro", "/", "--chdir", view.workdir),
         "--clearenv",
         *(word for name, value in view.variables.items() for word in ("--setenv", name, value)),
@@ -122,11 +126,3 @@ def _etc(things: str) -> list[str]:
 
 def _build_tmpfs(target: str, mode: str, limit_bytes: int) -> list[str]:
     return ["--perms", mode, "--size", str(limit_bytes), "--tmpfs", target]
-
-
-def _sort_outer_first(binds: Sequence[BindMount]) -> list[BindMount]:
-    return sorted(binds, key=lambda bind: bind.target.count("/"))
-
-
-def _build_bind(bind: BindMount) -> tuple[str, str, str]:
-    return ("--bind" if bind.writable else "--ro-bind", bind.source, bind.target)

@@ -262,12 +262,9 @@ class NewSessionDialog(Dialog):
         is_here = not self.machine.value.strip()
         return is_here and self._mode in (Mode.TMUX, Mode.SDK) and not self.sandbox.tier
 
-    def _conversation_key(self) -> tuple[str, Mode | None, str, str]:
-        return self.agent.value, self._mode, self.folder.value, self._requested_account()
-
     def _show_conversations(self) -> None:
         """List the conversations of its agent if the user wants an earlier one, unless these are listed."""
-        key = self._conversation_key()
+        key = self.agent.value, self._mode, self.folder.value, self._requested_account()
         if self.conversation.is_earlier and self.conversation.loaded == key:
             return
         self.workers.cancel_group(self, "conversations")
@@ -313,7 +310,7 @@ class NewSessionDialog(Dialog):
         self.folder.show_notice(notice)
 
     def _offer_modes(self, template: TemplateConfig = NO_TEMPLATE) -> None:
-        modes = self._modes()
+        modes = self._offer.modes
         self._accounts = ("", *dict.fromkeys((*self._offer.accounts, *filter(None, [template.account]))))
         self.mode.put(
             [MODES[mode] for mode in modes], modes.index(Mode(template.mode)) if template.mode in modes else 0
@@ -380,11 +377,8 @@ class NewSessionDialog(Dialog):
 
     @property
     def _mode(self) -> Mode | None:
-        modes = self._modes()
+        modes = self._offer.modes
         return modes[self.mode.chosen] if modes else None
-
-    def _modes(self) -> tuple[Mode, ...]:
-        return self._offer.modes
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter" and isinstance(self.focused, ChoiceField | RowList):

@@ -194,7 +194,7 @@ class SandboxScreen(Overlay):
             self.reader.read(lambda width: about(entry, past, width))
 
     def _draw(self) -> None:
-        self._draw_head()
+        self.head.say(*head(self.session, self.past, self.look, self.clock.now(), max(self.size.width, 1)))
         width = max(self.list.size.width, 1)
         room = max(self.list.size.height, 1)
         first = max(0, min(self.at - room // 2, len(self.entries) - room))
@@ -207,9 +207,6 @@ class SandboxScreen(Overlay):
             lines = [DrawnLine(), *(DrawnLine(((f"  {text}", _role(token)),)) for text, token in nothing)]
         self.list.say(*lines)
         self.foot.say(self._keys())
-
-    def _draw_head(self) -> None:
-        self.head.say(*head(self.session, self.past, self.look, self.clock.now(), max(self.size.width, 1)))
 
     def _keys(self) -> DrawnLine:
         sandbox_state, is_interpreter = self.session.sandbox_state, self.session.backend == "interpreter"

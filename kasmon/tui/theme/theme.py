@@ -276,14 +276,10 @@ def _located(text: str, file: str, error: str) -> ConfigError:
     if named := re.search(r"unknown field `([^`]*)`|missing required field `([^`]*)`", why):
         table, key = path, named[1] or named[2]
         path = f"{path}.{key}".lstrip(".")
-        allowed = tuple(_fields_at(table))
+        allowed = tuple(get_type_hints(get_type_hints(ThemeFile).get(table, ThemeFile)))
         why = "no such key" if named[1] else "this key is missing"
     elif "matching regex" in why:
         why = "not a colour; write it as #rrggbb"
     else:
         why = why.lower().replace("`", "")
     return ConfigError(file, why, line=line_of(text, path.split(".")), key=path, allowed=allowed)
-
-
-def _fields_at(table: str) -> list[str]:
-    return list(get_type_hints(get_type_hints(ThemeFile).get(table, ThemeFile)))
