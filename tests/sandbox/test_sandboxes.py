@@ -17,7 +17,6 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.sandbox.policy import Credential
 from kasmon.model.session import Session
 from kasmon.paths import Paths, places
-from kasmon.sandbox.jail.jail import Jail
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import sandbox_operations, use
 from kasmon.supervisor.sandboxes.create import NewSandbox, policy_of
@@ -70,19 +69,6 @@ async def test_a_sandbox_is_made_once_and_then_got_with_all_that_it_holds(here: 
     assert session == again
     assert "it had ended (stopped): interpreter state lost; files kept" == lost
     assert "kept none\n" == await said(here, "echo $(cat file) ${x:-none}")
-
-
-async def test_one_for_once_is_gone_afterwards_also_where_something_fails(here: Paths) -> None:
-    async def fails() -> None:
-        async with sandbox_operations.ephemeral(here, Config(), LAB) as session:
-            assert "1\n" == (await use.run(here, session, "bash", "echo 1")).stdout
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await fails()
-
-    assert () == read_fleet(here).sessions
-    assert not Jail(here).host_folders.base.exists()
 
 
 async def test_a_run_whose_host_is_killed_is_told_by_the_next_host_and_ran_once(here: Paths) -> None:

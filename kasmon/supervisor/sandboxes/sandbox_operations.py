@@ -4,10 +4,7 @@ Each starts the session's host if it is gone; a new host reconnects to the sandb
 """
 
 import asyncio
-import contextlib
-import secrets
 import time
-from collections.abc import AsyncIterator
 
 import msgspec
 
@@ -83,21 +80,6 @@ async def get_or_create(places: Paths, config: Config, new_sandbox: NewSandbox) 
         await session_operations.restart(places, known)
         return known.id, f"it had ended ({known.end_why or 'unknown reason'}): {MEMORY_LOST}; {FILES_KEPT}"
     return known.id, await execute(places, known, Resume())
-
-
-@contextlib.asynccontextmanager
-async def ephemeral(places: Paths, config: Config, new_sandbox: NewSandbox) -> AsyncIterator[Session]:
-    """Create a session like *new_sandbox* for the duration of the context; a random suffix is added to its name.
-
-    Raises:
-        KasmonError: as `create` and `remove` raise.
-    """
-    name = f"{new_sandbox.name}-{secrets.token_hex(4)}"
-    session = await create(places, config, msgspec.structs.replace(new_sandbox, name=name))
-    try:
-        yield await asyncio.to_thread(read_session, places, session)
-    finally:
-        await remove(places, await asyncio.to_thread(read_session, places, session))
 
 
 @dispatch
