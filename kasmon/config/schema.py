@@ -3,12 +3,12 @@
 To add a setting, add one field with its docstring.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from kasmon.agents.catalog import AgentCatalog, catalog
+from kasmon.agents.catalog import catalog
 from kasmon.agents.profile import AgentProfile, SandboxNeeds
 from kasmon.model.commands import ABILITIES, Ability
 from kasmon.model.sandbox.policy import CopiedFile, Credential, Mount, ServiceSpec, Tier, VolatileFile
@@ -154,20 +154,17 @@ class ShippedProfiles(Mapping[str, Profile]):
     A table of the same name in the config overrides only the settings it has.
     """
 
-    def __init__(self, catalog: Callable[[], AgentCatalog] = catalog) -> None:
-        self._catalog = catalog
-
     def __getitem__(self, name: str) -> Profile:
-        if (agent := self._catalog().get(name)) is None:
+        if (agent := catalog().get(name)) is None:
             raise KeyError(name)
         program = "" if agent.login_shell else name
         return Profile(program=program, acp=agent.start.acp, confined=shipped_sandbox(agent))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and any(self._catalog().folders(name))
+        return isinstance(name, str) and any(catalog().folders(name))
 
     def __iter__(self) -> Iterator[str]:
-        return iter([name for name in self._catalog().names() if self._catalog().get(name)])
+        return iter([name for name in catalog().names() if catalog().get(name)])
 
     def __len__(self) -> int:
         return len(list(iter(self)))

@@ -108,8 +108,8 @@ class CpioArchive:
         self._content = bytearray()
         self._number = 0
 
-    def add_folder(self, name: str, mode: int = 0o755) -> None:
-        self._add(name, stat.S_IFDIR | mode, b"")
+    def add_folder(self, name: str) -> None:
+        self._add(name, stat.S_IFDIR | 0o755, b"")
 
     def add_file(self, name: str, content: bytes, mode: int = 0o644) -> None:
         self._add(name, stat.S_IFREG | mode, content)
@@ -118,8 +118,8 @@ class CpioArchive:
         """Add a symbolic link."""
         self._add(name, stat.S_IFLNK | 0o777, target.encode())
 
-    def add_device(self, name: str, major: int, minor: int, mode: int = 0o600) -> None:
-        self._add(name, stat.S_IFCHR | mode, b"", major, minor)
+    def add_console(self) -> None:
+        self._add("dev/console", stat.S_IFCHR | 0o600, b"", 5, 1)
 
     def whole(self) -> bytes:
         """Return the complete archive; nothing may be added after that."""
@@ -139,8 +139,8 @@ class CpioArchive:
         self._content += bytes(-len(self._content) % 4)
 
 
-def initrd(folder: Path, image: VmImage, inside: Path = INSIDE) -> bytes:
-    """Return the initrd of a machine of *image* in *folder*; *inside* is the folder of the guest agent.
+def initrd(folder: Path, image: VmImage) -> bytes:
+    """Return the initrd of a machine of *image* in *folder*.
 
     Raises:
         OSError: if a file of it is missing.
@@ -148,14 +148,14 @@ def initrd(folder: Path, image: VmImage, inside: Path = INSIDE) -> bytes:
     made = CpioArchive()
     for name in FOLDERS:
         made.add_folder(name)
-    made.add_device("dev/console", 5, 1)
+    made.add_console()
     made.add_file("bin/busybox", (folder / BUSYBOX).read_bytes(), 0o755)
     made.link("bin/sh", "busybox")
     made.add_file("init", (LINE / "init").read_bytes(), 0o755)
     made.add_file("modules/order", "\n".join(image.modules).encode())
     for name in image.modules:
         made.add_file(f"modules/{name}", (folder / "modules" / name).read_bytes())
-    for path in sorted(inside.iterdir()):
+    for path in sorted(INSIDE.iterdir()):
         if path.is_file() and path.suffix != ".pyc":
             made.add_file(f"opt/kasmon/{path.name}", path.read_bytes())
     for path in sorted(LINE.glob("*.py")):
@@ -163,10 +163,10 @@ def initrd(folder: Path, image: VmImage, inside: Path = INSIDE) -> bytes:
     return made.whole()
 
 
-def code_hash(inside: Path = INSIDE) -> str:
+def code_hash() -> str:
     """Return a hash of kasmon's code that runs in a machine, different for each version."""
     digest = hashlib.sha256()
-    for folder in (inside, LINE):
+    for folder in (INSIDE, LINE):
         for path in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".pyc"):
             content = path.read_bytes()
             digest.update(f"{path.name} {len(content)}\n".encode() + content)

@@ -26,11 +26,11 @@ ON_ITS_WAY: Final = frozenset({"none", "setup", "active", "device", "pre-switcho
 class QmpClient:
     """A connection to the QEMU that listens at a path; used by one thread, in a `with`."""
 
-    def __init__(self, path: Path, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, path: Path) -> None:
         """Connect to *path*; raises `SandboxError` if QEMU does not answer there."""
         self._held = b""
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(limit_s)
+        self._socket.settimeout(LIMIT_S)
         try:
             self._socket.connect(os.fspath(path))
             self._receive("QMP")

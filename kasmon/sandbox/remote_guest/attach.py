@@ -55,11 +55,11 @@ class NoSuchRunError(Exception):
 class ProcessStream:
     """The stream of the process *run*. *said* is called with a stream's name and bytes, each once and in order."""
 
-    def __init__(self, run: str, said: Callable[[str, bytes], None], has: Mapping[str, int] = {}) -> None:
+    def __init__(self, run: str, said: Callable[[str, bytes], None]) -> None:
         self.run = run
         self.code: int | None = None
         """The exit code of the process; None while it runs."""
-        self.has = dict(has)
+        self.has: dict[str, int] = {}
         """How many bytes of each stream were received."""
         self._on_output = said
         self._acknowledged: dict[str, int] = {}

@@ -4,7 +4,6 @@ Nothing is run for that, unlike in `kasmon doctor`: each tier reports its missin
 """
 
 import os
-from collections.abc import Mapping
 
 import msgspec
 
@@ -47,9 +46,7 @@ def must_be_there(places: Paths, tier: LoggedTier) -> None:
         raise NoSandboxError(tier, *missing)
 
 
-def must_confine(
-    places: Paths, resolved: ResolvedProfile, workdir: str, variables: Mapping[str, str] = os.environ
-) -> None:
+def must_confine(places: Paths, resolved: ResolvedProfile, workdir: str) -> None:
     """Raise unless the agent of *resolved* can start in its sandbox, working in *workdir*.
 
     Raises:
@@ -64,5 +61,5 @@ def must_confine(
     agent_tier = None if tier == "jail" else load_agent_tier(places, policy)
     must_be_there(places, tier)
     if agent_tier is not None and resolved.argv:
-        words, guest_variables = adapted(resolved.argv, dict(variables))
+        words, guest_variables = adapted(resolved.argv, dict(os.environ))
         agent_tier.prepare_program(policy, tuple(words), workdir, guest_variables)

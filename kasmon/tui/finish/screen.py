@@ -1,6 +1,5 @@
 """The screen `F`: what is left to do of a session's branch, the key for each, and what was done here."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -67,11 +66,11 @@ class FinishScreen(Overlay):
     FinishScreen Reader { height: 1fr; max-height: 100%; width: 1fr; }
     """
 
-    def __init__(self, look: ThemeStyles, keys: KeyMap, session: Session, notes: Sequence[Note] = ()) -> None:
+    def __init__(self, look: ThemeStyles, keys: KeyMap, session: Session) -> None:
         super().__init__()
         self.look, self.keys, self.session = look, keys, session
         self.plan: PlannedFinish | None = None
-        self.notes = list(notes)
+        self.notes: list[Note] = []
         """What was done here, and what failed; oldest first."""
         self.overlap = ""
         """Which other worktree changes the same files; empty for none."""

@@ -305,20 +305,13 @@ class CodeBox(PromptBox):
 
     Args:
         codes: returns the earlier code, the last one last.
-        interpreter: the initial interpreter.
     """
 
     def __init__(
-        self,
-        session: SessionId,
-        keys: KeyMap,
-        text: str = "",
-        *,
-        codes: Callable[[], Sequence[str]] = tuple,
-        interpreter: Interpreter = "python",
+        self, session: SessionId, keys: KeyMap, text: str = "", *, codes: Callable[[], Sequence[str]] = tuple
     ) -> None:
         super().__init__(session, keys, "", text, history=codes)
-        self.interpreter: Interpreter = interpreter
+        self.interpreter: Interpreter = "python"
         self.handlers = {
             **self.handlers,
             "run_code": lambda: self._submit("now"),
