@@ -170,9 +170,6 @@ def shown(
 
     Args:
         where: to find the secrets of its session.
-        decision: the decision to be confirmed.
-        edited: the edited input, if any.
-        labels: the chosen labels.
         reach: the scope of a new rule; empty if the agent's own menu defines it.
     """
     known = secrets_of(where, request.session)

@@ -195,7 +195,6 @@ def recipients(
     """Return the running sessions that get the prompt, and the matching ones that would execute it.
 
     Args:
-        fleet: all sessions.
         to: the filter, `state=idle,wave=2,agent=claude`; repeated parts are alternatives.
         profiles: as for `is_agent`.
         include_shells: include shells, interpreters and plain commands, which execute the prompt.

@@ -136,11 +136,9 @@ def run_on_each(
 
     Args:
         where: the folders of this kasmon.
-        selection: which sessions.
         fitting: the states of the sessions that a filter selects.
         act: the operation; it returns an `Outcome`, a text that is printed instead of *verb*, or None.
         verb: what was done, as `stopped`.
-        wants_json: whether to print JSON.
 
     Raises:
         KasmonError: as `SessionSelection.find`; RefusedError also if the user does not confirm.

@@ -51,7 +51,6 @@ def is_agent(session: "Session", profiles: Mapping[str, str]) -> bool:
     A structured session is one. In a terminal, its program must be that of its own profile, or of one of its name.
 
     Args:
-        session: any session.
         profiles: profile name -> its program, of kasmon's own profiles too.
     """
     if session.mode is not Mode.TMUX:

@@ -28,7 +28,6 @@ def nothing_lines(
 
     Args:
         narrowed_to: the filter's text that no session matches; empty where there is no session at all.
-        keys: the keys of each action.
         utf8: whether the terminal can show more than ASCII.
         offers: the agents that can be started here; None while unknown.
     """

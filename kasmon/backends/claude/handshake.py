@@ -127,7 +127,6 @@ def check(launch: Launch, plan: ClaudeLaunch, answer: Table, conversation: str) 
     """Refuse an agent that could not work, or has another conversation.
 
     Args:
-        launch: the requested launch.
         plan: how it was started.
         answer: the agent's answer to the handshake.
         conversation: the id of its conversation; empty if unknown.

@@ -248,7 +248,6 @@ async def open_agent(
     """Return the agent that *create* makes of *child*, with its conversation open; end it if that fails.
 
     Args:
-        backend: its name.
         argv: the program that is asked for its version if it does not speak its protocol, with the environment
             *variables*.
 

@@ -74,9 +74,6 @@ def sign_certificate(
     """Return a new certificate of a server of *cluster* as PEM, signed by *ca*.
 
     Args:
-        ca: the authority of the cluster.
-        cluster: its name.
-        now: the time.
         public_key: the server's, as PEM.
         days: how long the certificate is valid.
         hosts: the addresses of the servers of a cluster that has several: they check each other's.

@@ -76,8 +76,6 @@ def render(
     """Return a server's configuration.
 
     Args:
-        cluster: the cluster.
-        files: the paths in it.
         key: returns the public key of the service for an account, or of a further server.
         number: which of several servers it is for.
         remotes: of a leafnode, its connections to the cluster.

@@ -37,7 +37,6 @@ def run_locked(lock_file: Path, run: Callable[[], bool], is_over: Callable[[], b
     """Call *run* under the lock, again until *is_over*, and return the exit code; 0 also if another process holds it.
 
     Args:
-        lock_file: the file of the lock.
         run: does the work; returns whether a signal ended it. An error of kasmon is logged and ends the process.
         is_over: whether nothing is left to do. It is asked once the lock is free: a command that saw it held relies on
             this.

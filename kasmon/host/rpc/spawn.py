@@ -46,7 +46,6 @@ def spawn(places: Paths, session: SessionId, since: Cursor | None = None) -> Hos
     exit.
 
     Args:
-        places: the folders of its session.
         session: the session whose agent it starts.
         since: the starter's position in the session's log. A host that finds more there has come too late, and
             starts nothing.

@@ -110,7 +110,6 @@ class RequestRegistry:
         """Accept *answer*: close its request now, and log that. None for LATER: the request stays open.
 
         Args:
-            answer: the answer of a user or a rule.
             by: `user`, or `policy` if a rule answers.
             who: the user's terminal.
             rule: the id of the rule that it makes, or that answers.

@@ -44,7 +44,6 @@ def propose_for_budget(
 
     Args:
         memory: the memory of each session that runs here, in bytes.
-        budget_bytes: the limit.
     """
     over = sum(memory.values()) - budget_bytes if budget_bytes else 0
     proposed: list[Session] = []

@@ -158,7 +158,6 @@ def next_resumptions(
     """Return what to do *now* with the sessions that wait for a limit.
 
     Args:
-        sessions: the sessions of the fleet.
         resumptions: what was decided and done about them.
         policy: what the config says.
         now: the time of day, which may jump.

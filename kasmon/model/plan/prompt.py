@@ -22,7 +22,6 @@ def prompt(
     """Return the first prompt of *task*.
 
     Args:
-        plan: the plan it belongs to.
         at: its progress; failures of earlier attempts are included.
         shares: whether others work in the same folder at the same time.
         results: task id -> its `result.md`, for the tasks that this one needs.

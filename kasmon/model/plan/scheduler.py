@@ -120,7 +120,6 @@ def next_steps(
     """Return the next steps.
 
     Args:
-        run: its progress.
         sessions: the current sessions of its tasks, by id.
         limit: how many tasks may run here at once; elsewhere `Plan.per_machine` and the machines limit them.
         now: in seconds since the epoch.

@@ -42,7 +42,6 @@ def find_outcome(plan: Plan, task: Task, session: Session, began_at: float, now:
     """Return the outcome of *task* according to *session*; None while there is none.
 
     Args:
-        task: the session's task.
         session: its current state.
         began_at: when this attempt began; earlier prompts were another task's in the same terminal.
         now: in seconds since the epoch.

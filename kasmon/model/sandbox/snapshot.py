@@ -100,8 +100,6 @@ def refusal(snapshot: Snapshot, session: SessionId, made_by: SnapshotMaker, disk
     """Return why *snapshot* must not be restored, as a few words; empty if it may. Pure: does not read its files.
 
     Args:
-        snapshot: the stored snapshot.
-        session: the session to restore.
         made_by: the program that would read it.
         disk_generation: that of the current disk.
     """

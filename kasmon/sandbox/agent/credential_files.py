@@ -191,7 +191,6 @@ def copy_back(files: Sequence[CopiedFile], home: Path, digests: Mapping[str, str
     """Copy renewed log-ins in *home* back to their sources; return a sentence for each, copied or refused.
 
     Args:
-        files: the files that were copied in.
         home: where the copies are; no process writes there any more.
         digests: the digests of the copies, as `load_digests` before the session's folder was cleared.
     """

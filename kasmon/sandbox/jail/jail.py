@@ -265,7 +265,6 @@ class Jail:
             The path of the copy of its folder, if that is kept since it differs from the original; else "".
 
         Args:
-            policy: as for the others.
             workdir: the folder that it had, if that is not the policy's workspace.
 
         Raises:

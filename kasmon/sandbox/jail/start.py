@@ -41,7 +41,6 @@ def start(
         program: the path of bubblewrap.
         view: the file system and environment inside.
         command: the command that runs inside.
-        filter_: the seccomp filter.
         owner: user and group of its processes.
         sockets: variable -> path of a listening socket to create; inside, the variable holds its descriptor.
         add_process: called with the jail's first process, before anything runs in it.

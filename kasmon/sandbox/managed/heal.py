@@ -52,8 +52,6 @@ def heal(
     """Check the sandbox behind *guest* and restore what it lacks. Blocks up to about 10 s; raises nothing.
 
     Args:
-        guest: client of its guest.
-        policy: the sandbox's policy.
         counters: how many runs each interpreter had before; empty if unknown.
         values: the values of credentials, by their variable.
         was_asleep: whether it was paused; its volatile files are gone then.

@@ -122,7 +122,6 @@ def due(state: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, in_tur
     """Return the next step of the sandbox of *state* if it stays unused; None if there is none.
 
     Args:
-        state: the sandbox's state.
         terms: its time limits.
         keeps_memory: whether its tier can pause to disk.
         in_turn: whether a turn runs in it.

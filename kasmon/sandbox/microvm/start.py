@@ -69,7 +69,6 @@ def start_host_end(
         code: the code of the host end, readable for *owner*.
         argv: QEMU's command line.
         files: descriptors that QEMU inherits.
-        config: the configuration of the host end.
         log: a file for their output.
         owner: user and group of both.
 

@@ -36,8 +36,6 @@ def remove_session_files(host_folders: HostFolders, session: SessionId, source: 
     """Remove the home of *session*, whose sandbox is destroyed, and a workspace that kasmon made. Idempotent.
 
     Args:
-        host_folders: the folders of the tier.
-        session: the session of the sandbox.
         source: the folder that the sandbox was given, of which it may have had a copy.
         label: the sandbox, as text for errors.
 

@@ -54,7 +54,6 @@ def build_view(
     """Return the view of a jail of *policy*, and notices for the user. Creates its session folder.
 
     Args:
-        host_folders: the folders of the tier.
         policy: the jail's policy.
         workdir: `/workspace`, which is the policy's; or a folder of this machine, which has the same path inside.
         sockets: path inside -> socket, or folder of sockets, of this machine.

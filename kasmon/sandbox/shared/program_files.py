@@ -40,8 +40,6 @@ def needed(
     """Return the files that *program*, a path or a name on the PATH *search*, needs.
 
     Args:
-        program: the program to run.
-        search: the PATH to search.
         visible: folders whose content is visible anyway.
         parts: what each program on the way needs, by its real path; by default the smallest whole folder.
 

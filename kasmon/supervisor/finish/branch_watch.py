@@ -44,7 +44,6 @@ async def watch_branches(
 
     Args:
         places: where the answers of `gh` and `glab` are stored.
-        sessions: the sessions.
         watch: reports changed worktrees.
         may_ask: whether `gh` and `glab` may be run now.
         fix_rounds: how many times failed checks and comments are sent to an agent by itself; 0 for never.

@@ -34,7 +34,6 @@ def check_discardable(tree: SessionWorktree, fleet: Fleet, patterns: Sequence[st
     """Raise unless *tree* is unused and all that is in it can be stored.
 
     Args:
-        tree: the worktree.
         fleet: the sessions, one of which may run in it.
         patterns: the git-ignored files that may be deleted.
 

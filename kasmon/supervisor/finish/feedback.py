@@ -83,7 +83,6 @@ async def send_feedback(places: Paths, session: Session, first: str = "", *, pus
 
     Args:
         places: where the answers of `gh` and `glab` are stored.
-        session: the session.
         first: words before the prompt.
         pushes: whether the agent is asked to push its commits.
 

@@ -57,7 +57,6 @@ async def merge_one_by_one(
 
     Args:
         places: where kasmon's files are.
-        sessions: those of the plan.
         plan: what was shown.
         report: gets a sentence after each step.
         decide: says what is done with a branch that conflicts.

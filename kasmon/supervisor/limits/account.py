@@ -54,9 +54,7 @@ def account_variables(
 
     Args:
         config: the person's config.
-        name: the account's name.
         agent: the profile of the session.
-        program: the name of its program.
         variables: the environment of the process that starts the session.
 
     Raises:

@@ -30,9 +30,7 @@ def held_plan(config: Config, of_plan: Iterable[Session], sessions: Iterable[Ses
     """Return why no further task of a plan may start: a budget that is used up; empty if one may.
 
     Args:
-        config: the config.
         of_plan: the sessions of the plan, also those of other machines.
-        sessions: all sessions.
     """
     budgets, now = budgets_of(config), time.time()
     if not budgets:

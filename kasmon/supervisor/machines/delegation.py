@@ -28,7 +28,6 @@ async def run_there(
 
     Args:
         places: where the copy of the session is.
-        session: the session.
         arguments: the command; its session is named by id, which is the same there.
         until: whether the copy, None once the session is removed, shows that it was done; waited for a moment.
         stdin: the input of the command.

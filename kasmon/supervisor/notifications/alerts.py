@@ -128,7 +128,6 @@ class Alerts:
         """Record the *changed* sessions; return whether there is a new reason for an alert.
 
         Args:
-            before: the sessions before the change.
             seen: the session that the user looks at now.
         """
         is_new = False

@@ -59,7 +59,6 @@ def describe_plan(
     Args:
         plan, config, folder: what is to run, and how and where here.
         choices: task -> the machine that it would get now, for tasks that are placed; empty if that is unknown.
-        own_names: the names of this machine.
         sessions: all sessions, whose reports decide which accounts are used first.
     """
     lines = [f"Plan {plan.name!r}: {len(plan.tasks)} tasks in {plan.waves} waves, in {folder}"]

@@ -28,10 +28,7 @@ def find_start_limits(
     """Return what limits the start of further tasks of *plan* now.
 
     Args:
-        config: the config.
-        plan: the plan.
         of_plan: its sessions, also those of other machines.
-        sessions: all sessions.
     """
     everyone = tuple(sessions)
     return StartLimits(held=held_plan(config, of_plan, everyone), accounts=_find_uses(config, plan, everyone))

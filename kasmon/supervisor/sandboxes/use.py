@@ -45,9 +45,6 @@ async def run(
 
     Args:
         places: where the session is stored.
-        session: the session of the sandbox.
-        interpreter: the interpreter to use.
-        code: the code to run.
         timeout_s: how long it may take; None is as long as the sandbox's size allows.
         cap: how many bytes of output are returned at most.
         printed: called with the output as it appears.

@@ -63,7 +63,6 @@ def search(
     Args:
         places: the folders of this kasmon.
         sessions: the sessions to search, in this order.
-        pattern: what to search for.
         context: how many lines above and below each hit to return.
         most: return at most this many hits of each session, the newest.
         stopped: called now and then; the search ends when it returns True.

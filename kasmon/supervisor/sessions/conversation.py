@@ -46,7 +46,6 @@ def import_turns(places: Paths, session: SessionId, program: str, folder: Path, 
 
     Args:
         places: where the session is stored.
-        session: the session of the log.
         program: `claude` or `codex`; others are not supported.
         folder: the folder of its conversations.
         conversation: its own id of its last conversation; the log names those before that.

@@ -77,7 +77,6 @@ async def move(
     Args:
         places: where the session is stored.
         config: the config that applies in its folder.
-        session: the session to move.
         to: the mode; with *account* also its own.
         account: the account of the config to use from now on, empty for the agent's own log-in; None: the same.
         changes_permissions: the user accepts that the agent may ask more or less than before, if the permission mode

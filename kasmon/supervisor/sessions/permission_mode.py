@@ -59,7 +59,6 @@ def translate(
     """Return *argv*, without a conversation, for *program* to continue in *to* with the permission mode *mode*. Pure.
 
     Args:
-        program: the name of the program.
         argv: the program and the flags of its profile.
         mode: the mode last reported by its agent, as its protocol names it; empty if never reported.
         to: the mode of the session to continue in.

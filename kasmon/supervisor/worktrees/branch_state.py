@@ -49,7 +49,6 @@ class BranchStates:
         """Return the state of each of *trees* that git can read, by its path.
 
         Args:
-            trees: the worktrees.
             changed: the paths of those whose files changed since the last call; None for all. A new commit, a changed
                 index or a moved base is noticed without that.
         """

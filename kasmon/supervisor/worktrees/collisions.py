@@ -48,7 +48,6 @@ class CollisionDetector:
         """Read the worktrees of *sessions* and detect collisions.
 
         Args:
-            sessions: the live sessions.
             stale: the tops of the changed worktrees; None for all. For the others, the last result is used.
         """
         with self._busy:

@@ -56,7 +56,6 @@ def ignored(path: Path, patterns: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the files of the worktree at *path* that git ignores; with *patterns* only those that match one.
 
     Args:
-        path: the worktree.
         patterns: in the syntax of `.gitignore`.
 
     Raises:

@@ -118,7 +118,6 @@ def render_session(
     """Return the page of *session*, with a form for a prompt.
 
     Args:
-        session: the session.
         blocks: from `session_blocks`.
         form_value: what its forms send back.
         once: a value of the form for a prompt: a second form with it sends nothing.

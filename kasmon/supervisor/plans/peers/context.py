@@ -135,7 +135,6 @@ class TaskContexts:
         """Write the contexts that changed since the last call; blocks. A session whose folder is gone is left out.
 
         Args:
-            run: its progress.
             fleet: the sessions as they are now.
             files: task -> the files that it changed so far.
         """
