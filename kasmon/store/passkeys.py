@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.errors import NotFoundError, RefusedError, UnavailableError
+from kasmon.errors import NotFoundError, RefusedError
 from kasmon.paths import Paths
 from kasmon.store.signed_records import SignedRecords
 
@@ -39,10 +39,7 @@ class Passkeys:
 
     def __init__(self, places: Paths) -> None:
         self._records = SignedRecords(places.web_passkeys, places.request_links_key, Passkey)
-
-    def list_all(self) -> tuple[Passkey, ...]:
-        """Return all records, oldest first; none if the file is missing or unreadable."""
-        return self._records.list_all()
+        self.list_all = self._records.list_all
 
     def active(self, host: str) -> tuple[Passkey, ...]:
         """Return those that log in under *host*."""
@@ -59,10 +56,8 @@ class Passkeys:
             raise RefusedError(
                 f"there are {MAX_PASSKEYS} passkeys already.", hint="`kasmon web links revoke ID` ends one."
             )
-        try:
-            self._records.add(passkey, lambda passkeys: [each for each in passkeys if each.revoked_at is None])
-        except OSError as error:
-            raise UnavailableError(f"the passkey was not added: {error.strerror or error}.") from error
+        undone = "the passkey was not added"
+        self._records.add(passkey, lambda others: [each for each in others if each.revoked_at is None], undone)
 
     def use(self, passkey_id: str, sign_count: int, now: float) -> bool:
         """Record that it logged in; False if it was revoked.

@@ -59,10 +59,7 @@ class PushSubscriptions:
     def __init__(self, places: Paths) -> None:
         self._key_path, self._logins = places.web_push_key, WebLogins(places)
         self._records = SignedRecords(places.web_push, places.request_links_key, PushSubscription)
-
-    def list_all(self) -> tuple[PushSubscription, ...]:
-        """Return all records, oldest first; none if the file is missing or unreadable."""
-        return self._records.list_all()
+        self.list_all = self._records.list_all
 
     def active(self, now: float) -> tuple[PushSubscription, ...]:
         """Return those whose login is active."""
@@ -101,12 +98,11 @@ class PushSubscriptions:
         record = PushSubscription(
             id=new_id(), login=login, endpoint=given.endpoint, public_key=public_key, auth=auth, created_at=now
         )
-        try:
-            self._records.add(
-                record, lambda others: [each for each in others if each.login != login][-MAX_SUBSCRIPTIONS + 1 :]
-            )
-        except OSError as error:
-            raise UnavailableError(f"the subscription was not recorded: {error.strerror or error}.") from error
+        self._records.add(
+            record,
+            lambda others: [each for each in others if each.login != login][-MAX_SUBSCRIPTIONS + 1 :],
+            "the subscription was not recorded",
+        )
 
     def key(self) -> bytes:
         """Return the private key that signs messages, 32 bytes; makes it if there is none.

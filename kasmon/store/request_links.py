@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from kasmon.errors import NotFoundError, UnavailableError
+from kasmon.errors import NotFoundError
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
 from kasmon.paths import Paths
 from kasmon.store.signed_records import SignedRecords, new_id
@@ -68,10 +68,7 @@ class RequestLinks:
 
     def __init__(self, places: Paths) -> None:
         self._records = SignedRecords(places.request_links, places.request_links_key, RequestLink)
-
-    def list_all(self) -> tuple[RequestLink, ...]:
-        """Return all records, oldest first; none if the file is missing or unreadable."""
-        return self._records.list_all()
+        self.list_all = self._records.list_all
 
     def create(self, request: Request, minutes: float, now: float, login: str = "") -> str:
         """Return the token of a new link to *request* that expires *minutes* after *now*.
@@ -94,12 +91,8 @@ class RequestLinks:
             expires_at=now + minutes * 60,
             login=login,
         )
-        try:
-            self._records.add(link, lambda links: _without_oldest(links, now))
-        except OSError as error:
-            raise UnavailableError(
-                f"no link to request {request.id!r} was created: {error.strerror or error}."
-            ) from error
+        undone = f"no link to request {request.id!r} was created"
+        self._records.add(link, lambda links: _without_oldest(links, now), undone)
         return self._records.token(link, PURPOSE)
 
     def find(self, token: str) -> RequestLink | None:

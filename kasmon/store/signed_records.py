@@ -61,18 +61,22 @@ class SignedRecords(Generic[RecordT]):
         except (OSError, msgspec.DecodeError):
             return ()
 
-    def add(self, record: RecordT, select: Callable[[Sequence[RecordT]], Sequence[RecordT]]) -> None:
+    def add(self, record: RecordT, select: Callable[[Sequence[RecordT]], Sequence[RecordT]], undone: str) -> None:
         """Add *record* to those that *select* returns; makes the key if there is none.
 
+        *undone*: what was not done if it fails, as `no link was created`.
+
         Raises:
-            UnavailableError: if others can read the key.
-            OSError: if nothing can be written.
+            UnavailableError: if others can read the key, or nothing can be written.
         """
-        private_folder(self._path.parent)
-        with lock(self._path):
-            if not self.key():
-                write_private(self._key_path, os.urandom(KEY_BYTES), durable=True)
-            self._write((*select(self.list_all(is_fresh=True)), record), durable=False)
+        try:
+            private_folder(self._path.parent)
+            with lock(self._path):
+                if not self.key():
+                    write_private(self._key_path, os.urandom(KEY_BYTES), durable=True)
+                self._write((*select(self.list_all(is_fresh=True)), record), durable=False)
+        except OSError as error:
+            raise UnavailableError(f"{undone}: {error.strerror or error}.") from error
 
     def find(self, token: str, purpose: str) -> RecordT | None:
         """Return the record of *token*; None if its signature for *purpose* is wrong or its record is gone.

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.errors import NotFoundError, UnavailableError
+from kasmon.errors import NotFoundError
 from kasmon.paths import Paths
 from kasmon.store.request_links import KEPT_S, SKEW_S
 from kasmon.store.signed_records import SignedRecords, new_id
@@ -64,6 +64,7 @@ class WebLogins:
 
     def __init__(self, places: Paths) -> None:
         self._records = SignedRecords(places.web_logins, places.request_links_key, WebLogin)
+        self.list_all = self._records.list_all
 
     @property
     def place(self) -> str:
@@ -73,10 +74,6 @@ class WebLogins:
         """
         return self._records.sign_text(PLACE)[:PLACE_LENGTH]
 
-    def list_all(self) -> tuple[WebLogin, ...]:
-        """Return all records, oldest first; none if the file is missing or unreadable."""
-        return self._records.list_all()
-
     def create(self, now: float) -> str:
         """Return the token of a new link that logs one browser in.
 
@@ -84,10 +81,7 @@ class WebLogins:
             UnavailableError: if others can read the key, or nothing can be written.
         """
         login = WebLogin(id=new_id(), created_at=now, expires_at=now + LINK_MINUTES * 60)
-        try:
-            self._records.add(login, lambda logins: _without_oldest(logins, now))
-        except OSError as error:
-            raise UnavailableError(f"no link was created: {error.strerror or error}.") from error
+        self._records.add(login, lambda logins: _without_oldest(logins, now), "no link was created")
         return self._records.token(login, LINK)
 
     def find_link(self, token: str) -> WebLogin | None:
@@ -139,10 +133,7 @@ class WebLogins:
         login = WebLogin(
             id=new_id(), created_at=now, expires_at=until, used_at=now, browser=browser, passkey=passkey_id
         )
-        try:
-            self._records.add(login, lambda logins: _without_oldest(logins, now))
-        except OSError as error:
-            raise UnavailableError(f"no login was recorded: {error.strerror or error}.") from error
+        self._records.add(login, lambda logins: _without_oldest(logins, now), "no login was recorded")
         return self._records.token(login, COOKIE)
 
     def revoke(self, now: float, login_id: str = "", *, passkey: str = "") -> tuple[WebLogin, ...]:
