@@ -94,7 +94,6 @@ class Mirror:
                 self._viewed_at[session] = folded.session.viewed_at
 
     def positions(self) -> dict[SessionId, LogPosition]:
-        """Return how far the log of each session is copied."""
         self._logs = {}
         for session in self._sessions:
             with contextlib.suppress(OSError, UnicodeDecodeError):

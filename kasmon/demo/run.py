@@ -83,7 +83,6 @@ def run_headless(scratch: Paths, agents: int, seed: int, headless_s: float, *, f
 
 
 def save(scratch: Paths, svg: Path) -> None:
-    """Save a picture of the current dashboard."""
     from kasmon.demo.screenshot import picture  # imports the dashboard, which is heavy and only needed here
 
     svg.write_text(picture(scratch), "utf-8")

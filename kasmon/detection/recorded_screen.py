@@ -179,6 +179,5 @@ def describe(difference: ReadingDifference) -> str:
 
 
 def cases_by_state(recorded: Sequence[RecordedScreen]) -> dict[str, int]:
-    """Return state -> how many of *recorded* show it."""
     states = [str(each.expected["state"]) for each in recorded]
     return {state: states.count(state) for state in dict.fromkeys(states)}

@@ -114,7 +114,6 @@ def ending(session: Session) -> str:
 
 
 def lost_why(session: Session) -> str:
-    """Return why contact with an agent was lost."""
     return clean_line(session.end_why or "host process died")
 
 

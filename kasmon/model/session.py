@@ -289,7 +289,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queue(self) -> int:
-        """The number of queued prompts."""
         return sum(receipt.state is ReceiptState.QUEUED for receipt in self.receipts)
 
     @property
@@ -305,7 +304,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return ReceiptId(f"{self.id}-r{self.receipts_counted + 1}")
 
     def open_request(self, request: RequestId) -> Request | None:
-        """Return the open request with this id, or None."""
         return next((ask for ask in self.requests if ask.id == request), None)
 
 

@@ -91,7 +91,6 @@ class Actor:
 
     @property
     def queued(self) -> int:
-        """The number of queued prompts."""
         return len(self._queue)
 
     def next(self, now: float) -> Move | None:

@@ -93,7 +93,6 @@ class PlanLog:
         self.more()
 
     def record_decision(self, decision: PlanAction, task: str = "", agent: str = "") -> None:
-        """Append a decision of the user."""
         self.add(PlanDecisionMade(at=time.time(), decision=decision, task=task, agent=agent))
 
 

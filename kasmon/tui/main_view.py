@@ -245,7 +245,6 @@ class MainView(UniformLinesMixin, Container):
         self._lay_out()
 
     def leave(self) -> None:
-        """Go back to the list."""
         self.focused_inside = False
         self._lay_out()
         self._preview_selected()

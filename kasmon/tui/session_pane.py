@@ -193,7 +193,6 @@ class SessionPane:
             self.put_on_clipboard(push.text, f"for {name}")
 
     def put_on_clipboard(self, text: str, what: str = "") -> None:
-        """Copy *text*, and notify the user."""
         self.app.copy_to_clipboard(text)
         self.app.run_operation(lambda operations: operations.copy_text(text))
         lines = text.count("\n") + 1

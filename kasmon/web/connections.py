@@ -123,7 +123,6 @@ class Connections:
         return True
 
     def remove(self, transport: asyncio.Transport) -> None:
-        """Forget *transport*, which is closed or about to be."""
         if (timer := self._timers.pop(transport, None)) is not None:
             timer.cancel()
 

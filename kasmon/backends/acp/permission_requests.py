@@ -58,7 +58,6 @@ class AcpPermission(NamedTuple):
         return CANCELLED if chosen is None else {"outcome": {"outcome": "selected", "optionId": chosen}}
 
     def allows(self, answer: Answer) -> bool:
-        """Whether *answer* lets the tool run."""
         return answer.decision is Decision.ALLOW or (
             answer.decision is Decision.CHOOSE and self.options.get(answer.labels[0]) != self.deny
         )

@@ -88,7 +88,6 @@ class AcpToolCalls:
         return self._started(tool, at) if runs and not tool.is_asked else []
 
     def asked(self, mention: ToolCallUpdate) -> AcpToolCall:
-        """Return the call that a permission request is about."""
         tool = self._tool(mention)
         tool.update(mention)
         tool.is_asked = True

@@ -93,7 +93,6 @@ class ClaudeUsage:
         return msgspec.structs.replace(self._report(at, with_cost=False), filled_by=tuple(largest))
 
     def record_compaction(self, tokens: int) -> None:
-        """Record that the conversation was summarised to *tokens*."""
         self._context = tokens
 
     def begin_conversation(self) -> None:

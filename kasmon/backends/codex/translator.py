@@ -171,7 +171,6 @@ class CodexTranslator:
         return [*self.requests.open(call, method, params, setting)] or None
 
     def record_approval(self, call: CallId, item: str) -> None:
-        """Record that the call *call*, about *item*, was allowed."""
         self._allowed[call] = item
 
     def foreground(self) -> dict[str, str]:

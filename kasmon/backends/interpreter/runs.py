@@ -361,6 +361,5 @@ def find_first_line(code: str) -> str:
 
 
 def join_output(ran: RunResult) -> str:
-    """Return what a run printed, as one text."""
     parts = [ran.stdout, ran.stderr if ran.stderr != ran.hint else "", ran.hint if ran.hint not in ran.stderr else ""]
     return "\n".join(part.rstrip("\n") for part in (*parts, ran.stderr if ran.stderr == ran.hint else "") if part)

@@ -33,12 +33,10 @@ class AdoptedConnection(ServerConnection):
         """Pane -> the session that adopted it."""
 
     def adopt(self, session: str, pane: str) -> None:
-        """Receive the output of *pane* from now on, for *session*."""
         self._owners[pane] = session
         self._foreign.adopt(pane)
 
     def release(self, pane: str) -> None:
-        """Stop receiving the output of *pane*."""
         self._owners.pop(pane, None)
         self._foreign.release(pane)
 

@@ -245,7 +245,6 @@ class TmuxAgent(PaneListener):
 
     @property
     def box_rule(self) -> ComposerRule | None:
-        """How its input box is read."""
         return self.box_rule_now()
 
     async def see_now(self) -> ScreenObservation:

@@ -156,7 +156,6 @@ def admit(folder: ClusterFolder, token_key: str, sent: bytes) -> JoinReply:
 
 
 def close_token(folder: ClusterFolder, token_key: str) -> None:
-    """Remove the token, which was used."""
     with folder.change() as change:
         left = tuple(each for each in change.cluster.tokens if each.public_key != token_key)
         change.cluster = msgspec.structs.replace(change.cluster, tokens=left)

@@ -79,7 +79,6 @@ def build_frame(kind: int, payload: bytes = b"") -> bytes:
 
 
 def build_refusal(error: str) -> bytes:
-    """Return the answer to a request that is refused."""
     import json  # only here: a client that is not refused does not load it
 
     return build_frame(ControlKind.REFUSED, json.dumps({"error": error}).encode())

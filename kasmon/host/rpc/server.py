@@ -191,7 +191,6 @@ class HostServer:
 
     @property
     def is_working(self) -> bool:
-        """Whether a request of a client is in progress."""
         return bool(self._tasks)
 
     async def start(self) -> None:

@@ -132,7 +132,6 @@ class LiveText:
             watcher.close()
 
     def write(self, chunk: Chunk) -> None:
-        """Append *chunk*, which the agent wrote."""
         self.written_at = time.time()
         self._text[chunk.thinking] += chunk.text
         self._show(chunk.thinking)

@@ -47,7 +47,6 @@ class HostIdleTimer:
         self._since = now
 
     def record_use(self, now: float) -> None:
-        """Record that it was needed until *now*."""
         self._since = now
 
     def is_over(self, is_needed: bool, now: float) -> bool:

@@ -94,7 +94,6 @@ class ScreenStream:
             self._offer()
 
     def handle_screen(self) -> None:
-        """Offer the new screen to the client."""
         if self._history is not None:
             self._history.renew()
         else:
@@ -106,7 +105,6 @@ class ScreenStream:
             self._connection.push(ClipboardCopy(session=self._session, text=text), key=("clipped", self._session))
 
     def handle_end(self, why: str) -> None:
-        """Report the end of the pane to the client."""
         self._screen_capture = self._history = self._sent = None
         self._connection.push(SubscriptionEnd(session=self._session, why=why), key=("gone", self._session))
 

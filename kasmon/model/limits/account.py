@@ -41,7 +41,6 @@ class AccountLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def account_of(session: Session) -> AccountKey:
-    """Return the account that *session* uses."""
     program = session.program or session.agent.partition("@")[0]
     return AccountKey(program, session.account, session.via or session.agent.partition("@")[2])
 

@@ -17,7 +17,6 @@ MARKS: Final = re.compile(r"^(## +Wave\b|\s*\[\[\s*task\s*\]\])", re.MULTILINE)
 
 
 def is_plan(file: str) -> bool:
-    """Whether a file of this name may be a plan."""
     return PurePath(file).suffix.lower() in SUFFIXES
 
 

@@ -286,7 +286,6 @@ def folds(block: Block) -> bool:
 
 
 def images_of(block: Block) -> tuple[PromptImage, ...]:
-    """Return the pictures of the prompt that *block* shows."""
     return next((each.images for each in block.then if isinstance(each, events.ReceiptChanged)), ())
 
 

@@ -93,7 +93,6 @@ class TextLine(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Its text, without styles."""
         return "".join(text for text, _ in self.spans)
 
 

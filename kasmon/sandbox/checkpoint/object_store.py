@@ -121,7 +121,6 @@ class ObjectStore:
                 stdin.write(refs.encode())
 
     def names(self) -> set[str]:
-        """Return the names under which something is stored."""
         if not self.folder.exists():
             return set()
         with run_git(self.folder, "for-each-ref", "--format=%(refname)", "refs/kasmon/") as (_, stdout):

@@ -194,7 +194,6 @@ def pause(access: ServiceAccess, identity: str) -> None:
 
 
 def extend_timeout(access: ServiceAccess, identity: str, timeout_s: int) -> None:
-    """Set its timeout to *timeout_s* from now."""
     with converted_errors("the sandbox's lifetime was not extended"):
         sdk().Sandbox.set_timeout(identity, timeout_s, **access.options())
 

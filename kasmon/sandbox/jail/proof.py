@@ -142,7 +142,6 @@ def read_confinement(pid: int) -> ProcessConfinement:
 
 
 def read_own_namespaces() -> dict[str, str]:
-    """Return the namespaces of the current process."""
     return {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in NAMESPACES}
 
 

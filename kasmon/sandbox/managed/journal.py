@@ -115,7 +115,6 @@ class SandboxJournal:
         )
 
     def add_notice(self, text: str, *, is_warning: bool = True) -> None:
-        """Record *text* as a notice for the user."""
         self.note(NoticeRaised(at=self.clock(), text=text, level="warning" if is_warning else "info"))
 
     def add_notice_once(self, *texts: str) -> None:

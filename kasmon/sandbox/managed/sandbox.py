@@ -84,7 +84,6 @@ class ManagedSandbox:
         return (runtime.workspace if runtime else "") or self.tier.workspace(self.policy)
 
     def credentials(self) -> CredentialFindings:
-        """Return the current values of its credentials."""
         return resolve(self.policy.credentials)
 
     def run(

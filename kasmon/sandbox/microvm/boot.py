@@ -115,7 +115,6 @@ class CpioArchive:
         self._add(name, stat.S_IFREG | mode, content)
 
     def link(self, name: str, target: str) -> None:
-        """Add a symbolic link."""
         self._add(name, stat.S_IFLNK | 0o777, target.encode())
 
     def add_console(self) -> None:

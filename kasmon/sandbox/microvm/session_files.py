@@ -50,7 +50,6 @@ class VmFiles:
 
     @property
     def agent(self) -> Path:
-        """The socket of the guest agent."""
         return self.host_folders.socket(self.policy.session)
 
     @property

@@ -27,7 +27,6 @@ class Denial(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """A sentence for users and programs."""
         return f"{self.why}; allow it with `{self.fix}`." if self.fix else f"{self.why}."
 
 

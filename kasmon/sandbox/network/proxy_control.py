@@ -205,7 +205,6 @@ def _stop_waiting(folder: Path) -> None:
 
 
 def is_running(folder: Path) -> bool:
-    """Whether a proxy answers in *folder*."""
     try:
         send_command(folder, {"do": "state"})
     except KasmonError:

@@ -109,7 +109,6 @@ class HostFolders:
 
     @functools.cached_property
     def base(self) -> Path:
-        """The parent of all session folders."""
         own, state = self.places.state / "jails", self.places.state
         if os.geteuid() != 0 or (
             state.is_dir() and may_pass(own, self.owner)

@@ -38,7 +38,6 @@ class ScriptedMenu:
         self._ticked: set[str] = set()
 
     def press(self, key: Key) -> Answer | None:
-        """Process *key*; return the answer if it gives one."""
         if key.name in ("up", "down"):
             self._marked = (self._marked + (1 if key.name == "down" else -1)) % len(self.choices)
         elif key.name == "enter":

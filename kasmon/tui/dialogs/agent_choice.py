@@ -43,7 +43,6 @@ class AgentChoice:
             self.why.say(("No agent can be started.", Token.ERROR), *((why, Token.NOTICE) for why in reasons))
 
     def fail(self, error: KasmonError) -> None:
-        """Show that the agents could not be determined."""
         self.offers = ()
         lines = [(sentence(error.message), Token.ERROR), (sentence(error.hint), Token.NOTICE)]
         self.why.say(*(each for each in lines if each[0]))

@@ -145,7 +145,6 @@ class Dialog(Overlay):
 
     @property
     def is_open(self) -> bool:
-        """Whether it was not closed meanwhile."""
         return self in self.app.screen_stack
 
     def run_operation(self, operation: Operation) -> None:

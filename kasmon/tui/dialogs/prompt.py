@@ -161,7 +161,6 @@ class BroadcastDialog(Dialog):
         self._send(self.sessions)
 
     def follow(self, fleet: Fleet) -> None:
-        """Update the state of the prompt in each session."""
         for session in (now for known in self.sessions if (now := fleet.get(known.id)) is not None):
             if (receipt := self._find_receipt(session)) is not None:
                 self._receipts[session.id] = receipt

@@ -66,7 +66,6 @@ class FinishController:
         return screen if (screen := self.screen) is not None and screen.session.id == session.id else None
 
     def open(self) -> None:
-        """Open the screen for the selected session."""
         session = self.app.main_view.table.selected_session
         if session is None:
             return

@@ -116,7 +116,6 @@ class FinishScreen(Overlay):
                 self._request("finish_refresh")
 
     def show(self, plan: PlannedFinish) -> None:
-        """Show what is left to do."""
         self.plan = plan
         self._draw()
 

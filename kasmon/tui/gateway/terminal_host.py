@@ -50,7 +50,6 @@ class TerminalHosts:
             host.close()
 
     def close(self) -> None:
-        """Close every connection at once."""
         for host in self._hosts.values():
             host.close_now()
 
@@ -74,7 +73,6 @@ class TerminalHost:
         return bool(self._watched or self._focused)
 
     def close(self) -> None:
-        """Close the connection; a later command opens it again."""
         if self._link is not None:
             link, self._link = self._link, None
             self._closing = asyncio.get_running_loop().create_task(link.aclose())

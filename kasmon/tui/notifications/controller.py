@@ -122,7 +122,6 @@ class NotificationController:
 
     @property
     def is_there(self) -> bool:
-        """Whether the user seems to be at the dashboard."""
         return self.app.app_focus and self.app.quiet_for() <= THERE_S
 
     def tick(self) -> None:

@@ -29,7 +29,6 @@ class CardEditor:
         self._begin(CardMode.REASONING, box)
 
     def write_words(self) -> None:
-        """Ask for a custom answer."""
         from kasmon.tui.textual_ext.inputs import LineBox  # heavy, and seldom needed
 
         own = self._view.state.picks.own

@@ -153,7 +153,6 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reads_reasons(self) -> bool:
-        """Whether the agent receives the reason of a denial."""
         session = self.session
         if self.sheet.request.takes_reason:
             return True

@@ -87,7 +87,6 @@ class InboxRows:
 
     @property
     def waiting(self) -> int:
-        """The number of pending requests."""
         return sum(row.waits for row in self.shown)
 
     @property

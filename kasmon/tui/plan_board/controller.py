@@ -70,7 +70,6 @@ class PlanBoardController:
 
     @property
     def screen(self) -> "PlanBoardScreen | None":
-        """The board's screen, while it is open."""
         return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
 
     def open(self) -> None:

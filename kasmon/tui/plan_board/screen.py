@@ -122,7 +122,6 @@ class PlanBoardScreen(Overlay):
 
     @property
     def session_here(self) -> SessionId:
-        """The session of the task under the cursor."""
         board, task = self.board, self.card
         return SessionId("" if board is None or task is None else board.run.of(task.id).session)
 

@@ -108,7 +108,6 @@ class DiffView(ScrollView, can_focus=False):
         self.go_to(self.cursor + by)
 
     def move_pages(self, by: int) -> None:
-        """Move the cursor by so many pages."""
         page = max(1, self.size.height - 1)
         row = self.rows.starts[self.cursor] if self.rows.entries else 0
         self.scroll_to(y=self.scroll_offset.y + by * page, animate=False, immediate=True)

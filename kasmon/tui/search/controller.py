@@ -60,7 +60,6 @@ class SearchController:
         app.permissions.show_notice()
 
     def close(self) -> None:
-        """Close the screen, and remember its results."""
         if (screen := self.screen) is None:
             return
         self._stop()

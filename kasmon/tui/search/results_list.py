@@ -54,7 +54,6 @@ class SearchResultsList(ScrollView, can_focus=False):
         """The cursor's row; that of a match, if there is any."""
 
     def show(self, hits: Sequence[SessionHits]) -> None:
-        """Show these results, from their beginning."""
         self.rows, self.at = [], 0
         self.scroll_to(y=0, animate=False, immediate=True)
         for each in hits:

@@ -118,7 +118,6 @@ class FilterBar(Horizontal):
         self.set_class(bool(text) or self.box is not None, "-shown")
 
     def begin(self, keys: KeyMap) -> None:
-        """Open the input, and focus it."""
         if self.box is None:
             self._keys, self._left = keys, asyncio.Event()
             self.box = _box(self.words.text, keys)

@@ -181,7 +181,6 @@ class SessionTable(ScrollView, can_focus=True):
             self.reorder()
 
     def reorder(self) -> None:
-        """Sort the rows now."""
         before, top = self.items, self.scroll_offset.y
         self.items = self._list_order.items(self.fleet, self.view)
         self._stale = False
@@ -198,7 +197,6 @@ class SessionTable(ScrollView, can_focus=True):
         self.move(pages * max(1, self.size.height - 1))
 
     def redraw(self) -> None:
-        """Draw all rows again."""
         self._strips.clear()
         self.refresh()
 

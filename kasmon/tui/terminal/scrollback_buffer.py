@@ -53,7 +53,6 @@ class ScrollbackBuffer:
         self._strips: dict[int, Strip] = {}
 
     def wrap(self, width: int) -> None:
-        """Wrap the lines to rows of *width* cells."""
         self.rows, self._first_rows = [], []
         for line, text in enumerate(self.texts):
             self._first_rows.append(len(self.rows))

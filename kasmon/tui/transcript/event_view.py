@@ -408,7 +408,6 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
             self.refresh()
 
     def report(self, places: int, done: bool, here: bool) -> None:
-        """Post the progress of the search."""
         self.post_message(self.SearchUpdated(places, done, here))
 
 

@@ -60,7 +60,6 @@ class PromptQueueView(TextLines, can_focus=True):
         self._update()
 
     def move(self, by: int) -> None:
-        """Move the choice by so many prompts."""
         waiting = self.waiting
         if waiting and self.chosen is not None:
             self.chosen = waiting[min(max(self._place() + by, 0), len(waiting) - 1)].id

@@ -174,7 +174,6 @@ class SessionView(UniformLinesMixin, Vertical):
             self.screen.set_focus(self.box)
 
     def read(self) -> None:
-        """Give the keyboard to the transcript."""
         session_view = self.screen_of_events
         if session_view.cursor is None:
             session_view.read(on=True)
@@ -214,7 +213,6 @@ class SessionView(UniformLinesMixin, Vertical):
         return True
 
     def begin_find(self) -> None:
-        """Open the search bar."""
         self.screen_of_events.finder.search = None
         self.find_bar.begin()
 

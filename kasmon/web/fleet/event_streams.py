@@ -41,7 +41,6 @@ class EventStreams:
         return len(self._streams)
 
     def has_space(self, login: str) -> bool:
-        """Return whether *login* may open one more stream."""
         return len(self) < MAX_STREAMS and list(self._streams.values()).count(login) < MAX_LOGIN_STREAMS
 
     async def stream(

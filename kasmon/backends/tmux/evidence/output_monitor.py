@@ -66,11 +66,9 @@ class OutputMonitor:
         return latest is not None and latest.state == "blocked"
 
     def record_typing(self, now: float) -> None:
-        """Record that a user typed into the pane."""
         self._echo_until = now + ECHO_S
 
     def feed(self, data: bytes, now: float, at: float) -> list[SignalSeen]:
-        """Process *data* that the pane printed."""
         signals = [signal for status in self._scanner.feed(data) for signal in self._on_report(status, now, at)]
         self._is_unread, self._changed_at = True, now
         if now >= self._echo_until:
