@@ -21,6 +21,7 @@ from kasmon.tui.messages import ActionRequested, StateClicked
 from kasmon.tui.sandbox.status import can_pause, can_sleep
 from kasmon.tui.session_meter import can
 from kasmon.tui.textual_ext.repaint import ImmediatePainter
+from kasmon.tui.textual_ext.strips import LinesOnlyMixin
 from kasmon.tui.theme.look import Span, ThemeStyles, count, money, width_of
 from kasmon.tui.widgets.text_lines import GAP
 
@@ -32,7 +33,7 @@ KEPT: Final = 2
 """The last offers of the key bar are never dropped, however narrow it is: help and leaving."""
 
 
-class LineWidget(Widget):
+class LineWidget(LinesOnlyMixin, Widget):
     """One line that draws itself from a value."""
 
     DEFAULT_CSS = "LineWidget { height: 1; width: 1fr; }"

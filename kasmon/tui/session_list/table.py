@@ -44,6 +44,7 @@ from kasmon.tui.session_list.row import (
     row,
 )
 from kasmon.tui.textual_ext.repaint import ImmediatePainter, runs
+from kasmon.tui.textual_ext.strips import LinesOnlyMixin
 from kasmon.tui.theme.look import Span, ThemeStyles
 
 QUIET_S: Final = 1.0
@@ -73,7 +74,7 @@ class ListHeader(Widget):
             self.post_message(SortRequested(column.sort))
 
 
-class SessionTable(ScrollView, can_focus=True):
+class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
     """The sessions, those that need the user first. Posts `SessionSelected` and `SessionOpened`."""
 
     DEFAULT_CSS = """

@@ -1,4 +1,4 @@
-"""The rows of a live terminal: updates in, cells out; only changed rows are parsed."""
+"""The rows of a live terminal: updates in, cells out; only new rows are parsed, not those that scrolled."""
 
 from typing import ClassVar, Final
 
@@ -14,13 +14,15 @@ from textual.widget import Widget
 from kasmon.host.rpc.frames import Cursor, TerminalModes, TerminalRows
 from kasmon.tui.terminal.sgr import strip_of
 from kasmon.tui.textual_ext.repaint import ImmediatePainter
+from kasmon.tui.textual_ext.strips import LinesOnlyMixin
 
-EMPTY: Final = Strip([], 0)
+SCREENS: Final = 4
+"""The rows of so many screens are kept as drawn."""
 _CURSORS = {"underline": Style(underline=True, bold=True), "bar": Style(reverse=True), "block": Style(reverse=True)}
 
 
-class TerminalWidget(Widget):
-    """Shows the newest `TerminalRows` of one session. `live` means focused: draws the cursor, paints changes at once.
+class TerminalWidget(LinesOnlyMixin, Widget):
+    """Shows the newest `TerminalRows` of one session; paints changes at once. `live` means focused: draws the cursor.
 
     A pane that is larger than the widget is cropped: its left edge and, from the last row with text upwards, as many
     rows as fit, moved up if the cursor would be hidden. Each row of an update starts in the default style.
@@ -49,7 +51,10 @@ class TerminalWidget(Widget):
         self.corner = Offset(0, 0)
         """The pane's column and row in the widget's top left cell."""
         self._text: list[str] = []
-        self._strips: list[Strip | None] = []
+        self._drawn: dict[str, Strip] = {}
+        """Rows as drawn, by their text, for `_drawn_for`: a row that scrolls is parsed and drawn once."""
+        self._drawn_for = (0, 0)
+        """The pane's first visible column, and the widget's width."""
         self._painter = ImmediatePainter()
         self._base: Style | None = None
         """The widget's own colours, which are the program's defaults; None until they are looked up again."""
@@ -61,7 +66,7 @@ class TerminalWidget(Widget):
         changed = set()
         for y, text in rows.changed:
             if 0 <= y < self.rows and (everything or self._text[y] != text):
-                self._text[y], self._strips[y] = text, None
+                self._text[y] = text
                 changed.add(y)
         if rows.cursor != self.cursor:
             changed |= {self.cursor.y, rows.cursor.y}
@@ -82,18 +87,14 @@ class TerminalWidget(Widget):
         if not rows.full and (rows.columns, rows.height) == (self.columns, self.rows):
             return False
         self.columns, self.rows = rows.columns, rows.height
-        self._text, self._strips = [""] * self.rows, [EMPTY] * self.rows
+        self._text = [""] * self.rows
         return True
 
     def _repaint(self, changed: set[int]) -> None:
         width, height = self.size
         regions = [Region(0, y - self.corner.y, width, 1) for y in sorted(changed) if 0 <= y - self.corner.y < height]
-        if not regions:
-            return
-        if self.live:
+        if regions:
             self._painter.paint(self, regions)
-        else:
-            self.refresh(*regions)
 
     def _best_corner(self) -> Offset:
         width, height = self.size
@@ -121,11 +122,14 @@ class TerminalWidget(Widget):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        base = self._base = self._base or self.rich_style
+        if self._base is None:
+            self._base = self.rich_style
+            self._drawn.clear()
+        base = self._base
         row = y + self.corner.y
         if not 0 <= row < self.rows:
             return Strip.blank(width, base)
-        strip = _fit_strip(self._strip(row), self.corner.x, width, base)
+        strip = self._draw(self._text[row], width, base)
         if self.live and self.cursor.visible and row == self.cursor.y and not self.scrolled:
             strip = _with_cursor(strip, self.cursor.x - self.corner.x, width, _CURSORS.get(self.cursor.shape))
         if y == 0 and (marker := self._marker()):
@@ -142,10 +146,14 @@ class TerminalWidget(Widget):
             return f" {self.scrolled} of {self.history} lines up "
         return " copy mode " if self.modes.copy_mode else ""
 
-    def _strip(self, y: int) -> Strip:
-        strip = self._strips[y]
+    def _draw(self, text: str, width: int, base: Style) -> Strip:
+        """Return the row *text* as far as it is visible."""
+        if self._drawn_for != (self.corner.x, width) or len(self._drawn) >= SCREENS * self.rows:
+            self._drawn_for = self.corner.x, width
+            self._drawn.clear()
+        strip = self._drawn.get(text)
         if strip is None:
-            strip = self._strips[y] = strip_of(self._text[y])
+            strip = self._drawn[text] = _fit_strip(strip_of(text), self.corner.x, width, base)
         return strip
 
 
