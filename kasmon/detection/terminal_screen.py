@@ -71,7 +71,8 @@ class ScreenRow(NamedTuple):
 
         A text of one character is not: it may have been typed.
         """
-        solid = [at for at in range(start, end) if not (self.text[at : at + 1].isspace() or self.style_at(at).faint)]
+        faint = {at for run in self.runs if run.style.faint for at in range(max(start, run.start), min(end, run.end))}
+        solid = [at for at in range(start, end) if at not in faint and not self.text[at : at + 1].isspace()]
         return solid == [start] and self.style_at(start).reverse and len(self.text[start:end].strip()) > 1
 
 
