@@ -138,6 +138,10 @@ class System(Protocol):
         """
         ...
 
+    def count_open_files(self, pid: int) -> int:
+        """Return how many files *pid* has open, which takes one system call; 0 if that is not known."""
+        ...
+
     def read_control_group(self, pid: int) -> bytes:
         """Return the control group of *pid*, as the system writes it; empty if there is none."""
         ...

@@ -141,6 +141,9 @@ class MacOS:
         except psutil.Error as error:
             raise ProcessLookupError(str(error)) from error
 
+    def count_open_files(self, pid: int) -> int:
+        return 0
+
     def read_control_group(self, pid: int) -> bytes:
         return b""
 

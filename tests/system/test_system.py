@@ -60,6 +60,7 @@ def test_a_process_is_described(here: System, process: subprocess.Popen[bytes], 
     assert (facts.st_dev, facts.st_ino) == here.locate_folder(pid)
     until(lambda: here.is_waiting(pid))
     until(lambda: str(tmp_path / "file") in dict(here.list_open_files(pid)))
+    assert here.count_open_files(pid) in {0, len(list(here.list_open_files(pid)))}
     assert not here.is_in_foreground(pid)
 
 
@@ -94,6 +95,7 @@ def test_of_a_process_that_is_gone_nothing_is_known(here: System, process: subpr
     ]
     assert not here.is_waiting(pid)
     assert not here.is_in_foreground(pid)
+    assert here.count_open_files(pid) == 0
     with pytest.raises(OSError, match=r"."):
         list(here.list_open_files(pid))
 

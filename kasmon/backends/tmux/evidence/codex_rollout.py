@@ -145,6 +145,34 @@ def rollouts(pids: Iterable[int]) -> Iterator[tuple[str, Path]]:
             )
 
 
+class OpenRollouts:
+    """The rollouts that some processes have open; their files are listed again when they opened or closed one."""
+
+    def __init__(self) -> None:
+        self._rollouts: list[tuple[str, Path]] = []
+        self._counts: list[int] = []
+        """How many files each process had open then."""
+
+    def read(self, pids: Iterable[int], *, afresh: bool = False) -> list[tuple[str, Path]]:
+        """Return the rollouts that *pids* have open, as `rollouts`. Blocks.
+
+        *afresh*: in any case; else a rollout is missed that was opened while another file was closed.
+        """
+        pids = list(pids)
+        counts = [system.HERE.count_open_files(pid) for pid in pids]
+        is_known = counts == self._counts and 0 not in counts and all(_is_link(*each) for each in self._rollouts)
+        if afresh or not is_known:
+            self._rollouts, self._counts = list(rollouts(pids)), counts
+        return self._rollouts
+
+
+def _is_link(path: str, file: Path) -> bool:
+    try:
+        return os.readlink(file) == path  # noqa: PTH115 - ten times a second
+    except OSError:
+        return False
+
+
 def match_path(path: str) -> re.Match[str] | None:
     """Match a path of a rollout file; the first group is the conversation."""
     return NAME.fullmatch(Path(path).name)

@@ -18,7 +18,7 @@ from kasmon.backends.common.transcripts import TranscriptTail, claude_transcript
 from kasmon.backends.tmux.agent_sandbox import AgentSandbox
 from kasmon.backends.tmux.evidence import claude_registry, hooks
 from kasmon.backends.tmux.evidence.claude_registry import RegistryStatus
-from kasmon.backends.tmux.evidence.codex_rollout import CodexRollout, rollout, rollouts
+from kasmon.backends.tmux.evidence.codex_rollout import CodexRollout, OpenRollouts, rollout
 from kasmon.backends.tmux.evidence.hooks import HookNotes, HookStatus
 from kasmon.backends.tmux.evidence.process_table import ProcessTable
 from kasmon.model.agent_program import SHELLS
@@ -88,6 +88,7 @@ class ProcessEvidence:
         """Whether its transcript is read for the prompts that it takes."""
         self._transcript = TranscriptTail(time.time())
         self._rollout = CodexRollout()
+        self._open_rollouts = OpenRollouts()
         self.program, self._pid = program, pid
         self._sandbox = sandbox
         self._notes = HookNotes(folder / hooks.FILE if sandbox is None else sandbox.notes, generation, nonce, pid)
@@ -145,7 +146,7 @@ class ProcessEvidence:
             signals.append(
                 SignalSeen(at=at, source="registry", value=status.value, asking=status.asking, text=status.text)
             )
-        prompts = self._read_prompts() if self.reads_prompts else []
+        prompts = self._read_prompts(afresh=table is not None) if self.reads_prompts else []
         signals += [SignalSeen(at=at, source="transcript", value="prompt", prompt=one) for one in prompts]
         with self._lock:
             self._read_notes()
@@ -165,9 +166,9 @@ class ProcessEvidence:
             )
         return signals
 
-    def _read_prompts(self) -> list[str]:
+    def _read_prompts(self, *, afresh: bool) -> list[str]:
         if self.program == "codex":
-            files = list(rollouts(self._pids))
+            files = self._open_rollouts.read(self._pids, afresh=afresh)
         else:
             file = claude_transcript(self._folder.parent, self.conversation) if self._folder else None
             files = [(str(file), file)] if file is not None else []

@@ -2,11 +2,16 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kasmon.backends.tmux.evidence.codex_rollout import BLOCK_BYTES, CodexRollout, permissions
+import pytest
+
+from kasmon import system
+from kasmon.backends.tmux.evidence.codex_rollout import BLOCK_BYTES, CodexRollout, OpenRollouts, permissions
 from kasmon.model.codex_permissions import CodexPermissions
+from kasmon.system.linux import Linux
 
 READ, FULL = {"type": "managed", "network": "restricted"}, {"type": "disabled"}
 ID = "01a208b2-ad32-7012-98b0-56a79064848a"
@@ -85,3 +90,37 @@ def test_of_a_file_that_grows_only_what_is_new_is_read_and_a_half_line_later(tmp
         file.flush()
         assert "never" == rollout.permission_mode(pids)
         assert [("five_hour", 0.12, 5000.0)] == [(each.name, each.used, each.resets_at) for each in rollout.limits]
+
+
+def test_another_rollout_is_found_as_soon_as_it_is_open_in_place_of_the_first(tmp_path: Path) -> None:
+    first, second = (tmp_path / f"rollout-{day}-{ID}.jsonl" for day in (1, 2))
+    opened, pids = OpenRollouts(), [os.getpid()]
+    assert [] == opened.read(pids)
+
+    with first.open("w"):
+        assert [str(first)] == [path for path, _ in opened.read(pids)]
+        assert [str(first)] == [path for path, _ in opened.read(pids)]
+    with second.open("w"):
+        assert [str(second)] == [path for path, _ in opened.read(pids)]
+    assert [] == opened.read(pids)
+
+
+@pytest.mark.skipif(system.HERE.count_open_files(os.getpid()) == 0, reason="the number of open files is not known here")
+def test_files_are_listed_again_only_after_one_was_opened_or_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[int] = []
+
+    def list_open_files(pid: int) -> Iterator[tuple[str, str]]:
+        listed.append(pid)
+        return Linux().list_open_files(pid)
+
+    monkeypatch.setattr(system.HERE, "list_open_files", list_open_files)
+    opened, pids = OpenRollouts(), [os.getpid()]
+    with (tmp_path / f"rollout-1-{ID}.jsonl").open("w"):
+        for _ in range(3):
+            opened.read(pids)
+        assert pids == listed
+
+        opened.read(pids, afresh=True)
+        assert 2 * pids == listed
