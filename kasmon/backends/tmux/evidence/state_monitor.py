@@ -22,7 +22,7 @@ from kasmon.backends.tmux.evidence.signal_ledger import OUTLASTED, SignalLedger
 from kasmon.backends.tmux.input.full_view import FullView
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.detection.menu_choices import ScreenMenu, completed, shows
-from kasmon.detection.reader import find_last_activity, has_messages, read_title
+from kasmon.detection.reader import TitleReading, find_last_activity, has_messages, read_title
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.terminal_screen import LONGEST_TITLE
 from kasmon.errors import KasmonError, SessionEndedError
@@ -39,6 +39,8 @@ from kasmon.tmux.output_scanner import TitleScanner
 BETTER: Final = frozenset({"process", "program", "registry", "hook", "title"})
 """Sources whose signal makes reading the screen less urgent."""
 AFTER_S: Final = 0.1
+TITLES: Final = 64
+"""For how many titles is kept what they show."""
 LONGEST_MODE: Final = 40
 UNCLEAR: Final = "unclear"
 WORKING: Final = "working"
@@ -80,6 +82,9 @@ class StateMonitor:
         self._title_scanner = TitleScanner()
         self._title = ""
         self._wants_title = True
+        self._title_rules: ScreenRules | None = None
+        self._title_readings: dict[str, TitleReading | None] = {}
+        """What the last titles show by `_title_rules`: a spinner shows the same few again and again."""
         self._read_last = ("", "")
         """State and rule of the last successful reading."""
         self._signals = SignalLedger(logged)
@@ -401,7 +406,12 @@ class StateMonitor:
         rules = self._screen_reader.rules(self._program, self.version)
         if rules is None or not rules.titles:
             return
-        match = read_title(clean_line(title[: LONGEST_TITLE * 4])[:LONGEST_TITLE].strip(), rules)
+        if rules is not self._title_rules or len(self._title_readings) >= TITLES:
+            self._title_rules, self._title_readings = rules, {}
+        if title not in self._title_readings:
+            clean = clean_line(title[: LONGEST_TITLE * 4])[:LONGEST_TITLE].strip()
+            self._title_readings[title] = read_title(clean, rules)
+        match = self._title_readings[title]
         if match is not None:
             signal = SignalSeen(at=time.time(), source="title", value=match.state, asking=match.asking, rule=match.rule)
             self._report(signal)
