@@ -6,7 +6,7 @@ from typing import Final
 
 UNMEASURED: Final = -1
 GROUP: Final = 512
-"""How many blocks have a common sum; so that a million blocks need 4 bytes each."""
+"""How many blocks have a common sum; so that a million blocks need 2 bytes each."""
 
 
 class Heights:
@@ -22,7 +22,7 @@ class Heights:
         """The rows of all measured blocks."""
         self._height = height
         self._stale: set[int] = set()
-        self._exact = array("i")
+        self._exact = array("h")  # wider once a block has more rows than that
         self._rows, self._unmeasured = array("i"), array("i")
         """For each group: the rows of its measured blocks, and how many others it has."""
         self._low = 0
@@ -108,7 +108,7 @@ class Heights:
 
     def _grow(self, blocks: int) -> None:
         before = len(self._exact)
-        self._exact += array("i", [UNMEASURED]) * (blocks - before)
+        self._exact += array(self._exact.typecode, [UNMEASURED]) * (blocks - before)
         groups = -(-blocks // GROUP) - len(self._rows)
         self._rows += array("i", [0]) * groups
         self._unmeasured += array("i", [0]) * groups
@@ -117,7 +117,11 @@ class Heights:
 
     def _put(self, block: int, rows: int) -> None:
         was, group = self._exact[block], block // GROUP
-        self._exact[block] = rows
+        try:
+            self._exact[block] = rows
+        except OverflowError:
+            self._exact = array("i", self._exact)
+            self._exact[block] = rows
         more = rows - max(was, 0)
         self.measured += more
         self._rows[group] += more

@@ -66,3 +66,15 @@ def test_what_was_not_measured_counts_as_the_average() -> None:
     assert 300_000 == heights.estimate
     assert 3 * 99_999 == heights.below(0)
     assert [50_000] == measured
+
+
+def test_a_block_may_have_any_number_of_rows() -> None:
+    rows = [3, 100_000, 2]
+    heights = Heights(lambda at: rows[at], 3)
+
+    assert heights.measure(3)
+    assert [3, 100_000, 2] == [heights.of(at) for at in range(3)]
+    heights.follow(4)
+    rows.append(70_000)
+    assert heights.of(3) == 70_000
+    assert heights.estimate == 170_005
