@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import DEVNULL, STDOUT
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,12 +19,15 @@ LINGER_S: Final = 1.0
 CHUNK_BYTES: Final = 16 * 1024
 
 
-async def run_in_folder(folder: str, command: str, report: Callable[[str], None]) -> int:
+async def run_in_folder(
+    folder: str, command: str, report: Callable[[str], None], variables: Mapping[str, str] | None = None
+) -> int:
     """Run *command* by the person's shell in *folder*, or the home folder, and return its exit code.
 
     A negative one is a signal's.
 
-    *report* gets its output, stdout and stderr as they come, uncleaned. Cancelling ends it with its child processes.
+    *report* gets its output, stdout and stderr as they come, uncleaned. *variables* are its whole environment; default
+    `os.environ`. Cancelling ends it with its child processes.
 
     Raises:
         UnableError: if it cannot be started, or prints more than `OUTPUT_BYTES`.
@@ -35,7 +38,13 @@ async def run_in_folder(folder: str, command: str, report: Callable[[str], None]
     reader = _OutputReader(readable, report)
     try:
         process = await asyncio.create_subprocess_exec(
-            shell, "-c", command, cwd=folder, stdin=DEVNULL, stdout=writable, stderr=STDOUT, start_new_session=True
+            *(shell, "-c", command),
+            cwd=folder,
+            env=variables,
+            stdin=DEVNULL,
+            stdout=writable,
+            stderr=STDOUT,
+            start_new_session=True,
         )
     except (OSError, ValueError) as error:
         reader.close()

@@ -320,7 +320,8 @@ class StructuredHost:
         self, connection: ClientConnection, frame: frames.RunShellCommand
     ) -> frames.CommandResult | None:
         """Run it, until it or the connection ends."""
-        from kasmon.host.session.shell_command import run_in_folder  # rarely needed
+        from kasmon.host.rpc.spawn import build_host_environment  # rarely needed
+        from kasmon.host.session.shell_command import run_in_folder
 
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
@@ -330,7 +331,8 @@ class StructuredHost:
         def report(text: str) -> None:
             connection.push(frames.RunOutputChunk(run="shell", stdout=text))
 
-        running = asyncio.create_task(run_in_folder(self._launch.workdir, frame.command, report))
+        shown, _ = build_host_environment(self._places, os.environ)  # not the variables kept for the agent
+        running = asyncio.create_task(run_in_folder(self._launch.workdir, frame.command, report, shown))
         try:
             await asyncio.wait([running, connection.closed], return_when=asyncio.FIRST_COMPLETED)
         finally:

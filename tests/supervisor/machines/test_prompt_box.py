@@ -45,6 +45,23 @@ async def test_a_command_runs_in_the_folder_there(joined: TwoCommandLines, sessi
     assert (3, [str(joined.there.home / "repo"), "bad"]) == (code, "".join(said).split())
 
 
+async def test_a_command_there_gets_none_of_the_variables_that_the_host_keeps_for_its_agent(
+    joined: TwoCommandLines,
+) -> None:
+    given = ("--agent", "scripted", "--mode", "sdk", "--prompt", "say hi")
+    known = joined.there("new", "keeper", *given, HUSH_TOKEN="open-sesame").out.strip()
+    joined.until(known, lambda listed: listed is not None and listed["state"] == "idle")
+    session = await asyncio.to_thread(lambda: read_fleet(joined.here.places).require(SessionId(known)))
+    said: list[str] = []
+
+    assert 0 == await run_command(joined.here.places, session, "env", said.append)
+
+    listed = "".join(said)
+    assert f"HOME={joined.there.home}\n" in listed
+    assert "open-sesame" not in listed
+    assert "KASMON_HOST=host\n" in listed, "for kasmon it is no person"
+
+
 async def test_a_command_there_ends_with_its_children_when_the_person_ends_it(
     joined: TwoCommandLines, session: Session
 ) -> None:
