@@ -116,7 +116,7 @@ class RecordComment(NumberedFrame, frozen=True, kw_only=True, tag="comment"):
 class RunShellCommand(NumberedFrame, frozen=True, kw_only=True, tag="shell"):
     """Run a command of the person in a structured session's folder. Answered by `CommandResult` with its exit code.
 
-    Its output is pushed as `RunOutputChunk`. The end of the connection ends it.
+    Its output is pushed as `RunOutputChunk`. The end of the connection, or of the host, ends it.
     """
 
     session: SessionId

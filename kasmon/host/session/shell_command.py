@@ -4,8 +4,9 @@ import asyncio
 import codecs
 import contextlib
 import os
+import shutil
 import signal
-from asyncio.subprocess import DEVNULL, STDOUT
+from asyncio.subprocess import STDOUT
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,12 @@ OUTPUT_BYTES: Final = 256 * 1024
 LINGER_S: Final = 1.0
 """How long output is read after the command has exited, in seconds: its background programs may hold it open."""
 CHUNK_BYTES: Final = 16 * 1024
+GUARDED: Final = (
+    "/bin/sh",
+    "-c",
+    'exec 3<&0; (read -r _ <&3; kill -9 0) >/dev/null 2>&1 & exec "$0" -c "$1" 3<&- </dev/null',
+)
+"""Runs a command by a shell, and ends its process group when the pipe at its stdin closes: with our process."""
 
 
 async def run_in_folder(
@@ -27,31 +34,36 @@ async def run_in_folder(
     A negative one is a signal's.
 
     *report* gets its output, stdout and stderr as they come, uncleaned. *variables* are its whole environment; default
-    `os.environ`. Cancelling ends it with its child processes.
+    `os.environ`. Cancelling ends it with its child processes, and so does the end of this process, also by a signal.
 
     Raises:
         UnableError: if it cannot be started, or prints more than `OUTPUT_BYTES`.
     """
     shell = os.environ.get("SHELL") or "/bin/sh"
     folder = folder or str(Path.home())
+    if await asyncio.to_thread(shutil.which, shell) is None:
+        raise UnableError(f"{shell!r} cannot run {command!r} in {folder!r}: there is no such program.")
     readable, writable = os.pipe()
+    guard, guards = os.pipe()
     reader = _OutputReader(readable, report)
     try:
         process = await asyncio.create_subprocess_exec(
-            *(shell, "-c", command),
+            *(*GUARDED, shell, command),
             cwd=folder,
             env=variables,
-            stdin=DEVNULL,
+            stdin=guard,
             stdout=writable,
             stderr=STDOUT,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
         reader.close()
+        os.close(guards)
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise UnableError(f"{shell!r} cannot run {command!r} in {folder!r}: {why}.") from error
     finally:
         os.close(writable)
+        os.close(guard)
     exited = asyncio.create_task(process.wait())
     over = asyncio.create_task(reader.over.wait())
     try:
@@ -66,6 +78,7 @@ async def run_in_folder(
         reader.close()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        os.close(guards)
         await exited
 
 

@@ -1,6 +1,7 @@
 """A command of the person runs in the session's folder, by the person's shell, and ends with its output's reader."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,33 @@ async def test_ended_by_the_person_it_ends_with_its_children(tmp_path: Path) -> 
 
     stat = Path(f"/proc/{int(''.join(said))}/stat")
     await auntil(lambda: not stat.exists() or stat.read_text().split()[2] == "Z")
+
+
+async def test_it_ends_with_its_children_when_the_process_that_runs_it_is_killed(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from kasmon.host.session.shell_command import run_in_folder\n"
+        "command = \"sh -c 'echo $$; exec sleep 600'; true\"\n"
+        "def report(text):\n    print(text, end='', flush=True)\n"
+        "asyncio.run(run_in_folder(sys.argv[1], command, report))\n"
+    )
+    runner = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-c", program, str(tmp_path)), stdout=asyncio.subprocess.PIPE
+    )
+    assert runner.stdout is not None
+    child = int(await runner.stdout.readline())
+    runner.kill()
+    await runner.wait()
+
+    stat = Path(f"/proc/{child}/stat")
+    await auntil(lambda: not stat.exists() or stat.read_text().split()[2] == "Z")
+
+
+async def test_a_shell_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/nowhere/shell")
+
+    with pytest.raises(UnableError, match="'/nowhere/shell' cannot run 'true'"):
+        await run_in_folder(str(tmp_path), "true", lambda _: None)
 
 
 async def test_one_that_prints_without_end_is_ended(tmp_path: Path) -> None:
