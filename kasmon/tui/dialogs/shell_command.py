@@ -22,9 +22,10 @@ GIVEN_CHARACTERS: Final = 20_000
 
 
 def confirm_command(session: Session, command: str) -> Confirmation:
-    """Return the question whether to run *command* in the folder of *session*."""
+    """Return the question whether to run *command* in the folder of *session*, on the machine of its kasmon."""
     confined = ", outside of the session's sandbox" if session.sandbox else ""
-    where = f"It runs in {clean_line(session.workdir)}, with your rights{confined}."
+    machine = session.via or "this machine"
+    where = f"It runs on {clean_line(machine)}, in {clean_line(session.workdir)}, with your rights{confined}."
     return Confirmation(
         "Run this command?", (command, where, "The agent is not told. It ends when you close its output."), "run"
     )
@@ -66,7 +67,7 @@ class ShellCommandDialog(Dialog):
             self.dismiss()
             output = self._cleaned().rstrip("\n")[-GIVEN_CHARACTERS:]
             fence = "`" * max(3, 1 + _longest_run(output))
-            ran = f"I ran this command in {clean_line(self.session.workdir)}; it {self.ended}:"
+            ran = f"I ran this command in {clean_line(self.session.locate(self.session.workdir))}; it {self.ended}:"
             self._insert(f"{ran}\n\n{fence}\n$ {self.command}\n{output}\n{fence}\n")
 
     def action_copy(self) -> None:

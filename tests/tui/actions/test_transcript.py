@@ -538,6 +538,24 @@ async def test_a_search_of_earlier_prompts_that_is_left_restores_the_draft() -> 
         assert [] == it.gateway.calls
 
 
+@pytest.mark.parametrize(
+    ("via", "asked", "told"),
+    [("", "on this machine, in /w/readme", "/w/readme"), ("gpu-1", "on gpu-1, in /w/readme", "gpu-1:/w/readme")],
+)
+async def test_a_command_of_the_person_names_the_machine_that_it_runs_on(via: str, asked: str, told: str) -> None:
+    app = kasmon(fleet(idle("readme", via=via, workdir="/w/readme")), transcripts={"readme": STORY})
+    async with run_app(app) as pilot:
+        it = Desk(pilot)
+        app.main_view.table.select(README)
+        await it.press("enter", *"!ls -l", "enter")
+        assert asked in " ".join(it.text.split())
+        app.clock.ticking = lambda: 1e9  # type: ignore[method-assign]
+        await it.press("y")
+        await auntil(lambda: "exited with code 0" in it.text)
+        await it.press("enter")
+        assert f"I ran this command in {told}; it exited with code 0:" in it.box.text
+
+
 async def test_a_command_of_the_person_is_asked_and_its_output_can_go_into_the_prompt() -> None:
     async with main_view() as it:
         it.gateway.prints = "two [b]files[/b]\n\x1b]0;title\x07```\n"
