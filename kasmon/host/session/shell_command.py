@@ -69,7 +69,7 @@ async def run_in_folder(
     try:
         await asyncio.wait([exited, over], return_when=asyncio.FIRST_COMPLETED)
         if reader.is_too_long:
-            raise UnableError(f"{command!r} printed more than {OUTPUT_BYTES // 1024} KB and was ended.")
+            raise printed_too_much(command)
         code = await exited
         await asyncio.wait([over], timeout=LINGER_S)
         return code
@@ -80,6 +80,11 @@ async def run_in_folder(
             os.killpg(process.pid, signal.SIGKILL)
         os.close(guards)
         await exited
+
+
+def printed_too_much(command: str) -> UnableError:
+    """Return the error for a *command* that was ended for its output."""
+    return UnableError(f"{command!r} printed more than {OUTPUT_BYTES // 1024} KB and was ended.")
 
 
 class _OutputReader:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from kasmon.errors import SessionEndedError, UnableError
+from kasmon.errors import HostUnreachableError, SessionEndedError, UnableError
 from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import CommandResult, FromHost, RunOutputChunk, RunShellCommand
-from kasmon.host.session.shell_command import run_in_folder
+from kasmon.host.session.shell_command import CHUNK_BYTES, OUTPUT_BYTES, printed_too_much, run_in_folder
 from kasmon.model.session import Session
 from kasmon.model.session_state import OVER, SessionState
 from kasmon.paths import Paths
@@ -14,6 +14,8 @@ from kasmon.supervisor.machines.dispatch import dispatch
 
 LONGEST_S: Final = 86400.0
 """How long a command may run on another machine, in seconds."""
+MOST_CHARACTERS: Final = OUTPUT_BYTES + CHUNK_BYTES
+"""How much output is accepted from another machine: no more comes from a host that counts."""
 
 
 @dispatch
@@ -32,8 +34,16 @@ async def run_command(places: Paths, session: Session, command: str, report: Cal
 
 @run_command.elsewhere
 async def _run_there(places: Paths, session: Session, command: str, report: Callable[[str], None]) -> int:
+    count = 0
+
     def handle_push(frame: FromHost) -> None:
-        if isinstance(frame, RunOutputChunk):
+        nonlocal count
+        if not isinstance(frame, RunOutputChunk):
+            return
+        count += len(frame.stdout)
+        if count > MOST_CHARACTERS:
+            host.close()
+        else:
             report(frame.stdout)
 
     if session.state in OVER:
@@ -42,6 +52,10 @@ async def _run_there(places: Paths, session: Session, command: str, report: Call
     host.on_push = handle_push
     try:
         answer = await host.ask(RunShellCommand(n=0, session=session.id, command=command), LONGEST_S)
+    except HostUnreachableError:
+        if count > MOST_CHARACTERS:
+            raise printed_too_much(command) from None
+        raise
     finally:
         host.close()  # it ends the command
     if not isinstance(answer, CommandResult) or answer.ran is None:
