@@ -307,6 +307,7 @@ async def test_the_welcome_says_what_is_allowed(env: Env) -> None:
         ("sandbox", "start"),
         ("finish x --merge", "start"),
         ("finish x --propose=- --actor={} --json", "prompt"),
+        ("finish x --propose= --json", "prompt"),
         ("finish x --propose=- --merge --yes", "start"),
         ("stop x", "start"),
         ("new x -- sh", "start"),

@@ -60,7 +60,9 @@ def finish(
     dry_run: Annotated[bool, Arg("Only say what would be done, with its digest.")] = False,
     digest: Annotated[str, Arg("Do it without confirmation if nothing changed since --dry-run printed this.")] = "",
     yes: Annotated[bool, Arg("Do it without confirmation (not --discard).")] = False,
-    propose: Annotated[str, Arg("Only propose to finish it: what was done (`-`: from stdin).", is_shown=False)] = "",
+    propose: Annotated[
+        str | None, Arg("Only propose to finish it: what was done (`-`: from stdin).", is_shown=False)
+    ] = None,
     actor: Annotated[str, Arg("The agent of another machine that proposes it, as JSON.", is_shown=False)] = "",
     wants_json: Json = False,
 ) -> int:
@@ -95,7 +97,7 @@ def finish(
         rewrites=rewrite,
         during_turn=during_turn,
     )
-    if propose:
+    if propose is not None:
         if fix or not request.is_empty:
             raise UsageError("--propose cannot be combined with other actions.")
         return _propose(where, session, sys.stdin.read() if propose == "-" else propose, actor)

@@ -62,6 +62,21 @@ def test_without_an_action_it_lists_what_is_left_and_changes_nothing(kasmon: Cli
     assert (None, before) == (listed["digest"], of_checkout(repo))
 
 
+ACTOR = json.dumps(
+    {
+        "actor": {"session": "abcdefgh", "depth": 0, "machine": "far"},
+        "limits": {"depth": 1, "minutes": 5},
+        "name": "n" * 300,
+    }
+)
+
+
+def test_an_empty_proposal_of_another_machine_is_a_proposal_and_lists_nothing(kasmon: Cli, tree: Path) -> None:
+    done = kasmon("finish", "fix", "--propose=", f"--actor={ACTOR}", "--json")
+
+    assert (2, "a proposal needs a text that says what was done.") == (done.code, done.json["error"]["message"])
+
+
 def test_a_commit_is_the_persons_has_all_changes_and_runs_the_hooks(kasmon: Cli, repo: Repo, tree: Path) -> None:
     hook(repo, "pre-commit", f"touch {kasmon.home}/ran")
     (tree / "file0.txt").write_text("changed\n")
