@@ -43,6 +43,8 @@ EDITOR_CHARACTERS: Final = 40
 CLOSE_S: Final = 20.0
 """How long a host that ends waits until the files of its last turn are stored."""
 
+PROPOSER_LENGTH: Final = 80
+"""The longest name of the session of another machine that proposes it, in characters; the rest is dropped."""
 PROPOSAL_LENGTH: Final = 1000
 """The longest text of a proposal to finish a session, in characters; the rest is dropped."""
 
@@ -276,7 +278,7 @@ class AgentServices:
         require_length(frame.text)
         if not (cleaned := clean_line(frame.text).strip()):
             raise UsageError("a proposal needs a text that says what was done.")
-        places, name = self._log_writer.session_log.places, str(clean_line(frame.name))
+        places, name = self._log_writer.session_log.places, clean_line(frame.name).strip()[:PROPOSER_LENGTH]
         actor = declared(frame.actor)
         if actor is None or await asyncio.to_thread(find_actor, places, peer_pid) is not None:
             actor = await asyncio.to_thread(require_actor, places, peer_pid, "propose to finish a session")

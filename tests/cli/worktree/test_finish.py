@@ -77,6 +77,14 @@ def test_an_empty_proposal_of_another_machine_is_a_proposal_and_lists_nothing(ka
     assert (2, "a proposal needs a text that says what was done.") == (done.code, done.json["error"]["message"])
 
 
+def test_the_name_of_who_proposes_it_on_another_machine_is_limited(kasmon: Cli, tree: Path) -> None:
+    assert 0 == kasmon("finish", "fix", "--propose=done", f"--actor={ACTOR}", "--json").code
+
+    shown = kasmon("read", "fix", "--json").json
+    assert "n" * 80 in str(shown)
+    assert "n" * 81 not in str(shown)
+
+
 def test_a_commit_is_the_persons_has_all_changes_and_runs_the_hooks(kasmon: Cli, repo: Repo, tree: Path) -> None:
     hook(repo, "pre-commit", f"touch {kasmon.home}/ran")
     (tree / "file0.txt").write_text("changed\n")
