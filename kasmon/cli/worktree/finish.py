@@ -130,8 +130,10 @@ def finish(
 
 
 def _propose(where: Paths, session: Session, text: str, actor: str) -> int:
-    from kasmon.supervisor.machines.agent_requests import parse_actor  # rarely needed
+    from kasmon.supervisor.limits.agents import check_is_person  # rarely needed
+    from kasmon.supervisor.machines.agent_requests import parse_actor
 
+    check_is_person(where, "propose by a command to finish a session")  # its own kasmon runs this for one elsewhere
     by = parse_actor(actor)
     event_loop.run(session_operations.propose_finish(where, session, text, by.actor, by.name))
     print_json(answer(session=session.id, proposed=True))

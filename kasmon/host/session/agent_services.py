@@ -43,10 +43,10 @@ EDITOR_CHARACTERS: Final = 40
 CLOSE_S: Final = 20.0
 """How long a host that ends waits until the files of its last turn are stored."""
 
-PROPOSER_LENGTH: Final = 80
-"""The longest name of the session of another machine that proposes it, in characters; the rest is dropped."""
 PROPOSAL_LENGTH: Final = 1000
 """The longest text of a proposal to finish a session, in characters; the rest is dropped."""
+PROPOSER_LENGTH: Final = 80
+"""The longest name of a session of another machine whose agent proposes that; as above."""
 
 log = logging.getLogger(__name__)
 
