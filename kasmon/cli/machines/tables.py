@@ -26,7 +26,7 @@ class MachineTable(msgspec.Struct, frozen=True):
     row: Callable[[Any], Sequence[str]]
     """Returns the cells of an element, one for each of the heads."""
     none: str
-    """What is printed if no machine has any."""
+    """What is printed if no machine has any, each has answered, and there is nothing else to be said."""
     notes: Callable[[dict[str, Any]], Iterable[str]] = lambda content: ()
     """Returns what else is to be said of one machine's answer, whose texts are cleaned; for people, on stderr."""
 
@@ -57,7 +57,10 @@ def print_all(table: MachineTable, *, wants_json: bool) -> int:
         except (ValueError, OverflowError, OSError) as error:  # a time, say, that is none
             note(f"the answer of {each.machine!r} cannot be shown: {error}.")
             codes.append(UnavailableError.exit_code)
-    say(*(aligned([("MACHINE", *table.heads), *rows]) if rows else [table.none]))
+    if rows:
+        say(*aligned([("MACHINE", *table.heads), *rows]))
+    elif not notes and not any(codes):
+        say(table.none)
     for text in notes:
         note(text)
     return max(codes)

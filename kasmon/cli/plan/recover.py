@@ -69,12 +69,13 @@ def recover_all(
         _recover_session(where, case, wanted.get(case.session.id, ""), report, dry_run=dry_run)
     other_hosts = find_other_hosts(where, fleet.sessions)
     known = of_plans | {case.session.id for case in alone}
-    others = [each.name for each in fleet.sessions if each.state is SessionState.LOST and each.id not in known]
+    others = [each.name for each in fleet.here if each.state is SessionState.LOST and each.id not in known]
     unclear = _unclear(fleet, {session["session"] for session in report.reports})
     if wants_json:
         names = [each.name for each in (*unsure, *unclear)]
         old = [_host(each) for each in other_hosts]
-        print_json(answer(recovered=report.reports, lost=others, unsure=names, other_hosts=old))
+        why = {each.name: each.unsure_why for each in unclear}
+        print_json(answer(recovered=report.reports, lost=others, unsure=names, unsure_why=why, other_hosts=old))
         return int(report.failed)
     if not report.reports and not others and not unclear:
         say("Nothing is lost.")
@@ -117,17 +118,26 @@ def _cells(listed: _RecoveryResult) -> tuple[str, str]:
 
 
 def _notes(content: Mapping[str, Any]) -> Iterator[str]:
-    for field, text in (("unsure", "unsure: {}"), ("lost", "still lost: {}; `kasmon restart` starts a session again")):
-        names = content.get(field)
-        if isinstance(names, list) and names:
-            yield text.format(", ".join(map(str, names)))
+    recovered = {each.get("name") for each in _listed(content, "recovered") if isinstance(each, dict)}
+    reasons = content.get("unsure_why")
+    for name in _listed(content, "unsure"):
+        if name not in recovered:
+            why = reasons.get(name) if isinstance(reasons, dict) else None
+            yield f"unsure: {name}: {why}" if why else f"unsure: {name}"
+    if names := _listed(content, "lost"):
+        yield f"still lost: {', '.join(map(str, names))}; `kasmon restart` starts a session again"
     if content.get("other_hosts"):
         yield "it has hosts of another version; `kasmon doctor` there names them"
 
 
+def _listed(content: Mapping[str, Any], field: str) -> list[Any]:
+    listed = content.get(field)
+    return listed if isinstance(listed, list) else []
+
+
 def _unclear(fleet: Fleet, named: Container[str | None]) -> list[Session]:
     """Return the sessions not *named* yet that may be lost: their log or their host is missing."""
-    unsure = (each for each in fleet.sessions if each.state is SessionState.UNSURE and each.id not in named)
+    unsure = (each for each in fleet.here if each.state is SessionState.UNSURE and each.id not in named)
     return [each for each in unsure if each.source in ("log", "host")]
 
 

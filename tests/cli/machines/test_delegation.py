@@ -16,8 +16,9 @@ import pytest
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc import event_loop
 from kasmon.host.rpc.host_lock import lock_holder
-from kasmon.model.events import MessageWritten
+from kasmon.model.events import LogOpened, MessageWritten, SessionCreated
 from kasmon.model.permission import SessionId
+from kasmon.store.event_log import EventLog
 from kasmon.store.machines import Machine, write_machine
 from kasmon.supervisor.fleet.snapshot import read_session
 from kasmon.supervisor.review import comments
@@ -26,6 +27,7 @@ from kasmon.tui.gateway.live_review import read_changes
 from tests.support.bus.two_command_lines import MACHINE, TwoCommandLines
 from tests.support.cli.fork_server import ForkServer
 from tests.support.git_repo import Repo
+from tests.support.supervisor.env import NOW, launch, started
 from tests.support.wait import until
 
 
@@ -212,6 +214,38 @@ def test_what_is_recovered_on_all_machines_is_one_table(joined: TwoCommandLines)
     joined.there("rm", session)
 
 
+def test_what_is_unsure_on_another_machine_is_named_with_the_reason(joined: TwoCommandLines) -> None:
+    there, me = joined.there.places, SessionId("aaaaaaaa")
+    orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    there.folder(me).mkdir(mode=0o700, parents=True)
+    EventLog(there.fleet_log).append(SessionCreated(at=NOW, launch=launch(me, name="vague"), machine="there"))
+    for event in (LogOpened(at=NOW, session=me), started(pid=orphan.pid)):
+        EventLog(there.log(me)).append(event)
+
+    unsure = joined.here("recover", "--dry-run", "--machine", "all")
+
+    assert unsure.out == "", "something may be lost"
+    why = f"its host is gone, its agent still runs (pid {orphan.pid})"
+    assert [f"kasmon: {MACHINE}: unsure: vague: {why}"] == unsure.err.splitlines()
+    joined.there("stop", me)
+    orphan.communicate()
+    joined.there("rm", me)
+
+
+def test_what_is_recovered_on_another_machine_is_not_called_unsure(joined: TwoCommandLines) -> None:
+    there = joined.there.places
+    session = joined.there("new", "steady", "--", "sleep", "600").out.strip()
+    os.kill(until(lambda: lock_holder(there.tmux_host_lock)), signal.SIGKILL)
+    until(lambda: lock_holder(there.tmux_host_lock) is None)
+
+    done = joined.here("recover", "--machine", "all")
+
+    assert [MACHINE, "steady", "the"] == done.out.splitlines()[1].split()[:3]
+    assert done.err == ""
+    joined.there("stop", session)
+    joined.there("rm", session)
+
+
 def test_worktrees_rules_and_plans_of_all_machines_are_listed(joined: TwoCommandLines) -> None:
     there, repo = joined.there, Repo(joined.there.home / "listed")
     session = joined.new("listed", "say hi", "--dir", str(repo.folder), "--worktree")
@@ -247,7 +281,7 @@ def test_a_list_of_all_machines_names_those_that_are_unreachable(fork_server: Fo
         printed, listed = joined.here("rules", "--machine", "all"), joined.here("rules", "--machine", "all", "--json")
         sessions = joined.here("ls", "--machine", "all")
 
-        assert (printed.code, printed.out) == (69, "No standing rules.\n")
+        assert (printed.code, printed.out) == (69, ""), "of that machine it is not known"
         assert f"kasmon: {MACHINE}: " in printed.err
         assert (listed.code, listed.json["rules"], listed.json["machines"]["local"]["rules"]) == (69, [], [])
         assert listed.json["machines"][MACHINE]["error"]["code"] == "remote-unreachable"
