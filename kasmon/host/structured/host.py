@@ -108,6 +108,7 @@ class StructuredHost:
         self.leaves_sandbox = False
         """Whether it ended for the next host, which recovers the interpreters' sandbox: none of that may be closed."""
         self._handing_over: asyncio.Task[None] | None = None
+        self._shell_commands: set[asyncio.Task[int]] = set()
         self._sandbox_left = asyncio.Event()
         self._server: HostServer
         self._log_writer: LogWriter
@@ -207,6 +208,8 @@ class StructuredHost:
         """Leave the session to a host of another version, once the turn has ended and no request is in progress."""
         if self._launch.mode is not Mode.INTERPRETER:
             await self._agent.prompts.rest()
+        for running in self._shell_commands:  # they may take a day
+            running.cancel()
         while True:
             if not self._server.is_working:
                 break
@@ -319,7 +322,7 @@ class StructuredHost:
     async def _run_shell_command(
         self, connection: ClientConnection, frame: frames.RunShellCommand
     ) -> frames.CommandResult | None:
-        """Run it, until it or the connection ends."""
+        """Run it, until it or the connection ends, or this host leaves the session to the next."""
         from kasmon.host.rpc.spawn import build_host_environment  # rarely needed
         from kasmon.host.session.shell_command import run_in_folder
 
@@ -327,18 +330,25 @@ class StructuredHost:
             raise SessionNotFoundError(frame.session)
         self._must_run()
         await self._check_person(connection, "run commands of the person")
+        leaves = UnableError("the host of the session is being replaced by one of another version: run it again.")
+        if self._handing_over is not None:
+            raise leaves
 
         def report(text: str) -> None:
             connection.push(frames.RunOutputChunk(run="shell", stdout=text))
 
         shown, _ = build_host_environment(self._places, os.environ)  # not the variables kept for the agent
         running = asyncio.create_task(run_in_folder(self._launch.workdir, frame.command, report, shown))
+        self._shell_commands.add(running)
         try:
             await asyncio.wait([running, connection.closed], return_when=asyncio.FIRST_COMPLETED)
         finally:
             running.cancel()
             await asyncio.wait([running])
+            self._shell_commands.discard(running)
         if running.cancelled():
+            if connection.is_open:
+                raise leaves
             return None
         return frames.CommandResult(n=frame.n, ran=RunResult(exit_code=running.result()))
 

@@ -10,8 +10,9 @@ import pytest
 from kasmon import errors
 from kasmon.backends.base import Abilities, Chunk
 from kasmon.config import Limits
-from kasmon.host.rpc import frames
+from kasmon.host.rpc import control, frames
 from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.control import ControlKind
 from kasmon.host.structured import agent_runner
 from kasmon.host.structured.host import StructuredHost
 from kasmon.model import events
@@ -592,3 +593,22 @@ async def test_an_agent_that_accepts_no_pictures_refuses_them_and_a_false_one_is
             await do(link, Prompt(text="look", images=(msgspec.structs.replace(image, data=b"#!/bin/sh"),)))
 
     assert [] == [each for each in fake.told if isinstance(each, Prompt)]
+
+
+# A hand over
+
+
+async def test_a_command_of_the_person_ends_when_its_host_hands_over(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        await started(env)
+        link, printed = await env.linked(), list[object]()
+        link.on_push = printed.append
+        command = frames.RunShellCommand(n=0, session=ME, command="echo up; exec sleep 600")
+        answer = asyncio.create_task(link.ask(command, 20))
+        await auntil(lambda: printed or answer.done())
+        await asyncio.to_thread(control.request, env.places.socket(ME), ControlKind.HAND_OVER)
+
+        with pytest.raises(errors.UnableError, match="is being replaced by one of another version"):
+            await answer
+        await auntil(lambda: env.only(events.SessionEnded))
+        link.close()
