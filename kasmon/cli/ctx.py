@@ -99,7 +99,7 @@ def ctx(
     fleet = read_fleet(where)
     session = fleet.get(session.id) or session
     context = context_of(where, session.id)
-    peers = [now_of(peer) for peer in peers_of(fleet, session)] if context is None else _of_plan(context, fleet)
+    peers = [now_of(peer) for peer in peers_of(fleet, session)] if context is None else peers_of_plan(context, fleet)
     if wants_json:
         more = {"peer_sessions": peers, "notes": None if context is None else context.notes}
         print_json(answer(session=session_object(session) | more))
@@ -138,7 +138,7 @@ def with_subcommand(arguments: Sequence[str]) -> list[str]:
     return result
 
 
-def _of_plan(context: TaskContext, fleet: Fleet) -> list[dict[str, Any]]:
+def peers_of_plan(context: TaskContext, fleet: Fleet) -> list[dict[str, Any]]:
     """Return the peers in the context written by the plan's runner, with their current state."""
     result = []
     for peer in context.peer_sessions:
