@@ -349,7 +349,10 @@ async def _run(bus: Bus, request: RunCommand) -> CommandOutput:
 
 
 class _SocketListener:
-    """Accepts clients at *listening*, and runs *handle* for each; a client's socket is closed after that."""
+    """Accepts clients at *listening*, and runs *handle* for each; a client's socket is closed here after that.
+
+    A client that *handle* joined to a host stays connected, through the bus's own descriptor.
+    """
 
     def __init__(self, listening: socket.socket, handle: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
         self._listening, self._handle = listening, handle
@@ -358,7 +361,7 @@ class _SocketListener:
         self._loop.add_reader(listening.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept no more clients, and close the connections of the others."""
+        """Accept no more clients, and end what *handle* still does for others."""
         self._loop.remove_reader(self._listening.fileno())
         self._listening.close()
         for client in self._clients:
