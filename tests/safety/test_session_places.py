@@ -33,6 +33,7 @@ ALLOWED: Final[dict[str, dict[str, int]]] = {
         "kasmon/cli/output/table.py": 2,
         "kasmon/cli/show.py": 3,
         "kasmon/tui/actions/general.py": 1,
+        "kasmon/tui/dialogs/shell_command.py": 1,
         "kasmon/tui/session_list/order.py": 1,
         "kasmon/tui/session_list/row.py": 1,
         "kasmon/tui/session_list/table.py": 1,
