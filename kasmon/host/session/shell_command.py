@@ -56,9 +56,11 @@ async def run_in_folder(
             stderr=STDOUT,
             start_new_session=True,
         )
-    except (OSError, ValueError) as error:
+    except BaseException as error:
         reader.close()
         os.close(guards)
+        if not isinstance(error, OSError | ValueError):
+            raise
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise UnableError(f"{shell!r} cannot run {command!r} in {folder!r}: {why}.") from error
     finally:
