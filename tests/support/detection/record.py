@@ -3,7 +3,8 @@
 The agents that `make agents` installed are driven through their states against a model server on loopback, in a tmux
 of their own. Folders of other versions stay as they are. What is to be read on a new screen is filled in from what is
 read there now, where the state is the expected one: look at it before it is kept. `--learn` only does that. `--diff`
-also prints which screens are read otherwise than before; of a new version, than in the newest one before.
+also prints which screens are read otherwise than before; of a new version, than in the newest one before. If a screen
+is not reached, the others are recorded all the same, and the exit code is 1.
 """
 
 import importlib
@@ -28,12 +29,14 @@ ALWAYS: Final = {"scripted": "any", "shell": "any"}
 def main(words: Sequence[str]) -> None:
     before = {case.id: describe(case) for case in cases()}
     newest = {(case.agent, case.name): before[case.id] for case in cases()}  # of a new version there is no other
+    missed: list[str] = []
     for word in [] if "--learn" in words else [word for word in words if word != "--diff"] or AGENTS:
         agent, _, scene = word.partition("/")
         scenes = importlib.import_module(f"tests.support.detection.scenes.{agent}")
         take: Callable[[Studio], None] = getattr(scenes, f"_{scene}" if scene else "take")
         with studio(agent, ALWAYS.get(agent) or pinned_version(agent)) as room:
             take(room)
+        missed += [f"{agent}/{case}" for case in room.missed]
     derived_screens.main()
     for case in cases():
         now = describe(case)
@@ -41,6 +44,8 @@ def main(words: Sequence[str]) -> None:
         if "--diff" in words and now != was:
             print(f"{case.id}: was {was}, is {now}")
         _learn(case)
+    if missed:
+        sys.exit(f"not reached: {', '.join(missed)}.")
 
 
 def describe(case: Case) -> str:
