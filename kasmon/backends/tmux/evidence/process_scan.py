@@ -24,7 +24,7 @@ PROCESSES_S: Final = 2.0
 """How often processes and detection files are checked."""
 
 STOPPED_S: Final = 10.0
-"""How often silent agents are checked for these."""
+"""How often silent agents are checked for these, whatever the other agents print."""
 
 log = logging.getLogger(__name__)
 
@@ -80,14 +80,17 @@ class ProcessScanner:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
+        checked_at = loop.time()
         while True:
-            try:
-                async with asyncio.timeout(STOPPED_S):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(checked_at + STOPPED_S):
                     await self._stirred.wait()
-            except TimeoutError:
-                await self._find_changed()
-                continue
             now = loop.time()
+            if now - checked_at >= STOPPED_S:
+                checked_at = now
+                await self._find_changed()
+            if not self._stirred.is_set():
+                continue
             recent = [target for target in self._targets if now - target.stirred_at < LATELY_S]
             if not recent:
                 self._stirred.clear()

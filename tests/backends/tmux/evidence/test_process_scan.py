@@ -1,11 +1,13 @@
 """The rounds over processes end when they are asked to, whatever happens in that moment."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from kasmon.backends.tmux.evidence import process_scan
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
 from kasmon.backends.tmux.evidence.process_scan import ProcessScanner
 from kasmon.backends.tmux.evidence.screen_reader import ScreenReader
@@ -37,4 +39,35 @@ async def test_a_scanner_ends_though_something_is_printed_in_that_moment(tmp_pat
         await asyncio.sleep(0)
 
     async with asyncio.timeout(60):
+        await scanner.aclose()
+
+
+class BusyTarget(SilentTarget):
+    """An agent that prints all the time."""
+
+    stirred_at = math.inf
+
+
+class BackgroundTarget(SilentTarget):
+    """The silent screen of a background session whose process was killed."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(ProcessEvidence("claude", 1, folder, 1, "", background="86f99758"))
+        self.stirred = asyncio.Event()
+
+    def stir(self) -> None:
+        self.stirred.set()
+
+
+async def test_a_silent_agent_is_looked_at_while_another_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_scan, "STOPPED_S", 0.3)
+    scanner, silent = ProcessScanner(ScreenReader(())), BackgroundTarget(tmp_path)
+    scanner.add(BusyTarget(ProcessEvidence("claude", 1, tmp_path, 1, "nonce", None)))
+    scanner.add(silent)
+    try:
+        async with asyncio.timeout(10):
+            await silent.stirred.wait()
+    finally:
         await scanner.aclose()
