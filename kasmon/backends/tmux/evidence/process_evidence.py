@@ -179,8 +179,11 @@ class ProcessEvidence:
         return []
 
     def has_changed_silently(self, table: ProcessTable) -> bool:
-        """Whether *table* shows it stopped although it was not at the last look, or without its background process."""
-        if self._background and self._file is not None and int(self._file.stem) not in table.entries:
+        """Whether *table* shows it stopped although it was not at the last look, or without its background process.
+
+        Without a known background process it may have a new one since the last look.
+        """
+        if self._background and (self._file is None or int(self._file.stem) not in table.entries):
             return True
         return not self.is_stopped and (table.is_stopped({self.agent}) or table.is_stopped_in_front(self._pid))
 
