@@ -51,6 +51,8 @@ PRESETS: Final[dict[str, dict[str, str]]] = {
 }
 """Flags that combine several settings of the thread."""
 OF_THE_SCREEN: Final = frozenset({"--no-alt-screen", "--no-daemon"})
+OF_PERMISSIONS: Final = ("approval", "sandbox", "permissions", "default_permissions", "profile", "projects")
+"""How the keys of the config begin that decide what codex does unasked."""
 WITH_VALUE: Final = PASSED | set(THREAD) | {"--add-dir"}
 
 
@@ -91,6 +93,18 @@ def parse_flags(flags: Sequence[str], model: str = "") -> CodexFlags:
         roots = json.dumps(folders, ensure_ascii=False)
         arguments += ["-c", f"sandbox_workspace_write.writable_roots={roots}"]
     return CodexFlags(arguments=tuple(arguments), thread=thread)
+
+
+def has_permissions(flags: Sequence[str]) -> bool:
+    """Whether *flags* decide what codex does unasked.
+
+    Raises:
+        LaunchError: as `parse_flags`.
+    """
+    parsed = parse_flags(flags)
+    return bool(parsed.thread.keys() - {"model"}) or any(
+        word.strip().startswith(OF_PERMISSIONS) for word in parsed.arguments
+    )
 
 
 def _taken(words: list[str]) -> tuple[str, str]:

@@ -1,10 +1,16 @@
-"""The agent's own screen of a structured session: codex's, where its app-server listens on a socket."""
+"""The agent's own screen of a structured session: codex's, where its app-server listens on a socket.
+
+Other conversations of that screen (`/new`, `/resume`) get the permissions of the user's config. It takes none from its
+command line: 0.169 ends with "Permission overrides are not supported when resuming a remote task".
+"""
 
 import os
 from pathlib import Path
 from typing import NamedTuple
 
+from kasmon.backends.codex.cli_flags import has_permissions
 from kasmon.backends.codex.program_path import find_program
+from kasmon.backends.codex.settings import PLAN
 from kasmon.backends.codex.shared_server import screen_argv
 from kasmon.backends.common.environment import load_variables
 from kasmon.errors import InteractiveOnlyError
@@ -30,7 +36,8 @@ def find_own_screen(places: Paths, session: Session) -> OwnScreen:
     """Return how the agent's own screen shows the conversation of *session*, which continues here meanwhile.
 
     Raises:
-        InteractiveOnlyError: if the agent has none that can, or it does not listen; the message says why.
+        InteractiveOnlyError: if the agent has none that can, it does not listen, or the session has permission flags;
+            the message says why.
         AgentNotFoundError: if its program no longer exists.
     """
     if session.backend != CODEX:
@@ -43,6 +50,9 @@ def find_own_screen(places: Paths, session: Session) -> OwnScreen:
     if not socket.is_socket():
         raise InteractiveOnlyError(session.name, why="its codex does not listen on a socket; newer versions do")
     launch = load_launch(places, session.id)
+    if launch.permission_mode not in ("", PLAN) or has_permissions(launch.argv[1:]):
+        why = "codex's own screen would not apply this session's permission flags to other conversations (`/new`)"
+        raise InteractiveOnlyError(session.name, why=why)
     variables = {**os.environ, **load_variables(places, session.id)}
     program = find_program(launch.agent, launch.argv[0], variables)
     return OwnScreen(screen_argv(program, session.resume_id, socket), variables, Path(launch.workdir))

@@ -1,5 +1,7 @@
 """Codex's own screen beside a structured session: both show one conversation, whoever prompts it and answers."""
 
+import json
+
 import pytest
 
 from kasmon.model.events import MessageWritten, RequestWithdrawn, TurnStarted
@@ -26,7 +28,7 @@ class OwnScreen(Tmux):
     def type(self, text: str) -> None:
         self.shows("Ask Codex")
         self("send-keys", "-t", "main", "-l", text)
-        self.shows(text)
+        self.shows(text[:40])  # a long one is wrapped
         self("send-keys", "-t", "main", "Enter")
 
     @property
@@ -48,6 +50,12 @@ class OwnScreen(Tmux):
 
 def prompts(stack: Stack, session: SessionId) -> list[tuple[str, str]]:
     return [(fact.prompt, fact.by) for fact in stack.facts(session, TurnStarted)]
+
+
+def escalated(name: str) -> str:
+    """A prompt for a command that asks without permission flags."""
+    command = {"cmd": f"touch {name}", "sandbox_permissions": "require_escalated", "justification": "needs to"}
+    return f"go %% tool exec_command {json.dumps(command)} %% say done"
 
 
 @CODEX
@@ -72,12 +80,11 @@ def test_what_is_typed_there_shows_here_and_the_other_way_round(name: str, stack
 
 @CODEX
 def test_a_request_is_answered_here_or_there(name: str, stack: Stack) -> None:
-    stack.configure(*stack.asking)
     session = stack.new("worker", "go %% say one")
     stack.turned(session)
     with OwnScreen(stack, session) as there:
         before = stack.session(session).turns
-        there.type("go %% bash touch here.txt %% say done")
+        there.type(escalated("here.txt"))
         request = stack.asked(session)
         there.shows(ASKS)
         assert 0 == stack.answer(request, "allow").code
@@ -86,7 +93,7 @@ def test_a_request_is_answered_here_or_there(name: str, stack: Stack) -> None:
         assert (stack.agent.workdir / "here.txt").exists()
 
         before = stack.session(session).turns
-        assert 0 == stack("send", session, "go %% bash touch there.txt %% say done").code
+        assert 0 == stack("send", session, escalated("there.txt")).code
         there.shows(ASKS)
         stack.asked(session)
         there("send-keys", "-t", "main", "y")
@@ -95,3 +102,15 @@ def test_a_request_is_answered_here_or_there(name: str, stack: Stack) -> None:
         assert (stack.agent.workdir / "there.txt").exists()
         assert stack.facts(session, RequestWithdrawn)
         assert () == tuple(stack.session(session).requests)
+
+
+@CODEX
+def test_with_permission_flags_it_is_refused(name: str, stack: Stack) -> None:
+    """If this codex takes them for its screen (`codex resume --remote`), kasmon can pass them instead."""
+    stack.configure(*stack.asking)
+    session = stack.new("worker", "go %% say one")
+    stack.turned(session)
+    done = stack("attach", session)
+
+    assert 4 == done.code
+    assert "permission flags" in done.err
