@@ -5,8 +5,9 @@ nothing, nor does tmux; kitty asks the user first.
 """
 
 import re
+import time
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kasmon.model.prompts.image import IMAGE_BYTES, SUFFIXES
@@ -15,8 +16,12 @@ QUERY: Final = f"\x1b]5522;type=read;{b64encode(' '.join(SUFFIXES).encode()).dec
 """Asks for every kind of picture that agents accept."""
 HOLD_S: Final = 0.01
 """How long ESC waits for the rest of a possible reply, in seconds."""
+INNER_HOLD_S: Final = 0.5
+"""The same within a reply, whose end begins with ESC too."""
 STALL_S: Final = 2.0
-"""How long an unfinished reply waits for its rest, in seconds; it is dropped then."""
+"""How long a piece of a reply may take, in seconds; from then on it is dropped, and the reply with it."""
+DROP_S: Final = 10.0
+"""How long the rest of a dropped piece is dropped too, in seconds. Keys do not extend it."""
 LONGEST_PACKET: Final = 1 << 20
 """A longer piece of a reply is dropped; kitty's have 4 KiB of data."""
 REASONS: Final = {
@@ -27,57 +32,117 @@ REASONS: Final = {
 """What the protocol's errors mean."""
 NO_PICTURE: Final = "there is no picture in the clipboard"
 TOO_LONG: Final = "the picture in the clipboard is too large"
-_PACKET: Final = re.compile(rb"\x1b\]5522;([^;\x07\x1b]*)(?:;([^\x07\x1b]*))?(?:\x07|\x1b\\)")
+BROKEN: Final = "the terminal's reply broke off"
 _CERTAIN: Final = b"\x1b]5522;"
+_INNER: Final = re.compile(rb"[A-Za-z0-9+/=:;,._-]*")
+"""What a piece consists of; any other byte before its end is a key."""
+_KEY: Final = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\[O])|[^\x1b]", re.DOTALL)
+_KEY_BEGUN: Final = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
 
 
 class ClipboardReply:
     """Finds the reply in input that comes in pieces of any size. Before the first `expect` it changes nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.picture = b""
         """The picture of the last reply; empty if it had none."""
         self.problem = ""
         """Why it had none."""
         self.is_over = False
         """Whether a whole reply came since `expect`."""
+        self._clock = clock
         self._is_expected = False
         self._data: dict[bytes, bytearray] = {}
         """The media types as sent -> their data so far."""
         self._size = 0
-        self._pending = b""
+        self._is_broken = False
+        """Whether a piece of this reply was dropped."""
+        self._held = b""
+        """A possible beginning of a piece, or of a key within one."""
+        self._piece = bytearray()
+        self._until: float | None = None
+        """When the current piece is given up, or was to be dropped, by the clock; None outside of a piece."""
+        self._is_dropping = False
 
     def expect(self) -> None:
         """Expect a reply from now on: `QUERY` was sent."""
         self._is_expected, self.is_over, self.picture, self.problem = True, False, b"", ""
-        self._data, self._size = {}, 0
+        self._data, self._size, self._is_broken = {}, 0, False
 
     @property
     def hold_s(self) -> float | None:
-        """If nothing comes for this long, call `settle`; None while nothing is pending."""
-        return None if not self._pending else STALL_S if self._pending.startswith(_CERTAIN) else HOLD_S
+        """After this many seconds without input, call `settle`; None while nothing is pending."""
+        if not self._held:
+            return None
+        return HOLD_S if self._until is None else INNER_HOLD_S
 
     def feed(self, data: bytes) -> bytes:
         """Return *data*, with what was pending before it, without replies."""
         if not self._is_expected:
             return data
-        data, self._pending = self._pending + data, b""
-        kept, end = [], 0
-        for match in _PACKET.finditer(data):
-            kept.append(data[end : match.start()])
-            end = match.end()
-            self._add(_fields(match[1]), match[2] or b"")
-        rest = data[end:]
-        if (at := _beginning(rest)) is not None:
-            rest, self._pending = rest[:at], rest[at:]
-            if len(self._pending) > LONGEST_PACKET:
-                self._pending = _CERTAIN
-        return b"".join((*kept, rest))
+        self._expire()
+        kept = bytearray()
+        data, self._held = self._held + data, b""
+        while data:
+            if self._until is not None:
+                data = self._take(data, kept)
+                continue
+            before, found, data = data.partition(_CERTAIN)
+            if found:
+                self._until, self._is_dropping = self._clock() + STALL_S, False
+            elif size := _beginning(before):
+                before, self._held = before[:-size], before[-size:]
+            kept += before
+        return bytes(kept)
 
     def settle(self) -> bytes:
-        """Return what was pending: it was a key, as nothing followed. A reply without an end is dropped."""
-        pending, self._pending = self._pending, b""
-        return b"" if pending.startswith(_CERTAIN) else pending
+        """Return the key that was pending, as nothing followed."""
+        held, self._held = self._held, b""
+        return held
+
+    def _expire(self) -> None:
+        """Drop a piece that takes too long, and expect no more of one that was dropped long ago."""
+        now = self._clock()
+        if self._until is not None and now >= self._until and not self._is_dropping:
+            self._drop(self._until)
+        if self._until is not None and now >= self._until:
+            self._leave_piece()
+
+    def _drop(self, at: float) -> None:
+        self._piece.clear()
+        self._until, self._is_dropping, self._is_broken = at + DROP_S, True, True
+
+    def _take(self, data: bytes, kept: bytearray) -> bytes:
+        """Take what *data* has of the current piece, or one key, which is added to *kept*; return the rest."""
+        inner = _INNER.match(data)
+        assert inner is not None
+        data = data[inner.end() :]
+        if not self._is_dropping:
+            self._piece += inner[0]
+            if len(self._piece) > LONGEST_PACKET:
+                self._drop(self._clock())
+        if data.startswith((b"\x07", b"\x1b\\")):
+            piece, is_whole = bytes(self._piece), not self._is_dropping
+            self._leave_piece()
+            if is_whole:
+                metadata, _, payload = piece.partition(b";")
+                self._add(_fields(metadata), payload)
+            return data[1 if data.startswith(b"\x07") else 2 :]
+        if data.startswith(_CERTAIN):  # the current one has no end
+            self._is_broken = True
+            self._leave_piece()
+            return data
+        if _KEY_BEGUN.match(data) or (data and _CERTAIN.startswith(data)):
+            self._held = data
+            return b""
+        key = _KEY.match(data)
+        size = key.end() if key else 1
+        kept += data[:size]
+        return data[size:]
+
+    def _leave_piece(self) -> None:
+        self._piece.clear()
+        self._until, self._is_dropping = None, False
 
     def _add(self, fields: Mapping[bytes, bytes], payload: bytes) -> None:
         status = fields.get(b"status", b"")
@@ -94,7 +159,9 @@ class ClipboardReply:
         self._data = {}
         if status != b"DONE":
             said = status.decode("ascii", "replace")
-            self.problem = REASONS.get(said, f"the terminal answered {said[:20]!r}")
+            self.problem, self.picture = REASONS.get(said, f"the terminal answered {said[:20]!r}"), b""
+        elif self._is_broken:
+            self.problem, self.picture = BROKEN, b""
         elif not self.picture or len(self.picture) > IMAGE_BYTES:
             self.problem, self.picture = TOO_LONG if self._size * 3 // 4 > IMAGE_BYTES else NO_PICTURE, b""
 
@@ -110,9 +177,6 @@ def _decoded(payload: bytes) -> bytes:
         return b""
 
 
-def _beginning(data: bytes) -> int | None:
-    """Return where the unfinished packet at the end of *data* begins; None without one."""
-    at = data.rfind(_CERTAIN)
-    if at >= 0:
-        return at
-    return next((len(data) - size for size in range(len(_CERTAIN) - 1, 0, -1) if data.endswith(_CERTAIN[:size])), None)
+def _beginning(data: bytes) -> int:
+    """Return how many bytes at the end of *data* may begin a piece."""
+    return next((size for size in range(len(_CERTAIN) - 1, 0, -1) if data.endswith(_CERTAIN[:size])), 0)

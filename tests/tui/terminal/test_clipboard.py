@@ -5,7 +5,16 @@ from base64 import b64encode
 import pytest
 
 from kasmon.model.prompts.image import IMAGE_BYTES
-from kasmon.tui.terminal.clipboard import HOLD_S, NO_PICTURE, STALL_S, TOO_LONG, ClipboardReply
+from kasmon.tui.terminal.clipboard import (
+    BROKEN,
+    DROP_S,
+    HOLD_S,
+    INNER_HOLD_S,
+    NO_PICTURE,
+    STALL_S,
+    TOO_LONG,
+    ClipboardReply,
+)
 from tests.model.prompts.test_image import png
 
 PNG, GIF = b"image/png", b"image/gif"
@@ -53,7 +62,7 @@ def test_of_several_kinds_the_first_that_agents_accept_is_taken() -> None:
         (packet(b"EPERM"), "the terminal was not permitted to read its clipboard"),
         (packet(b"EWHAT"), "the terminal answered 'EWHAT'"),
         (reply(bytes(IMAGE_BYTES + 1)), TOO_LONG),
-        (packet(b"DATA", PNG, b"x").replace(b64encode(b"x"), b"!") + packet(b"DONE"), NO_PICTURE),
+        (packet(b"DATA", PNG, b"x").replace(b64encode(b"x"), b"A") + packet(b"DONE"), NO_PICTURE),
     ],
     ids=["none", "refused", "other", "too-long", "broken"],
 )
@@ -69,12 +78,64 @@ def test_nothing_changes_before_a_picture_was_asked_for() -> None:
     assert (b"\x1b", None) == (found.feed(b"\x1b"), found.hold_s)
 
 
-def test_a_lone_esc_is_a_key_soon_and_an_unfinished_reply_is_dropped() -> None:
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_lone_esc_is_a_key_soon() -> None:
     found = asked()
+
     assert (b"a", HOLD_S, b"\x1b") == (found.feed(b"a\x1b"), found.hold_s, found.settle())
 
-    begun = packet(b"DATA", PNG, b"x" * 60)[:-2]
-    assert (b"", STALL_S, b"", None) == (found.feed(begun), found.hold_s, found.settle(), found.hold_s)
+
+def stalled() -> tuple[Clock, ClipboardReply, bytes]:
+    """A clock, a reply whose first piece stalls in its middle, and the rest of that piece."""
+    clock = Clock()
+    found, piece = ClipboardReply(clock), packet(b"DATA", PNG, b"x" * 60)
+    found.expect()
+    assert (b"", None) == (found.feed(piece[:70]), found.hold_s)
+    return clock, found, piece[70:]
+
+
+def test_the_rest_of_a_reply_that_stalled_is_no_key() -> None:
+    clock, found, rest = stalled()
+    clock.now += STALL_S
+    assert b"ls" == b"".join(map(found.feed, (rest[:5], rest[5:-1], rest[-1:], b"ls")))
+    assert b"" == found.feed(packet(b"DONE"))
+    assert (b"", BROKEN) == (found.picture, found.problem)
+
+
+def test_keys_that_are_not_of_a_reply_pass_and_keep_nothing_waiting() -> None:
+    clock, found, rest = stalled()
+    clock.now += STALL_S / 2
+    keys = (b"\x1b[A", b"\x03", b"\x1b[1;5", b"C", b" ", b"\x1bOP", "é".encode())
+    assert b"".join(keys) == b"".join(map(found.feed, keys))
+
+    found.feed(rest + packet(b"DONE"))
+    assert b"x" * 60 == found.picture
+
+
+def test_a_reply_without_an_end_takes_letters_for_a_limited_time() -> None:
+    clock, found, _ = stalled()
+    clock.now += STALL_S
+    for _ in range(4):
+        assert b"" == found.feed(b"ls")
+        clock.now += DROP_S / 4
+
+    assert b"ls" == found.feed(b"ls")
+
+
+def test_the_wait_for_a_key_gives_no_piece_up() -> None:
+    _, found, rest = stalled()
+    assert (b"", INNER_HOLD_S, b"\x1b") == (found.feed(b"\x1b"), found.hold_s, found.settle())
+    assert b"\x1b[\x1bx" == found.feed(b"\x1b[\x1bx")
+    found.feed(rest + packet(b"DONE"))
+
+    assert b"x" * 60 == found.picture
 
 
 def test_a_second_question_gets_its_own_answer() -> None:
