@@ -5,28 +5,31 @@ A process with the variables of the one that began it waits for that (`kasmon ho
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from kasmon.backends.common.environment import load_variables
 from kasmon.config import Config
-from kasmon.errors import KasmonError, RefusedError, UnableError, UnavailableError, UsageError
+from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, UnableError, UnavailableError, UsageError
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.host.rpc.locked_process import begin_process
 from kasmon.host.rpc.spawn import spawn_log_in
 from kasmon.model.commands import Mode, TerminalLogIn
+from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths
 from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.fleet.wait import wait_for
+from kasmon.supervisor.fleet.wait import fleets
 from kasmon.supervisor.limits.agents import check_is_person
 from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.create import NewSession, as_given
+from kasmon.supervisor.sessions.start import leave_notice
 
-OVER: Final = frozenset({SessionState.ENDED, SessionState.LOST})
+LOST_S: Final = 60.0
+"""How long a log-in may be lost without having ended, in seconds: its host may start again."""
 LONGEST_STEM: Final = 50
 """How much of the session's name that of its log-in has, in characters."""
 
@@ -92,17 +95,54 @@ async def begin_log_in(places: Paths, config: Config, session: Session, shown: T
 async def finish_log_in(places: Paths, session: SessionId, log_in: SessionId) -> None:
     """Wait for the end of its *log_in*, and restart *session*, unless it was removed or works again already.
 
-    After a successful log-in its session is removed from the list.
+    After that its own session is removed from the list. What failed is also logged: in *session*, or in that of the
+    log-in where *session* has a host.
 
     Raises:
         KasmonError: if the log-in failed or was removed, or *session* cannot be restarted.
     """
-    (ended,) = await wait_for(places, [log_in], OVER)
-    now = (await in_thread(read_fleet, places)).get(session)
-    if now is None or now.log_in is None:
-        return
-    if ended.exit_code != 0:
-        how = f"with exit code {ended.exit_code}" if ended.exit_code is not None else "without an exit code"
-        raise KasmonError(f"the log-in {ended.name!r} ended {how}.", hint=f"{now.label!r} was not restarted.")
+    try:
+        async with fleets(places) as changes:
+            ended = await find_end(changes, log_in)
+        now = (await in_thread(read_fleet, places)).get(session)
+        if now is None or now.log_in is None:
+            return
+        if ended.exit_code != 0:
+            how = f"with exit code {ended.exit_code}" if ended.exit_code is not None else "without an exit code"
+            raise KasmonError(f"the log-in {ended.name!r} ended {how}.", hint=f"{now.label!r} was not restarted.")
+        await session_operations.restart(places, now, force=now.state in ALIVE)
+    except KasmonError as error:
+        text = f"The agent was not restarted after its log-in: {error}"
+        if not await in_thread(leave_notice, places, session, text):
+            await in_thread(leave_notice, places, log_in, text)
+        raise
     await list_entry.forget(places, ended)
-    await session_operations.restart(places, now, force=now.state in ALIVE)
+
+
+async def find_end(changes: AsyncIterator[Fleet], log_in: SessionId) -> Session:
+    """Return the session *log_in* once it has ended, or was lost for `LOST_S`.
+
+    Raises:
+        SessionNotFoundError: if it was removed.
+    """
+    loop = asyncio.get_running_loop()
+    lost: Session | None = None
+    try:
+        async with asyncio.timeout(None) as limit:
+            async for fleet in changes:
+                now = fleet.get(log_in)
+                if now is None:
+                    raise SessionNotFoundError(log_in)
+                if now.state is SessionState.ENDED:
+                    return now
+                if now.state is not SessionState.LOST:
+                    lost = None
+                    limit.reschedule(None)
+                elif lost is None:
+                    lost = now
+                    limit.reschedule(loop.time() + LOST_S)
+    except TimeoutError:
+        if lost is not None:
+            return lost
+        raise
+    raise AssertionError("the changes of a fleet never end")

@@ -218,8 +218,11 @@ async def wait_for_host_exit(places: Paths, session: SessionId) -> None:
         await sleep(0.01)
 
 
-def leave_notice(places: Paths, session: SessionId, text: str, level: Literal["info", "warning"] = "warning") -> None:
-    """Log the notice *text* of *session*, if no host runs that could. Nothing else fails if it cannot be written."""
+def leave_notice(places: Paths, session: SessionId, text: str, level: Literal["info", "warning"] = "warning") -> bool:
+    """Log the notice *text* of *session*, if no host runs that could; return whether it was written.
+
+    Nothing else fails if it cannot be.
+    """
     from kasmon.host.journal.session_log import SessionLog
 
     lock = HostLock(places.host_lock(session))
@@ -229,6 +232,8 @@ def leave_notice(places: Paths, session: SessionId, text: str, level: Literal["i
                 SessionLog(places, session).append(NoticeRaised(at=time.time(), text=text, level=level))
             finally:
                 lock.let_go()
+            return True
+    return False
 
 
 def can_resume(program: str) -> bool:

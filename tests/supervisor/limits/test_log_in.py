@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -11,19 +12,31 @@ import pytest
 from kasmon.config import Config
 from kasmon.errors import KasmonError, LaunchError, RefusedError, UnableError
 from kasmon.model.commands import Mode, TerminalLogIn
+from kasmon.model.events import NoticeRaised
+from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from kasmon.paths import write_private
+from kasmon.store.event_log import EventLog
+from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.limits.log_in import begin_log_in, finish_log_in
+from kasmon.supervisor.fleet.wait import fleets
+from kasmon.supervisor.limits import log_in as log_in_module
+from kasmon.supervisor.limits.log_in import begin_log_in, find_end, finish_log_in
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from tests.support.acp.odd_session import odd_config
 from tests.support.cli.fork_server import KASMON
-from tests.support.supervisor.env import Env, becomes
+from tests.support.supervisor.env import Env, becomes, ended, started
 from tests.support.wait import auntil
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+
+
+async def notices(env: Env, session: SessionId) -> list[str]:
+    read = await asyncio.to_thread(lambda: [*EventLog(env.places.log(session)).read()])
+    return [event.text for event, _ in read if isinstance(event, NoticeRaised)]
 
 
 async def session_of(env: Env, name: str) -> Session:
@@ -50,7 +63,8 @@ async def test_after_the_log_in_the_session_starts_and_gets_its_first_prompt(env
     now = await becomes(env, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
     assert "1" == (tmp_path / "account").read_text()
     assert now.log_in is None
-    assert ["docs"] == [each.name for each in (await asyncio.to_thread(read_fleet, env.places)).sessions]
+    async with fleets(env.places) as changes:
+        assert await anext(fleet async for fleet in changes if ["docs"] == [each.name for each in fleet.sessions])
 
 
 async def test_a_log_in_that_fails_restarts_nothing_and_stays_to_be_read(env: Env, tmp_path: Path) -> None:
@@ -63,6 +77,47 @@ async def test_a_log_in_that_fails_restarts_nothing_and_stays_to_be_read(env: En
 
     assert (await session_of(env, "docs")).log_in is not None
     assert (await session_of(env, name)).exit_code == 1
+    (said,) = await notices(env, session.id)
+    assert said.startswith(
+        "The agent was not restarted after its log-in: the log-in 'login-docs' ended with exit code 1."
+    )
+
+
+async def test_a_restart_that_fails_is_told_and_keeps_the_log_in(env: Env, tmp_path: Path) -> None:
+    session = await logged_out(env, tmp_path)
+    launch = await asyncio.to_thread(load_launch, env.places, session.id)
+    gone = msgspec.structs.replace(launch, workdir=str(tmp_path / "gone"))
+    await asyncio.to_thread(write_private, env.places.launch(session.id), msgspec.json.encode(gone))
+    facts = (await asyncio.to_thread(started, mode=Mode.TMUX), ended())
+    log_in = await asyncio.to_thread(env.has, "bbbbbbbb", *facts, name="login-docs", mode=Mode.TMUX)
+
+    with pytest.raises(KasmonError, match="gone"):
+        await finish_log_in(env.places, session.id, log_in)
+
+    assert any("The agent was not restarted after its log-in" in text for text in await notices(env, session.id))
+    assert (await session_of(env, "login-docs")).state is SessionState.ENDED
+
+
+async def test_a_log_in_that_is_lost_for_a_moment_has_not_ended() -> None:
+    now = Session(id=SessionId("bbbbbbbb"), name="login-docs", mode=Mode.TMUX)
+
+    async def changes() -> AsyncIterator[Fleet]:
+        for state in (SessionState.WORKING, SessionState.LOST, SessionState.IDLE, SessionState.LOST):
+            yield Fleet(sessions=(msgspec.structs.replace(now, state=state),))
+        yield Fleet(sessions=(msgspec.structs.replace(now, state=SessionState.ENDED, exit_code=0),))
+
+    assert 0 == (await find_end(changes(), now.id)).exit_code
+
+
+async def test_one_that_stays_lost_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_in_module, "LOST_S", 0.0)
+    lost = Session(id=SessionId("bbbbbbbb"), name="login-docs", mode=Mode.TMUX, state=SessionState.LOST)
+
+    async def changes() -> AsyncIterator[Fleet]:
+        yield Fleet(sessions=(lost,))
+        await asyncio.Event().wait()
+
+    assert lost == await find_end(changes(), lost.id)
 
 
 async def test_an_agent_that_runs_is_restarted_in_its_conversation(env: Env, tmp_path: Path) -> None:
