@@ -22,7 +22,7 @@ from kasmon.toml_struct import read_text
 
 SHIPPED: Final = Path(__file__).parent
 PROFILES: Final = SHIPPED / "profiles.json"
-"""All profiles in `SHIPPED`: the name of each folder -> the tables of its `profile.toml`."""
+"""All profiles in `SHIPPED`: the name of each folder -> the tables of its `profile.toml`, none without that file."""
 GROUP: Final = "kasmon.agents"
 PROFILE: Final = "profile.toml"
 MOST_FOLDERS: Final = 200

@@ -1,5 +1,6 @@
 """What kasmon knows of agents is data in folders: kasmon's, the user's own, and those of other packages."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -23,14 +24,24 @@ def put(folder: Path, text: str, name: str = "parrot") -> Path:
 
 def test_each_shipped_agent_is_a_whole_folder() -> None:
     """A profile that is valid, and a README; and rules that read its recorded screens, if it has any."""
-    for folder in AgentCatalog().all_folders():
-        profile = parse((folder.path / "profile.toml").read_text(), folder.name, "")
-        recorded = [path for path in folder.path.iterdir() if path.is_dir()]
+    folders = sorted(path for path in SHIPPED.iterdir() if path.is_dir() and path.name != "__pycache__")
+    assert [folder.name for folder in folders] == sorted(AgentCatalog().names())
+    for folder in folders:
+        profile = parse((folder / "profile.toml").read_text(), folder.name, "")
+        recorded = [path for path in folder.iterdir() if path.is_dir()]
 
         assert profile == AgentCatalog().load(folder.name)
         assert profile.title, folder.name
-        assert (folder.path / "README.md").read_text().startswith("# "), folder.name
-        assert bool(recorded) <= bool([*folder.path.glob("screen*.toml")]), folder.name
+        assert (folder / "README.md").read_text().startswith("# "), folder.name
+        assert bool(recorded) <= bool([*folder.glob("screen*.toml")]), folder.name
+
+
+def test_a_folder_without_a_profile_is_an_agent_too(tmp_path: Path) -> None:
+    put(tmp_path, 'title = "Parrot"')
+    (tmp_path / "screens-only").mkdir()
+    (tmp_path / "__pycache__").mkdir()
+
+    assert {"parrot": {"title": "Parrot"}, "screens-only": {}} == json.loads(agent_profiles(tmp_path))
 
 
 def test_the_one_file_with_kasmons_profiles_has_what_their_folders_have() -> None:

@@ -165,10 +165,10 @@ def _parameter(each: CommandParameter) -> ParameterSummary:
     return ParameterSummary(each.name, each.type is bool, each.arg.hyphen, each.arg.completer)
 
 
-def agent_profiles() -> str:
-    """The JSON with the profile of each agent of kasmon's."""
-    files = sorted(path / PROFILE for path in SHIPPED.iterdir() if NAME.fullmatch(path.name) and path.is_dir())
-    profiles = {file.parent.name: tomllib.loads(file.read_text("utf-8")) for file in files if file.exists()}
+def agent_profiles(place: Path = SHIPPED) -> str:
+    """The JSON with the profile of each agent in *place*; an empty one for a folder without."""
+    files = sorted(path / PROFILE for path in place.iterdir() if NAME.fullmatch(path.name) and path.is_dir())
+    profiles = {file.parent.name: tomllib.loads(file.read_text("utf-8")) if file.exists() else {} for file in files}
     return msgspec.json.format(msgspec.json.encode(profiles), indent=1).decode() + "\n"
 
 
