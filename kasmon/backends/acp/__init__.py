@@ -105,7 +105,8 @@ class AcpBackend:
         if not launch.argv:
             raise LaunchError("the agent's profile has no program.", hint="Set `program` in its profile.")
         agent = await asyncio.to_thread(lambda: find(program_of(launch.argv)))  # reads folders of agents
-        environment = await asyncio.to_thread(build_environment, launch, own_prefixes(launch.argv))
+        prefixes = await asyncio.to_thread(own_prefixes, launch.argv)
+        environment = await asyncio.to_thread(build_environment, launch, prefixes)
         variables = {**agent.variables.structured, **environment.variables, **own}
         environment = AgentEnvironment(variables, (*environment.secrets, *secret_values(own)))
         await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, environment.variables)

@@ -55,7 +55,8 @@ class CodexBackend:
                 "cannot start codex: its profile has no program.", hint="Set the agent's `program` in the config."
             )
         flags = parse_flags(launch.argv[1:], launch.model)
-        environment = await asyncio.to_thread(build_environment, launch, own_prefixes(("codex",)))
+        prefixes = await asyncio.to_thread(own_prefixes, ("codex",))
+        environment = await asyncio.to_thread(build_environment, launch, prefixes)
         path = await asyncio.to_thread(program_path.find_program, launch.agent, launch.argv[0], environment.variables)
         start = await agent_start.prepare_start(launch, (path, "app-server", *flags.arguments), environment)
         server = None
