@@ -260,10 +260,12 @@ class CodexAgent(StructuredAgent):
             await self._end_commands(thread, [command for command, of in commands.items() if of == thread])
 
     async def _end_turn(self) -> None:
-        if self._translator.turns:
-            await self._interrupt()
-        if self._server is not None:
-            self._server.terminate()
+        try:
+            if self._translator.turns:
+                await self._interrupt()
+        finally:
+            if self._server is not None:
+                self._server.terminate()
 
     async def _configure(self, command: Configure) -> None:
         """Change the model or the permission mode from the next turn on."""

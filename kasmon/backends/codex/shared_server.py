@@ -18,8 +18,8 @@ from kasmon.backends.common.child_process import ChildProcess
 LISTEN_S: Final = 15.0
 """How long a codex may take to listen, in seconds; one that takes longer is started without a socket."""
 LOOK_S: Final = 0.02
-GUARD: Final = ("/bin/sh", "-c", 'read -r _; kill -9 "-$1"', "sh")
-"""Kills the process group that its argument names when its stdin closes: when the host has ended."""
+GUARD: Final = ("/bin/sh", "-c", 'read -r _; kill -15 "-$1" && sleep 2; kill -9 "-$1"', "sh")
+"""Ends the process group that its argument names when its stdin closes: when the host has ended."""
 
 
 def screen_argv(program: str, thread: str, path: Path) -> tuple[str, ...]:
@@ -47,8 +47,9 @@ class SharedServer:
         """Connect to the server as soon as it listens; return whether it does within `LISTEN_S` seconds."""
         deadline = time.monotonic() + LISTEN_S
         while self.child.is_running and time.monotonic() < deadline:
-            with contextlib.suppress(OSError):
-                self._channel = await WebSocketChannel.connect(self._path, self.child.scan_soon)
+            with contextlib.suppress(OSError):  # which a TimeoutError is
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    self._channel = await WebSocketChannel.connect(self._path, self.child.scan_soon)
                 return True
             await asyncio.sleep(LOOK_S)
         return False
@@ -71,7 +72,20 @@ class SharedServer:
         await self._guard.wait()
         self._drain.cancel()
         await asyncio.gather(self._drain, return_exceptions=True)
-        await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        await asyncio.to_thread(_remove_socket, self._path)
+
+
+def _remove_socket(path: Path) -> None:
+    """Remove the socket *path*, and where codex put it: in a folder of its own, with a lock, behind a link. Blocks."""
+    with contextlib.suppress(OSError):
+        target = path.resolve()
+        folder = target.parent.stat()
+        if path.is_symlink() and folder.st_uid == os.getuid() and folder.st_mode & 0o777 == 0o700:
+            for each in (target, target.with_name(f"{target.name}.lock")):
+                with contextlib.suppress(OSError):
+                    if each.lstat().st_uid == os.getuid():
+                        each.unlink()
+    path.unlink(missing_ok=True)
 
 
 async def start_server(start: AgentStart, path: Path) -> SharedServer | None:
@@ -82,7 +96,7 @@ async def start_server(start: AgentStart, path: Path) -> SharedServer | None:
     Raises:
         LaunchError: if it cannot be started.
     """
-    await asyncio.to_thread(path.unlink, missing_ok=True)
+    await asyncio.to_thread(_remove_socket, path)
     child = await start._replace(argv=(*start.argv, "--listen", f"unix://{path}")).run()
     server = None
     try:

@@ -12,27 +12,41 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kasmon.backends.codex import backend
+from kasmon.backends.codex import backend, shared_server
 from kasmon.backends.codex.web_socket import WebSocketChannel, WebSocketError
 from kasmon.errors import SessionEndedError
 from kasmon.model.commands import Launch, Prompt, Stop
 from kasmon.model.events import MessageWritten, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.paths import places
 from tests.support.agents.backend_contract import LIMIT_S, Listener
-from tests.support.codex.listening_codex import accept_key, frame
-from tests.support.codex.odd_codex import ROOT
+from tests.support.codex.listening_codex import HANGS, accept_key, frame
+from tests.support.codex.odd_codex import FAKE, ROOT
 from tests.support.codex.replay import launch
 from tests.support.wait import auntil, until
 
+MUTE = """
+if "--listen" in sys.argv:
+    import socket, time
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(sys.argv[sys.argv.index("--listen") + 1].removeprefix("unix://"))
+    server.listen()
+    time.sleep(1000)
+"""
+"""A codex that accepts a client and never answers it; over its stdin it works."""
 LISTENING = "from tests.support.codex.listening_codex import main; main()"
 
 
-def listening(folder: Path) -> Launch:
-    """How a codex is started that listens on a socket and repeats each prompt, to all its clients."""
+def listening(folder: Path, code: str = LISTENING) -> Launch:
+    """How a codex is started that listens on a socket and repeats each prompt, to all its clients; or runs *code*."""
     path = folder / "codex"
-    path.write_text(f"#!{sys.executable} -P\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n{LISTENING}\n")
+    path.write_text(f"#!{sys.executable} -P\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n{code}\n")
     path.chmod(0o700)
     return launch(argv=(str(path),), workdir=str(folder))
+
+
+def left(path: Path) -> list[str]:
+    """What is left of the socket that codex made for *path*."""
+    return [each.name for each in path.parent.rglob("*") if path.name in str(each) and not each.is_dir()]
 
 
 @asynccontextmanager
@@ -93,7 +107,24 @@ async def test_its_end_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
         await heard.until_said(SessionEnded)
 
     assert not psutil.pid_exists(pid)
-    assert not await asyncio.to_thread(path.exists)
+    assert [] == await asyncio.to_thread(left, path)
+
+
+async def test_one_that_does_not_answer_at_the_socket_is_used_over_its_stdin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_server, "LISTEN_S", 0.5)
+    wanted = listening(tmp_path, MUTE + FAKE)
+    async with asyncio.timeout(LIMIT_S), opened(wanted) as heard:
+        assert any(isinstance(fact, SessionStarted) for fact in heard.facts)
+
+
+async def test_it_ends_though_its_turn_cannot_be_interrupted(tmp_path: Path) -> None:
+    async with opened(listening(tmp_path)) as heard:
+        await heard.agent.send(Prompt(text=HANGS))
+        await heard.until_said(TurnStarted)
+        await heard.agent.send(Stop(grace_s=1000.0))
+        await heard.until_said(SessionEnded)
 
 
 async def test_one_that_is_killed_ends_the_session(tmp_path: Path) -> None:
@@ -106,7 +137,10 @@ async def test_one_that_is_killed_ends_the_session(tmp_path: Path) -> None:
 
 
 def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
-    wanted = listening(tmp_path)
+    """It is asked to at first."""
+    note = repr(str(tmp_path / "terminated"))
+    notes = f"import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: (open({note}, 'w'), os._exit(0)))\n"
+    wanted = listening(tmp_path, notes + LISTENING)
     code = (
         "import asyncio, sys, msgspec\n"
         "from kasmon.backends.codex import backend\n"
@@ -130,6 +164,7 @@ def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
         host.wait()
 
     until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, what="its end")
+    assert (tmp_path / "terminated").exists()
 
 
 class TestWebSocket:

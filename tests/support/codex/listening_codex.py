@@ -5,10 +5,13 @@ import json
 import sys
 from base64 import b64encode
 from hashlib import sha1
+from pathlib import Path
 from typing import Any
 
 from tests.support.codex.odd_codex import ANSWERS, THREAD, Answer
 
+HANGS = "hang"
+"""The prompt whose turn does not end; an interrupt is never answered."""
 CLIENTS: list[asyncio.StreamWriter] = []
 
 
@@ -53,7 +56,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     try:
         while True:
             message = json.loads(await read_message(reader))
-            if "id" in message and "method" in message:
+            if "id" in message and message.get("method", "turn/interrupt") != "turn/interrupt":
                 answer: Answer = ANSWERS.get(message["method"], lambda _: {})
                 tell([writer], id=message["id"], result=answer(message.get("params") or {}))
             if message.get("method") == "turn/start":
@@ -68,12 +71,19 @@ def repeat(words: str) -> None:
     notify("turn/started", turn=turn)
     for method in ("item/started", "item/completed"):
         notify(method, item=prompt)
+    if words == HANGS:
+        return
     notify("item/completed", item={"type": "agentMessage", "id": "m", "text": words})
     notify("turn/completed", turn={**turn, "status": "completed"})
 
 
 async def listen(path: str) -> None:
-    server = await asyncio.start_unix_server(serve, path)
+    """Serve at *path*, which is a link as codex makes it: the socket is in a folder of codex's, beside a lock."""
+    folder = Path(f"{path}.d")
+    folder.mkdir(mode=0o700)
+    (folder / "socket.lock").touch()
+    server = await asyncio.start_unix_server(serve, str(folder / "socket"))
+    Path(path).symlink_to(folder / "socket")
     async with server:
         await server.serve_forever()
 
