@@ -1,8 +1,11 @@
 """The pictures that a person sends with a prompt: files named by an option, or mentioned in the text. Blocks."""
 
+import contextlib
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from kasmon.errors import NotFoundError, UnavailableError, UsageError
 from kasmon.model.prompts.image import (
@@ -17,6 +20,9 @@ from kasmon.model.prompts.image import (
 from kasmon.model.session import Session
 from kasmon.paths import Paths, expanded, open_regular, private_folder, write_private
 from kasmon.sanitize import clean_line
+
+KEPT_S: Final = 7 * 86400.0
+"""How long a stored picture stays, in seconds."""
 
 
 def read_images(files: Sequence[str], folder: str = "") -> list[PromptImage]:
@@ -46,7 +52,9 @@ def find_mentioned(session: Session, text: str) -> list[PromptImage]:
 
 
 def store_picture(places: Paths, data: bytes) -> Path:
-    """Write the picture *data* to a file that only the user can read, until the next boot; return its path.
+    """Write the picture *data* to a file that only the user can read; return its path.
+
+    Those that were stored more than `KEPT_S` ago are removed.
 
     Raises:
         UsageError: if it is no picture that agents accept, or too long.
@@ -56,10 +64,19 @@ def store_picture(places: Paths, data: bytes) -> Path:
     try:
         places.make()
         path = private_folder(places.pasted) / f"{image.digest[:16]}{SUFFIXES[image.media_type]}"
+        _remove_old(path.parent)
         write_private(path, data)
     except OSError as error:
         raise UnavailableError(f"cannot store the picture: {error.strerror or error}.") from error
     return path
+
+
+def _remove_old(folder: Path) -> None:
+    since = time.time() - KEPT_S
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if path.lstat().st_mtime < since:
+                path.unlink()
 
 
 def _path(name: str, folder: str) -> Path:

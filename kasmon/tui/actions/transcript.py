@@ -50,6 +50,8 @@ class TranscriptActions:
         self.app = app
         self._left: tuple[SessionId, float] | None = None
         """The session that Esc left last, and when, by the dashboard's clock."""
+        self._clipboard_timer: Timer | None = None
+        """Runs while the terminal was asked for a picture and has not replied."""
 
     # Opening and leaving.
 
@@ -219,7 +221,7 @@ class TranscriptActions:
             return
 
         def insert(picture: bytes, problem: str) -> None:
-            notice.stop()
+            self._stop_waiting()
             if problem:
                 self.app.say(f"{problem[:1].upper()}{problem[1:]}. {OTHERWISE}", severity="warning")
                 return
@@ -233,9 +235,17 @@ class TranscriptActions:
 
             self.app.run_operation(store)
 
-        notice = self.app.set_timer(CLIPBOARD_S, lambda: self.app.say(f"{NO_REPLY} {OTHERWISE}", severity="warning"))
+        self._stop_waiting()
+        self._clipboard_timer = self.app.set_timer(
+            CLIPBOARD_S, lambda: self.app.say(f"{NO_REPLY} {OTHERWISE}", severity="warning")
+        )
         if not self.app.read_clipboard(insert):
             insert(b"", "there is no terminal")
+
+    def _stop_waiting(self) -> None:
+        if self._clipboard_timer is not None:
+            self._clipboard_timer.stop()
+            self._clipboard_timer = None
 
     def read_image(self) -> None:
         """Show the pictures of the prompt under the cursor."""

@@ -4,6 +4,7 @@ The protocol is kitty's OSC 5522 (https://sw.kovidgoyal.net/kitty/clipboard/). A
 nothing, nor does tmux; kitty asks the user first.
 """
 
+import math
 import re
 import time
 from base64 import b64decode, b64encode
@@ -63,11 +64,18 @@ class ClipboardReply:
         self._until: float | None = None
         """When the current piece is given up, or was to be dropped, by the clock; None outside of a piece."""
         self._is_dropping = False
+        self._came_at = -math.inf
+        """When the last piece of the reply came, by the clock."""
 
     def expect(self) -> None:
         """Expect a reply from now on: `QUERY` was sent."""
         self._is_expected, self.is_over, self.picture, self.problem = True, False, b"", ""
-        self._data, self._size, self._is_broken = {}, 0, False
+        self._data, self._size, self._is_broken, self._came_at = {}, 0, False, -math.inf
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a reply has begun, and goes on: a piece of it came within `STALL_S`."""
+        return not self.is_over and self._clock() - self._came_at < STALL_S
 
     @property
     def hold_s(self) -> float | None:
@@ -146,7 +154,10 @@ class ClipboardReply:
 
     def _add(self, fields: Mapping[bytes, bytes], payload: bytes) -> None:
         status = fields.get(b"status", b"")
-        if fields.get(b"type") != b"read" or self.is_over or status == b"OK":
+        if fields.get(b"type") != b"read" or self.is_over:
+            return
+        self._came_at = self._clock()
+        if status == b"OK":
             return
         if status == b"DATA":
             self._size += len(payload)

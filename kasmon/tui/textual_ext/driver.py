@@ -153,12 +153,14 @@ class TapDriver(LinuxDriver):
         """Ask the terminal for the picture in its clipboard.
 
         *on_reply* is called on the app's loop, with the picture, or with nothing and the reason. It is not called if
-        the terminal does not reply, or was asked again meanwhile.
+        the terminal does not reply, or was asked again meanwhile. While a reply is being read, nothing is asked.
         """
         from kasmon.tui.terminal.clipboard import QUERY as CLIPBOARD_QUERY
         from kasmon.tui.terminal.clipboard import ClipboardReply  # rarely needed
 
         reply = self._clipboard or ClipboardReply()
+        if reply.is_reading:
+            return
         reply.expect()
         self._clipboard, self._on_clipboard = reply, on_reply
         self.write(CLIPBOARD_QUERY)

@@ -1,6 +1,7 @@
 """The pictures that a person sends: files named or mentioned, within limits, and only to agents that accept them."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from kasmon.errors import NotFoundError, UsageError
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
-from kasmon.supervisor.prompts.images import find_mentioned, read_images, store_picture
+from kasmon.supervisor.prompts.images import KEPT_S, find_mentioned, read_images, store_picture
 from tests.model.prompts.test_image import png
 
 SEES = ("receives_images",)
@@ -58,3 +59,12 @@ def test_a_pasted_picture_is_stored_for_the_user_alone_and_can_be_mentioned(tmp_
     assert [png(4, 3)] == [each.data for each in find_mentioned(session(tmp_path, *SEES), f"see @{path}")]
     with pytest.raises(UsageError, match="no PNG, JPEG, GIF or WebP"):
         store_picture(where, b"text")
+
+
+def test_a_pasted_picture_that_is_older_than_a_week_goes_when_another_is_stored(tmp_path: Path) -> None:
+    where = Paths(state=tmp_path / "s", given_runtime=tmp_path / "r", config=tmp_path / "c")
+    old, young = store_picture(where, png(4, 3)), store_picture(where, png(5, 3))
+    os.utime(old, (time.time() - KEPT_S - 60,) * 2)
+    new = store_picture(where, png(6, 3))
+
+    assert {young, new} == {*young.parent.iterdir()}

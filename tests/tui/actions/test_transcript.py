@@ -1,6 +1,6 @@
 """Reading a session's transcript: a cursor, turns, folds, search, copying; and the box and the queue below it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -34,6 +34,7 @@ from kasmon.model.transcript.layout import Transcript
 from kasmon.supervisor.worktrees.code_symbols import CodeSymbol
 from kasmon.supervisor.worktrees.file_listing import listed
 from kasmon.tui.action import KeyContext
+from kasmon.tui.actions.transcript import CLIPBOARD_S
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.picture import HalfCells, find_protocol
 from kasmon.tui.gateway.operations import Operations
@@ -1010,3 +1011,14 @@ async def test_where_no_picture_can_be_pasted_it_says_what_else_to_do(abilities:
         [message] = [note.message for note in it.app._notifications]
         assert said in message
         assert [] == it.gateway.calls
+
+
+async def test_a_second_question_for_a_picture_ends_the_wait_for_the_first() -> None:
+    asked: list[Callable[[bytes, str], object]] = []
+    async with main_view(session=working("readme", generation=1, abilities=("receives_images",))) as it:
+        it.app.read_clipboard = lambda on_reply: not asked.append(on_reply)  # type: ignore[method-assign, func-returns-value]
+        await it.press("enter", "alt+v", "alt+v")
+        asked[-1](b"", "there is no picture in the clipboard")
+        await it.press("a")
+
+        assert [] == [timer for timer in it.app._timers if timer._interval == CLIPBOARD_S]

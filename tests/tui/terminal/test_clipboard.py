@@ -146,3 +146,20 @@ def test_a_second_question_gets_its_own_answer() -> None:
 
     found.feed(reply(b"two"))
     assert b"two" == found.picture
+
+
+def test_a_reply_is_being_read_until_its_end_or_until_it_stalls() -> None:
+    clock = Clock()
+    found = ClipboardReply(clock)
+    found.expect()
+    assert not found.is_reading
+
+    found.feed(packet(b"OK"))
+    assert found.is_reading
+    clock.now += STALL_S
+    assert not found.is_reading
+
+    found.feed(packet(b"DATA", PNG, b"x"))
+    assert found.is_reading
+    found.feed(packet(b"DONE"))
+    assert not found.is_reading
