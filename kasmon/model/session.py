@@ -215,6 +215,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return self.worktree.source if self.worktree else self.workdir
 
     @property
+    def has_screen(self) -> bool:
+        """Whether it has a terminal, or its agent has a screen of its own on this machine."""
+        return self.mode is Mode.TMUX or ("attaches" in self.abilities and not self.via)
+
+    @property
     def deletes_conversation(self) -> bool:
         """Whether its agent said that it can delete the conversation, which is stored outside of any sandbox."""
         return "deletes" in self.abilities and bool(self.resume_id) and not self.sandbox

@@ -231,7 +231,7 @@ def is_offered(when: FooterOffer, session: Session | None, is_somewhere: bool, h
     if when is FooterOffer.INTERRUPTIBLE:
         return can(session, "interrupts")
     if when is FooterOffer.LIVE_TERMINAL:
-        return runs and (session.mode is Mode.TMUX or "attaches" in session.abilities)
+        return runs and session.has_screen
     return runs is (when is FooterOffer.RUNNING)
 
 

@@ -28,7 +28,6 @@ from kasmon.paths import places
 class CodexBackend:
     name = "codex"
     abilities = Abilities(
-        attaches=True,
         streams=True,
         asks=True,
         cancels=True,

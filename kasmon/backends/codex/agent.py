@@ -10,6 +10,7 @@ from typing import Final
 
 from kasmon.backends.base import AgentOutput
 from kasmon.backends.codex import program_path, thread_start
+from kasmon.backends.codex.cli_flags import has_permissions
 from kasmon.backends.codex.request_registry import CodexAnswerOutcome
 from kasmon.backends.codex.settings import change, planned
 from kasmon.backends.codex.shared_server import SharedServer
@@ -117,7 +118,10 @@ class CodexAgent(StructuredAgent):
             self._emit([NoticeRaised(at=now, text=opened.notice, level="warning")])
         pid = await asyncio.to_thread(program_path.speaker, self._child.pid)
         model = text(opened.response, "model")
-        self._start_events(self._started_at, pid, opened.thread, model, opened.proof)
+        launch = self._launch
+        can_join = self._server is not None and not has_permissions(launch.argv[1:], launch.permission_mode)
+        abilities = ("attaches",) if can_join else ()
+        self._start_events(self._started_at, pid, opened.thread, model, opened.proof, abilities=abilities)
         self._models_task = asyncio.create_task(self._list_offers())
 
     def explain(self, error: Exception, limit_s: float) -> LaunchError:

@@ -23,6 +23,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.backends.codex.settings import PLAN
 from kasmon.backends.common.json_access import Table
 from kasmon.errors import LaunchError
 
@@ -95,15 +96,17 @@ def parse_flags(flags: Sequence[str], model: str = "") -> CodexFlags:
     return CodexFlags(arguments=tuple(arguments), thread=thread)
 
 
-def has_permissions(flags: Sequence[str]) -> bool:
-    """Whether *flags* decide what codex does unasked.
+def has_permissions(flags: Sequence[str], mode: str = "") -> bool:
+    """Whether *flags*, or the permission mode *mode* at the start, decide what codex does unasked.
 
     Raises:
         LaunchError: as `parse_flags`.
     """
     parsed = parse_flags(flags)
-    return bool(parsed.thread.keys() - {"model"}) or any(
-        word.strip().startswith(OF_PERMISSIONS) for word in parsed.arguments
+    return (
+        mode not in ("", PLAN)
+        or bool(parsed.thread.keys() - {"model"})
+        or any(word.strip().startswith(OF_PERMISSIONS) for word in parsed.arguments)
     )
 
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from kasmon.backends.codex.cli_flags import has_permissions
 from kasmon.backends.codex.program_path import find_program
-from kasmon.backends.codex.settings import PLAN
 from kasmon.backends.codex.shared_server import screen_argv
 from kasmon.backends.common.environment import load_variables
 from kasmon.errors import InteractiveOnlyError
@@ -50,7 +49,7 @@ def find_own_screen(places: Paths, session: Session) -> OwnScreen:
     if not socket.is_socket():
         raise InteractiveOnlyError(session.name, why="its codex does not listen on a socket; newer versions do")
     launch = load_launch(places, session.id)
-    if launch.permission_mode not in ("", PLAN) or has_permissions(launch.argv[1:]):
+    if has_permissions(launch.argv[1:], launch.permission_mode):
         why = "codex's own screen would not apply this session's permission flags to other conversations (`/new`)"
         raise InteractiveOnlyError(session.name, why=why)
     variables = {**os.environ, **load_variables(places, session.id)}

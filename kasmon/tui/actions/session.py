@@ -60,7 +60,7 @@ class SessionActions:
         session = self.app.main_view.table.selected_session
         if session is None:
             return
-        if session.mode is not Mode.TMUX and "attaches" not in session.abilities:
+        if not session.has_screen:
             error = InteractiveOnlyError(clean_line(session.label))
             self.app.say(what_failed(error), severity="warning")
         else:

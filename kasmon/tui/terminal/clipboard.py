@@ -74,7 +74,7 @@ class ClipboardReply:
 
     @property
     def is_reading(self) -> bool:
-        """Whether a reply has begun, and goes on: a piece of it came within `STALL_S`."""
+        """Whether a reply has begun and not ended: a piece of it came within `STALL_S`."""
         return not self.is_over and self._clock() - self._came_at < STALL_S
 
     @property
@@ -93,7 +93,7 @@ class ClipboardReply:
         data, self._held = self._held + data, b""
         while data:
             if self._until is not None:
-                data = self._take(data, kept)
+                data = self._read_piece(data, kept)
                 continue
             before, found, data = data.partition(_CERTAIN)
             if found:
@@ -120,7 +120,7 @@ class ClipboardReply:
         self._piece.clear()
         self._until, self._is_dropping, self._is_broken = at + DROP_S, True, True
 
-    def _take(self, data: bytes, kept: bytearray) -> bytes:
+    def _read_piece(self, data: bytes, kept: bytearray) -> bytes:
         """Take what *data* has of the current piece, or one key, which is added to *kept*; return the rest."""
         inner = _INNER.match(data)
         assert inner is not None

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -84,6 +85,16 @@ async def test_a_turn_goes_over_the_socket(tmp_path: Path) -> None:
         assert ["hello"] == [fact.text for fact in heard.facts if isinstance(fact, MessageWritten)]
 
 
+@pytest.mark.parametrize(("flags", "abilities"), [((), ("attaches",)), (("-a", "untrusted"), ())])
+async def test_its_own_screen_is_offered_unless_it_would_lack_permission_flags(
+    tmp_path: Path, flags: tuple[str, ...], abilities: tuple[str, ...]
+) -> None:
+    wanted = listening(tmp_path)
+    wanted = msgspec.structs.replace(wanted, argv=(*wanted.argv, *flags))
+    async with opened(wanted) as heard:
+        assert [abilities] == [fact.abilities for fact in heard.facts if isinstance(fact, SessionStarted)]
+
+
 async def test_what_another_client_prompts_is_a_turn_of_the_session(tmp_path: Path) -> None:
     wanted = listening(tmp_path)
     async with opened(wanted) as heard:
@@ -116,7 +127,7 @@ async def test_one_that_does_not_answer_at_the_socket_is_used_over_its_stdin(
     monkeypatch.setattr(shared_server, "LISTEN_S", 0.5)
     wanted = listening(tmp_path, MUTE + FAKE)
     async with asyncio.timeout(LIMIT_S), opened(wanted) as heard:
-        assert any(isinstance(fact, SessionStarted) for fact in heard.facts)
+        assert [()] == [fact.abilities for fact in heard.facts if isinstance(fact, SessionStarted)]
 
 
 async def test_it_ends_though_its_turn_cannot_be_interrupted(tmp_path: Path) -> None:
@@ -152,8 +163,6 @@ def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
         "        await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
     )
-    import msgspec
-
     host = subprocess.Popen(
         [sys.executable, "-P", "-c", code, msgspec.json.encode(wanted).decode()], stdout=subprocess.PIPE, cwd=ROOT
     )

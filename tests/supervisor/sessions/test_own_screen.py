@@ -66,3 +66,16 @@ def test_a_session_with_permission_flags_has_none(env: Env, codex: str, flags: t
 
     with pytest.raises(InteractiveOnlyError, match="would not apply this session's permission flags"):
         find_own_screen(env.places, SESSION)
+
+
+@pytest.mark.parametrize(
+    ("more", "has_one"),
+    [
+        ({"abilities": ("attaches",)}, True),
+        ({"abilities": ("attaches",), "via": "gpu-1"}, False),
+        ({}, False),
+        ({"mode": Mode.TMUX, "via": "gpu-1"}, True),
+    ],
+)
+def test_it_is_offered_where_it_can_be_opened(more: dict[str, object], has_one: bool) -> None:
+    assert has_one is msgspec.structs.replace(SESSION, **more).has_screen
