@@ -118,11 +118,11 @@ def _cells(listed: _RecoveryResult) -> tuple[str, str]:
 
 
 def _notes(content: Mapping[str, Any]) -> Iterator[str]:
-    recovered = {each.get("name") for each in _listed(content, "recovered") if isinstance(each, dict)}
+    recovered = [each.get("name") for each in _listed(content, "recovered") if isinstance(each, dict)]
     reasons = content.get("unsure_why")
     for name in _listed(content, "unsure"):
         if name not in recovered:
-            why = reasons.get(name) if isinstance(reasons, dict) else None
+            why = reasons.get(name) if isinstance(reasons, dict) and isinstance(name, str) else None
             yield f"unsure: {name}: {why}" if why else f"unsure: {name}"
     if names := _listed(content, "lost"):
         yield f"still lost: {', '.join(map(str, names))}; `kasmon restart` starts a session again"

@@ -21,9 +21,12 @@ CHUNK_BYTES: Final = 16 * 1024
 GUARDED: Final = (
     "/bin/sh",
     "-c",
-    'exec 3<&0; (read -r _ <&3; kill -9 0) >/dev/null 2>&1 & exec "$0" -c "$1" 3<&- </dev/null',
+    'exec 3<&0; ( (read -r _ <&3; kill -9 0) >/dev/null 2>&1 & ); exec "$0" -c "$1" 3<&- </dev/null',
 )
-"""Runs a command by a shell, and ends its process group when the pipe at its stdin closes: with our process."""
+"""Runs a command by a shell, and ends its process group when the pipe at its stdin closes: with our process.
+
+What waits for that is no child of the command, which may wait for all of its own.
+"""
 
 
 async def run_in_folder(

@@ -1,6 +1,8 @@
 """A command of the person runs in the session's folder, by the person's shell, and ends with its output's reader."""
 
 import asyncio
+import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -60,6 +62,17 @@ async def test_it_ends_with_its_children_when_the_process_that_runs_it_is_killed
 
     stat = Path(f"/proc/{child}/stat")
     await auntil(lambda: not stat.exists() or stat.read_text().split()[2] == "Z")
+
+
+async def test_a_command_that_waits_for_all_its_children_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bash becomes a command that stands alone, so that the shell's children are the command's."""
+    bash = shutil.which("bash")
+    assert bash is not None
+    monkeypatch.setenv("SHELL", bash)
+    waits = "import contextlib, os\nwith contextlib.suppress(ChildProcessError):\n    while True: os.wait()\n"
+
+    async with asyncio.timeout(60):
+        assert 0 == await run_in_folder(str(tmp_path), shlex.join([sys.executable, "-c", waits]), print)
 
 
 async def test_a_shell_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
