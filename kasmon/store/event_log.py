@@ -66,11 +66,13 @@ class EventLog:
 
         Raises:
             LogMissingError: if there is no log.
-            OSError: if it cannot be read.
+            OSError: if it cannot be read, as a link that leads nowhere: its session may well have begun.
         """
         try:
             handle = open_regular(self.path, os.O_RDONLY)
         except FileNotFoundError as error:
+            if self.path.is_symlink():
+                raise
             raise LogMissingError(str(self.path)) from error
         try:
             cursor, at, size, rest = since, int(since), FIRST_BYTES, b""

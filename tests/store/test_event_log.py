@@ -363,3 +363,11 @@ def no_process_stays() -> Iterator[None]:
     for child in multiprocessing.active_children():
         child.kill()
         child.join(60)
+
+
+def test_a_link_that_leads_nowhere_is_no_missing_log(tmp_path: Path) -> None:
+    """Else its session would count as one that never began, and its agent would be started a second time."""
+    (tmp_path / "events.jsonl").symlink_to("nowhere")
+
+    with pytest.raises(FileNotFoundError):
+        list(EventLog(tmp_path / "events.jsonl").read())

@@ -181,6 +181,23 @@ async def test_linking_to_a_lost_session_does_not_start_it_again(env: Env, reach
     assert env.pid() is None
 
 
+async def test_linking_to_a_lost_session_whose_log_cannot_be_read_does_not_start_it_again(
+    env: Env, reach: Reach
+) -> None:
+    env.wants()
+    line = await reach()
+    await auntil(lambda: env.only(SessionStarted))
+    os.kill(line.welcome.pid, signal.SIGKILL)
+    await until_gone(env)
+    log = env.places.log(ME)
+    log.unlink()
+    log.symlink_to("nowhere")
+    with pytest.raises(errors.HostUnreachableError):
+        await reach()
+
+    assert env.pid() is None
+
+
 async def test_a_host_that_is_to_start_starts_the_next_generation(env: Env, reach: Reach) -> None:
     env.wants()
     await do(await reach(), Stop())
