@@ -168,6 +168,19 @@ class JoinedBus(Bus, Protocol):
         ...
 
 
+async def connect_by_join(bus: JoinedBus, session: SessionId) -> socket.socket:
+    """Return a connection to the host of *session*, as `Bus.connect`."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    try:
+        with theirs:
+            await bus.join(session, theirs)
+    except BaseException:
+        ours.close()
+        raise
+    return ours
+
+
 @runtime_checkable
 class QueueBus(Bus, Protocol):
     """A machine with a work queue, where commands wait while it is away."""

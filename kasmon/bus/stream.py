@@ -23,6 +23,7 @@ from kasmon.bus.base import (
     LogPart,
     LogPosition,
     Update,
+    connect_by_join,
 )
 from kasmon.errors import HostUnreachableError, KasmonError, RefusedError, RemoteUnreachableError, of_system
 from kasmon.host.rpc.codec import failed, rebuilt
@@ -286,15 +287,7 @@ class StreamBus(_End):
         raise self._unreachable()
 
     async def connect(self, session: SessionId) -> socket.socket:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        try:
-            with theirs:
-                await self.join(session, theirs)
-        except BaseException:
-            ours.close()
-            raise
-        return ours
+        return await connect_by_join(self, session)
 
     async def join(self, session: SessionId, client: socket.socket) -> None:
         if self._why:

@@ -28,6 +28,7 @@ from kasmon.bus.base import (
     SessionEntry,
     SessionRemoval,
     Update,
+    connect_by_join,
 )
 from kasmon.bus.nats.connection import FAILURES, Connection, connect
 from kasmon.bus.nats.identity import Identity
@@ -144,15 +145,7 @@ class NatsBus:
             raise RemoteUnreachableError(self._machine, error.message.rstrip("."), hint=error.hint) from error
 
     async def connect(self, session: SessionId) -> socket.socket:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        try:
-            with theirs:
-                await self.join(session, theirs)
-        except BaseException:
-            ours.close()
-            raise
-        return ours
+        return await connect_by_join(self, session)
 
     async def join(self, session: SessionId, client: socket.socket) -> None:
         try:
