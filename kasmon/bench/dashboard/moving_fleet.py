@@ -171,10 +171,10 @@ class MovingGateway:
         yield {}
 
     async def plan_merges(self, sessions: Sequence[SessionId], /) -> MergePlan:
-        raise NotImplementedError
+        raise NotImplementedError  # no measurement finishes a branch
 
     async def plan_finish(self, session: SessionId, request: FinishRequest, /) -> PlannedFinish:
-        raise NotImplementedError
+        raise NotImplementedError  # no measurement finishes a branch
 
     async def proposed_message(self, session: SessionId, /) -> str:
         return ""
