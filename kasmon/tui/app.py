@@ -67,6 +67,7 @@ from kasmon.tui.textual_ext.driver import find_tap_driver
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.screen import MainScreen
 from kasmon.tui.textual_ext.strips import lighten_strips
+from kasmon.tui.textual_ext.timers import start_timer
 from kasmon.tui.theme.look import ThemeStyles, news
 from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.theme.user_settings import UserSettings
@@ -194,7 +195,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
             self.gateway.subscribe(self.session_pane.handle_push)
             self.run_worker(self._follow_fleet(), group="fleet")
             self.run_worker(self._follow_settings(), group="settings")
-        self.call_after_refresh(self.set_timer, IMPORT_DELAY_S, self._finish_startup)
+        self.call_after_refresh(start_timer, self, IMPORT_DELAY_S, self._finish_startup)
 
     def read_clipboard(self, on_reply: Callable[[bytes, str], object]) -> bool:
         """Do as `TapDriver.read_clipboard`; return whether there is a terminal to ask."""

@@ -10,6 +10,7 @@ from kasmon.sanitize import clean_line
 from kasmon.tui.actions.dialogs import confirm_operation, offer_links
 from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.session_meter import can, can_be_configured, settable
+from kasmon.tui.textual_ext.timers import TimerOwner, start_timer
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -31,7 +32,7 @@ SECOND_ESC_S: Final = 0.8
 """A second Esc within this time belongs to the first one, in seconds."""
 
 
-class TranscriptDashboard(Dashboard, Protocol):
+class TranscriptDashboard(Dashboard, TimerOwner, Protocol):
     """What these actions need."""
 
     @property
@@ -39,7 +40,6 @@ class TranscriptDashboard(Dashboard, Protocol):
     @property
     def search(self) -> "SearchController": ...
     def offer_keys(self) -> None: ...
-    def set_timer(self, delay: float, callback: Callable[[], object], /) -> "Timer": ...
     def read_clipboard(self, on_reply: Callable[[bytes, str], object]) -> bool: ...
 
 
@@ -236,8 +236,8 @@ class TranscriptActions:
             self.app.run_operation(store)
 
         self._stop_waiting()
-        self._clipboard_timer = self.app.set_timer(
-            CLIPBOARD_S, lambda: self.app.say(f"{NO_REPLY} {OTHERWISE}", severity="warning")
+        self._clipboard_timer = start_timer(
+            self.app, CLIPBOARD_S, lambda: self.app.say(f"{NO_REPLY} {OTHERWISE}", severity="warning")
         )
         if not self.app.read_clipboard(insert):
             insert(b"", "there is no terminal")

@@ -19,6 +19,7 @@ from kasmon.tui.search.results_list import SearchResultsList, matched, places
 from kasmon.tui.status_bars import KeyBar, KeyHint
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.textual_ext.timers import start_timer
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
@@ -193,7 +194,7 @@ class SearchScreen(Overlay):
             self._timer.stop()
             self._timer = None
         if message.value != self.words:
-            self._timer = self.set_timer(TYPED_S, self._request_search)
+            self._timer = start_timer(self, TYPED_S, self._request_search)
 
     def _request_search(self) -> None:
         if self._timer is not None:

@@ -24,6 +24,7 @@ from kasmon.tui.terminal.stdin_tap import SHIFT_HOME, WHEEL_LINES, FocusGeometry
 from kasmon.tui.terminal.widget import TerminalWidget
 from kasmon.tui.textual_ext.driver import find_tap_driver
 from kasmon.tui.textual_ext.strips import UniformLinesMixin
+from kasmon.tui.textual_ext.timers import start_timer
 
 KEYS_BYTES: Final = 256
 """The longest piece that is sent as keys; tmux slows down with longer ones."""
@@ -248,7 +249,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         self.terminal.can_focus = True
         self.terminal.focus()
         self._update_tap()
-        self._resize_timer = self.set_timer(SETTLE_S, self._send_size_later)
+        self._resize_timer = start_timer(self, SETTLE_S, self._send_size_later)
 
     def _enter_if_wanted(self) -> None:
         if self._enters_once_mounted:
@@ -314,7 +315,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
             return
         wait_s = self._sent_at + RESIZE_S - time.monotonic()
         if wait_s > 0:
-            self._resize_timer = self.set_timer(wait_s, self._send_size_later)
+            self._resize_timer = start_timer(self, wait_s, self._send_size_later)
             return
         self._sent_size, self._sent_at = (width, height), time.monotonic()
         self._link.send(Focus(session=self.session, columns=width, rows=height))

@@ -27,6 +27,7 @@ from kasmon.model.transcript.rows import RowPosition, TranscriptRows
 from kasmon.model.transcript.text import BLANK, TextLine, Token, cells
 from kasmon.tui.textual_ext.repaint import ImmediatePainter, runs
 from kasmon.tui.textual_ext.strips import LinesOnlyMixin
+from kasmon.tui.textual_ext.timers import start_timer
 from kasmon.tui.theme.theme import READABLE, readable
 from kasmon.tui.transcript.finder import TranscriptFinder
 from kasmon.tui.transcript.virtual_screen import StyleOf, VirtualScreen
@@ -129,7 +130,7 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         if self._frame is not None or not self.is_mounted:
             return
         wait_s = self._drawn_at + FRAME_S - time.monotonic()
-        self._frame = self.set_timer(max(wait_s, SOON_S), self._draw_frame)
+        self._frame = start_timer(self, max(wait_s, SOON_S), self._draw_frame)
 
     def scroll_back_lines(self, lines: int) -> None:
         """Scroll *lines* towards the beginning; towards the end if negative."""

@@ -11,6 +11,7 @@ from kasmon.model.transcript.layout import Transcript
 from kasmon.model.transcript.rows import RowPosition, TranscriptRows
 from kasmon.model.transcript.search import CaseFoldedText, TranscriptSearch, marked
 from kasmon.model.transcript.text import TextLine
+from kasmon.tui.textual_ext.timers import TimerOwner, start_timer
 
 FRAME_S: Final = 1 / 60
 PORTION_S: Final = 0.010
@@ -24,7 +25,7 @@ TOLD_S: Final = 0.1
 """The minimum time between two progress reports, in seconds."""
 
 
-class SearchedView(Protocol):
+class SearchedView(TimerOwner, Protocol):
     transcript: Transcript
 
     @property
@@ -32,7 +33,6 @@ class SearchedView(Protocol):
     def here(self) -> RowPosition: ...
     def go_to(self, place: RowPosition, /) -> None: ...
     def redraw(self) -> None: ...
-    def set_timer(self, delay: float, callback: Callable[[], None], /) -> object: ...
     def report(self, places: int, done: bool, here: bool, /) -> None: ...
 
 
@@ -133,9 +133,8 @@ class TranscriptFinder:
 
     def _schedule_search(self) -> None:
         if self._search_timer is None:
-            self._search_timer = self._view.set_timer(
-                FRAME_S if self._find_target is None else BREATH_S, self._on_frame
-            )
+            wait_s = FRAME_S if self._find_target is None else BREATH_S
+            self._search_timer = start_timer(self._view, wait_s, self._on_frame)
 
     def _on_frame(self) -> None:
         self._search_timer = None

@@ -19,6 +19,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
@@ -84,6 +85,7 @@ ATTRIBUTES: Final[list[tuple[str, type[Any], str]]] = [
     ("screen.py", Compositor, "_full_map"),
     ("screen.py", Compositor, "full_map"),
     ("screen.py", Screen, "_dirty_widgets"),
+    ("timers.py", Timer, "_skip"),
 ]
 """The module that uses it, its owner, its name."""
 
