@@ -48,6 +48,7 @@ PYTHON_WITH = python_with() { \
 
 # sh: `tests FOLDER ROUNDS ARGUMENT...` runs pytest with its cache in .cache/FOLDER. If at most ten tests fail, it runs each
 # of them again alone, once for each word of ROUNDS: the tests start hundreds of processes, and the machine may be shared.
+# The pictures of tests that do not run again are no error.
 TESTS = tests() { \
 	cache=.cache/$$1 rounds=$$2 failed=.cache/$$1/v/cache/lastfailed; shift 2; rm -f "$$failed"; \
 	$(PYTHON) -m pytest -o "cache_dir=$$cache" "$$@"; first=$$?; \
@@ -55,7 +56,8 @@ TESTS = tests() { \
 	cp "$$failed" "$$cache/failed"; \
 	for round in $$rounds; do \
 		cp "$$cache/failed" "$$failed"; \
-		KASMON_EVIDENCE=anew $(PYTHON) -m pytest -o "cache_dir=$$cache" "$$@" -n 0 --workers 0 --last-failed --last-failed-no-failures=none || return; \
+		KASMON_EVIDENCE=anew $(PYTHON) -m pytest -o "cache_dir=$$cache" "$$@" -n 0 --workers 0 --snapshot-warn-unused \
+			--last-failed --last-failed-no-failures=none || return; \
 	done; \
 	echo "Failed in parallel with other tests, and passed alone in each of the rounds $$rounds:"; grep :: "$$cache/failed"; \
 	}
