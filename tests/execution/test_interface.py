@@ -78,7 +78,7 @@ class Scripted:
     def runs(self, process: psutil.Process) -> bool:
         if self.kind == "sdk":  # it lives in its host
             return process.pid in {lock_holder(lock) for lock in self.places.sessions.glob("*/host.lock")}
-        return "python" in process.cmdline()[0] and process.cwd() == str(self.workdir)
+        return "python" in "".join(process.cmdline()[:1]) and process.cwd() == str(self.workdir)
 
     async def crash(self, one: ExecutionSession) -> None:
         if self.kind == "program":

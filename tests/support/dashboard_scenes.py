@@ -98,8 +98,8 @@ async def settled(pilot: Pilot[None]) -> None:
         await auntil(lambda: view.terminal.rows, what="the terminal's rows")
     elif isinstance(view, SessionView):
         await auntil(lambda: view.screen_of_events._screen.size[0] > 1, what="the preview's size")
-        await auntil(lambda: view.screen_of_events._frame is None, what="the last frame")
-        await auntil(lambda: has_searched(view), what="the end of its search")
+        await auntil(lambda: view.screen_of_events._frame is None or not view.is_attached, what="the last frame")
+        await auntil(lambda: has_searched(view) or not view.is_attached, what="the end of its search")
         len(view.transcript.lines(max(1, view.screen_of_events.size.width - 1)))  # measured whole: the thumb is exact
         view.screen_of_events.show_end()
     await pilot.pause()

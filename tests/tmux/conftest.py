@@ -1,6 +1,5 @@
 """A tmux server of its own for each test that asks for one, its socket in a short folder; nothing is left behind."""
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +27,7 @@ def folder() -> Iterator[Path]:
     """A folder whose path is short enough for a socket."""
     path = Path(tempfile.mkdtemp(prefix="kmt", dir="/tmp"))
     yield path
-    shutil.rmtree(path)
+    remove_folder(path)  # a job of tmux may still write into it
 
 
 @pytest.fixture

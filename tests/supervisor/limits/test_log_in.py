@@ -28,6 +28,7 @@ from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from tests.support.acp.odd_session import odd_config
 from tests.support.cli.fork_server import KASMON
+from tests.support.execution.actor_session import eventually
 from tests.support.supervisor.env import Env, becomes, ended, started
 from tests.support.wait import auntil
 
@@ -74,12 +75,13 @@ async def test_a_log_in_that_fails_restarts_nothing_and_stays_to_be_read(env: En
     session = await logged_out(env, tmp_path)
     assert session.log_in is not None
     name = await begin_log_in(env.places, Config(), session, session.log_in)
-    with pytest.raises(KasmonError, match="the log-in 'login-docs' ended with exit code 1"):
-        await finish_log_in(env.places, session.id, (await session_of(env, name)).id)
 
+    async def told() -> list[str]:  # by the process that waits for the end of the log-in
+        return await notices(env, session.id)
+
+    (said,) = await eventually(told, "the notice")
     assert (await session_of(env, "docs")).log_in is not None
     assert (await session_of(env, name)).exit_code == 1
-    (said,) = await notices(env, session.id)
     assert said.startswith(
         "The agent was not restarted after its log-in: the log-in 'login-docs' ended with exit code 1."
     )
