@@ -18,7 +18,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from tests.support.detection.golden import FOLDER, load
 from tests.support.host.tmux_env import TmuxEnv
-from tests.support.wait import until
+from tests.support.wait import LIMIT_S, until
 
 PLAYER = r"""
 import json, os, subprocess, sys, threading, tty
@@ -32,27 +32,26 @@ threading.Thread(target=read, daemon=True).start()
 def show(text):
     os.write(1, text.encode("utf-8", "surrogateescape"))
 show("\x1b[?25h")
-while True:
-    with open(pipe) as told:
-        for line in told:
-            do = json.loads(line)
-            if "title" in do:
-                show("\x1b]0;" + do["title"] + "\x07")
-            if "screen" in do:
-                x, y = do.get("cursor") or (0, 0)
-                text = do["screen"].rstrip("\n").replace("\n", "\r\n")
-                where = "\x1b[%d;%dH" % (y + 1, x + 1)
-                mode = "\x1b[?25h" if do.get("cursor_visible", True) else "\x1b[?25l"
-                screen = "\x1b[?1049h" if do.get("alternate") else "\x1b[?1049l"
-                show(screen + "\x1b[0m\x1b[H\x1b[2J" + text + "\x1b[0m" + where + mode)
-            if "print" in do:
-                show(do["print"])
-            if "hook" in do:
-                hooks = json.loads(words[words.index("--settings") + 1])["hooks"]
-                entry = hooks[do["hook"]["hook_event_name"]][0]["hooks"][0]
-                subprocess.run(entry["command"], shell=True, input=json.dumps(do["hook"]).encode(), check=True)
-            if "end" in do:
-                sys.exit(do["end"])
+# open for writing too: else what is written between an end of file and the next `open` is lost
+for line in open(os.open(pipe, os.O_RDWR), encoding="utf-8", errors="surrogateescape"):
+    do = json.loads(line)
+    if "title" in do:
+        show("\x1b]0;" + do["title"] + "\x07")
+    if "screen" in do:
+        x, y = do.get("cursor") or (0, 0)
+        text = do["screen"].rstrip("\n").replace("\n", "\r\n")
+        where = "\x1b[%d;%dH" % (y + 1, x + 1)
+        mode = "\x1b[?25h" if do.get("cursor_visible", True) else "\x1b[?25l"
+        screen = "\x1b[?1049h" if do.get("alternate") else "\x1b[?1049l"
+        show(screen + "\x1b[0m\x1b[H\x1b[2J" + text + "\x1b[0m" + where + mode)
+    if "print" in do:
+        show(do["print"])
+    if "hook" in do:
+        hooks = json.loads(words[words.index("--settings") + 1])["hooks"]
+        entry = hooks[do["hook"]["hook_event_name"]][0]["hooks"][0]
+        subprocess.run(entry["command"], shell=True, input=json.dumps(do["hook"]).encode(), check=True)
+    if "end" in do:
+        sys.exit(do["end"])
 """
 
 
@@ -94,7 +93,7 @@ class GoldenAgent:
         """The session as its log says, judged now."""
         return apply_verdict(self.tmux_env.session(self.session), time.time())
 
-    def is_judged(self, state: SessionState, limit_s: float = 40.0) -> Session:
+    def is_judged(self, state: SessionState, limit_s: float = LIMIT_S) -> Session:
         """Wait until it is in *state*; the session then."""
         with contextlib.suppress(TimeoutError):
             until(lambda: self.now().state is state, limit_s)
