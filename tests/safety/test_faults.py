@@ -337,8 +337,8 @@ BROKEN_THEMES = {
 
 
 def colours(dashboard: Dashboard) -> str:
-    """The ground that the list is drawn on."""
-    return dashboard.ground(2, 20)
+    """The ground that the list is drawn on, once it is: the rows of a picture come one after the other."""
+    return until(lambda: ground if (ground := dashboard.ground(2, 20)) != "default" else "", what="the list's ground")
 
 
 def test_a_config_that_breaks_while_it_is_open_is_told_and_the_last_good_one_stays(home: Home) -> None:
