@@ -13,7 +13,7 @@ import pytest
 from kasmon.errors import SandboxError, UsageError
 from kasmon.sandbox.network import proxy_control
 from tests.support.sandbox.full_disk import full_disk
-from tests.support.wait import until
+from tests.support.wait import LIMIT_S, until
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def folder() -> Iterator[Path]:
 
 def ask(folder: Path, host: str) -> bytes:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        link.settimeout(10)
+        link.settimeout(LIMIT_S)
         link.connect(str(folder / "inside" / "proxy.sock"))
         link.sendall(f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode())
         return link.recv(65536)
@@ -112,9 +112,9 @@ def test_closing_it_leaves_no_process_and_no_socket(folder: Path) -> None:
 
 
 def test_one_that_hangs_is_ended_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    way = proxy_control.open_proxy(folder, "build", ["example.org"])
     monkeypatch.setattr(proxy_control, "ANSWER_S", 0.1)
     monkeypatch.setattr(proxy_control, "END_S", 0.1)
-    way = proxy_control.open_proxy(folder, "build", ["example.org"])
     os.kill(way.pid, signal.SIGSTOP)
     proxy_control.close_proxy(folder)
 
