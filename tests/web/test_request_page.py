@@ -250,6 +250,7 @@ def test_an_answer_that_may_not_have_arrived_says_so_and_the_link_is_used_up(
     link = site.asks(command("fix-auth", "git push"))
     fields = link.forms()["allow"]
     monkeypatch.setattr(connect, "REACH_S", 0.2)
+    monkeypatch.setattr(connect, "START_S", 0.2)
     stop = closes_at_once(site.env.places.socket("fix-auth"))
 
     answers = [link.send(fields), link.send(fields), link.open()]

@@ -11,7 +11,7 @@ from kasmon.host.rpc import control
 from kasmon.host.rpc.blocking_client import BlockingLink
 from kasmon.host.rpc.event_loop import in_thread, is_running, sleep
 from kasmon.host.rpc.frames import VERSION
-from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.host.rpc.host_lock import lock_holder, seconds_since_taken
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 REACH_S = 10.0
 """How long a running host may take to answer first."""
 START_S = 30.0
-"""How long one that is started here may take: the machine may be busy, above all while it starts many."""
+"""How long one that is being started may take, whoever starts it: the machine may be busy, above all while it starts
+many."""
 TRIES = 3
 """How often a host that exits without an error is started before that is a failure."""
 LONGEST_PAUSE_S = 0.1
@@ -60,7 +61,7 @@ async def open_link(
         HostUnreachableError: if there is no host and none was to be started, or it does not come up; or if the system
             denies access.
         UnsafeFolderError: if a folder that it needs is accessible to others.
-        TimedOutError: if it did not answer within *limit_s* seconds; `START_S` where it was started here.
+        TimedOutError: if it did not answer within *limit_s* seconds; `START_S` after its start, if that is later.
         ProtocolVersionError: if it speaks another version, and is not replaced.
     """
     return cast("HostLink", await _find(places, session, mode, start, only_looks, limit_s))
@@ -179,7 +180,9 @@ class _Search:
                 why = "the host of another version has not exited yet"
                 if await self._request_hand_over(other):
                     deadline = max(deadline, time.monotonic() + control.HAND_OVER_S + REACH_S)
-            if await in_thread(lock_holder, self.lock) is None and await self._start():
+            if await in_thread(lock_holder, self.lock) is not None:
+                deadline = max(deadline, time.monotonic() + START_S - await in_thread(seconds_since_taken, self.lock))
+            elif await self._start():
                 deadline = max(deadline, time.monotonic() + START_S)
             if time.monotonic() > deadline:
                 raise TimedOutError(

@@ -80,3 +80,12 @@ def lock_holder(path: Path) -> int | None:
         return None
     finally:
         os.close(handle)
+
+
+def seconds_since_taken(path: Path) -> float:
+    """Return how long ago the lock at *path* was taken, which writes to it.
+
+    Raises:
+        OSError: if the system does not say, or the file is gone.
+    """
+    return max(0.0, time.time() - path.stat().st_mtime)

@@ -17,11 +17,12 @@ import pytest
 
 from kasmon import errors
 from kasmon.host.journal import log_file
-from kasmon.host.rpc import spawn
+from kasmon.host.rpc import connect, spawn
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import VERSION, Hello
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
+from kasmon.host.rpc.server import HostServer
 from kasmon.model.commands import Mode, Stop
 from kasmon.model.events import MessageWritten, SessionEnded, SessionStarted
 from kasmon.model.permission import SessionId
@@ -315,12 +316,30 @@ async def test_a_host_of_another_version_says_so(env: Env, reach: Reach, monkeyp
         await reach()
 
 
-async def test_a_host_that_hangs_is_waited_for_and_no_longer(env: Env, reach: Reach) -> None:
+async def test_a_host_that_hangs_is_waited_for_and_no_longer(
+    env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "START_S", 0.1)
     env.wants()
     lock = HostLock(env.places.host_lock(ME))
     assert lock.acquire()
     with pytest.raises(errors.TimedOutError, match="did not start"):
         await reach(limit_s=0.2)
+    lock.let_go()
+
+
+async def test_a_host_that_another_process_has_just_started_is_waited_for_as_long_as_one_started_here(
+    env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many that start at once on a busy machine, one starts the tmux host, and all need it."""
+    env.wants()
+    lock = HostLock(env.places.host_lock(ME))
+    assert lock.acquire()
+    server = HostServer(env.places.socket(ME), lambda connection, frame: None, lambda connection: None)
+    monkeypatch.setattr(connect, "sleep", lambda _pause_s: server.start())  # it listens while it is waited for
+
+    assert os.getpid() == (await reach(limit_s=0.0)).welcome.pid
+    await server.aclose()
     lock.let_go()
 
 
