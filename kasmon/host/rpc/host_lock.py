@@ -25,8 +25,8 @@ class HostLock:
         if handle is not None:
             os.set_inheritable(handle, False)
 
-    def acquire(self, wait_s: float = PROBE_S) -> bool:
-        """Acquire it; False if another process holds it. This process's pid is written into it, for people.
+    def acquire(self, wait_s: float = PROBE_S, pid: int | None = None) -> bool:
+        """Acquire it; False if another process holds it. *pid*, by default this process's, is written into it.
 
         A probe (`lock_holder`) holds it for a moment, so the attempt is repeated for *wait_s* seconds before that
         counts as held.
@@ -45,11 +45,11 @@ class HostLock:
                     return False
                 time.sleep(0.002)
         self.handle = handle
-        self.write_pid(os.getpid())
+        self.write_pid(os.getpid() if pid is None else pid)
         return True
 
     def write_pid(self, pid: int) -> None:
-        """Write the *pid* of who holds the lock, or is about to, into it."""
+        """Write the *pid* of who holds the lock, or is about to, into it; 0 while that has none."""
         if self.handle is not None:
             os.ftruncate(self.handle, 0)
             os.pwrite(self.handle, f"{pid}\n".encode(), 0)

@@ -72,7 +72,7 @@ def spawn_tmux_host(places: Paths) -> "Host | None":
     """
     with _streams(places, places.tmux_host_log, keeps=False) as (environment, given, output):
         lock = HostLock(places.tmux_host_lock)
-        if not lock.acquire(wait_s=0) or lock.handle is None:
+        if not lock.acquire(wait_s=0, pid=0) or lock.handle is None:  # who ends the holder must not end this process
             return None
         try:
             host = _start(["--tmux", str(lock.handle)], environment, given, output, (lock.handle,))

@@ -86,6 +86,23 @@ def test_only_one_of_many_starters_starts_the_tmux_host_which_gets_its_lock(env:
     until(lambda: lock_holder(env.places.tmux_host_lock) is None)
 
 
+def test_who_only_starts_the_tmux_host_is_not_taken_for_it(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ends the holder of the lock must not end a dashboard."""
+    holders, start = list[int | None](), spawn._start
+
+    def see(*arguments: Any) -> Any:
+        holders.append(lock_holder(env.places.tmux_host_lock))
+        return start(*arguments)
+
+    monkeypatch.setattr(spawn, "_start", see)
+    host = spawn.spawn_tmux_host(env.places)
+
+    assert host is not None
+    assert ([0], host.pid) == (holders, lock_holder(env.places.tmux_host_lock))
+    os.kill(host.pid, signal.SIGKILL)
+    until(lambda: lock_holder(env.places.tmux_host_lock) is None)
+
+
 STARTS = """
 import os, signal, sys
 from kasmon.host.rpc.spawn import spawn, spawn_tmux_host
