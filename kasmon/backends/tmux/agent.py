@@ -39,6 +39,9 @@ from kasmon.tmux.process_identity import signal as send_signal
 
 YOUNG_S: Final = 1.0
 """An agent that fails within this time after its start is reported as having ended at once."""
+SLOW_START_S: Final = 60.0
+"""So is one that rejects its command line within this time and was seen in no state before: a busy machine takes long
+to start it."""
 CLOSE_GRACE_S: Final = 2.0
 TYPED_S: Final = 5.0
 """A user who typed into the agent within this time counts as still typing."""
@@ -70,7 +73,7 @@ class TmuxAgent(PaneListener):
         self._sandboxed_agent: ProcessIdentity | None = None
         """The agent's process inside a sandbox, which ends with it; None without a sandbox, and until it is known."""
         self._loop = asyncio.get_running_loop()
-        self._mature_at = -math.inf
+        self._began_at = -math.inf
         """Until this moment it counts as just started; infinity until it was ready."""
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._ended = asyncio.Event()
@@ -298,7 +301,7 @@ class TmuxAgent(PaneListener):
 
     def started(self, generation: int) -> SessionStarted:
         launch = self._launch
-        self._mature_at = math.inf
+        self._began_at = math.inf
         return SessionStarted(
             at=time.time(),
             generation=generation,
@@ -311,7 +314,7 @@ class TmuxAgent(PaneListener):
 
     def begin_monitoring(self) -> None:
         """Report that its launcher announced the start of the program, and begin monitoring."""
-        self._mature_at = self._loop.time() + YOUNG_S
+        self._began_at = self._loop.time()
         self.say(SignalSeen(at=time.time(), source="launch", value="command" if self._launch.is_command else "ready"))
         self.state_monitor.begin()
 
@@ -352,11 +355,14 @@ class TmuxAgent(PaneListener):
         self._end(SessionEnded(at=time.time(), why=self._why or "its pane no longer exists"))
 
     async def _report_death(self, status: int | None, number: int | None) -> None:
-        is_young = self._loop.time() < self._mature_at
+        age_s = self._loop.time() - self._began_at
+        is_starting = age_s < SLOW_START_S and not self._launch.is_command and not self.reports_state
         rows: Lines = []
         with contextlib.suppress(KasmonError):
             rows = await self._line.ask(ask.capture(self.pane, start=-termination.WRAPPED_ROWS, ansi=False, join=True))
-        why = self._why or await termination.cause(self._launch, rows, status, number, is_young=is_young)
+        why = self._why or await termination.cause(
+            self._launch, rows, status, number, is_young=age_s < YOUNG_S, is_starting=is_starting
+        )
         self._pane_output.handle_screen(rows)
         self._end(SessionEnded(at=time.time(), exit_code=status, signal=termination.signal_name(number), why=why))
 

@@ -7,7 +7,7 @@ import re
 import signal
 from typing import Final
 
-from kasmon.backends.common.agent_version import HURRY_S, advised
+from kasmon.backends.common.agent_version import LIMIT_S, advised
 from kasmon.backends.tmux.evidence.process_table import foreground_of
 from kasmon.model.commands import Launch
 from kasmon.model.evidence import AT_ONCE
@@ -86,25 +86,31 @@ def signal_name(number: int | None) -> str | None:
         return f"signal {number}"
 
 
-async def cause(launch: Launch, rows: Lines, status: int | None, number: int | None, *, is_young: bool) -> str:
+async def cause(
+    launch: Launch, rows: Lines, status: int | None, number: int | None, *, is_young: bool, is_starting: bool
+) -> str:
     """Return why the agent of *launch* ended, from an exit code or signal and the last *rows* of its pane; empty if the
-    code or signal is explanation enough. *is_young*: it had hardly started."""
-    line = last_line(rows)
-    if status and is_young:
-        return await _at_once(launch, complaint(rows), line)
+    code or signal is explanation enough.
+
+    *is_young*: it had hardly started. *is_starting*: it had shown no state yet, so that a complaint about its command
+    line is its own.
+    """
+    line, rejection = last_line(rows), complaint(rows)
+    if status and (is_young or (is_starting and rejection)):
+        return await _at_once(launch, rejection, line)
     if status in CANNOT and line.startswith(OURS):
         return line.removeprefix(OURS)  # its sandbox's launcher took longer than a young agent's time
     return "it ended; tmux has no exit status" if status is None and number is None else ""
 
 
-async def _at_once(launch: Launch, complaint: str, line: str) -> str:
-    """Return why it ended right after its start; its message is *complaint*, or else *line*."""
-    message = (complaint or line).removeprefix(OURS)
+async def _at_once(launch: Launch, rejection: str, line: str) -> str:
+    """Return why it ended right after its start; its message is *rejection*, or else *line*."""
+    message = (rejection or line).removeprefix(OURS)
     why = f"{AT_ONCE}: {message}" if message else AT_ONCE
     advice = ""
-    if complaint and not launch.machine:
+    if rejection and not launch.machine:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HURRY_S):
+            async with asyncio.timeout(LIMIT_S):
                 advice = await asyncio.to_thread(advised, launch.argv)
     return f"{why.rstrip('.')}. {advice}" if advice else why
 

@@ -133,20 +133,43 @@ async def test_a_program_that_is_not_there_leaves_a_screen_that_says_so(tmux: Tm
         assert tmux.session(SessionId(ME)).crashed
 
 
-async def test_an_agent_that_does_not_understand_its_command_line_is_named_with_its_version(tmux: TmuxEnv) -> None:
-    claude = tmux.root / "claude"
+@pytest.mark.parametrize("young_s", [60.0, 0.0], ids=["at once", "on a busy machine"])
+async def test_an_agent_that_does_not_understand_its_command_line_is_named_with_its_version(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch, young_s: float
+) -> None:
+    monkeypatch.setattr(agent, "YOUNG_S", young_s)
+    claude, starts = tmux.root / "claude", tmux.root / "starts"
+    os.mkfifo(starts)
     claude.write_text(
         '#!/bin/sh\n[ "$1" = --version ] && echo "1.0.3 (Claude Code)" && exit\n'
+        f"read _ <'{starts}'; "
         "echo \"error: unknown option '$1'\" >&2; echo 'For more, try --help'; exit 1\n"
     )
     claude.chmod(0o700)
     async with tmux.serving() as link:
         await tmux.run(link, ME, str(claude))
+        await tmux.ready(ME)
+        await asyncio.to_thread(starts.write_text, "now\n")
         ended = await tmux.ended(ME)
 
     said = "it exited immediately: error: unknown option '--settings'. This is claude 1.0.3; kasmon was tested with"
     assert ended.why.startswith(said)
     assert ended.why.endswith("`claude update` installs the latest version.")
+
+
+async def test_a_command_that_fails_later_is_not_said_to_reject_its_own_command_line(
+    tmux: TmuxEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "YOUNG_S", 0.0)
+    os.mkfifo(tmp_path / "begun")
+    script = f"read _ <'{tmp_path}/begun'; echo 'ls: unknown option'; exit 2"
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, "sh", "-c", script, is_command=True)
+        await auntil(lambda: any(signal.source == "launch" for signal in tmux.only(SignalSeen, SessionId(ME))))
+        await asyncio.to_thread((tmp_path / "begun").write_text, "now\n")
+        ended = await tmux.ended(ME)
+
+    assert (2, "") == (ended.exit_code, ended.why)
 
 
 @pytest.mark.parametrize(
