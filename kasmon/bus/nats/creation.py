@@ -1,7 +1,10 @@
 """Makes the folder of a new cluster: its keys, its certificates, and the server's configuration."""
 
 import datetime as dt
+import errno
 import ipaddress
+import os
+import random
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +19,8 @@ from kasmon.bus.nats.server_config import READERS, ROSTER_KEY, LeafRemote, Serve
 from kasmon.errors import UsageError
 from kasmon.paths import Paths, private_folder, write_private
 
+LASTING_PORTS: Final = range(20_000, 32_768)
+"""Ports that no system takes for a connection to elsewhere. A server that is started again finds its port free."""
 SERVERS: Final = 3
 """How many servers a cluster has if it has several: it works while one of them is down."""
 
@@ -49,7 +54,7 @@ def create_cluster(
     """
     folder = ClusterFolder(places, name)
     listen = _listen_address(host)
-    port = port or _free_port(listen)
+    port = port or find_free_port(listen)
     own = certificate is None
     cluster = Cluster(
         name,
@@ -204,12 +209,23 @@ def _listen_address(host: str) -> str:
     return host
 
 
-def _free_port(listen: str) -> int:
+def find_free_port(listen: str = "127.0.0.1") -> int:
+    """Return a port of the address *listen* that is free now, of those that the system gives to no connection.
+
+    Raises:
+        OSError: if none was found, or *listen* is no address of this machine.
+    """
     family = socket.AF_INET6 if ":" in listen else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((listen, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)):
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind((listen, port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                return port
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
 def read_given(path: Path, what: str) -> bytes:

@@ -5,7 +5,6 @@ import base64
 import contextlib
 import datetime as dt
 import json
-import socket
 import ssl
 import subprocess
 import time
@@ -22,6 +21,7 @@ from kasmon.bus.nats.bus import open_nats_bus
 from kasmon.bus.nats.certificates import KeyPair, make_ca, make_server_certificate
 from kasmon.bus.nats.cluster import ClusterFolder
 from kasmon.bus.nats.connection import connect
+from kasmon.bus.nats.creation import find_free_port
 from kasmon.bus.nats.enrolment import revoke
 from kasmon.bus.nats.identity import Identity, IdentityFile
 from kasmon.bus.nats.jetstream.outbox import PositionFile
@@ -54,7 +54,7 @@ class Laptop:
     """The cluster `c1` with the machines `gpu` and `lap`; `lap` has a leafnode, and an operator and a viewer there."""
 
     def __init__(self, state: Path) -> None:
-        self.hub = ClusterUp(state / "hub", free_port())
+        self.hub = ClusterUp(state / "hub", find_free_port())
         self.places, self.elsewhere = (
             places({"XDG_STATE_HOME": str(state / each), "XDG_CONFIG_HOME": str(state / each), "HOME": str(state)})
             for each in ("lap", "gpu")
@@ -86,12 +86,6 @@ class Laptop:
     def close(self) -> None:
         self.stop()
         self.hub.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -398,7 +392,7 @@ async def ask(identity: Identity, authority: KeyPair, made: KeyPair, folder: Pat
 
 
 def test_a_port_for_leafnodes_that_is_closed_is_explained(laptop: Laptop) -> None:
-    closed = msgspec.structs.replace(laptop.machine, leaf_port=free_port())
+    closed = msgspec.structs.replace(laptop.machine, leaf_port=find_free_port())
 
     with pytest.raises(UnavailableError, match=rf"cannot reach the cluster 'c1' at '127.0.0.1:{closed.leaf_port}'"):
         asyncio.run(check_leaf_port(closed))

@@ -33,7 +33,7 @@ from kasmon.bus.nats.certificates import (
 )
 from kasmon.bus.nats.cluster import ClusterFolder, Role
 from kasmon.bus.nats.connection import connect
-from kasmon.bus.nats.creation import create_cluster
+from kasmon.bus.nats.creation import create_cluster, find_free_port
 from kasmon.bus.nats.enrolment import join, make_join_token, revoke
 from kasmon.bus.nats.identity import Identity
 from kasmon.bus.nats.leaf import create_leaf, through_leaf
@@ -62,9 +62,9 @@ def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         while len(found) < count:
             client, route, leaf = (stack.enter_context(socket.socket()) for _ in range(3))
-            client.bind(("127.0.0.1", 0))
-            port = client.getsockname()[1]
-            with contextlib.suppress(OSError, OverflowError):
+            port = find_free_port()
+            with contextlib.suppress(OSError):
+                client.bind(("127.0.0.1", port))
                 route.bind(("127.0.0.1", port + 2000))
                 leaf.bind(("127.0.0.1", port + LEAF))
                 found.append(port)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import time
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import msgspec
 import psutil
 import pytest
 
+from kasmon.bus.nats.creation import find_free_port
 from kasmon.errors import NotFoundError, RefusedError, SandboxError
 from kasmon.model.events import Checkpointed, NoticeRaised, SandboxPhaseChanged
 from kasmon.model.sandbox.policy import (
@@ -510,7 +510,7 @@ def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_nothing(stage: SandboxPro
 
 
 def test_a_service_that_went_down_is_started_again_behind_the_healing(stage: SandboxProcess) -> None:
-    port = _free_port()
+    port = find_free_port()
     start = f"echo $$ > web.pid; exec python3 -m http.server --bind 127.0.0.1 {port}"
     stage.policy = SandboxPolicy(session=ME, services=(ServiceSpec(name="web", port=port, start=start),))
     box = stage.arrived()
@@ -530,12 +530,6 @@ def test_a_service_that_went_down_is_started_again_behind_the_healing(stage: San
 
 def _last_move(stage: SandboxProcess) -> SandboxPhaseChanged:
     return next(fact for fact in reversed(stage.facts) if isinstance(fact, SandboxPhaseChanged))
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class Copied(UnconfinedTier):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.boot_id import boot
+from kasmon.bus.nats.creation import find_free_port
 from kasmon.errors import RefusedError, SandboxError
 from kasmon.process_identity import started_at
 from kasmon.sandbox.network.port_forward import NetworkConnector, PortForward
@@ -26,11 +27,6 @@ def unix(path: Path) -> socket.socket:
     listener.bind(str(path))
     listener.listen(50)
     return listener
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def serve(listener: socket.socket, answer: Callable[[socket.socket], None]) -> None:
@@ -54,7 +50,7 @@ class Inside:
 
     def __init__(self, folder: Path) -> None:
         self.door = unix(folder / "proxy.sock")
-        self.port = free_port()
+        self.port = find_free_port()
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(PROGRAM)],
             env={"KASMON_PROXY": str(folder / "proxy.sock"), "KASMON_PROXY_PORT": str(self.port)},
@@ -189,7 +185,7 @@ def test_a_program_that_it_becomes_finds_its_proxy_there() -> None:
     """The carrier is ready before the program runs, and ends with the sandbox, not with the program."""
     with tempfile.TemporaryDirectory(prefix="kf-", dir="/tmp") as name, unix(Path(name, "proxy.sock")) as door:
         serve(door, echo)
-        port = free_port()
+        port = find_free_port()
         code = (
             f"import socket; link = socket.create_connection(('127.0.0.1', {port})); link.sendall(b'x');"
             " print(link.recv(1).decode()); link.close()"
@@ -222,7 +218,7 @@ def test_whoever_waits_for_the_end_of_the_program_does_not_wait_for_the_carrier(
                 "-c",
                 f"echo x >/proc/self/fd/{writes}; exit 7",
             ],
-            env={"KASMON_PROXY": "/nowhere", "KASMON_PROXY_PORT": str(free_port()), "HOLDS": str(writes)},
+            env={"KASMON_PROXY": "/nowhere", "KASMON_PROXY_PORT": str(find_free_port()), "HOLDS": str(writes)},
             pass_fds=[writes],
             capture_output=True,
             timeout=20,

@@ -5,7 +5,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from types import MappingProxyType
 import psutil
 import pytest
 
+from kasmon.bus.nats.creation import find_free_port
 from kasmon.tmux.remote.agent import SOCKET
 from tests.support.wait import until
 
@@ -50,7 +50,7 @@ class Sshd:
         self.home.mkdir(parents=True, mode=0o700)
         self.folder = self.home / ".local/state/kasmon-remote"
         """Where kasmon keeps what it has there."""
-        self._program, self._port, self._server = program(), _free_port(), 0
+        self._program, self._port, self._server = program(), find_free_port(), 0
         for name in ("host", "id"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", root / name], check=True)
         (root / "authorized").write_bytes((root / "id.pub").read_bytes())
@@ -133,10 +133,3 @@ def is_gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def _free_port() -> int:
-    with socket.socket() as asking:
-        asking.bind(("127.0.0.1", 0))
-        port: int = asking.getsockname()[1]
-        return port
