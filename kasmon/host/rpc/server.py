@@ -199,9 +199,19 @@ class HostServer:
         Raises:
             OSError: if the socket cannot be created.
         """
-        listening = await asyncio.to_thread(bind, self._path)
+        binding = asyncio.create_task(asyncio.to_thread(bind, self._path))
+        try:
+            listening = await asyncio.shield(binding)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError):
+                (await binding).close()
+                await asyncio.to_thread(self._path.unlink, missing_ok=True)
+            raise
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: ClientConnection(self), sock=listening, backlog=BACKLOG)
+        self._server = await loop.create_unix_server(
+            lambda: ClientConnection(self), sock=listening, backlog=BACKLOG, start_serving=False
+        )
+        await self._server.start_serving()
 
     async def aclose(self) -> None:
         """Stop listening, finish requests in progress, send what is waiting, close connections. Idempotent and bounded.
@@ -282,11 +292,8 @@ def bind(path: Path) -> socket.socket:
     unfinished.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        before = os.umask(0o177)
-        try:
-            listening.bind(os.fspath(unfinished))
-        finally:
-            os.umask(before)
+        listening.bind(os.fspath(unfinished))
+        unfinished.chmod(0o600)  # before it listens; a umask would be that of all threads
         listening.listen(BACKLOG)
         listening.setblocking(False)
         unfinished.replace(path)

@@ -110,6 +110,24 @@ async def test_only_its_user_can_reach_the_socket(line: Line) -> None:
     assert 0o600 == stat.S_IMODE(line.path.stat().st_mode)
 
 
+async def test_one_that_is_cancelled_while_it_binds_leaves_no_socket(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, bind, bound, goes_on = env.places.runtime / "test.sock", server.bind, list[socket.socket](), threading.Event()
+
+    def bind_slowly(path: Path) -> socket.socket:
+        bound.append(bind(path))
+        goes_on.wait()
+        return bound[0]
+
+    monkeypatch.setattr(server, "bind", bind_slowly)
+    starting = asyncio.create_task(Line(path).server.start())
+    await auntil(lambda: bound)
+    starting.cancel()
+    goes_on.set()
+    await asyncio.wait([starting])
+
+    assert (True, -1, False) == (starting.cancelled(), bound[0].fileno(), path.exists())
+
+
 async def test_binding_leaves_the_umask_as_it_was(env: Env) -> None:
     before = os.umask(0o027)
     try:

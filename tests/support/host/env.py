@@ -66,6 +66,7 @@ class Env:
         self.places.make()
         self._logs: dict[SessionId, ReadLog] = {}
         self.processes: list[Process] = []
+        self._links: list[HostLink] = []
 
     def wants(self, session: SessionId = ME, **more: Any) -> Launch:
         """Write how *session* is to be started."""
@@ -134,14 +135,16 @@ class Env:
         await running
 
     async def linked(self, session: SessionId = ME) -> HostLink:
-        """A link to the host that is there, or about to be."""
+        """A link to the host that is there, or about to be; hung up by `close` at the latest."""
         deadline = time.monotonic() + LIMIT_S
         while True:
             try:
-                return await HostLink.open(self.places.socket(session))
+                self._links.append(await HostLink.open(self.places.socket(session)))
             except HostUnreachableError:
                 if time.monotonic() > deadline:
                     raise
+            else:
+                return self._links[-1]
             await asyncio.sleep(0.01)
 
     # A host in a process of its own
@@ -159,7 +162,9 @@ class Env:
         return lock_holder(self.places.host_lock(session))
 
     def close(self) -> None:
-        """End every process of this kasmon."""
+        """Hang up its links and end every process of this kasmon."""
+        for link in self._links:
+            link.close()
         for process in self.processes:
             process.kill()
             process.wait(60)
