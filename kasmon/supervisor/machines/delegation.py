@@ -17,8 +17,9 @@ from kasmon.supervisor.machines.link_client import CommandOutput, error_of, pars
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.start import start_companions
 
-COPIED_S: Final = 5.0
-"""How long to wait until the copy here shows what was done there, in seconds; it was done all the same."""
+COPIED_S: Final = 20.0
+"""How long to wait until the copy here shows what was done there, in seconds: usually one, several between busy
+machines. It was done all the same."""
 
 
 async def run_there(
@@ -42,9 +43,15 @@ async def run_there(
 
 
 async def wait_for_copy(places: Paths, session: SessionId, until: Callable[[Session | None], bool]) -> None:
-    """Wait a moment until *until* is true of *session* as it is listed here; None if it is not."""
+    """Wait a moment until *until* is true of *session* as it is listed here; None if it is not.
+
+    An unreachable machine sends nothing to wait for.
+    """
     deadline = time.monotonic() + COPIED_S
-    while time.monotonic() < deadline and not until((await in_thread(read_fleet, places)).get(session)):
+    while time.monotonic() < deadline:
+        now = (await in_thread(read_fleet, places)).get(session)
+        if until(now) or (now is not None and now.is_unreachable):
+            break
         await sleep(0.05)
 
 

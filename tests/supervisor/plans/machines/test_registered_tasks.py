@@ -228,7 +228,9 @@ def test_work_of_an_attempt_that_lost_its_claim_is_not_taken_but_reported(make: 
     assert all(("none", "") == (other.state, other.session) for other in others)
     assert (report.machine, report.attempt, report.session) == (machine, 1, first.of("a").session)
     assert (report.state, report.commits, report.branch) == ("stopped", 1, "plan/tidy.1-a.a1")
-    assert [session.exists for session in site.sessions(machine)] == [False]
+    until(
+        lambda: [session.exists for session in site.sessions(machine)] == [False], what="the end of the first session"
+    )
     (folder_of(second) / ".kasmon" / "go").touch()
     ended = site.until(lambda now: now.state == "ended")
     assert (ended.of("a").attempt, site.branch("plan/tidy.1-a")) == (2, ["file0.txt"])
