@@ -15,7 +15,7 @@ from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import StartSession
 from kasmon.host.terminal import typed_prompts
 from kasmon.model.commands import Receipt, ReceiptState
-from kasmon.model.events import ReceiptChanged
+from kasmon.model.events import ReceiptChanged, SignalSeen
 from kasmon.model.session_state import SessionState
 from tests.backends.tmux.evidence.test_claude_registry import started
 from tests.backends.tmux.evidence.test_transcripts import ID, user_line
@@ -64,6 +64,13 @@ class Played:
         await self.shows("idle")
         return await sending
 
+    async def until_noted(self, source: str) -> None:
+        """Wait until the host has noted a signal of *source*."""
+        await auntil(
+            lambda: any(seen.source == source for seen in self.tmux_env.only(SignalSeen, self.agent.session)),
+            what=f"a signal of the {source}",
+        )
+
     def receipt(self, n: int = 1) -> Receipt:
         return self.tmux_env.session(self.agent.session).receipts[n - 1]
 
@@ -93,6 +100,7 @@ class Transcribed(Played):
         with file.open("a") as lines:
             lines.write(user_line(prompt, datetime.now(UTC).isoformat()))
         self.registers("busy")
+        await self.until_noted("transcript")
         await self.shows("working-text")
         await self.becomes(SessionState.WORKING)
 
@@ -148,6 +156,7 @@ async def played(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         await it.shows("idle")
         await it.becomes(SessionState.IDLE)
         await it.hook("Stop")  # its hooks work
+        await it.until_noted("hook")  # later it would end the turn of a prompt
         yield it
 
 
