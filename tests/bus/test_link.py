@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 
 import msgspec
-import psutil
 import pytest
 
 from kasmon import __version__
@@ -22,6 +21,7 @@ from kasmon.model.events import RequestAnswered
 from kasmon.model.permission import Decision
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from kasmon.process_identity import started_at
 from kasmon.store.event_log import EventLog
 from kasmon.store.machines import machine_names, write_presence
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -264,5 +264,5 @@ async def test_a_machine_that_is_removed_leaves_nothing_here_and_everything_ther
     assert not read_fleet(places).sessions
     assert not places.folder(session).exists()
     assert [] == [path.name for path in places.runtime.glob("*.sock")]
-    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    until(lambda: started_at(pid) is None)
     assert S.IDLE is (read_fleet(joined.far.places).get(session) or Session(id=session)).state

@@ -68,7 +68,7 @@ async def not_opened(wanted: Launch) -> str:
     """Why it is not; and it does not run."""
     with pytest.raises(LaunchError) as caught:
         await backend.open(wanted)
-    assert [] == _left(wanted)
+    await auntil(lambda: not _left(wanted), what="its end")
     return str(caught.value)
 
 
@@ -192,7 +192,7 @@ serve(thread__turns__list=lambda _: {"data": [{"items": [item]}]})
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
 
-        assert [] == _left(wanted)
+        await auntil(lambda: not _left(wanted), what="its end")
 
 
 class TestSurroundings:
@@ -339,7 +339,7 @@ serve()
         await auntil(lambda: len(agent._event_queue._waiting) >= FULL)
         await agent.aclose()
 
-        assert [] == _left(wanted)
+        await auntil(lambda: not _left(wanted), what="its end")
         assert isinstance([said async for said in agent.events()][-1], SessionEnded)
 
 

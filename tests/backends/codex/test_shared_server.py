@@ -19,6 +19,7 @@ from kasmon.errors import SessionEndedError
 from kasmon.model.commands import Launch, Prompt, Stop
 from kasmon.model.events import MessageWritten, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.paths import places
+from kasmon.process_identity import started_at
 from tests.support.agents.backend_contract import LIMIT_S, Listener
 from tests.support.codex.listening_codex import HANGS, accept_key, frame
 from tests.support.codex.odd_codex import FAKE, ROOT
@@ -172,7 +173,7 @@ def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
         host.kill()
         host.wait()
 
-    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, what="its end")
+    until(lambda: started_at(pid) is None, what="its end")
     assert (tmp_path / "terminated").exists()
 
 
