@@ -21,9 +21,10 @@ from kasmon.tui.gateway.protocol import CardContext, FleetUpdate
 from kasmon.tui.permissions.card_screen import CardScreen
 from kasmon.tui.textual_ext.repaint import RowsUpdate
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
-from tests.support.dashboard_scenes import kasmon, run_app
+from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import NOW, asking, command, fleet, working
 from tests.support.tui.fake_gateway import fleet_update, text_of
+from tests.support.wait import auntil
 
 THUMB = dict.fromkeys(map(ord, "▁▂▃▄▅▆▇█"), " ")
 """Where the thumb of a scrollbar ends, in an eighth of a row, is told a picture later."""
@@ -52,7 +53,8 @@ async def test_the_first_picture_of_a_card_shows_what_the_last_one_shows(
     async with run_app(app) as pilot:
         pictures = watched(app, monkeypatch)
         await pilot.press("i")
-        await pilot.pause()
+        await auntil(lambda: CardScreen.__name__ in [screen for screen, _, _ in pictures], what="the card")
+        await settled(pilot)
         shown = [text for screen, _, text in pictures if screen == CardScreen.__name__]
 
         assert words[:4] in shown[0]
@@ -67,9 +69,9 @@ async def test_a_session_that_goes_on_draws_its_row_and_its_head_and_nothing_els
     async with run_app(app) as pilot:
         pictures = watched(app, monkeypatch)
         app._show_update(fleet_update(after))
+        await auntil(lambda: pictures, what="a picture")
         await pilot.pause()
 
-        assert pictures
         assert all(isinstance(drawn, RowsUpdate) for _, drawn, _ in pictures)
         assert all(1 == len(drawn.rows) for _, drawn, _ in pictures)
 
