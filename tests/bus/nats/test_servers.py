@@ -46,10 +46,10 @@ from kasmon.errors import KasmonError, RemoteUnreachableError, UsageError
 from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, places
-from tests.bus.nats.test_leaf import REVOKED_S, RawLeaf, sees
+from tests.bus.nats.test_leaf import RawLeaf, sees
 from tests.support.bus.buses import Reader
 from tests.support.supervisor.env import NOW, Env, started
-from tests.support.wait import auntil, until
+from tests.support.wait import LIMIT_S, auntil, until
 
 ME = SessionId("abcdefgh")
 LEAF = 1000
@@ -225,7 +225,7 @@ def test_a_leafnode_goes_on_at_another_server_and_a_removed_member_at_none(
         for each in hostile:
             await each.read_until(b"PONG")
         assert await apply_changes(servers.folder, await asyncio.to_thread(revoke, servers.folder, "vera"))
-        async with asyncio.timeout(REVOKED_S):
+        async with asyncio.timeout(LIMIT_S):
             for each in hostile:
                 await each.read_to_end()
                 each.close()
