@@ -7,9 +7,12 @@ import fcntl
 import os
 import time
 from pathlib import Path
+from typing import Final
 
 PROBE_S = 0.2
-"""How long a probe of a lock may hold it at most."""
+"""How long a lock that is held is tried again."""
+STALLED_S: Final = 10.0
+"""How long probes of a lock may hold it at most: on a busy machine each may be interrupted for long."""
 
 
 class HostLock:
@@ -28,8 +31,7 @@ class HostLock:
     def acquire(self, wait_s: float = PROBE_S, pid: int | None = None) -> bool:
         """Acquire it; False if another process holds it. *pid*, by default this process's, is written into it.
 
-        A probe (`lock_holder`) holds it for a moment, so the attempt is repeated for *wait_s* seconds before that
-        counts as held.
+        The attempt is repeated for *wait_s* seconds, and while only probes (`lock_holder`) hold it.
         """
         if self.handle is not None:
             return True
@@ -40,7 +42,8 @@ class HostLock:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() > until:
+                late_s = time.monotonic() - until
+                if late_s > STALLED_S or (late_s > 0 and _is_exclusive(handle)):
                     os.close(handle)
                     return False
                 time.sleep(0.002)
@@ -59,6 +62,16 @@ class HostLock:
         if self.handle is not None:
             os.close(self.handle)
             self.handle = None
+
+
+def _is_exclusive(handle: int) -> bool:
+    """Whether another process holds the lock of the file *handle*, and not only probes it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    return False
 
 
 def lock_holder(path: Path) -> int | None:
