@@ -1,13 +1,17 @@
 """A command that was forked does what one with a Python of its own does."""
 
 import os
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from kasmon.process_identity import find_processes_with
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import ForkServer
+from tests.support.wait import LIMIT_S
 
 
 @pytest.fixture
@@ -56,3 +60,23 @@ def test_one_that_waits_holds_up_no_other_and_one_that_takes_too_long_is_killed(
     with pytest.raises(TimeoutError):
         fork_server.run(waits, kasmon.environment, kasmon.home, "", 0.5)
     assert 0 == kasmon("ls").code
+
+
+def test_one_who_asks_and_is_killed_meanwhile_ends_it_for_no_other(fork_server: ForkServer, kasmon: Cli) -> None:
+    for asked in (b"", b"     100", b"     100part"):
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(fork_server.path)
+            asking.sendall(asked)
+
+    assert 0 == kasmon("ls").code
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="without /proc no process shows its variables")
+def test_it_is_found_by_its_variables_as_soon_as_it_has_a_pid(fork_server: ForkServer, kasmon: Cli) -> None:
+    with open(os.devnull, "r+b") as nothing:  # noqa: PTH123
+        command = fork_server.start(("ls", "--watch"), kasmon.environment, kasmon.home, [nothing.fileno()] * 3)
+    found = dict(find_processes_with("XDG_STATE_HOME"))
+    command.kill()
+    command.wait(LIMIT_S)
+
+    assert kasmon.environment["XDG_STATE_HOME"] == found[command.pid]

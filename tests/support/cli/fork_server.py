@@ -23,7 +23,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
@@ -293,15 +293,15 @@ def serve(path: str) -> NoReturn:
         if listener.fileno() not in readable:
             continue
         line, _address = listener.accept()
-        head, files, _flags, _sender = socket.recv_fds(line, 8, 8)
-        if not head:  # who asked was killed
+        request, files = _receive(line)
+        if not request:
+            _close(files)
             line.close()
             continue
-        kind, arguments, environment, folder, numbers = marshal.loads(_exactly(line, int(head)))
+        kind, arguments, environment, folder, numbers = request
         _import_for(kind, arguments)
-        if pid := os.fork():
-            for number in files:
-                os.close(number)
+        if pid := _fork():
+            _close(files)
             with contextlib.suppress(OSError):  # who asked was killed
                 line.sendall(b"%d\n" % pid)
             lines[pid] = line
@@ -309,8 +309,22 @@ def serve(path: str) -> NoReturn:
         # from here on it is the command
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _become(kind, arguments, environment, folder, dict(zip(numbers, files, strict=True)))
+        _show(["-P", "-m", "kasmon", *arguments], environment)
+        _become(kind, environment, folder, dict(zip(numbers, files, strict=True)))
         _leave(_main(kind, arguments))
+
+
+def _fork() -> int:
+    """Fork; return here once `_become` has closed the fork's other descriptors, as `Popen` returns after `exec`.
+
+    A process that looks for the fork by its variables in /proc finds it by then.
+    """
+    becoming, became = os.pipe()
+    if pid := os.fork():
+        os.close(became)
+        os.read(becoming, 1)
+        os.close(becoming)
+    return pid
 
 
 def _import_for(kind: str, arguments: Sequence[str]) -> None:
@@ -341,10 +355,10 @@ def _main(kind: str, arguments: list[str]) -> int:
     return entry.main()
 
 
-def _become(
-    kind: str, arguments: list[str], environment: Mapping[str, str], folder: str, files: Mapping[int, int]
-) -> None:
+def _become(kind: str, environment: Mapping[str, str], folder: str, files: Mapping[int, int]) -> None:
     """Make this fork what a new process would be, with the descriptors *files* under other numbers."""
+    if kind != "kasmon":
+        os.setsid()  # as `TmuxServer.start` and `spawn` have it
     above = {number: fcntl.fcntl(file, fcntl.F_DUPFD, 200) for number, file in files.items()}
     for number, file in above.items():
         os.dup2(file, number)
@@ -357,9 +371,6 @@ def _become(
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
-    _show(["-P", "-m", "kasmon", *arguments], environment)
-    if kind != "kasmon":
-        os.setsid()  # as `TmuxServer.start` and `spawn` have it
     if kind == "host":
         os.umask(0o077)
     if kind == "terminal":
@@ -404,6 +415,19 @@ def _tell_ends(lines: dict[int, socket.socket]) -> None:
             return
         with contextlib.suppress(OSError), lines.pop(pid) as line:
             line.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+def _receive(line: socket.socket) -> tuple[tuple[Any, ...], Sequence[int]]:
+    """What `ask` wants, empty if who asked was killed; and the descriptors that came with it."""
+    head, files, _flags, _sender = socket.recv_fds(line, 8, 8)
+    with contextlib.suppress(ConnectionError):
+        return (marshal.loads(_exactly(line, int(head))) if head else ()), files
+    return (), files
+
+
+def _close(numbers: Iterable[int]) -> None:
+    for number in numbers:
+        os.close(number)
 
 
 def _exactly(line: socket.socket, length: int) -> bytes:
