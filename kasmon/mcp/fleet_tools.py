@@ -27,20 +27,12 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState, states_of
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_block
+from kasmon.store.starters import StarterLog, find_descendants, read_starters
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import wait_for
 from kasmon.supervisor.fleet.watch import FleetWatch
-from kasmon.supervisor.limits.agents import (
-    StarterLog,
-    find_descendants,
-    find_kin,
-    read_starters,
-    require_child,
-    require_choices,
-    require_tool,
-    with_sender,
-)
+from kasmon.supervisor.limits.agents import find_kin, require_child, require_choices, require_tool, with_sender
 from kasmon.supervisor.machines.agent_requests import require_machine
 from kasmon.supervisor.machines.delegation import started_session
 from kasmon.supervisor.machines.link_client import AgentRequest, ask_for_agent, parse_reply

@@ -33,6 +33,10 @@ class ActingAgent(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.session)
 
 
+FLEET_TOOLS: Final = "fleet"
+"""What a session's `tools` contain if its agent may use `kasmon mcp --tools fleet`."""
+
+
 class StarterLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What the machine of an agent allows the session that it starts on another one, whose own limits hold too."""
 

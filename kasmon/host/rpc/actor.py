@@ -4,6 +4,7 @@ A process can set any environment for those that it starts. So a session's id in
 process is the one that the session's log names as its agent.
 """
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from kasmon import system
 from kasmon.errors import LaunchError, RefusedError
 from kasmon.host.rpc.peer import MOST, find_relatives
 from kasmon.launch import RUN, SESSION
-from kasmon.model.commands import ActingAgent
+from kasmon.model.commands import FLEET_TOOLS, ActingAgent
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
@@ -66,6 +67,41 @@ def require_actor(places: Paths, pid: int, action: str) -> ActingAgent:
             hint="Start it as a child of the agent's own process, not in the background of the system.",
         )
     return actor
+
+
+def require_leader(places: Paths, actor: ActingAgent, session: SessionId) -> None:
+    """Raise unless *actor* has the fleet tools, and it, or an agent below it, started *session*. Blocks.
+
+    Raises:
+        RefusedError: if it does not.
+    """
+    with contextlib.suppress(LaunchError):
+        is_allowed = FLEET_TOOLS in load_launch(places, actor.session).tools
+        if is_allowed and actor.session in _above(places, session):
+            return
+    raise RefusedError(
+        f"this agent cannot propose to finish session {session!r}.",
+        hint="Only an agent with the fleet tools can do it, for the sessions that it or those started.",
+    )
+
+
+def require_started_elsewhere(places: Paths, session: SessionId) -> None:
+    """Raise unless an agent of another machine started *session*, or a session above it. Blocks.
+
+    Raises:
+        RefusedError: if none did.
+    """
+    for each in (session, *_above(places, session)):
+        with contextlib.suppress(LaunchError):
+            if (starter := load_launch(places, each).actor) is not None and starter.machine:
+                return
+    raise RefusedError(f"no agent of another machine started session {session!r}.")
+
+
+def _above(places: Paths, session: SessionId) -> list[SessionId]:
+    from kasmon.store.starters import find_ancestors, read_starters  # few hosts get a proposal
+
+    return find_ancestors(session, read_starters(places))[1:]
 
 
 def find_depth(places: Paths, session: SessionId) -> int:

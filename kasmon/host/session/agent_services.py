@@ -14,7 +14,14 @@ from kasmon.boot_id import boot
 from kasmon.config import load_or_default
 from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.journal.async_writer import WRITTEN_S, LogWriter
-from kasmon.host.rpc.actor import declared, find_actor, find_name, require_actor
+from kasmon.host.rpc.actor import (
+    declared,
+    find_actor,
+    find_name,
+    require_actor,
+    require_leader,
+    require_started_elsewhere,
+)
 from kasmon.host.rpc.frames import ProposeFinish, ReportContext
 from kasmon.host.rpc.peer import describe_terminal, must_be_a_person
 from kasmon.host.session.peer_limits import require_length
@@ -257,14 +264,16 @@ class AgentServices:
         self._log_writer.note(build_report(frame.waiting, frame.done, time.time()))
         await self._log_writer.written(WRITTEN_S)
 
-    async def record_event(self, event: CommentEvent | PeerMessageWritten) -> None:
-        """Log *event*; it is written when this returns.
+    async def record_event(self, event: CommentEvent | PeerMessageWritten, peer_pid: int) -> None:
+        """Log *event*, which process *peer_pid* sent; it is written when this returns.
 
         Raises:
             UsageError: if it is a message to a peer, and too long.
+            RefusedError: if it is one, and that process is another session's agent, or it is not certain whose.
         """
         if isinstance(event, PeerMessageWritten):
             require_length(event.text)
+            await self._require_own_agent(peer_pid, "write messages of another agent")
         self._log_writer.note(event)
         await self._log_writer.written(WRITTEN_S)
 
@@ -273,7 +282,8 @@ class AgentServices:
 
         Raises:
             UsageError: if there is no text, or too much.
-            RefusedError: if that process is no agent's, or it is not certain whose.
+            RefusedError: if that process is no agent's, or it is not certain whose; if that agent may not use the fleet
+                tools; or if neither it nor an agent below it started this session.
         """
         require_length(frame.text)
         if not (cleaned := clean_line(frame.text).strip()):
@@ -282,9 +292,18 @@ class AgentServices:
         actor = declared(frame.actor)
         if actor is None or await asyncio.to_thread(find_actor, places, peer_pid) is not None:
             actor = await asyncio.to_thread(require_actor, places, peer_pid, "propose to finish a session")
+            await asyncio.to_thread(require_leader, places, actor, self._launch.session)
             name = await asyncio.to_thread(find_name, places, actor)
+        else:
+            await asyncio.to_thread(require_started_elsewhere, places, self._launch.session)
         self._log_writer.note(FinishProposed(at=time.time(), text=cleaned[:PROPOSAL_LENGTH], actor=actor, name=name))
         await self._log_writer.written(WRITTEN_S)
+
+    async def _require_own_agent(self, peer_pid: int, action: str) -> None:
+        """Raise `RefusedError` if process *peer_pid* is an agent's, and not shown to be this session's own."""
+        actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
+        if actor is not None and actor.session != self._launch.session:
+            raise RefusedError(f"an agent cannot {action}.", hint="Its own session is the only one that it acts for.")
 
     async def record_actor(self, command: Stop | Interrupt, peer_pid: int) -> None:
         """Log which agent sends *command*, if process *peer_pid* is an agent's; nothing is logged for a person."""

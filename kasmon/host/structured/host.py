@@ -276,7 +276,7 @@ class StructuredHost:
             case frames.ReportContext():
                 return self._report_context(frame)
             case frames.RecordComment() | frames.RecordPeerMessage():
-                return self._record_event(frame)
+                return self._record_event(connection, frame)
             case frames.ProposeFinish():
                 return self._propose_finish(connection, frame)
             case frames.RunShellCommand():
@@ -305,11 +305,13 @@ class StructuredHost:
         await self._agent.services.report(frame)
         return frames.CommandResult(n=frame.n)
 
-    async def _record_event(self, frame: frames.RecordComment | frames.RecordPeerMessage) -> frames.CommandResult:
+    async def _record_event(
+        self, connection: ClientConnection, frame: frames.RecordComment | frames.RecordPeerMessage
+    ) -> frames.CommandResult:
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
         self._must_run()
-        await self._agent.services.record_event(frame.event)
+        await self._agent.services.record_event(frame.event, connection.peer_pid)
         return frames.CommandResult(n=frame.n)
 
     async def _propose_finish(self, connection: ClientConnection, frame: frames.ProposeFinish) -> frames.CommandResult:

@@ -255,7 +255,7 @@ class TmuxHost:
             case frames.ReportContext():
                 await terminal.running.services.report(frame)
             case frames.RecordComment() | frames.RecordPeerMessage():
-                await terminal.running.services.record_event(frame.event)
+                await terminal.running.services.record_event(frame.event, connection.peer_pid)
             case frames.ProposeFinish():
                 await terminal.running.services.propose_finish(frame, connection.peer_pid)
             case frames.ReadTerminal():

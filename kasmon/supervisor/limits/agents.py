@@ -7,22 +7,20 @@ The top of a tree is the session that a person or a plan started. A person's she
 
 import contextlib
 import os
-import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Collection, Iterator
+from typing import Final
 
 import msgspec
 
 from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
 from kasmon.config.schema import Config, FleetConfig
-from kasmon.errors import LaunchError, LogMissingError, RefusedError, UnavailableError, UsageError
+from kasmon.errors import LaunchError, RefusedError, UnavailableError, UsageError
 from kasmon.host.rpc.actor import find_actor
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.agent_program import is_agent
-from kasmon.model.commands import ActingAgent, StarterLimits
-from kasmon.model.events import SessionCreated
+from kasmon.model.commands import FLEET_TOOLS, ActingAgent, StarterLimits
 from kasmon.model.fleet import Fleet
 from kasmon.model.limits.budget import parse_budget
 from kasmon.model.permission import SessionId
@@ -30,14 +28,11 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths, private_folder
 from kasmon.sanitize import clean_block, clean_line
-from kasmon.store.event_log import START, EventLog
 from kasmon.store.session_reader import load_launch
+from kasmon.store.starters import Starters, find_ancestors, find_descendants, read_starters
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
-Starters: TypeAlias = Mapping[SessionId, SessionId | None]
 RAISE: Final = "The person can raise it in the config: `kasmon config fleet.{}`."
-TOOL: Final = "fleet"
-"""What a session's `tools` contain if its agent may use `kasmon mcp --tools fleet`."""
 LOCK_S: Final = 60.0
 """How long a start waits for another start by an agent, in seconds."""
 
@@ -175,13 +170,13 @@ def find_limits(places: Paths, session: SessionId) -> StarterLimits | None:
 
 
 def require_tool(fleet: Fleet, actor: ActingAgent) -> Session:
-    """Return the session of *actor*, if its agent may use the tools of `TOOL`.
+    """Return the session of *actor*, if its agent may use the tools of `FLEET_TOOLS`.
 
     Raises:
         RefusedError: if the person did not allow that.
     """
     session = fleet.get(actor.session)
-    if session is None or TOOL not in session.tools:
+    if session is None or FLEET_TOOLS not in session.tools:
         name = actor.session if session is None else session.name
         raise RefusedError(
             f"session {name!r} may not use the fleet tools: they are off.",
@@ -240,50 +235,6 @@ def with_sender(session: Session, text: str) -> str:
     if not cleaned:
         raise UsageError("missing prompt.")
     return f"[From {clean_line(session.name)}, the agent that started you, not from the person you work for]\n{cleaned}"
-
-
-def read_starters(places: Paths) -> Starters:
-    """Return each session that was ever created, oldest first, with the session whose agent started it. Blocks."""
-    return StarterLog(places).read()
-
-
-class StarterLog:
-    """What `read_starters` returns, for one that reads it again and again: only what was added is read."""
-
-    def __init__(self, places: Paths) -> None:
-        self._log, self._cursor = EventLog(places.fleet_log), START
-        self._starters: dict[SessionId, SessionId | None] = {}
-        self._lock = threading.Lock()
-
-    def read(self) -> Starters:
-        """Return what `read_starters` does. Blocks. Safe in several threads."""
-        with self._lock:
-            self._follow()
-            return dict(self._starters)
-
-    def _follow(self) -> None:
-        if (size := self._log.size()) < self._cursor:
-            self._cursor, self._starters = START, {}
-        if size > self._cursor:
-            with contextlib.suppress(LogMissingError):
-                for event, cursor in self._log.read(self._cursor):
-                    self._cursor = cursor
-                    if isinstance(event, SessionCreated):
-                        actor = event.launch.actor
-                        self._starters[event.launch.session] = actor.session if actor else None
-
-
-def find_ancestors(session: SessionId, starters: Starters) -> list[SessionId]:
-    """Return *session*, the one whose agent started it, and so on up to the top."""
-    found = [session]
-    while (above := starters.get(found[-1])) and above not in found:
-        found.append(above)
-    return found
-
-
-def find_descendants(session: SessionId, starters: Starters) -> list[SessionId]:
-    """Return the sessions that the agent of *session* started, and those that theirs did, oldest first."""
-    return [each for each in starters if session in find_ancestors(each, starters)[1:]]
 
 
 def _is_persons_shell(config: Config, fleet: Fleet, actor: ActingAgent, starters: Starters) -> bool:

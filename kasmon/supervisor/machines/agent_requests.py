@@ -18,6 +18,7 @@ from kasmon.host.rpc.actor import LONGEST_MACHINE, require_actor
 from kasmon.model.commands import ActingAgent, StarterLimits
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_line
+from kasmon.store.starters import read_starters
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits import agents
 from kasmon.supervisor.machines.delegation import require_undrained
@@ -91,7 +92,7 @@ def command_for(places: Paths, machine: str, pid: int, request: AgentRequest) ->
         require_undrained(places, machine)
         yield from _start(places, actor, own.agent, inherited, request, by, agents.with_sender(own, request.text))
         return
-    session, starters = fleet.require(request.session), agents.read_starters(places)
+    session, starters = fleet.require(request.session), read_starters(places)
     if request.act != "message" or session.id not in agents.find_kin(actor.session, starters):
         agents.require_child(session, actor, starters, request.act)
     if session.via != machine:

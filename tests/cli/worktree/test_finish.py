@@ -77,7 +77,8 @@ def test_an_empty_proposal_of_another_machine_is_a_proposal_and_lists_nothing(ka
     assert (2, "a proposal needs a text that says what was done.") == (done.code, done.json["error"]["message"])
 
 
-def test_the_name_of_who_proposes_it_on_another_machine_is_limited(kasmon: Cli, tree: Path) -> None:
+def test_the_name_of_who_proposes_it_on_another_machine_is_limited(kasmon: Cli) -> None:
+    assert 0 == kasmon("new", "fix", *SCRIPTED, f"--actor={ACTOR}").code
     assert 0 == kasmon("finish", "fix", "--propose=done", f"--actor={ACTOR}", "--json").code
 
     shown = kasmon("read", "fix", "--json").json

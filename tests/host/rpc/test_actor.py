@@ -1,5 +1,6 @@
 """Who did something: the agent's session, as processes show it. Real agents in terminals, real hosts."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -17,7 +18,7 @@ from kasmon.model.commands import ActingAgent
 from kasmon.model.events import LogOpened
 from kasmon.model.permission import SessionId
 from kasmon.paths import write_private
-from tests.support.agents.leading_agent import LeadingAgent, start_lead
+from tests.support.agents.leading_agent import FRAME, LeadingAgent, start_lead
 from tests.support.cli.cli_runner import LIMIT_S, Cli
 from tests.support.cli.fork_server import KASMON, ForkServer
 from tests.support.supervisor.env import NOW, Env, launch, started
@@ -70,6 +71,63 @@ def test_a_stop_and_an_interrupt_name_the_agent_that_sent_them(kasmon: Cli) -> N
     assert "the agent of lead stopped this session" in transcript
     explained = kasmon("explain", "child").out.splitlines()
     assert ["idle,", "ended,"] == [line.split()[2] for line in explained if line.endswith(", by the agent of lead")]
+
+
+PROPOSAL = "ProposeFinish(n=0, session=session.id, text='done')"
+FORGED = PROPOSAL.replace("'done'", "'done', actor=ActingAgent(session='abcdefgh', machine='far')")
+MESSAGE = (
+    "RecordPeerMessage(n=0, session=session.id, event=PeerMessageWritten(at=0, to='bcdefghi', name='x', text='x'))"
+)
+CANNOT = "this agent cannot propose to finish session"
+STRUCTURED, TERMINAL = ("--agent", "scripted", "--mode", "sdk"), ("--agent", "lead")
+
+
+@pytest.mark.parametrize("kind", [STRUCTURED, TERMINAL], ids=["structured", "terminal"])
+def test_a_host_logs_a_proposal_only_of_an_agent_with_the_tools_for_a_session_below_it(
+    kasmon: Cli, kind: tuple[str, ...]
+) -> None:
+    kasmon("config", "fleet.depth", "2")
+    lead, plain = start_lead(kasmon, "lead", "--tools", "fleet"), start_lead(kasmon, "plain")
+    middle = lead.json("new", "middle", *TERMINAL)["session"]["id"]
+    low = LeadingAgent(kasmon, middle).json("new", "low", *kind)["session"]["id"]
+    child = plain.json("new", "child", *kind)["session"]["id"]
+    other = json.loads(kasmon("new", "other", *kind, "--json").out)["session"]["id"]
+
+    for frame in (PROPOSAL, FORGED):
+        for session in (lead.session, child, other):
+            assert f"{CANNOT} {session!r}" in lead.ask_host(session, frame)
+        assert f"{CANNOT} {child!r}" in plain.ask_host(child, frame), "it started it, and has no tools"
+        assert f"{CANNOT} {middle!r}" in LeadingAgent(kasmon, middle).ask_host(middle, frame)
+    assert not any(kasmon.json("show", each)["session"]["finish_proposed"] for each in ("child", "other", "lead"))
+    assert ["it was logged"] * 2 == [lead.ask_host(each, PROPOSAL).strip() for each in (middle, low)]
+    kasmon("stop", "middle")
+    kasmon("rm", "middle", "--yes")
+    assert "it was logged" == lead.ask_host(low, PROPOSAL).strip(), "one between them is gone"
+
+
+@pytest.mark.parametrize("kind", [STRUCTURED, TERMINAL], ids=["structured", "terminal"])
+def test_an_agent_of_another_machine_proposes_nothing_for_a_session_that_none_started(
+    kasmon: Cli, kind: tuple[str, ...]
+) -> None:
+    start_lead(kasmon)
+    other = json.loads(kasmon("new", "other", *kind, "--json").out)["session"]["id"]
+    argv = [sys.executable, "-P", "-c", FRAME.format(session=other, frame=FORGED)]
+    done = subprocess.run(argv, env=kasmon.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+    assert f"no agent of another machine started session {other!r}." == done.stdout.strip(), done.stderr
+    assert not kasmon.json("show", "other")["session"]["finish_proposed"]
+
+
+@pytest.mark.parametrize("kind", [STRUCTURED, TERMINAL], ids=["structured", "terminal"])
+def test_an_agent_writes_messages_to_machines_only_in_the_log_of_its_own_session(
+    kasmon: Cli, kind: tuple[str, ...]
+) -> None:
+    lead = start_lead(kasmon)
+    child = lead.json("new", "child", *kind)["session"]["id"]
+
+    assert "an agent cannot write messages of another agent." == lead.ask_host(child, MESSAGE).strip()
+    assert "it was logged" == lead.ask_host(lead.session, MESSAGE).strip()
+    assert [] == [each for each in kasmon.json("show", child)["session"]["events"] if each["kind"] == "peer.wrote"]
 
 
 def test_a_stop_of_an_agent_in_a_terminal_names_the_agent_that_sent_it_too(kasmon: Cli) -> None:

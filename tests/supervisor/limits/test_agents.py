@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.model.permission import SessionId
-from kasmon.supervisor.limits.agents import find_descendants
+from kasmon.store.starters import find_descendants
 from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import KASMON, ForkServer

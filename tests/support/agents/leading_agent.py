@@ -10,6 +10,28 @@ from tests.support.cli.cli_runner import LIMIT_S, Cli
 from tests.support.cli.fork_server import KASMON
 from tests.support.wait import until
 
+FRAME = """
+import asyncio
+from kasmon.errors import KasmonError
+from kasmon.host.rpc.connect import reach
+from kasmon.host.rpc.frames import ProposeFinish, RecordPeerMessage
+from kasmon.model.commands import ActingAgent
+from kasmon.model.events import PeerMessageWritten
+from kasmon.paths import places
+from kasmon.supervisor.fleet.snapshot import read_fleet
+
+async def ask(session):
+    async with reach(places(), session.id, session.mode) as host:
+        await host.ask({frame})
+
+try:
+    asyncio.run(ask(read_fleet(places()).require({session!r})))
+    print("it was logged")
+except KasmonError as error:
+    print(error.message)
+"""
+"""A program that sends *frame* to the host of *session*, past all tools and commands, and prints its answer."""
+
 
 def start_lead(kasmon: Cli, name: str = acting_agent.PROFILE, *more: str) -> "LeadingAgent":
     """Start the session *name* of *kasmon*, with *more* options of `kasmon new`, and return its agent."""
@@ -55,6 +77,10 @@ class LeadingAgent:
     def kasmon(self, *arguments: str, **variables: str) -> str:
         """Return what `kasmon ARGUMENTS` prints, run by the agent."""
         return self.run(*KASMON, *arguments, **variables)
+
+    def ask_host(self, session: str, frame: str) -> str:
+        """Return what `FRAME` prints, run by the agent."""
+        return self.run(sys.executable, "-P", "-c", FRAME.format(session=session, frame=frame))
 
     def json(self, *arguments: str, **variables: str) -> Any:
         """Return the object that `kasmon ARGUMENTS --json` prints, run by the agent."""

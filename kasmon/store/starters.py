@@ -1,0 +1,58 @@
+"""Which session's agent started which session, as the fleet's log has it: also of sessions that were removed since."""
+
+import contextlib
+import threading
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from kasmon.errors import LogMissingError
+from kasmon.model.events import SessionCreated
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths
+from kasmon.store.event_log import START, EventLog
+
+Starters: TypeAlias = Mapping[SessionId, SessionId | None]
+
+
+def read_starters(places: Paths) -> Starters:
+    """Return each session that was ever created, oldest first, with the session whose agent started it. Blocks."""
+    return StarterLog(places).read()
+
+
+class StarterLog:
+    """What `read_starters` returns, for one that reads it again and again: only what was added is read."""
+
+    def __init__(self, places: Paths) -> None:
+        self._log, self._cursor = EventLog(places.fleet_log), START
+        self._starters: dict[SessionId, SessionId | None] = {}
+        self._lock = threading.Lock()
+
+    def read(self) -> Starters:
+        """Return what `read_starters` does. Blocks. Safe in several threads."""
+        with self._lock:
+            self._follow()
+            return dict(self._starters)
+
+    def _follow(self) -> None:
+        if (size := self._log.size()) < self._cursor:
+            self._cursor, self._starters = START, {}
+        if size > self._cursor:
+            with contextlib.suppress(LogMissingError):
+                for event, cursor in self._log.read(self._cursor):
+                    self._cursor = cursor
+                    if isinstance(event, SessionCreated):
+                        actor = event.launch.actor
+                        self._starters[event.launch.session] = actor.session if actor else None
+
+
+def find_ancestors(session: SessionId, starters: Starters) -> list[SessionId]:
+    """Return *session*, the one whose agent started it, and so on up to the top."""
+    found = [session]
+    while (above := starters.get(found[-1])) and above not in found:
+        found.append(above)
+    return found
+
+
+def find_descendants(session: SessionId, starters: Starters) -> list[SessionId]:
+    """Return the sessions that the agent of *session* started, and those that theirs did, oldest first."""
+    return [each for each in starters if session in find_ancestors(each, starters)[1:]]
