@@ -32,10 +32,11 @@ from kasmon.host.rpc.locked_process import run_until_signalled
 from kasmon.host.rpc.peer import evidence, is_ours
 from kasmon.host.rpc.server import bind
 from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.process_identity import started_at
 from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, pack
-from kasmon.store.machines import HostPresence, Machine, read_machine
+from kasmon.store.machines import ChildRegister, HostPresence, Machine, read_machine
 from kasmon.supervisor.machines.link_client import (
     AgentRequest,
     CommandOutput,
@@ -62,6 +63,8 @@ REGISTERED_S: Final = 2.0
 MOST_CLIENTS: Final = 1000
 """How many results of that check are remembered."""
 OTHER_USER: Final = "it belongs to another user"
+MESSAGE: Final = b'"peer.wrote"'
+"""What the record of a message to an agent on another machine contains."""
 AGENT_REFUSED: Final = "an agent cannot reach sessions of other machines"
 
 OpenBus = Callable[[Machine], Coroutine[Any, Any, JoinedBus]]
@@ -119,6 +122,8 @@ class MachineLink:
         self._mirror.on_session = report
         self._clients = ClientCheck()
         self._bus: JoinedBus | None = None
+        self._register = ChildRegister(places, name)
+        self._messages_came = asyncio.Event()
         self._agent_start = asyncio.Lock()
         """One start by an agent at a time: the others would wait in the threads that the link needs."""
         self._servers: dict[SessionId, _SocketListener | None] = {}
@@ -129,7 +134,7 @@ class MachineLink:
     async def run(self) -> None:
         """Run until the machine is no longer registered; its copies are removed then."""
         listener = await self._listen(self._places.machine_socket(self._name), self._handle_request)
-        following = asyncio.ensure_future(self._follow())
+        following, delivering = asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._deliver_messages())
         try:
             while await asyncio.to_thread(self._is_registered) and not following.done():
                 await asyncio.wait([following], timeout=REGISTERED_S)
@@ -139,7 +144,8 @@ class MachineLink:
                 await asyncio.to_thread(self._mirror.remove_all)
         finally:
             following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            delivering.cancel()
+            await asyncio.gather(following, delivering, return_exceptions=True)
             for server in (listener, *self._servers.values()):
                 if server is not None:
                     server.close()
@@ -213,6 +219,8 @@ class MachineLink:
                 if self._tasks and isinstance(update, ListEnd | Heartbeat | LogPart):
                     await asyncio.wait(self._tasks, timeout=LATE_S)  # what is shown as running can be connected to
                 await asyncio.to_thread(self._mirror.apply, update)
+                if isinstance(update, ListEnd) or (isinstance(update, LogPart) and MESSAGE in update.content):
+                    self._messages_came.set()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -231,6 +239,12 @@ class MachineLink:
         elif not runs and (server := self._servers.pop(session, None)) is not None:
             server.close()
             self._places.socket(session).unlink(missing_ok=True)
+        if presence is None:
+            self._start(self._forget_child(session))
+
+    async def _forget_child(self, session: SessionId) -> None:
+        with contextlib.suppress(OSError):  # the machine may be removed
+            await asyncio.to_thread(self._register.remove, session)
 
     async def _open_socket(self, session: SessionId) -> None:
         async def forward(client: socket.socket) -> None:
@@ -306,6 +320,7 @@ class MachineLink:
                         output = await self._run_for_agent(command)
                         if is_start:
                             session = delegation.started_session(self._name, output)
+                            await asyncio.to_thread(self._register.add, session, command.starter)
                             await delegation.wait_for_copy(self._places, session, lambda now: now is not None)
                 finally:
                     allowed.__exit__(None, None, None)
@@ -322,6 +337,31 @@ class MachineLink:
         if self._bus is None:
             raise RemoteUnreachableError(self._name, "it is not connected", is_registered=True)
         return await self._bus.run(command.arguments, command.stdin)
+
+    # Messages of agents there to those here that started them.
+
+    async def _deliver_messages(self) -> None:
+        while True:
+            await self._messages_came.wait()
+            self._messages_came.clear()
+            if not self._register:
+                continue
+            from kasmon.supervisor.machines.child_messages import ChildMessages  # rarely needed
+
+            try:
+                await ChildMessages(self._places, self._name, self._register, self._refuse_message).deliver()
+            except (KasmonError, OSError) as error:  # the next message, or connection, tries it again
+                log.warning("messages of agents on %s cannot be delivered: %s", self._name, error)
+
+    async def _refuse_message(self, sender: SessionId, recipient: Session, why: str) -> None:
+        from kasmon.supervisor.machines.agent_requests import refusal_of_message  # rarely needed
+
+        try:
+            command = await asyncio.to_thread(refusal_of_message, self._places, sender, recipient, why)
+            async with asyncio.timeout(AGENT_START_S):
+                await self._run_for_agent(command)
+        except (KasmonError, OSError, TimeoutError) as error:
+            log.info("the agent of %s is not told that its message was refused: %s", sender, error)
 
     async def _listen(
         self, path: Path, handle: Callable[[socket.socket], Coroutine[Any, Any, None]]

@@ -256,18 +256,29 @@ class FleetTools:
         return {"session": session.id, "files": files, "diff": text[:DIFF_CHARACTERS], "cut": cut}
 
     async def _message(self, name: str, text: str) -> dict[str, Any]:
-        from kasmon.supervisor.plans.peers import messages  # rarely needed
+        from kasmon.supervisor.machines.child_messages import Starter, find_starter  # rarely needed
+        from kasmon.supervisor.plans.peers import messages
 
-        def find_recipient() -> tuple[Session, Session | TaskPeer, _SentPrompt | None]:
-            fleet, kin = read_fleet(self._places), find_kin(self.actor.session, read_starters(self._places))
-            own = fleet.require(self.actor.session)
+        def find_recipient() -> tuple[Session, Session | TaskPeer | Starter, _SentPrompt | None]:
+            fleet, starters = read_fleet(self._places), read_starters(self._places)
+            own, kin = fleet.require(self.actor.session), find_kin(self.actor.session, starters)
             for each in fleet.sessions:
                 if each.id in kin and name in (each.id, each.name):
                     return own, each, self._ask_elsewhere(each, _SentPrompt, act="message", text=text)
+            above = find_starter(self._places, fleet, own.id, starters)
+            if above is not None and name in (above.id, above.name):
+                return own, above, None
             return own, messages.find_recipients(self._places, fleet, own, name, programs(self._config))[0], None
 
         own, recipient, there = await asyncio.to_thread(find_recipient)
-        receipt = there.receipt if there else await messages.send_to(self._places, own, recipient, text)
+        if there:
+            return {"session": recipient.id, "receipt": there.receipt}
+        if isinstance(recipient, Starter):
+            receipt = await messages.hand_over(
+                self._places, own, recipient.id, recipient.checked_name, text, f"{recipient.machine} delivers it"
+            )
+        else:
+            receipt = await messages.send_to(self._places, own, recipient, text)
         return {"session": recipient.id, "receipt": msgspec.to_builtins(receipt)}
 
     async def _finish(self, name: str, summary: str) -> dict[str, Any]:

@@ -44,6 +44,8 @@ class StarterLimits(msgspec.Struct, frozen=True, kw_only=True):
     """As `FleetConfig.depth`, for what that session starts."""
     minutes: float
     """As `FleetConfig.minutes`."""
+    starter: str = ""
+    """The name of that agent's session; empty if its machine delivers it no messages of what it started."""
 
 
 Ability = Literal["see", "prompt", "answer", "type", "start", "sandbox"]

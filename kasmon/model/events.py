@@ -438,7 +438,10 @@ class AgentCommandReceived(BaseEvent, frozen=True, kw_only=True, tag="agent.comm
 
 
 class PeerMessageWritten(BaseEvent, frozen=True, kw_only=True, tag="peer.wrote"):
-    """The agent wrote to a peer on another machine, or from there to the notes; the plan's runner delivers it."""
+    """The agent wrote to a peer or its starter on another machine, or from there to the notes.
+
+    The plan's runner delivers it, or the link of the machine whose agent started this one.
+    """
 
     to: str
     """The session of the peer; `notes`: the notes of the plan."""

@@ -7,6 +7,7 @@ Its link (`kasmon.bus.link`) writes the latter, and holds `link.lock` while it r
 import contextlib
 import os
 import re
+import threading
 import time
 from typing import Final, NamedTuple
 
@@ -303,6 +304,57 @@ def write_presence(places: Paths, name: str, presence: Presence) -> None:
         OSError: if it cannot be written.
     """
     write_private(places.machine(name) / "presence.json", msgspec.json.encode(presence))
+
+
+class _Children(msgspec.Struct):
+    """The content of `children.json` in the machine's folder."""
+
+    started: dict[SessionId, SessionId] = {}
+    """Session there -> the one here whose agent had it started."""
+    delivered: dict[SessionId, int] = {}
+    """Session there -> how many of its messages were delivered, or refused."""
+
+
+class ChildRegister:
+    """What agents here had started on *machine*, in a file; only the link to it writes it. Its methods block."""
+
+    def __init__(self, places: Paths, machine: str) -> None:
+        self._path = places.machine(machine) / "children.json"
+        self._children, self._lock = _Children(), threading.Lock()
+        with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+            self._children = msgspec.json.decode(self._path.read_bytes(), type=_Children)
+
+    def __bool__(self) -> bool:
+        return bool(self._children.started)
+
+    def add(self, session: SessionId, starter: SessionId) -> None:
+        """Record that the agent of *starter* had *session* started. Raises `OSError` if it cannot be written."""
+        with self._lock:
+            self._children.started.setdefault(session, starter)
+            self._save()
+
+    def remove(self, session: SessionId) -> None:
+        """Forget *session*, which is no longer listed there. Raises `OSError` if it cannot be written."""
+        with self._lock:
+            if session in self._children.started or session in self._children.delivered:
+                self._children.started.pop(session, None)
+                self._children.delivered.pop(session, None)
+                self._save()
+
+    def starter_of(self, session: SessionId) -> SessionId | None:
+        return self._children.started.get(session)
+
+    def delivered(self, session: SessionId) -> int:
+        return self._children.delivered.get(session, 0)
+
+    def note_delivered(self, session: SessionId, number: int) -> None:
+        """Record that the messages of *session* up to *number* are done. Raises `OSError` if it cannot be written."""
+        with self._lock:
+            self._children.delivered[session] = number
+            self._save()
+
+    def _save(self) -> None:
+        write_private(self._path, msgspec.json.encode(self._children), durable=True)
 
 
 def machine_of(places: Paths, session: SessionId) -> str:

@@ -13,11 +13,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kasmon.config.parser import load_or_default
+from kasmon.config.schema import Config
 from kasmon.errors import RefusedError, UsageError
-from kasmon.host.rpc.actor import LONGEST_MACHINE, require_actor
+from kasmon.host.rpc.actor import LONGEST_MACHINE, find_depth, require_actor
 from kasmon.model.commands import ActingAgent, StarterLimits
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
 from kasmon.paths import Paths
-from kasmon.sanitize import clean_line
+from kasmon.sanitize import clean_block, clean_line
 from kasmon.store.starters import read_starters
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits import agents
@@ -27,7 +30,8 @@ from kasmon.supervisor.plans.peers import messages
 from kasmon.supervisor.sessions.names import check_name
 
 _ID: Final = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
-"""The longest host name of a declared agent's machine, in characters."""
+REASON_LENGTH: Final = 500
+"""The longest reason that an agent there reads, in characters."""
 
 
 class DeclaredAgent(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +65,8 @@ class AgentCommand(NamedTuple):
 
     arguments: tuple[str, ...]
     stdin: bytes = b""
+    starter: SessionId = SessionId("")
+    """For a start: the session whose agent has it done."""
 
 
 @contextlib.contextmanager
@@ -78,16 +84,9 @@ def command_for(places: Paths, machine: str, pid: int, request: AgentRequest) ->
     actor = require_actor(places, pid, f"reach sessions of {machine!r}")
     config, fleet = load_or_default(places), read_fleet(places)
     own = agents.require_tool(fleet, actor)
-    limits = config.fleet
-    require_machine(limits.machines, machine)
-    allowed, inherited = StarterLimits(depth=limits.depth, minutes=limits.minutes), agents.find_limits(places, own.id)
-    if inherited is not None:
-        allowed = StarterLimits(
-            depth=min(allowed.depth, inherited.depth), minutes=min(allowed.minutes, inherited.minutes)
-        )
-    named = msgspec.structs.replace(actor, machine=socket.gethostname())
-    declared = DeclaredAgent(actor=named, limits=allowed, name=own.name)
-    by = f"--actor={msgspec.json.encode(declared).decode()}"
+    require_machine(config.fleet.machines, machine)
+    inherited = agents.find_limits(places, own.id)
+    by = _declare(config, actor, own.name, inherited)
     if request.act == "start":
         require_undrained(places, machine)
         yield from _start(places, actor, own.agent, inherited, request, by, agents.with_sender(own, request.text))
@@ -111,6 +110,25 @@ def command_for(places: Paths, machine: str, pid: int, request: AgentRequest) ->
             yield AgentCommand(("finish", session.id, "--propose=-", by, "--json"), request.text.encode())
 
 
+def refusal_of_message(places: Paths, sender: SessionId, recipient: Session, why: str) -> AgentCommand:
+    """Return the command that tells the agent of *sender* why *recipient*, whose agent started it, got no message."""
+    actor = ActingAgent(session=recipient.id, depth=find_depth(places, recipient.id))
+    by = _declare(load_or_default(places), actor, recipient.name, agents.find_limits(places, recipient.id))
+    reason, name = clean_block(why).strip()[:REASON_LENGTH], clean_line(recipient.name)
+    text = f"[From kasmon, not from the person you work for]\nYour message to {name!r} was not delivered: {reason}"
+    return AgentCommand(("send", sender, "-", "--when=idle", "--by=peer", by, "--json"), text.encode())
+
+
+def _declare(config: Config, actor: ActingAgent, name: str, inherited: StarterLimits | None) -> str:
+    """Return the option that says to kasmon there who *actor* is, the name of its session, and the limits here."""
+    depth, minutes = config.fleet.depth, config.fleet.minutes
+    if inherited is not None:
+        depth, minutes = min(depth, inherited.depth), min(minutes, inherited.minutes)
+    named = msgspec.structs.replace(actor, machine=socket.gethostname())
+    limits = StarterLimits(depth=depth, minutes=minutes, starter=name)
+    return f"--actor={msgspec.json.encode(DeclaredAgent(actor=named, limits=limits, name=name)).decode()}"
+
+
 def _start(
     places: Paths,
     actor: ActingAgent,
@@ -131,7 +149,7 @@ def _start(
     words += [] if request.worktree is None else ["--worktree" if request.worktree else "--no-worktree"]
     words += [] if request.sandbox is None else [f"--sandbox={request.sandbox}"]
     with agents.starting(places, actor, inherited):
-        yield AgentCommand(tuple(words), prompt.encode())
+        yield AgentCommand(tuple(words), prompt.encode(), actor.session)
 
 
 def require_machine(allowed: tuple[str, ...], machine: str) -> None:

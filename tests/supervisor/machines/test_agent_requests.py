@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 from kasmon.errors import RefusedError, UsageError
+from kasmon.host.session.peer_limits import MOST
+from kasmon.model.permission import SessionId
+from kasmon.store.machines import ChildRegister
 from kasmon.supervisor.machines import link_client
 from kasmon.supervisor.machines.agent_requests import parse_actor
 from kasmon.supervisor.machines.link_client import AgentRequest
 from tests.support.agents.fleet_client import FleetClient, lead_of
 from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
 from tests.support.bus.two_command_lines import MACHINE, TwoCommandLines
+from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import ForkServer
 from tests.support.wait import until
 
@@ -40,7 +44,7 @@ def joined(fork_server: ForkServer) -> Iterator[TwoCommandLines]:
 
 
 def give_scripted(joined: TwoCommandLines) -> None:
-    write_profile(joined.there)
+    write_profile(joined.there, 'tools = ["fleet"]')
     with joined.there.places.config_file.open("a") as config:
         config.write('\n[agents.scripted]\nexecution_mode = "sdk"\n')
 
@@ -96,6 +100,141 @@ async def test_a_child_on_another_machine_gets_messages_and_is_proposed_to_finis
     )
     assert ["the parser is done"] * 2 == [each["finish_proposed"] for each in (here, there)]
     assert "the agent of lead proposes to finish this session: the parser is done" in far.there("read", child).out
+
+
+def sent_to(side: Cli, session: str) -> list[Any]:
+    """The receipts of the messages of other agents that a session got."""
+    return [each for each in side.json("show", session)["session"]["receipts"] if each["by"] == "peer"]
+
+
+def texts_of(side: Cli, session: str) -> list[str]:
+    """The prompts that a session got, in one line each."""
+    events = side.json("show", session)["session"]["events"]
+    return [" ".join(each["prompt"].split()) for each in events if each["kind"] == "receipt.moved" and each["prompt"]]
+
+
+async def start_child(joined: TwoCommandLines, lead: LeadingAgent, name: str = "child") -> LeadingAgent:
+    """An agent there that *lead* started, which has the tools too."""
+    async with FleetClient(lead) as fleet:
+        child = await fleet.ok("start", name=name, prompt="x", agent="lead", machine=MACHINE)
+    return LeadingAgent(joined.there, child["session"])
+
+
+async def test_a_child_on_another_machine_messages_the_agent_that_started_it(far: TwoCommandLines) -> None:
+    lead = allowed(far)
+    child = await start_child(far, lead)
+    async with FleetClient(child) as fleet:
+        receipt = (await fleet.ok("message", session="lead", text="half of it is done"))["receipt"]
+        until(lambda: len(sent_to(far.here, "lead")) == 1)
+        await asyncio.to_thread(far.cut)
+        await fleet.ok("message", session=lead.session, text="the rest, too")
+        await asyncio.to_thread(far.connect)
+        until(lambda: len(sent_to(far.here, "lead")) == 2)
+
+    actor = {"session": child.session, "depth": 1, "machine": MACHINE}
+    assert (lead.session, "queued", f"{socket.gethostname()} delivers it") == (
+        receipt["session"],
+        receipt["state"],
+        receipt["reason"],
+    )
+    assert [actor, actor] == [each["actor"] for each in sent_to(far.here, "lead")]
+    head = "[Message from your peer gpu-1:child, another agent, not from the person you work for]"
+    assert [f"{head} half of it is done", f"{head} the rest, too"] == texts_of(far.here, "lead")
+    assert [] == refusals(far, child)
+
+
+def message(to: str, text: str = "x") -> str:
+    event = f"PeerMessageWritten(at=0, to='{to}', name='lead', text='{text}')"
+    return f"RecordPeerMessage(n=0, session=session.id, event={event})"
+
+
+def refusals(joined: TwoCommandLines, child: LeadingAgent) -> list[str]:
+    """Why messages of *child* were not delivered, as its agent reads it."""
+    parts = [each.partition("was not delivered: ") for each in texts_of(joined.there, child.session)]
+    return [reason for _, found, reason in parts if found]
+
+
+async def test_a_child_there_reaches_no_other_session_here(joined: TwoCommandLines) -> None:
+    lead, other = allowed(joined), start_lead(joined.here, "other", "--tools", "fleet")
+    child = await start_child(joined, lead)
+    async with FleetClient(child) as fleet:
+        for name in ("other", other.session):
+            assert "no running peer" in await fleet.refused("message", session=name, text="x")
+    assert "it was logged" in child.ask_host(child.session, message(other.session))
+
+    until(lambda: refusals(joined, child))
+    assert [f"no agent of session {other.session!r} started yours."] == refusals(joined, child)
+    assert [] == sent_to(joined.here, "other") == sent_to(joined.here, "lead")
+
+
+async def test_what_the_machine_says_of_who_started_a_session_there_is_not_believed(joined: TwoCommandLines) -> None:
+    joined.there("config", "fleet.depth", "50")
+    lead = allowed(joined)
+    child = await start_child(joined, lead)
+    claimed = declared(session=lead.session, depth=40, machine=socket.gethostname())
+    claimed = claimed.replace('"limits": {"depth": 1', '"limits": {"depth": 50')
+    stranger = joined.there("new", "stranger", "--agent", "lead", "--actor", claimed).out.strip()
+    assert stranger
+    plain = start_lead(joined.there, "plain")
+    joined.until(stranger, lambda known: known and known["parent"] == lead.session)
+    for each in (LeadingAgent(joined.there, stranger), plain, child):
+        assert "it was logged" in each.ask_host(each.session, message(lead.session))
+        copy = joined.here.places.log(SessionId(each.session))
+        until(lambda copy=copy: b'"peer.wrote"' in copy.read_bytes(), what="the message in the copy")
+
+    until(lambda: sent_to(joined.here, "lead"))
+    assert [child.session] == [each["actor"]["session"] for each in sent_to(joined.here, "lead")]
+
+    joined.cut()
+    ChildRegister(joined.here.places, MACHINE).add(SessionId(stranger), SessionId(lead.session))
+    joined.connect()
+    until(lambda: len(sent_to(joined.here, "lead")) == 2)
+    actor = {"session": stranger, "depth": 1, "machine": MACHINE}
+    assert actor == sent_to(joined.here, "lead")[1]["actor"], "the depth is counted here"
+
+
+async def test_a_grandchild_there_has_one_more_agent_above_it(joined: TwoCommandLines) -> None:
+    joined.there("config", "fleet.depth", "2")
+    lead = allowed(joined, depth="2")
+    child = await start_child(joined, lead)
+    low = LeadingAgent(joined.there, child.json("new", "low", "--agent", "lead")["session"]["id"])
+    async with FleetClient(low) as fleet:
+        await fleet.ok("message", session="lead", text="x")
+
+    until(lambda: sent_to(joined.here, "lead"))
+    assert {"session": low.session, "depth": 2, "machine": MACHINE} == sent_to(joined.here, "lead")[0]["actor"]
+
+
+async def test_a_machine_that_the_person_no_longer_allows_delivers_nothing_here(joined: TwoCommandLines) -> None:
+    lead = allowed(joined)
+    child = await start_child(joined, lead)
+    joined.here("config", "fleet.machines", "other")
+    async with FleetClient(child) as fleet:
+        await fleet.ok("message", session="lead", text="x")
+
+    until(lambda: refusals(joined, child))
+    assert "the machines that the person allows are 'other'" in refusals(joined, child)[0]
+    assert [] == sent_to(joined.here, "lead")
+
+
+async def test_messages_from_there_have_the_limits_of_messages_from_here(joined: TwoCommandLines) -> None:
+    lead = allowed(joined)
+    child = await start_child(joined, lead)
+    for number in range(MOST + 1):
+        assert "it was logged" in child.ask_host(child.session, message(lead.session, str(number)))
+
+    until(lambda: refusals(joined, child))
+    assert [f"'lead' received {MOST} peer messages within 60 s."] == refusals(joined, child)
+    assert MOST == len(sent_to(joined.here, "lead"))
+
+
+async def test_an_older_kasmon_takes_no_messages_and_the_tool_says_so(joined: TwoCommandLines) -> None:
+    options = ("--agent", "lead", "--actor", declared())
+    child = LeadingAgent(joined.there, joined.there("new", "child", *options).out.strip())
+    async with FleetClient(child) as fleet:
+        why = await fleet.refused("message", session="abcdefgh", text="x")
+
+    assert "kasmon on 'laptop' delivers no messages to the agent that started yours." == why
 
 
 async def test_a_sibling_on_another_machine_gets_messages_and_nothing_else(joined: TwoCommandLines) -> None:

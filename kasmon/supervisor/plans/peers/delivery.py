@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from kasmon.errors import KasmonError, NotFoundError, RefusedError
-from kasmon.model.events import PeerMessageWritten
 from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import clock
 from kasmon.model.permission import SessionId
@@ -17,9 +16,8 @@ from kasmon.model.plan.events import PeerMessageDelivered
 from kasmon.model.plan.progress import ACTIVE, PlanRun
 from kasmon.model.session import Session
 from kasmon.paths import Paths
-from kasmon.store.event_log import EventLog
 from kasmon.store.plan_log import PlanLog
-from kasmon.supervisor.plans.peers.messages import send, write_note
+from kasmon.supervisor.plans.peers.messages import read_messages, send, write_note
 
 NOTES: Final = "notes"
 """Instead of a session: the notes of the plan."""
@@ -40,7 +38,7 @@ async def deliver(places: Paths, plan_log: PlanLog, sender: Session, fleet: Flee
 
     A runner that is killed while it does that repeats the last one; its recipient takes it once, by its key.
     """
-    events = await asyncio.to_thread(_read_messages, places, sender.id)
+    events = await asyncio.to_thread(read_messages, places, sender.id)
     for number, message in enumerate(events, 1):
         if number <= plan_log.run.delivered.get(sender.id, 0):
             continue
@@ -61,10 +59,6 @@ async def deliver(places: Paths, plan_log: PlanLog, sender: Session, fleet: Flee
             at=time.time(), session=sender.id, number=number, to=message.to, state=state, why=why
         )
         await asyncio.to_thread(plan_log.note, delivered)
-
-
-def _read_messages(places: Paths, session: SessionId) -> list[PeerMessageWritten]:
-    return [event for event, _ in EventLog(places.log(session)).read() if isinstance(event, PeerMessageWritten)]
 
 
 def _find_recipient(run: PlanRun, fleet: Fleet, to: str) -> Session:

@@ -16,7 +16,7 @@ import msgspec
 from kasmon.errors import NotFoundError, RefusedError, UsageError
 from kasmon.host.session.peer_limits import LONGEST, require_length
 from kasmon.model.agent_program import is_agent
-from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
+from kasmon.model.commands import ActingAgent, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import PeerMessageWritten
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -25,11 +25,13 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_block, clean_line
+from kasmon.store.event_log import EventLog
 from kasmon.supervisor.plans.peers.context import TaskContext, TaskPeer, context_of
 from kasmon.supervisor.sessions import session_operations
 
 NOTES_BYTES: Final = 1 << 20
 """The size limit of a plan's notes."""
+BY_RUNNER: Final = "the plan's runner delivers it"
 
 
 def find_recipients(
@@ -89,15 +91,19 @@ def find_peers(fleet: Fleet, sender: Session, requested: str, profiles: Mapping[
     return tuple(found)
 
 
-async def send(places: Paths, sender: Session, peer: Session, text: str, key: str = "") -> Receipt:
+async def send(
+    places: Paths, sender: Session, peer: Session, text: str, key: str = "", actor: ActingAgent | None = None
+) -> Receipt:
     """Send *peer* the message *text* of *sender*, for the end of its turn; return the receipt. *key* is as in `Prompt`.
+
+    *actor*: the agent of *sender*, if that is on another machine.
 
     Raises:
         UsageError: if it is empty or too long.
         RefusedError: if the host of *peer* reports that it got too many messages lately.
         KasmonError: as `session_operations.send` raises.
     """
-    return await session_operations.send(places, peer, mark_sender(sender, text), "idle", "peer", key=key)
+    return await session_operations.send(places, peer, mark_sender(sender, text), "idle", "peer", key=key, actor=actor)
 
 
 def find_distant_peers(context: TaskContext | None, fleet: Fleet, requested: str) -> tuple[TaskPeer, ...]:
@@ -117,8 +123,10 @@ def is_distant(peer: TaskPeer, fleet: Fleet) -> bool:
     return bool(peer.id) and peer.id not in {each.id for each in fleet.here}
 
 
-async def hand_over(places: Paths, sender: Session, to: str, name: str, text: str) -> Receipt:
-    """Have the plan's runner deliver *text* of *sender* to the session *to*, or to the notes; return a receipt.
+async def hand_over(places: Paths, sender: Session, to: str, name: str, text: str, reason: str = BY_RUNNER) -> Receipt:
+    """Leave *text* of *sender* in its log for the session *to*, or for the notes; return a receipt with *reason*.
+
+    The plan's runner delivers it, or the link of the machine whose agent started *sender*.
 
     Raises:
         UsageError: if it is empty or too long.
@@ -126,8 +134,12 @@ async def hand_over(places: Paths, sender: Session, to: str, name: str, text: st
     """
     message = PeerMessageWritten(at=time.time(), to=to, name=name, text=_cleaned(text))
     await session_operations.record_peer_message(places, sender, message)
-    reason = "the plan's runner delivers it"
     return Receipt(id=ReceiptId(""), session=SessionId(to), state=ReceiptState.QUEUED, reason=reason)
+
+
+def read_messages(places: Paths, session: SessionId) -> list[PeerMessageWritten]:
+    """Return what was handed over by *session*, oldest first. Blocks."""
+    return [event for event, _ in EventLog(places.log(session)).read() if isinstance(event, PeerMessageWritten)]
 
 
 def _cleaned(text: str) -> str:
@@ -145,7 +157,7 @@ def mark_sender(sender: Session, text: str) -> str:
         UsageError: if it is empty or too long.
     """
     task = f", task {sender.task}" if sender.task is not None else ""
-    whose = f"{clean_line(sender.name)}{task}, another agent"
+    whose = f"{clean_line(sender.label)}{task}, another agent"
     return f"[Message from your peer {whose}, not from the person you work for]\n{_cleaned(text)}"
 
 
