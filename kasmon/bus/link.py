@@ -22,6 +22,7 @@ from kasmon.bus.base import LATE_S, LOST_S, Bus, BusWelcome, Heartbeat, JoinedBu
 from kasmon.bus.clock_offset import ClockOffset
 from kasmon.bus.mirror import Mirror
 from kasmon.bus.ssh import open_bus
+from kasmon.bus.tasks import end_tasks
 from kasmon.config import load_or_default
 from kasmon.errors import KasmonError, NotFoundError, RefusedError, RemoteUnreachableError, of_system
 from kasmon.host.journal import process_log
@@ -143,15 +144,11 @@ class MachineLink:
             else:
                 await asyncio.to_thread(self._mirror.remove_all)
         finally:
-            following.cancel()
-            delivering.cancel()
-            await asyncio.gather(following, delivering, return_exceptions=True)
+            await end_tasks([following, delivering])
             for server in (listener, *self._servers.values()):
                 if server is not None:
                     server.close()
-            for task in (tasks := list(self._tasks)):
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(list(self._tasks))
             await asyncio.to_thread(self._leave)
 
     def _leave(self) -> None:
@@ -207,8 +204,7 @@ class MachineLink:
                 except StopAsyncIteration:
                     raise RemoteUnreachableError(self._name, "the connection ended", is_registered=True) from None
                 finally:
-                    coming.cancel()
-                    await asyncio.wait([coming])
+                    await end_tasks([coming])
                 if is_late:
                     await asyncio.to_thread(self._mirror.note_late, False)
                 if isinstance(update, BusWelcome):

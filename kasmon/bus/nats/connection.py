@@ -269,6 +269,7 @@ async def _connect(
             inbox_prefix=inbox(identity.public_key),
             connect_timeout=CONNECT_S,
             ping_interval=PING_S,
+            flush_timeout=REQUEST_S,  # without it, who publishes waits for as long as the server does not read
             max_reconnect_attempts=-1,
             allow_reconnect=False,  # the first failure is the caller's to report
             error_cb=connection.handle_error,

@@ -1,7 +1,6 @@
 """A machine's end of the bus over NATS: publishes its sessions, and executes the signed commands of operators."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import time
@@ -21,8 +20,9 @@ from kasmon.bus.nats.jetstream.outbox import Outbox, PositionFile
 from kasmon.bus.nats.jetstream.publisher import OutdatedKeyError
 from kasmon.bus.nats.signatures import CommandRefusedError, CommandVerifier
 from kasmon.bus.nats.subjects import roster_subject, subject
-from kasmon.bus.nats.tunnel import NUMBER, TaskSet, TunnelEnd
+from kasmon.bus.nats.tunnel import NUMBER, TunnelEnd
 from kasmon.bus.stream import ServedBus, StreamServer
+from kasmon.bus.tasks import TaskSet, end_tasks
 from kasmon.errors import KasmonError, TimedOutError, UnavailableError
 from kasmon.model.commands import ABILITIES, Ability
 
@@ -106,6 +106,7 @@ class MachineServer:
         self._identity, self._open_bus, self._abilities = identity, open_bus, abilities
         self.outbox = Outbox(identity, open_bus, abilities, file, now)
         self._publishing: asyncio.Future[None] | None = None
+        self._worker: OrderWorker | None = None
         self._worker_bus: ServedBus | None = None
         self._streams: dict[tuple[str, str], _OpenStream] = {}
         self._tasks = TaskSet()
@@ -133,8 +134,8 @@ class MachineServer:
         await connection.flush()
         self._publishing = asyncio.ensure_future(self.outbox.run())
         self._worker_bus = self._open_bus()
-        worker = OrderWorker(connection, self.outbox, self._verifier, self._worker_bus, self._abilities)
-        self._tasks.start(worker.run())
+        self._worker = OrderWorker(connection, self.outbox, self._verifier, self._worker_bus, self._abilities)
+        self._tasks.start(self._worker.run())
 
     async def wait_until_refused(self) -> KasmonError:
         """Return why the cluster admits this machine no longer, or another process serves it, once that is so."""
@@ -152,9 +153,7 @@ class MachineServer:
     async def aclose(self) -> None:
         """End all streams and the connection; idempotent."""
         if self._publishing is not None:
-            self._publishing.cancel()
-            with contextlib.suppress(asyncio.CancelledError, KasmonError):
-                await self._publishing
+            await end_tasks([self._publishing])
             self._publishing = None
             await self.outbox.end()
         await self._end_streams()
@@ -177,6 +176,8 @@ class MachineServer:
 
     async def _rewatch(self) -> None:
         self.outbox.interrupt()
+        if self._worker is not None:
+            self._worker.interrupt()
         assert self._connection is not None
         try:
             await self._connection.read_roster()

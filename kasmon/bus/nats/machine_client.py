@@ -16,8 +16,9 @@ from kasmon.bus.nats.identity import Identity
 from kasmon.bus.nats.machine import REFUSAL, MachineHello
 from kasmon.bus.nats.signatures import RemoteCommand, make_nonce, sign_command
 from kasmon.bus.nats.subjects import check_name, subject
-from kasmon.bus.nats.tunnel import TaskSet, TunnelEnd
+from kasmon.bus.nats.tunnel import TunnelEnd
 from kasmon.bus.stream import StreamBus
+from kasmon.bus.tasks import TaskSet
 from kasmon.errors import KasmonError, RemoteUnreachableError, TimedOutError, UnavailableError
 
 ALIVE_S: Final = 5.0

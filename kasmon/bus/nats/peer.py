@@ -25,6 +25,7 @@ from kasmon.bus.nats.server import ServerProgram, start_server
 from kasmon.bus.nats.server_config import build_server_name, find_removed_users
 from kasmon.bus.nats.signatures import CommandRefusedError, read_signed_text
 from kasmon.bus.nats.subjects import certificate_subject, configuration_subject
+from kasmon.bus.tasks import end_tasks
 from kasmon.errors import KasmonError, NotFoundError, UnavailableError
 from kasmon.paths import write_private
 
@@ -83,11 +84,9 @@ class PeerServer:
             try:
                 await asyncio.wait(tasks[1:], return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for task in (following, tasks[2]):
-                    task.cancel()
                 process.terminate()
                 await asyncio.shield(asyncio.to_thread(self._end, process))
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await end_tasks(tasks)
             wait_s = 1.0 if time.monotonic() - since > LONGEST_WAIT_S else min(2 * wait_s, LONGEST_WAIT_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):

@@ -48,6 +48,7 @@ from kasmon.bus.nats.subjects import (
     roster_subject,
     stream,
 )
+from kasmon.bus.tasks import end_tasks
 from kasmon.errors import KasmonError, RefusedError, TimedOutError, UnavailableError
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.paths import write_private
@@ -156,11 +157,8 @@ async def _publish_configurations(folder: ClusterFolder, cluster: Cluster) -> No
 
 
 async def _cancel(tasks: Sequence["asyncio.Task[Any]"]) -> None:
-    """End *tasks*, and log what failed. Repeated, because nats-py's `wait_for` can lose a cancellation."""
-    while unfinished := [task for task in tasks if not task.done()]:
-        for task in unfinished:
-            task.cancel()
-        await asyncio.wait(unfinished, timeout=0.5)
+    """End *tasks*, and log what failed."""
+    await end_tasks(tasks)
     for task in tasks:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the service failed and is started again", exc_info=error)

@@ -6,8 +6,8 @@ under way (`kasmon.bus.stream`); a stream that ended is opened again by its user
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 CHUNK_BYTES: Final = 256 * 1024
 """Of which a signed message is 460 KB, less than half of what a server accepts."""
@@ -137,22 +137,3 @@ class TunnelEnd(asyncio.Transport):
     async def _send_chunk(self, chunk: bytes) -> None:
         number, self._sent = self._sent, self._sent + 1
         await self._send(NUMBER.pack(number) + chunk)
-
-
-class TaskSet:
-    """Tasks that end with their owner."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def cancel(self) -> None:
-        """End them; repeated, because nats-py's `wait_for` can lose a cancellation."""
-        while tasks := [task for task in self._tasks if task is not asyncio.current_task()]:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks, timeout=0.5)

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from types import MappingProxyType
 
 import msgspec
 import pytest
+from nats.aio.client import DEFAULT_PENDING_SIZE
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
@@ -369,6 +371,31 @@ async def test_a_killed_server_loses_nothing_and_both_go_on_by_themselves(own_cl
         await asyncio.to_thread(own_cluster.start)
         async with reading(own_cluster) as (_, reader):
             await reader.until(lambda copy: copy.welcome and copy.is_complete and copy.logs.get(ME) == has_log(env))
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+async def test_a_machine_ends_while_its_server_reads_nothing(
+    own_cluster: ClusterServer, env: Env, is_interrupted: bool
+) -> None:
+    env.has(ME, started())
+    assert own_cluster.process is not None
+    server = MachineServer(own_cluster.identity("m1", "machine"), lambda: LocalBus(env.places))
+    await server.start()
+    try:
+        await auntil(lambda: ME in server.outbox.positions)
+        own_cluster.process.send_signal(signal.SIGSTOP)
+        for _ in range(60):
+            env.tells(ME, MessageWritten(at=NOW, text="x" * BATCH_BYTES))
+        connection = server._connection
+        assert connection is not None
+        await auntil(lambda: connection.client.pending_data_size > DEFAULT_PENDING_SIZE, 60.0)
+        if is_interrupted:
+            server.outbox.interrupt()
+            await asyncio.sleep(0)
+    finally:
+        async with asyncio.timeout(30):
+            await server.aclose()
+        own_cluster.process.send_signal(signal.SIGCONT)
 
 
 async def test_a_full_store_is_reported_and_publishing_goes_on_when_there_is_space(

@@ -24,8 +24,8 @@ from kasmon.bus.nats.jetstream.outbox import Outbox
 from kasmon.bus.nats.server_config import ACK_WAIT_S, MOST_DELIVERIES, WORKER
 from kasmon.bus.nats.signatures import CommandRefusedError, CommandVerifier, Order
 from kasmon.bus.nats.subjects import stream
-from kasmon.bus.nats.tunnel import TaskSet
 from kasmon.bus.stream import ServedBus
+from kasmon.bus.tasks import TaskSet, end_tasks
 from kasmon.errors import KasmonError, RefusedError
 from kasmon.model.commands import Ability
 
@@ -55,14 +55,15 @@ class OrderWorker:
         self._bus, self._abilities = bus, abilities
         self._queue = stream("tasks", connection.identity.name)
         self._running: set[str] = set()
+        self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
+        """Orders, and None where the server has forgotten that this worker asked for one."""
         self._tasks = TaskSet()
         self._free = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def run(self) -> None:
         """Carry out orders until cancelled; what is under way then is reported as unsure after the next start."""
-        arrived: asyncio.Queue[Msg] = asyncio.Queue()
         inbox = self._connection.client.new_inbox()
-        await self._connection.subscribe(inbox, arrived.put)
+        await self._connection.subscribe(inbox, self._arrived.put)
         query = json.dumps({"batch": 1, "expires": PULL_S * 10**9}).encode()
         try:
             while True:
@@ -74,7 +75,7 @@ class OrderWorker:
                     )
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(PULL_S + PAUSE_S):
-                            message = await arrived.get()
+                            message = await self._arrived.get()
                 except FAILURES as error:
                     log.info("%s", explain(error, self._connection.identity))
                     await asyncio.sleep(PAUSE_S)
@@ -86,6 +87,10 @@ class OrderWorker:
                     self._tasks.start(self._handle(message))
         finally:
             await self._tasks.cancel()
+
+    def interrupt(self) -> None:
+        """Ask for the next order again: the connection was lost, and the request with it."""
+        self._arrived.put_nowait(None)
 
     async def _handle(self, message: Msg) -> None:
         try:
@@ -110,8 +115,7 @@ class OrderWorker:
         try:
             acknowledgement = await self._carry_out(order)
         finally:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
+            await end_tasks([renewing])
             self._running.discard(order.key)
         await self._end(message, acknowledgement)
 

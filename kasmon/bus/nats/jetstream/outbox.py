@@ -55,8 +55,8 @@ from kasmon.bus.nats.jetstream.stored_messages import read_stream
 from kasmon.bus.nats.server_config import EVENTS_BYTES
 from kasmon.bus.nats.signatures import order_key
 from kasmon.bus.nats.subjects import stream, subject
-from kasmon.bus.nats.tunnel import TaskSet
 from kasmon.bus.stream import ServedBus
+from kasmon.bus.tasks import TaskSet, end_tasks
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from kasmon.model.commands import Ability
 from kasmon.model.permission import SessionId
@@ -249,8 +249,7 @@ class Outbox:
                         await self._interrupted.wait()
                 wait_s = min(2 * wait_s, LAST_WAIT_S)
         finally:
-            timers.cancel()
-            await asyncio.gather(timers, return_exceptions=True)
+            await end_tasks([timers])
 
     def reports(self) -> dict[str, OrderReport]:
         """Return what is recorded of the orders to this machine, by their keys."""
@@ -293,9 +292,7 @@ class Outbox:
             if following.done():
                 following.result()
         finally:
-            for task in (following, interrupted):
-                task.cancel()
-            await asyncio.gather(following, interrupted, return_exceptions=True)
+            await end_tasks([following, interrupted])
             for sent in self._sent:
                 if sent.acknowledged is not None:
                     sent.acknowledged.cancel()

@@ -1,0 +1,40 @@
+"""Tasks that end with their owner, also where a library loses a cancellation."""
+
+import asyncio
+from collections.abc import Collection, Coroutine
+from typing import Any, Final
+
+AGAIN_S: Final = 0.5
+"""After this time, in seconds, tasks that have not ended are cancelled again."""
+
+
+async def end_tasks(tasks: "Collection[asyncio.Future[Any]]") -> None:
+    """Cancel *tasks*, and return when all have ended, with whatever result.
+
+    Repeated: `asyncio.wait_for` of Python 3.11, which nats-py uses, can lose a cancellation, and so does nats-py 2.16
+    while it waits for a server that does not read (`Client._flush_pending`).
+    """
+    while unfinished := [task for task in tasks if not task.done()]:
+        for task in unfinished:
+            task.cancel()
+        await asyncio.wait(unfinished, timeout=AGAIN_S)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # it counts as retrieved
+
+
+class TaskSet:
+    """Tasks that end with their owner."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def cancel(self) -> None:
+        """End them, except the one that calls this."""
+        while tasks := [task for task in self._tasks if task is not asyncio.current_task()]:
+            await end_tasks(tasks)
