@@ -46,28 +46,22 @@ ASKS_S: Final = 20.0
 
 def measure_machines(rounds: int, seconds: float) -> list[Figure]:
     """Measure the delays without ssh and NATS, the list of many machines, and what many machines cost."""
-    return [*measure_delays(rounds), *_measure_many(rounds, seconds), *_measure_load(seconds)]
+    return [
+        measure_keys(max(1, rounds // 3)),
+        *measure_events(4 * rounds),
+        *_measure_many(rounds, seconds),
+        *_measure_load(seconds),
+    ]
 
 
-def measure_delays(
-    rounds: int, transport: Transport = "direct", changing: int = CHANGING, keys: int = KEYS
-) -> list[Figure]:
-    """Measure the delays of keys, state changes, requests and answers of another kasmon, reached over *transport*.
+def measure_keys(rounds: int, transport: Transport = "direct", keys: int = KEYS) -> Figure:
+    """Measure the delay of keys to a session of another kasmon, reached over *transport*: *keys* in each of *rounds*.
 
-    *changing*: how many sessions take part; the first one only is selected. *keys*: how many are pressed in a round.
+    A round takes some 13 s on a quiet machine.
 
     Raises:
         UnavailableError: if what *transport* requires is missing here.
     """
-    name = "" if transport == "direct" else f" over {transport}"
-    return [
-        _measure_keys(rounds, transport, name, keys),
-        *_measure_states(transport, name, changing),
-        *_measure_requests(4 * rounds, transport, name, changing),
-    ]
-
-
-def _measure_keys(rounds: int, transport: Transport, over: str, keys: int) -> Figure:
     here, there = list[float](), list[float]()
     with (
         terminals([("echo", program("echo"))]) as (remote, ids),
@@ -75,11 +69,11 @@ def _measure_keys(rounds: int, transport: Transport, over: str, keys: int) -> Fi
         joined(near, [remote], ids, transport),
     ):
         letters = itertools.cycle(b"abcdefghijklmnopqrstuvwxyz")
-        for _ in range(max(1, rounds // 3)):
+        for _ in range(rounds):
             for paths, times in ((remote, here), (near, there)):
                 times += type_in_focus(environment(paths.environment_variables()), letters, keys, b"echo ")
     return Figure(
-        name=f"focus on another machine{over}, key to glyph, p95",
+        name=f"focus on another machine{_over(transport)}, key to glyph, p95",
         value=percentile(there, 0.95),
         unit="ms",
         target=2,
@@ -87,6 +81,23 @@ def _measure_keys(rounds: int, transport: Transport, over: str, keys: int) -> Fi
         limit_name="on that machine",
         samples=len(there),
     )
+
+
+def measure_events(requests: int, transport: Transport = "direct", changing: int = CHANGING) -> list[Figure]:
+    """Measure the delays of state changes, *requests* and answers of another kasmon, reached over *transport*.
+
+    *changing*: how many sessions take part; the first one only is selected. A request takes some 5 s: a card opens only
+    after a while without keys.
+
+    Raises:
+        UnavailableError: if what *transport* requires is missing here.
+    """
+    over = _over(transport)
+    return [*_measure_states(transport, over, changing), *_measure_requests(requests, transport, over, changing)]
+
+
+def _over(transport: Transport) -> str:
+    return "" if transport == "direct" else f" over {transport}"
 
 
 def _measure_states(transport: Transport, over: str, changing: int) -> Iterator[Figure]:

@@ -247,7 +247,8 @@ def test_a_push_and_a_flood_are_measured() -> None:
 
 @pytest.mark.usefixtures("hurried")
 def test_the_delays_of_another_machine_are_measured_against_its_own() -> None:
-    keys, states, dialog, answer = machines.measure_delays(1, "nats", changing=2, keys=2)
+    keys = machines.measure_keys(1, "nats", keys=2)
+    states, dialog, answer = machines.measure_events(4, "nats", changing=2)
 
     assert all(" over nats" in each.name and each.value > 0 for each in (keys, states, dialog, answer))
     assert (2, 150, 50) == (keys.target, dialog.target, answer.target)
