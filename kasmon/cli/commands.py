@@ -144,7 +144,7 @@ GROUPS: Final = {
     "plan": "Check, show and run plans of several tasks, and decide what a plan needs.",
     "cluster": "Run a NATS server that connects the machines of a team.",
     "limits": "Show the usage limits of accounts, and resume the sessions that wait for one.",
-    "machines": "Show the sessions of other machines here, over ssh.",
+    "machines": "Show the sessions of other machines here, over ssh or a cluster.",
     "task": "Run tasks of another machine's plan here. Its kasmon uses these commands.",
     "notify": "Push notifications to services.",
     "sandbox": "Run code in persistent sandboxes that pause when idle.",
