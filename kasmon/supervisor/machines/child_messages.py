@@ -11,18 +11,19 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from kasmon.config.parser import load_or_default
-from kasmon.errors import KasmonError, RefusedError
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError
 from kasmon.host.rpc.actor import find_depth
 from kasmon.model.commands import ActingAgent
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.model.session_state import OVER, SessionState
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_line
 from kasmon.store.machines import ChildRegister
 from kasmon.store.starters import Starters, find_ancestors, read_starters
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.limits.agents import find_limits, require_tool
+from kasmon.supervisor.limits.agents import find_limits
 from kasmon.supervisor.machines.agent_requests import require_machine
 from kasmon.supervisor.plans.peers import messages
 
@@ -80,20 +81,17 @@ class ChildMessages:
         fleet, starters = await asyncio.to_thread(lambda: (read_fleet(self._places), read_starters(self._places)))
         for sender in fleet.sessions:
             if sender.via == self._machine and sender.peer_messages > self._register.delivered(sender.id):
-                line = self._line(fleet, sender, starters)
+                line = self._line(sender, starters)
                 if line:
                     await self._deliver(fleet, sender, line)
 
-    def _line(self, fleet: Fleet, sender: Session, starters: Starters) -> list[SessionId]:
+    def _line(self, sender: Session, starters: Starters) -> list[SessionId]:
         """Return *sender*, the sessions there above it, and the one here that had the last of them started.
 
         Empty if none had: the machine may say of any session there that an agent here started it.
         """
         line = list[SessionId]()
         for each in find_ancestors(sender.id, starters):
-            session = fleet.get(each)
-            if session is not None and session.via != self._machine:
-                return []
             line.append(each)
             if (starter := self._register.starter_of(each)) is not None:
                 return [*line, starter]
@@ -120,12 +118,17 @@ class ChildMessages:
                 await self._refuse(sender.id, to, why)
 
     def _recipient(self, fleet: Fleet, starter: SessionId, to: str) -> Session:
-        """Return the session of *starter*, if *to* is it and the person lets it have sessions on the machine. Blocks.
+        """Return the session of *starter*, if *to* is it and the person allows agents that machine. Blocks.
 
         Raises:
             RefusedError: if not.
+            SessionEndedError: if it does not run: a link starts no agent.
+            NotFoundError: if it was removed.
         """
         if to != starter:
             raise RefusedError(f"no agent of session {clean_line(to)[:64]!r} started yours.")
         require_machine(load_or_default(self._places).fleet.machines, self._machine)
-        return require_tool(fleet, ActingAgent(session=starter))
+        recipient = fleet.require(starter)
+        if recipient.state in OVER:
+            raise SessionEndedError(recipient.name, is_hibernated=recipient.state is SessionState.HIBERNATED)
+        return recipient

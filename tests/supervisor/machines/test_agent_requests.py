@@ -217,6 +217,18 @@ async def test_a_machine_that_the_person_no_longer_allows_delivers_nothing_here(
     assert [] == sent_to(joined.here, "lead")
 
 
+async def test_a_message_to_an_agent_that_ended_is_refused_and_starts_none(joined: TwoCommandLines) -> None:
+    lead = allowed(joined)
+    child = await start_child(joined, lead)
+    joined.here.json("stop", "lead")
+    async with FleetClient(child) as fleet:
+        await fleet.ok("message", session="lead", text="x")
+
+    until(lambda: refusals(joined, child))
+    assert "has ended" in refusals(joined, child)[0]
+    assert "ended" == joined.here.json("show", "lead")["session"]["state"]
+
+
 async def test_messages_from_there_have_the_limits_of_messages_from_here(joined: TwoCommandLines) -> None:
     lead = allowed(joined)
     child = await start_child(joined, lead)
