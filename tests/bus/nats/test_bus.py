@@ -392,10 +392,11 @@ async def test_a_machine_ends_while_its_server_reads_nothing(
         if is_interrupted:
             server.outbox.interrupt()
             await asyncio.sleep(0)
-    finally:
         async with asyncio.timeout(30):
             await server.aclose()
+    finally:
         own_cluster.process.send_signal(signal.SIGCONT)
+        await server.aclose()
 
 
 async def test_a_full_store_is_reported_and_publishing_goes_on_when_there_is_space(
