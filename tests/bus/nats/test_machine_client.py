@@ -6,8 +6,7 @@ What every bus promises is in tests/bus/test_contract.py, which runs over NATS t
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
@@ -27,7 +26,7 @@ from kasmon.bus.stream import StreamBus
 from kasmon.errors import RefusedError, RemoteUnreachableError
 from kasmon.model.commands import Ability
 from kasmon.paths import Paths, places
-from tests.support.bus.cluster_server import CLUSTER, ClusterServer, open_cluster
+from tests.support.bus.cluster_server import CLUSTER, ClusterServer
 
 
 @pytest.fixture
@@ -190,12 +189,6 @@ async def test_a_machine_refuses_what_no_operator_signed_for_it_now(cluster: Clu
     await olga.send(sent_to, signed)
     assert "executed already" in await refusal(signed)
     await olga.aclose()
-
-
-@pytest.fixture
-def own_cluster(tmp_path: Path) -> Iterator[ClusterServer]:
-    with open_cluster(tmp_path) as server:
-        yield server
 
 
 async def test_the_streams_of_a_removed_operator_end(own_cluster: ClusterServer, here: Paths) -> None:

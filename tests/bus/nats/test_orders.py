@@ -29,7 +29,7 @@ from kasmon.model.commands import ABILITIES, Ability
 from kasmon.paths import Paths, places
 from kasmon.store.machines import Machine, write_machine
 from kasmon.supervisor.machines.link_client import CommandOutput, QueuedOrder
-from tests.support.bus.cluster_server import CLUSTER, ClusterServer, open_cluster
+from tests.support.bus.cluster_server import CLUSTER, ClusterServer
 from tests.support.wait import auntil
 
 ENDED = (OrderState.DONE, OrderState.FAILED, OrderState.REFUSED, OrderState.UNSURE)
@@ -236,19 +236,18 @@ async def test_an_order_that_waits_for_its_machine_is_carried_out_once_by_the_ne
 
 
 async def test_an_order_after_the_server_was_restarted_does_not_wait_for_the_request_from_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_cluster: ClusterServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orders, "PULL_S", 3600)
-    with open_cluster(tmp_path) as cluster:
-        machine = ServedMachine(cluster)
-        async with machine.serving():
-            async with contextlib.aclosing(await open_nats_bus(cluster.identity("otto", "operator"), "m1")) as before:
-                await before.run_order(BUILD, ["new", "docs"])
-            await asyncio.to_thread(cluster.stop)
-            await asyncio.to_thread(cluster.start)
-            async with contextlib.aclosing(await open_nats_bus(cluster.identity("otto", "operator"), "m1")) as after:
-                async with asyncio.timeout(60):
-                    await after.run_order(msgspec.structs.replace(BUILD, task="test"), ["new", "test"])
+    otto = own_cluster.identity("otto", "operator")
+    machine = ServedMachine(own_cluster)
+    async with machine.serving():
+        async with contextlib.aclosing(await open_nats_bus(otto, "m1")) as before:
+            await before.run_order(BUILD, ["new", "docs"])
+        await asyncio.to_thread(own_cluster.stop)
+        await asyncio.to_thread(own_cluster.start)
+        async with contextlib.aclosing(await open_nats_bus(otto, "m1")) as after, asyncio.timeout(60):
+            await after.run_order(msgspec.structs.replace(BUILD, task="test"), ["new", "test"])
 
     assert ["new docs", "new test"] == machine.ran
 

@@ -168,11 +168,11 @@ async def test_a_child_there_reaches_no_other_session_here(joined: TwoCommandLin
 
 
 async def test_what_the_machine_says_of_who_started_a_session_there_is_not_believed(joined: TwoCommandLines) -> None:
-    joined.there("config", "fleet.depth", "50")
+    joined.there("config", "fleet.depth", "8")
     lead = allowed(joined)
     child = await start_child(joined, lead)
-    claimed = declared(session=lead.session, depth=40, machine=socket.gethostname())
-    claimed = claimed.replace('"limits": {"depth": 1', '"limits": {"depth": 50')
+    claimed = declared(session=lead.session, depth=5, machine=socket.gethostname())
+    claimed = claimed.replace('"limits": {"depth": 1', '"limits": {"depth": 8')
     stranger = joined.there("new", "stranger", "--agent", "lead", "--actor", claimed).out.strip()
     assert stranger
     plain = start_lead(joined.there, "plain")
