@@ -79,11 +79,15 @@ async def check_machine(machine: Machine, ssh: Sequence[str] = ("ssh",)) -> BusW
         RemoteUnreachableError: if that fails, or the kasmon there speaks another version of the bus protocol.
         RefusedError: if its owner does not let this user see its sessions.
     """
-    async with (
-        contextlib.aclosing(await open_bus(machine, ssh)) as bus,
-        contextlib.aclosing(bus.updates({})) as updates,
-    ):
-        welcome = await anext(updates)
+    try:
+        async with (
+            contextlib.aclosing(await open_bus(machine, ssh)) as bus,
+            contextlib.aclosing(bus.updates({})) as updates,
+            asyncio.timeout(GREETING_S),
+        ):
+            welcome = await anext(updates)
+    except TimeoutError as error:
+        raise _unreachable(machine, f"it did not say anything within {GREETING_S:g} s") from error
     if not isinstance(welcome, BusWelcome):
         raise _unreachable(machine, "it sent what kasmon does not understand")
     return welcome

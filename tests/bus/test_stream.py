@@ -14,9 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kasmon.bus import ssh
 from kasmon.bus.base import BusWelcome, Heartbeat, LogPart
 from kasmon.bus.local import LocalBus
-from kasmon.bus.ssh import GREETING, open_bus
+from kasmon.bus.ssh import GREETING, check_machine, open_bus
 from kasmon.bus.stream import QUEUED_BYTES, StreamBus, StreamServer
 from kasmon.errors import RemoteUnreachableError
 from kasmon.model.permission import SessionId
@@ -141,6 +142,14 @@ async def test_a_bus_is_closed_although_the_other_end_reads_nothing_of_what_was_
         with pytest.raises(RemoteUnreachableError, match="it is unknown whether this was done"):
             await asking
         assert wire.fileno() >= 0, "it is open still"
+
+
+async def test_a_machine_that_greets_and_then_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh, "GREETING_S", 2.0)
+    script = f"printf '%s' '{GREETING.decode()}'; exec cat >/dev/null"
+
+    with pytest.raises(RemoteUnreachableError, match="within 2 s"):
+        await check_machine(Machine(name="there", command=("sh", "-c", script)))
 
 
 async def test_a_bus_over_ssh_is_closed_although_another_process_holds_its_output(tmp_path: Path) -> None:
