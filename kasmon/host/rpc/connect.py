@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 REACH_S = 10.0
 """How long a running host may take to answer first."""
 START_S = 30.0
-"""How long one may take that this or another process starts: the machine may be busy, above all while it starts many."""
+"""How long one may take that this or another process starts: the machine may be busy, above all with many starts."""
 TRIES = 3
 """How often a host that exits without an error is started before that is a failure."""
 LONGEST_PAUSE_S = 0.1
