@@ -19,6 +19,8 @@ PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 EXEC_S: Final = 1.0
 """How long to wait for a process to show its environment while it executes a new program, in seconds."""
 ENDED: Final = (b"Z", b"X")
+CLOCK_READS: Final = 5
+"""How often two clocks are read: on a busy machine this process may be interrupted between the two."""
 NAMESPACES: Final = ("mnt", "net", "pid", "user", "ipc", "uts")
 
 
@@ -69,7 +71,8 @@ class Linux:
         return None if told is None or told[0] in ENDED else int(told[19]) / TICKS
 
     def convert_start(self, started: float) -> float:
-        return started + time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        _, booted_at = min(_read_boot_time() for _ in range(CLOCK_READS))
+        return started + booted_at
 
     def read_start_text(self, pid: int) -> str:
         told = fields(pid)
@@ -173,6 +176,13 @@ class Linux:
             return int(read_proc(f"{self._settings}/{name.replace('.', '/')}"))
         except (OSError, ValueError):
             return None
+
+
+def _read_boot_time() -> tuple[float, float]:
+    """Return how long the reading took, in seconds, and when this machine booted, late by that at most."""
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    now = time.time()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - before, now - before
 
 
 def _locate(path: str) -> tuple[int, int] | None:

@@ -1,5 +1,6 @@
 """What both implementations answer about real processes of this machine. psutil and `ps` read them without /proc."""
 
+import itertools
 import os
 import socket
 import subprocess
@@ -71,6 +72,24 @@ def test_its_start_is_a_time_and_a_text(here: System, process: subprocess.Popen[
     assert abs(time.time() - here.convert_start(started)) < 3600
     assert here.read_start_text(process.pid)
     assert here.read_start_text(process.pid).isdecimal() is here.reports_ticks
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere start times are times of day")
+@pytest.mark.parametrize("stalled", range(3))
+def test_its_start_is_right_where_the_machine_was_busy_between_two_clocks(
+    stalled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what an agent left is taken for older than its start, and goes on, or for younger, and is ended."""
+    reads, up_s = itertools.count(), [50.0]
+
+    def read(since: float) -> float:
+        seen, up_s[0] = since + up_s[0], up_s[0] + (0.5 if next(reads) == stalled else 0.0)
+        return seen
+
+    with monkeypatch.context() as clocks:
+        clocks.setattr(time, "time", lambda: read(1000.0))
+        clocks.setattr(time, "clock_gettime", lambda _clock: read(0.0))
+        assert 1007.0 == Linux().convert_start(7.0)
 
 
 def test_it_is_in_the_lists_of_all_processes(here: System, process: subprocess.Popen[bytes]) -> None:
