@@ -12,7 +12,7 @@ async def end_tasks(tasks: "Collection[asyncio.Future[Any]]") -> None:
     """Cancel *tasks*, and return when all have ended, with whatever result.
 
     Repeated: `asyncio.wait_for` of Python 3.11, which nats-py uses, can lose a cancellation, and so does nats-py 2.16
-    while it waits for a server that does not read (`Client._flush_pending`).
+    while it waits for a server that does not read.
     """
     while unfinished := [task for task in tasks if not task.done()]:
         for task in unfinished:

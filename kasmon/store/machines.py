@@ -7,7 +7,6 @@ Its link (`kasmon.bus.link`) writes the latter, and holds `link.lock` while it r
 import contextlib
 import os
 import re
-import threading
 import time
 from typing import Final, NamedTuple
 
@@ -319,6 +318,8 @@ class ChildRegister:
     """What agents here had started on *machine*, in a file; only the link to it writes it. Its methods block."""
 
     def __init__(self, places: Paths, machine: str) -> None:
+        import threading  # only here: `kasmon ls` reads machines
+
         self._path = places.machine(machine) / "children.json"
         self._children, self._lock = _Children(), threading.Lock()
         with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):

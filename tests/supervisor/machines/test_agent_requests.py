@@ -167,6 +167,12 @@ async def test_a_child_there_reaches_no_other_session_here(joined: TwoCommandLin
     assert [] == sent_to(joined.here, "other") == sent_to(joined.here, "lead")
 
 
+def until_copied(joined: TwoCommandLines, session: str) -> None:
+    """Wait until a message of the session there is in the copy of its log here."""
+    copy = joined.here.places.log(SessionId(session))
+    until(lambda: b'"peer.wrote"' in copy.read_bytes(), what="the message in the copy")
+
+
 async def test_what_the_machine_says_of_who_started_a_session_there_is_not_believed(joined: TwoCommandLines) -> None:
     joined.there("config", "fleet.depth", "8")
     lead = allowed(joined)
@@ -179,8 +185,7 @@ async def test_what_the_machine_says_of_who_started_a_session_there_is_not_belie
     joined.until(stranger, lambda known: known and known["parent"] == lead.session)
     for each in (LeadingAgent(joined.there, stranger), plain, child):
         assert "it was logged" in each.ask_host(each.session, message(lead.session))
-        copy = joined.here.places.log(SessionId(each.session))
-        until(lambda copy=copy: b'"peer.wrote"' in copy.read_bytes(), what="the message in the copy")
+        until_copied(joined, each.session)
 
     until(lambda: sent_to(joined.here, "lead"))
     assert [child.session] == [each["actor"]["session"] for each in sent_to(joined.here, "lead")]
