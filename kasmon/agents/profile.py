@@ -2,7 +2,7 @@
 
 title = "Claude Code"                   # its name in texts
 also = ["claude-code"]                  # other names of its program, such as that of its npm package
-tried = "2.1.330"                       # the version that it was tried with
+tried = "2.1.332"                       # the version that it was tried with
 interrupt = "escape"                    # the key that ends a turn in its terminal
 
 [start]                                 # its arguments

@@ -40,17 +40,17 @@ def activity_of(case: Case) -> str | None:
 @pytest.mark.parametrize(
     ("case", "expected"),
     [
-        ("claude/2.1.330/idle", ""),
-        ("claude/2.1.330/finished", "modelstub: ok"),
-        ("claude/2.1.330/working-queued", "two"),
-        ("claude/2.1.330/working-tool", "Running a scripted command"),
-        ("claude/2.1.330/permission-refused", "Did not run 1 call"),
-        ("claude/2.1.330/idle-slash", ""),
+        ("claude/2.1.332/idle", ""),
+        ("claude/2.1.332/finished", "modelstub: ok"),
+        ("claude/2.1.332/working-queued", "two"),
+        ("claude/2.1.332/working-tool", "Running a scripted command"),
+        ("claude/2.1.332/permission-refused", "Did not run 1 call"),
+        ("claude/2.1.332/idle-slash", ""),
         ("claude/2.1.197/finished", "finished"),
-        ("codex/0.169.0/idle", ""),
-        ("codex/0.169.0/finished", "modelstub: ok"),
-        ("codex/0.169.0/working-queued", "modelstub: ok"),
-        ("codex/0.169.0/working-text", "word0 word1 word2 word3"),
+        ("codex/0.171.0/idle", ""),
+        ("codex/0.171.0/finished", "modelstub: ok"),
+        ("codex/0.171.0/working-queued", "modelstub: ok"),
+        ("codex/0.171.0/working-text", "word0 word1 word2 word3"),
         ("gemini/0.61.0/finished", "modelstub: ok"),
         ("gemini/0.61.0/working-tool", "Shell python3 -c 'import time; time.sleep(30)'"),
         ("gemini/0.61.0/working-queued", "word0 word1 word2 word3"),
@@ -81,7 +81,7 @@ def test_no_screen_of_any_agent_shows_its_chrome() -> None:
 
 
 def test_a_long_answer_is_shown_by_its_last_paragraph() -> None:
-    rules = shipped().rules("claude", "2.1.330")
+    rules = shipped().rules("claude", "2.1.332")
     assert rules is not None
     rows = ["● The first paragraph", "  goes over two rows.", "", "  The second one", "  too.", ""]
     rows += ["─" * 40, "❯ ", "─" * 40, "  ⏵⏵ auto mode on (shift+tab to cycle)"]

@@ -22,8 +22,8 @@ from tests.support.cli.cli_runner import Cli
 from tests.support.detection.expected import reading_of
 from tests.support.detection.golden import FOLDER, load
 
-ASKS = FOLDER / "claude" / "2.1.330" / "permission-bash"
-CLAUDE = ("--agent", "claude", "--agent-version", "2.1.330")
+ASKS = FOLDER / "claude" / "2.1.332" / "permission-bash"
+CLAUDE = ("--agent", "claude", "--agent-version", "2.1.332")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_for_programs_it_is_one_object(kasmon: Cli) -> None:
 
 
 def test_a_title_has_a_word_of_its_own(kasmon: Cli) -> None:
-    screen = str(FOLDER / "codex" / "0.169.0" / "working-text" / "screen.txt")
+    screen = str(FOLDER / "codex" / "0.171.0" / "working-text" / "screen.txt")
 
     told = kasmon.json(
         "explain", "--screen", "-", "--agent", "codex", "--title", "⠙ work", given=Path(screen).read_text()
@@ -78,7 +78,7 @@ def test_a_version_that_nobody_knows_is_said(kasmon: Cli) -> None:
 
 
 def test_a_case_is_exported_as_a_golden_folder(kasmon: Cli) -> None:
-    folder = kasmon.home / "out" / "claude" / "2.1.330" / "mine"
+    folder = kasmon.home / "out" / "claude" / "2.1.332" / "mine"
 
     done = kasmon("explain", "--screen", str(ASKS), *CLAUDE, "--export", str(folder))
 

@@ -85,11 +85,11 @@ def test_an_empty_screen_says_nothing_of_any_agent() -> None:
 
 
 MODES = {
-    "claude/2.1.330/idle": "auto",
-    "claude/2.1.330/permission-bash": "",
+    "claude/2.1.332/idle": "auto",
+    "claude/2.1.332/permission-bash": "",
     "gemini/0.61.0/idle": "default",
     "opencode/1.18.33/idle": "build",
-    "codex/0.169.0/idle": "",
+    "codex/0.171.0/idle": "",
 }
 
 
@@ -112,7 +112,7 @@ def test_a_screen_says_the_permission_mode_that_its_footer_shows(case: str, mode
     ],
 )
 def test_each_of_claudes_modes_is_known_by_its_footer_and_nothing_above_it(row: str, mode: str) -> None:
-    rules = shipped().rules("claude", "2.1.330")
+    rules = shipped().rules("claude", "2.1.332")
     assert rules is not None
     rule, quoted = "─" * 40, "  ⏵⏵ auto mode on"
     assert mode == read(captured(f"{quoted}\n{rule}\n❯ \n{rule}\n{row}"), rules.rules).permission_mode

@@ -141,7 +141,7 @@ def test_escape_sequences_and_controls_are_no_text() -> None:
 
 @pytest.mark.parametrize("text", ["{0}{x!r}%s%(x)s", "[bold]x[/]", "(?P<a>", "$(touch x)", "#{pane_id}"])
 def test_nothing_on_a_screen_is_a_pattern_a_format_or_markup(text: str) -> None:
-    case = next(case for case in DIALOGS if case.id == "claude/2.1.330/permission-bash")
+    case = next(case for case in DIALOGS if case.id == "claude/2.1.332/permission-bash")
     rows = [row.replace("touch perm.txt", text) for row in plain_rows(case)]
     menu = again(case, rows).menu
 

@@ -87,7 +87,7 @@ def limited(hour: int, words: str = "8am (UTC)") -> tuple[float, str]:
 
 def test_a_limit_ends_when_it_was_first_said_to_end() -> None:
     """`8am` read again at nine is no other day."""
-    chosen = shipped().rules("claude", "2.1.330")
+    chosen = shipped().rules("claude", "2.1.332")
     assert chosen is not None
     early, text = limited(6)
     late, _ = limited(9)
@@ -100,7 +100,7 @@ def test_a_limit_ends_when_it_was_first_said_to_end() -> None:
 
 
 def test_another_limit_has_a_time_of_its_own() -> None:
-    chosen = shipped().rules("claude", "2.1.330")
+    chosen = shipped().rules("claude", "2.1.332")
     assert chosen is not None
     early, text = limited(6)
     late, other = limited(9, "11am (UTC)")
@@ -113,7 +113,7 @@ def test_a_limit_whose_menu_still_stands_there_asks_when_it_is_over() -> None:
     from tests.support.detection.expected import reading_of
     from tests.support.detection.golden import FOLDER, load
 
-    reading = reading_of(load(FOLDER / "claude" / "2.1.330" / "limit-week"))
+    reading = reading_of(load(FOLDER / "claude" / "2.1.332" / "limit-week"))
     assert reading.until is not None
 
     over = lasting(reading, reading, reading.until + 1)

@@ -97,7 +97,7 @@ def test_another_text_is_another_menu(old: str, new: str) -> None:
 
 
 def test_another_key_of_the_same_label_is_another_menu() -> None:
-    golden = load(FOLDER / "codex/0.169.0/permission-exec").shot
+    golden = load(FOLDER / "codex/0.171.0/permission-exec").shot
     rules = shipped_rules("codex")
     assert rules is not None
     before, after = (menu(text.split("\n"), rules) for text in (golden.text, golden.text.replace("(y)", "(n)")))

@@ -55,17 +55,17 @@ def told(menu: ScreenMenu) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("case", "keys"),
     [
-        ("claude/2.1.330/permission-bash", {"allow": "1", "always": "2", "deny": "4", "cancel": ESCAPE}),
-        ("claude/2.1.330/permission-edit", {"allow": "1", "always": "2", "deny": "3", "cancel": ESCAPE}),
-        ("claude/2.1.330/permission-bash-amended", {"cancel": ESCAPE}),
-        ("claude/2.1.330/plan", {"allow": "2", "deny": ESCAPE}),
+        ("claude/2.1.332/permission-bash", {"allow": "1", "always": "2", "deny": "4", "cancel": ESCAPE}),
+        ("claude/2.1.332/permission-edit", {"allow": "1", "always": "2", "deny": "3", "cancel": ESCAPE}),
+        ("claude/2.1.332/permission-bash-amended", {"cancel": ESCAPE}),
+        ("claude/2.1.332/plan", {"allow": "2", "deny": ESCAPE}),
         (
-            "claude/2.1.330/start-trust",
+            "claude/2.1.332/start-trust",
             {"allow": "the mark on Yes, I trust this folder", "deny": "the mark on No, exit"},
         ),
         ("claude/2.1.197/permission-bash", {"allow": "1", "always": "2", "deny": "3", "cancel": ESCAPE}),
-        ("codex/0.169.0/permission-exec", {"allow": "y", "always": "p", "deny": ESCAPE}),
-        ("codex/0.169.0/plan", {"allow": "1", "deny": "3"}),
+        ("codex/0.171.0/permission-exec", {"allow": "y", "always": "p", "deny": ESCAPE}),
+        ("codex/0.171.0/plan", {"allow": "1", "deny": "3"}),
         ("gemini/0.61.0/permission-bash", {"allow": "1", "always": "2", "deny": "3", "cancel": ESCAPE}),
         (
             "opencode/1.18.33/permission-bash",
@@ -80,9 +80,9 @@ def test_each_answer_has_the_way_that_stands_there(case: str, keys: dict[str, st
 
 
 UNANSWERED = {
-    "claude/2.1.330/limit-week",
-    "claude/2.1.330/model-picker",
-    "codex/0.169.0/start-login",
+    "claude/2.1.332/limit-week",
+    "claude/2.1.332/model-picker",
+    "codex/0.171.0/start-login",
     "gemini/0.61.0/model-picker",
     "gemini/0.61.0/start-login",
 }
@@ -118,7 +118,7 @@ def test_what_a_menu_does_not_take_has_no_key(case: str) -> None:
 
 
 def test_a_question_is_answered_by_one_of_its_options() -> None:
-    menu = menu_of("claude/2.1.330/question")
+    menu = menu_of("claude/2.1.332/question")
 
     assert ["red", "blue"] == [option.label for option in options(menu)]
     assert MenuAnswer("2", 1) == plan_keys(menu, Decision.CHOOSE, ("blue",))
@@ -126,25 +126,25 @@ def test_a_question_is_answered_by_one_of_its_options() -> None:
         with pytest.raises(UnableError):
             plan_keys(menu, Decision.CHOOSE, labels)
     with pytest.raises(RefusedError, match="green"):
-        plan_keys(menu_of("claude/2.1.330/question-review"), Decision.CHOOSE, ("green",))
+        plan_keys(menu_of("claude/2.1.332/question-review"), Decision.CHOOSE, ("green",))
 
 
 def test_own_words_are_typed_where_the_file_says_where_and_stand_in_one_row() -> None:
-    menu = menu_of("claude/2.1.330/question")
+    menu = menu_of("claude/2.1.332/question")
 
     assert MenuAnswer("", 2, "green, or none", "", "green, or none") == plan_keys(
         menu, Decision.CHOOSE, (" green, or none",)
     )
-    codex, opencode = menu_of("codex/0.169.0/question"), menu_of("opencode/1.18.33/question")
+    codex, opencode = menu_of("codex/0.171.0/question"), menu_of("opencode/1.18.33/question")
     assert MenuAnswer("", 2, "green", "\t") == plan_keys(codex, Decision.CHOOSE, ("green",))
     assert MenuAnswer("", 2, "green", "\r") == plan_keys(opencode, Decision.CHOOSE, ("green",))
     for words in (" ", "one\ntwo", "x" * 61, "\x1b[A\x1b[A\x1b"):
         with pytest.raises(UnableError):
             plan_keys(menu, Decision.CHOOSE, (words,))
-    assert find_free_text(menu_of("claude/2.1.330/question-own-words")) is None
+    assert find_free_text(menu_of("claude/2.1.332/question-own-words")) is None
 
 
-@pytest.mark.parametrize("agent", ["claude/2.1.330", "opencode/1.18.33"])
+@pytest.mark.parametrize("agent", ["claude/2.1.332", "opencode/1.18.33"])
 def test_a_question_that_takes_several_says_what_is_chosen_and_how_to_go_on(agent: str) -> None:
     menu, chosen = menu_of(f"{agent}/question-many"), menu_of(f"{agent}/question-many-chosen")
 
@@ -161,28 +161,28 @@ def test_a_question_that_takes_several_says_what_is_chosen_and_how_to_go_on(agen
 
 
 def test_a_question_that_takes_several_and_does_not_say_how_it_goes_on_is_answered_where_it_stands() -> None:
-    assert () == options(msgspec.structs.replace(menu_of("claude/2.1.330/question-many"), then=""))
+    assert () == options(msgspec.structs.replace(menu_of("claude/2.1.332/question-many"), then=""))
 
 
 def test_a_no_says_why_only_where_the_menu_takes_that() -> None:
-    menu = menu_of("claude/2.1.330/permission-bash")
+    menu = menu_of("claude/2.1.332/permission-bash")
 
     assert accepts_reason(menu)
     why = MenuAnswer("", 3, "take b.txt", "\t", "No, take b.txt")
     assert why == plan_keys(menu, Decision.DENY, reason="take b.txt")
-    for case in ("claude/2.1.330/permission-bash-why-not", "codex/0.169.0/permission-exec", "claude/2.1.330/question"):
+    for case in ("claude/2.1.332/permission-bash-why-not", "codex/0.171.0/permission-exec", "claude/2.1.332/question"):
         assert not accepts_reason(menu_of(case))
     for decision in (Decision.ALLOW, Decision.ALWAYS, Decision.CANCEL):
         with pytest.raises(UnableError, match="no reason"):
             plan_keys(menu, decision, reason="take b.txt")
     with pytest.raises(UnableError, match="no reason"):
-        plan_keys(menu_of("codex/0.169.0/permission-exec"), Decision.DENY, reason="take b.txt")
+        plan_keys(menu_of("codex/0.171.0/permission-exec"), Decision.DENY, reason="take b.txt")
     with pytest.raises(UnableError, match="one line"):
         plan_keys(menu, Decision.DENY, reason="one\ntwo")
 
 
 def test_the_rows_of_a_request_reach_from_its_first_to_its_last_choice() -> None:
-    golden = load(FOLDER / "claude/2.1.330/permission-bash")
+    golden = load(FOLDER / "claude/2.1.332/permission-bash")
     menu = menu_of(golden.id)
     rows = captured(golden.shot.text).rows[slice(*menu.rows)]
 

@@ -15,7 +15,7 @@ FOOT = "  ⏵⏵ auto mode on (shift+tab to cycle)"
 
 def claude(*box: str, cursor: tuple[int, int] | None = None) -> Composer | None:
     """What is found where Claude Code draws *box*."""
-    chosen = shipped().rules("claude", "2.1.330")
+    chosen = shipped().rules("claude", "2.1.332")
     assert chosen is not None
     return read(captured("\n".join((RULE, *box, RULE, FOOT)), cursor=cursor), chosen.rules).composer
 

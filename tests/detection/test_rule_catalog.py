@@ -102,7 +102,7 @@ def test_a_file_that_was_never_good_hides_no_shipped_one(tmp_path: Path) -> None
     put(tmp_path, "claude.toml", program="claude").write_text("program = 'claude'\nrule = 7\n")
     catalogue = RuleCatalog([tmp_path])
 
-    chosen = catalogue.rules("claude", "2.1.330")
+    chosen = catalogue.rules("claude", "2.1.332")
 
     assert chosen is not None
     assert "claude/screen.toml" == short_name(chosen.rules.name)
@@ -115,7 +115,7 @@ def test_a_persons_own_file_goes_before_the_shipped_one_for_its_versions_only(tm
     catalogue = RuleCatalog([tmp_path])
 
     assert "mine" == rule(catalogue, "claude", "3.0.1")
-    assert "" == rule(catalogue, "claude", "2.1.330")
+    assert "" == rule(catalogue, "claude", "2.1.332")
 
 
 def test_of_several_files_the_one_for_the_newest_versions_counts(tmp_path: Path) -> None:

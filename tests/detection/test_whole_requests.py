@@ -23,15 +23,15 @@ from tests.support.detection.scenes.studio import steps
 
 CASES = list(cases())
 LONG = [
-    "claude/2.1.330/fetch-long",
-    "claude/2.1.330/permission-long",
-    "codex/0.169.0/permission-long",
+    "claude/2.1.332/fetch-long",
+    "claude/2.1.332/permission-long",
+    "codex/0.171.0/permission-long",
     "gemini/0.61.0/permission-long",
     "opencode/1.18.33/permission-long",
 ]
 """A command of forty steps on the screen of each agent."""
 VIEWS = [
-    "codex/0.169.0/permission-long-fits",
+    "codex/0.171.0/permission-long-fits",
     "gemini/0.61.0/permission-long-fits",
     "opencode/1.18.33/permission-long-fits",
 ]
@@ -77,7 +77,7 @@ def test_a_command_of_which_the_dialog_shows_a_part_takes_no_consent(name: str) 
 @pytest.mark.parametrize(
     "name",
     [
-        *(f"2.1.330/{name}" for name in ("permission-bash", "permission-fetch", "permission-no-first", "plan")),
+        *(f"2.1.332/{name}" for name in ("permission-bash", "permission-fetch", "permission-no-first", "plan")),
         "2.1.197/permission-edit",
     ],
 )
@@ -102,7 +102,7 @@ def test_a_command_of_an_old_claude_is_whole_below_its_heading_only() -> None:
 
 
 def test_a_plan_that_is_higher_than_its_frame_takes_no_consent() -> None:
-    menu = menu_of(load(FOLDER / "claude/2.1.330/plan-long"))
+    menu = menu_of(load(FOLDER / "claude/2.1.332/plan-long"))
 
     assert not menu.is_whole
     assert not CONSENTS.intersection(decisions(menu))
@@ -130,7 +130,7 @@ def test_with_the_whole_text_it_takes_consent_and_another_end_is_another_request
 PATCH = "*** Begin Patch\n*** Update File: {}\n@@\n-one\n+*** Update File: b.txt\n*** End Patch"
 
 
-@pytest.mark.parametrize("agent", ["codex/0.169.0", "opencode/1.18.33"])
+@pytest.mark.parametrize("agent", ["codex/0.171.0", "opencode/1.18.33"])
 def test_a_request_that_names_only_a_file_is_about_a_call_with_that_file_in_a_field(agent: str) -> None:
     menu = menu_of(load(FOLDER / agent / "permission-edit"))
 
@@ -174,7 +174,7 @@ def test_a_short_command_is_proven_whole_by_the_screen_alone(case: Case) -> None
     assert offered(menu_of(case))
 
 
-@pytest.mark.parametrize("agent", ["claude/2.1.330", "codex/0.169.0", "gemini/0.61.0", "opencode/1.18.33"])
+@pytest.mark.parametrize("agent", ["claude/2.1.332", "codex/0.171.0", "gemini/0.61.0", "opencode/1.18.33"])
 def test_a_command_of_which_a_row_may_be_a_wrapped_one_takes_consent_by_a_record_only(agent: str) -> None:
     """Whether a blank or the end of a line is there is not visible, and it makes another command."""
     menu = menu_of(load(FOLDER / agent / "permission-narrow"))
@@ -189,7 +189,7 @@ def test_a_command_of_which_a_row_may_be_a_wrapped_one_takes_consent_by_a_record
 @pytest.mark.parametrize(
     ("name", "row"),
     [
-        ("codex/0.169.0/permission-long-fits", "x" * 112),
+        ("codex/0.171.0/permission-long-fits", "x" * 112),
         ("gemini/0.61.0/permission-long-fits", f"│ │ {'x' * 112} │ │"),
         ("opencode/1.18.33/permission-long-fits", f"  ┃  {'x' * 112}"),
     ],
@@ -225,7 +225,7 @@ def test_every_menu_that_asks_for_permission_names_its_proof() -> None:
 
 def test_a_command_that_repeats_the_beginning_of_its_dialog_hides_nothing() -> None:
     """Codex: what stands above the second beginning would be shown nowhere."""
-    case = load(FOLDER / "codex/0.169.0/permission-exec")
+    case = load(FOLDER / "codex/0.171.0/permission-exec")
     rows = rows_of(case)
     at = rows.index("  $ touch ../x1")
     false = ["  $ rm -rf ~", "  Would you like to run the following command?", "", "  $ ls"]
@@ -249,7 +249,7 @@ def test_a_dialog_of_opencode_as_high_as_it_gets_is_not_whole() -> None:
 @pytest.mark.parametrize("above", [True, False], ids=["above the question", "below the choices"])
 def test_how_much_time_is_left_is_no_part_of_the_request(above: bool) -> None:
     """Claude counts down to `auto-continue` where its user has set it to."""
-    case = load(FOLDER / "claude/2.1.330/question")
+    case = load(FOLDER / "claude/2.1.332/question")
     rows = rows_of(case)
     at = rows.index("Which colour?") if above else next(at for at, row in enumerate(rows) if "Enter to select" in row)
 
@@ -279,7 +279,7 @@ def test_the_agents_own_view_shows_the_whole_text(name: str) -> None:
 
 def test_a_row_of_text_that_looks_like_the_end_of_a_view_is_no_end() -> None:
     """Codex fills its view with `~`, and a command may hold such a row."""
-    view = load(FOLDER / "codex/0.169.0/permission-long-fits-view")
+    view = load(FOLDER / "codex/0.171.0/permission-long-fits-view")
     rule = rules_of(view).menus["permission"]
     rows = rows_of(view)
     rows[10] = "~"
@@ -290,7 +290,7 @@ def test_a_row_of_text_that_looks_like_the_end_of_a_view_is_no_end() -> None:
 @pytest.mark.parametrize(
     ("name", "row"),
     [
-        ("codex/0.169.0/permission-long-fits", "─" * 10),
+        ("codex/0.171.0/permission-long-fits", "─" * 10),
         ("opencode/1.18.33/permission-long-fits", "  ┃   Allow once   x"),
         ("gemini/0.61.0/permission-long-fits", f"│ ╰{'─' * 10}"),
     ],

@@ -21,7 +21,7 @@ from tests.support.host.tmux_env import TmuxEnv
 from tests.support.wait import until
 
 S = SessionState
-CLAUDE, CODEX, OPENCODE = ("claude", "2.1.330"), ("codex", "0.169.0"), ("opencode", "1.18.33")
+CLAUDE, CODEX, OPENCODE = ("claude", "2.1.332"), ("codex", "0.171.0"), ("opencode", "1.18.33")
 
 
 @pytest.fixture
@@ -300,7 +300,7 @@ def test_beside_twelve_hostile_panes_three_good_ones_stay_right(tmux: TmuxEnv) -
         GoldenAgent(tmux, "abcdefgb", *CODEX),
         GoldenAgent(tmux, "abcdefgc", *OPENCODE),
     ]
-    bad = [GoldenAgent(tmux, f"badbad{letter}x", "claude", "2.1.330") for letter in "abcdefghijkl"]
+    bad = [GoldenAgent(tmux, f"badbad{letter}x", "claude", "2.1.332") for letter in "abcdefghijkl"]
     for agent, does in zip(bad, HOSTILE, strict=True):
         Path(agent.argv[0]).with_name("player.py").write_text(PLAY + does)
     started(tmux, *good, *bad)

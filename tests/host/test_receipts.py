@@ -25,7 +25,7 @@ from tests.support.detection.golden import cases
 from tests.support.host.tmux_env import TmuxEnv, prompted
 from tests.support.wait import auntil, until
 
-CLAUDE = ("claude", "2.1.330")
+CLAUDE = ("claude", "2.1.332")
 DRAFT = "idle-draft"
 R = ReceiptState
 

@@ -174,7 +174,7 @@ class CodexAgent(StructuredAgent):
         """Refuse a call that kasmon cannot answer; answer one for the current time."""
         assert message.call is not None
         with contextlib.suppress(SessionEndedError):
-            if message.method == "currentTime/read":
+            if message.method == "currentTime/read":  # 0.171 no longer asks
                 await self._transport.answer(message.call, {"currentTimeAt": int(time.time())})
             else:
                 await self._transport.refuse(message.call, NOT_FOUND)

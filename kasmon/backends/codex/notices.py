@@ -30,6 +30,7 @@ QUIET_AREAS: Final = (
     "thread/environment/",
     "thread/goal/",
     "thread/realtime/",
+    "thread/search/",
     "windows",
 )
 """Prefixes of methods that do not affect what a session shows."""

@@ -45,5 +45,5 @@ def list_background(program: str, variables: Mapping[str, str]) -> tuple[Backgro
     except OSError as error:
         raise UnavailableError(f"cannot start {program!r}: {error.strerror or error}.") from error
     except ValueError as error:
-        hint = "`claude update` installs a version that lists them: kasmon was tested with 2.1.330."
+        hint = "`claude update` installs a version that lists them: kasmon was tested with 2.1.332."
         raise UnavailableError(f"{program!r} does not list its background sessions.", hint=hint) from error

@@ -1,7 +1,7 @@
 """The agent's own screen of a structured session: codex's, where its app-server listens on a socket.
 
 Other conversations of that screen (`/new`, `/resume`) get the permissions of the user's config. It takes none from its
-command line: 0.169 ends with "Permission overrides are not supported when resuming a remote task".
+command line: 0.169 and 0.171 end with "Permission overrides are not supported when resuming a remote task".
 """
 
 import os

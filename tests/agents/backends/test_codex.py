@@ -720,7 +720,7 @@ class TestProtocol:
             "item/tool/call",
         }
 
-        assert asked | refused | {"currentTime/read"} == set(_methods(schema / "ServerRequest.json"))
+        assert asked | refused == set(_methods(schema / "ServerRequest.json"))
 
     async def test_all_that_we_say_fits(
         self, codex: RealAgent, stub: ModelStub, schema: Path, monkeypatch: pytest.MonkeyPatch

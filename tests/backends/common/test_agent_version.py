@@ -28,13 +28,13 @@ def program(folder: Path, script: str, name: str = "codex") -> str:
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        ("0.50.1", "This is codex 0.50.1; kasmon was tested with 0.169.0. `npm install -g @openai/codex@latest`"),
-        ("0.169.0", "This is codex 0.169.0, which kasmon was tested with: check the profile's flags"),
+        ("0.50.1", "This is codex 0.50.1; kasmon was tested with 0.171.0. `npm install -g @openai/codex@latest`"),
+        ("0.171.0", "This is codex 0.171.0, which kasmon was tested with: check the profile's flags"),
         (
             "1.2.3-beta",
-            "This is codex 1.2.3-beta, and kasmon was tested with 0.169.0: update kasmon, or install that version",
+            "This is codex 1.2.3-beta, and kasmon was tested with 0.171.0: update kasmon, or install that version",
         ),
-        ("", "'codex' does not report its version; kasmon was tested with 0.169.0. `npm install"),
+        ("", "'codex' does not report its version; kasmon was tested with 0.171.0. `npm install"),
     ],
 )
 def test_advice_names_the_version_found_the_one_known_and_the_fix(version: str, words: str) -> None:

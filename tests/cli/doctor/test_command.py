@@ -250,8 +250,8 @@ def test_limits_that_many_agents_run_into_are_named_with_what_raises_them(tmp_pa
 @pytest.mark.parametrize(
     ("said", "level", "words"),
     [
-        ("2.1.330 (Claude Code)", "ok", "claude 2.1.330 (tried; tmux and sdk)"),
-        ("1.0.1", "warn", "claude 1.0.1 (tested with 2.1.330"),
+        ("2.1.332 (Claude Code)", "ok", "claude 2.1.332 (tried; tmux and sdk)"),
+        ("1.0.1", "warn", "claude 1.0.1 (tested with 2.1.332"),
         ("hello", "ok", "claude that does not report its version"),
     ],
 )

@@ -169,7 +169,7 @@ async def test_a_first_prompt_waits_until_the_program_reads(tmux: TmuxEnv) -> No
 async def codex(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GoldenAgent]:
     """Codex, whose first prompt is due, on the screen before its session: it loses what is typed there."""
     monkeypatch.setattr(typed, "BEGINS_S", 0.0)
-    agent = GoldenAgent(tmux, ME, "codex", "0.169.0")
+    agent = GoldenAgent(tmux, ME, "codex", "0.171.0")
     async with tmux.serving() as link:
         await tmux.run(link, ME, *agent.argv, agent="codex", prompt="the first")
         yield agent

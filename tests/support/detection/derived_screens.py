@@ -76,8 +76,8 @@ PRINTED: Final = (
 )
 MADE: Final[Sequence[Made]] = (
     Made("claude/2.1.197/permission-bash", "made-cut", "its upper half scrolled away", lowest(8), ASKS),
-    Made("claude/2.1.330/permission-bash", "made-cut", "its upper half scrolled away", lowest(8), ASKS),
-    Made("codex/0.169.0/permission-exec", "made-cut", "its upper half scrolled away", lowest(9), ASKS),
+    Made("claude/2.1.332/permission-bash", "made-cut", "its upper half scrolled away", lowest(8), ASKS),
+    Made("codex/0.171.0/permission-exec", "made-cut", "its upper half scrolled away", lowest(9), ASKS),
     Made("gemini/0.61.0/permission-bash", "made-cut", "its upper half scrolled away", lowest(6), ASKS),
     Made("opencode/1.18.33/permission-bash", "made-cut", "its upper half scrolled away", lowest(3), ASKS),
     Made(
@@ -88,21 +88,21 @@ MADE: Final[Sequence[Made]] = (
         {"state": "asking", "asking": "permission"},
     ),
     Made(
-        "claude/2.1.330/error-login",
+        "claude/2.1.332/error-login",
         "made-login-over",
         "a later prompt was interrupted",
         below("Please run /login", "", "❯ go on", "  ⎿  Interrupted · What should Claude do instead?"),
         {"state": "idle"},
     ),
     Made(
-        "claude/2.1.330/transcript",
+        "claude/2.1.332/transcript",
         "made-transcript-dialog",
         "what was printed looks like a dialog",
         below("Please run /login", *PRINTED, *[""] * 6, "  Esc to cancel · Tab to amend"),
         {"state": "unclear"},
     ),
     Made(
-        "claude/2.1.330/transcript",
+        "claude/2.1.332/transcript",
         "made-transcript-help",
         "what was printed looks like a dialog, and the help of `?` is in place of the footer",
         lambda rows: instead("Showing detailed transcript", *HELP)(
@@ -111,7 +111,7 @@ MADE: Final[Sequence[Made]] = (
         {"state": "unclear"},
     ),
     Made(
-        "claude/2.1.330/working-before-text",
+        "claude/2.1.332/working-before-text",
         "made-waiting",
         "the row that turns became one that stands there for a moment before a dialog",
         instead("[·✢✳✶✻✽*] .*\\w…", "  Waiting for permission…"),

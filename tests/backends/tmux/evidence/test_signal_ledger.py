@@ -49,7 +49,7 @@ def menu(command: str, *, third: Decision | None = None, is_whole: bool = True) 
 
 
 def test_a_plan_without_a_text_says_so() -> None:
-    plan, empty = (reading_of(load(FOLDER / "claude/2.1.330" / name)).menu for name in ("plan", "plan-empty"))
+    plan, empty = (reading_of(load(FOLDER / "claude/2.1.332" / name)).menu for name in ("plan", "plan-empty"))
     shown = [
         opened.request.shown
         for opened in (ScreenRequest(SessionId("abcdefgh")).seen(ASKING, each, "", 1.0)[0] for each in (plan, empty))

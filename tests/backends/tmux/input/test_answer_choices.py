@@ -25,7 +25,7 @@ from tests.support.detection.golden import shipped_rules
 
 ME: Final = SessionId("abcdefgh")
 DOWN, TAB, ENTER = b"\x1b[B", b"\t", b"\r"
-RULES: Final = shipped_rules("claude", "2.1.330")
+RULES: Final = shipped_rules("claude", "2.1.332")
 PARTS: Final = ("core", "docs", "tools")
 
 

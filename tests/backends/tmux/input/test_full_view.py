@@ -436,7 +436,7 @@ async def played(
     ("case", "moves", "pressed"),
     [
         ("opencode/1.18.33/permission-long", OPENCODE, [CTRL_F, WHEEL_DOWN, WHEEL_UP, CTRL_F]),
-        ("codex/0.169.0/permission-long", CODEX, ["\x01", "\x1b[F", "q"]),
+        ("codex/0.171.0/permission-long", CODEX, ["\x01", "\x1b[F", "q"]),
     ],
     ids=["opencode", "codex"],
 )
