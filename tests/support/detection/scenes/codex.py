@@ -1,11 +1,9 @@
 """Codex, state by state."""
 
 import json
-import sys
 import time
 from typing import Final
 
-from tests.support.agents import mcp_server
 from tests.support.detection.scenes.studio import Studio, refusing, steps
 
 READY: Final = "Ask Codex[^$]*GPT-5.5 (?:default|medium) ·"
@@ -24,6 +22,11 @@ env_key = "STUB_KEY"
 [analytics]
 enabled = false
 """
+HELD: Final = """
+mkdir "$TMPDIR/bin" && cd "$TMPDIR/bin" && printf '#!/bin/sh\\nexec sleep 600\\n' >lsb_release && chmod +x lsb_release
+cd "$OLDPWD" && PATH="$TMPDIR/bin:$PATH" exec "$@"
+"""
+"""Codex asks `lsb_release` for the system before its session begins: it waits for one that takes its time."""
 KNOWN: Final = '[notice.model_migrations]\n"gpt-5.5" = "gpt-6-sol"\n'
 
 
@@ -66,14 +69,14 @@ def _news(studio: Studio) -> None:
 
 
 def _startup(studio: Studio) -> None:
-    """Before its session began, and a prompt that it took before that: a server that it needs takes its time."""
-    server = json.dumps(["-c", f"sleep 15; exec {sys.executable} {mcp_server.__file__}"])
-    slow = ("-c", 'mcp_servers.slow.command="sh"', "-c", f"mcp_servers.slow.args={server}")
-    with studio.stage(*ASKING, *slow, "-c", "mcp_servers.slow.required=true") as stage:
+    """Before its session began, a prompt that it took before that, and one while a server that it needs starts."""
+    with studio.stage(*ASKING, around=("sh", "-c", HELD, "sh")) as stage:
         studio.keep(stage, "start-box", "starting", holds=r"Ask Codex[^$]*\? for shortcuts")
         stage.say("go %% say I began")
         studio.keep(stage, "start-waiting", "starting", holds="Waiting for startup")
-    with studio.stage(*ASKING, *slow, "-c", "mcp_servers.slow.required=true") as stage:
+    server = ('command="sleep"', 'args=["600"]', "startup_timeout_sec=600", "required=true")
+    slow = [word for setting in server for word in ("-c", f"mcp_servers.slow.{setting}")]
+    with studio.stage(*ASKING, *slow) as stage:
         stage.until(READY)
         stage.say("go %% say I began")
         studio.keep(stage, "start-queued", "starting", holds="Queued follow-up inputs")
@@ -107,7 +110,7 @@ def _talk(studio: Studio) -> None:
         stage.until("• finished")
         stage.until(READY)
         studio.keep(stage, "finished", "idle")
-        stage.say("go %% wait 2 %% slow 9 word")
+        stage.say("go %% wait 600")
         stage.until("esc to interrupt")
         stage.type_now("wait for me")
         stage.still_but_for("Working|word")
