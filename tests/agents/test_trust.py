@@ -26,13 +26,15 @@ def hooks(*events: str) -> dict[str, Any]:
     return {event: [{"matcher": "", "hooks": [{"type": "command", "command": "touch hooked"}]}] for event in events}
 
 
-async def one_turn(backend: Backend, agent: RealAgent, argv: tuple[str, ...]) -> set[str]:
+async def one_turn(
+    backend: Backend, agent: RealAgent, argv: tuple[str, ...], prompt: str = "go %% say done"
+) -> set[str]:
     """Have *agent* do one turn; what ran beside it."""
     launch = await asyncio.to_thread(agent.launch, argv=argv, handshake_s=LIMIT_S)
     async with asyncio.timeout(2 * LIMIT_S):
         live = await backend.open(launch)
         async with contextlib.aclosing(live):
-            await live.send(Prompt(text="go %% say done"))
+            await live.send(Prompt(text=prompt))
             async for said in live.events():
                 if isinstance(said, TurnEnded):
                     break
@@ -61,6 +63,28 @@ async def test_claude_runs_no_hook_and_no_server_of_a_folder_that_is_not_trusted
 
     write(config, json.loads(trusting))
     assert {"hooked", "served"} == await one_turn(claude_backend, claude, argv)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    ['"allowed-tools": Bash(touch:*)', "metadata: &own\n  allowed-tools: Bash(touch:*)\n<<: *own"],
+    ids=["quoted", "merged"],
+)
+async def test_claude_reads_the_keys_of_a_command_as_yaml(claude: RealAgent, keys: str) -> None:
+    """In such a form they allow a command too, without a question."""
+    argv = (str(claude.program),)
+    command = claude.workdir / ".claude" / "commands" / "x.md"
+    command.parent.mkdir(parents=True)
+    command.write_text(f"---\n{keys}\n---\nThe state: ```!\ntouch hooked\n```")
+    config = claude.home / ".claude.json"
+    trusting = await asyncio.to_thread(config.read_text)
+
+    write(config, {**json.loads(trusting), "projects": {}})
+    with pytest.raises(UntrustedFolderError, match=r"\.claude/commands/x\.md"):
+        await one_turn(claude_backend, claude, argv, "/x")
+
+    write(config, json.loads(trusting))
+    assert {"hooked"} == await one_turn(claude_backend, claude, argv, "/x")
 
 
 async def test_gemini_runs_no_hook_of_a_folder_that_nobody_decided_about(gemini: RealAgent) -> None:

@@ -1,4 +1,4 @@
-"""What Claude Code would run from a project, and where it stores whether its user trusts the project (2.1.330).
+"""What Claude Code would run from a project, and where it stores whether its user trusts the project (2.1.332).
 
 | of the project | from |
 |---|---|
@@ -27,8 +27,17 @@ HARMLESS: Final = frozenset(
 """Settings keys that run nothing, open nothing and send nothing elsewhere; an unknown key may."""
 PERMISSIONS: Final = frozenset({"deny", "ask", "disableBypassPermissionsMode"})
 """Keys of `permissions` that only forbid."""
-RUNNING: Final = re.compile(r"^(?:hooks|mcpServers|mcp-servers|allowed-tools)\s*:|!`|^```!", re.MULTILINE)
-"""Text that makes a command, a skill or an agent run something without asking the user."""
+HARMLESS_OF_TEXTS: Final = frozenset(
+    {
+        "argument-hint", "arguments", "author", "color", "compatibility", "description", "disable-model-invocation",
+        "disallowedTools", "effort", "homepage", "keywords", "license", "maxTurns", "metadata", "model", "name",
+        "repository", "tools", "user-invocable", "version", "when_to_use",
+    }
+)  # fmt: skip
+"""Frontmatter keys of commands, skills and agents that run nothing and allow nothing; an unknown key may."""
+KEY: Final = re.compile(r"([A-Za-z_-]+)[ \t]*:(?:[ \t]|$)")
+SHELL: Final = re.compile(r"!`|```!")
+"""Text that a command or a skill replaces with the output of a shell command."""
 WITH_TEXTS: Final = ("commands", "skills", "agents")
 
 
@@ -82,7 +91,7 @@ def _things(folder: Path, own: Sequence[Path]) -> Iterator[str]:
             if place == folder:
                 yield from _settings_things(settings_folder, shown)
             for kind in WITH_TEXTS:
-                yield from project_files.texts(settings_folder / kind, f"{shown}/{kind}", ".md", RUNNING)
+                yield from project_files.texts(settings_folder / kind, f"{shown}/{kind}", ".md", _can_run)
         servers = place / ".mcp.json"
         if servers.exists():
             yield from project_files.settings(servers, _display_path(servers, folder), ())
@@ -99,6 +108,27 @@ def _settings_things(folder: Path, shown: str) -> Iterator[str]:
         yield from project_files.settings(
             path, f"{shown}/{name}", HARMLESS | {"permissions"} if only_forbids else HARMLESS
         )
+
+
+def _can_run(text: str) -> bool:
+    """Whether a command, skill or agent with *text* could run something without asking the user.
+
+    Claude reads the frontmatter as YAML, in which one key has many forms. So each line counts that is not certainly a
+    harmless key, or below one.
+    """
+    if SHELL.search(text):
+        return True
+    text = text.lstrip("\ufeff")
+    frontmatter = text[3:].split("---", 1)[0] if text.startswith("---") else ""
+    is_below = False
+    for line in frontmatter.splitlines():
+        if not line.strip() or line.startswith("#") or (is_below and line.startswith((" ", "\t", "- "))):
+            continue
+        key = KEY.match(line)
+        if key is None or key[1] not in HARMLESS_OF_TEXTS:
+            return True
+        is_below = True
+    return False
 
 
 def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:

@@ -44,10 +44,10 @@ def _things(brought: Path) -> Iterator[str]:
     if not brought.exists():
         return
     yield from settings(brought / "settings.json", ".gemini/settings.json", HARMLESS)
-    yield from texts(brought / "commands", ".gemini/commands", ".toml", RUNNING)
-    yield from texts(brought / "agents", ".gemini/agents", ".md", ANY)
-    yield from texts(brought / "extensions", ".gemini/extensions", "gemini-extension.json", ANY)
-    yield from texts(brought / "policies", ".gemini/policies", ".toml", ANY)
+    yield from texts(brought / "commands", ".gemini/commands", ".toml", RUNNING.search)
+    yield from texts(brought / "agents", ".gemini/agents", ".md", ANY.match)
+    yield from texts(brought / "extensions", ".gemini/extensions", "gemini-extension.json", ANY.match)
+    yield from texts(brought / "policies", ".gemini/policies", ".toml", ANY.match)
 
 
 def _is_decided(folder: Path, own: Path) -> bool:

@@ -6,7 +6,7 @@ Its files are untrusted: reads are bounded, and an unreadable file counts as som
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +15,9 @@ import msgspec
 LONGEST_BYTES: Final = 1 << 20
 """A longer file is not read."""
 FILES: Final = 300
-"""How many files of a folder are read at most."""
-DEPTH: Final = 4
+"""How many files below a folder are read at most."""
+FOLDERS: Final = 1000
+"""How many folders below a folder are looked into at most: links can lead in a circle."""
 UNREAD: Final = "which cannot be read"
 WITH_NAMES: Final = frozenset({"hooks", "mcpServers", "permissions"})
 """Settings keys whose entries are listed by name."""
@@ -78,35 +79,42 @@ def settings(path: Path, shown: str, harmless: Collection[str]) -> Iterator[str]
         yield f"{key}{f' ({names})' if names else ''} in {shown}"
 
 
-def texts(folder: Path, shown: str, ending: str, running: re.Pattern[str]) -> Iterator[str]:
-    """Yield the files below *folder* that end with *ending* and match *running*. *shown* is the path to display."""
-    for number, file in enumerate(_files(folder, ending, DEPTH)):
-        name = f"{shown}/{file.relative_to(folder)}"
-        if number >= FILES:
+def texts(folder: Path, shown: str, ending: str, can_run: Callable[[str], object]) -> Iterator[str]:
+    """Yield the files below *folder* that end with *ending* and of whose text *can_run* is true.
+
+    *shown* is the path to display.
+    """
+    for number, file in enumerate(_files(folder, ending)):
+        if file is None or number >= FILES:
             yield f"more in {shown}"
             return
+        name = f"{shown}/{file.relative_to(folder)}"
         text = text_of(file)
         if text is None:
             yield f"{name}, {UNREAD}"
-        elif running.search(text):
+        elif can_run(text):
             yield name
 
 
-def _files(folder: Path, ending: str, depth: int) -> Iterator[Path]:
-    """Yield files up to *depth* folders deep. Links are followed, as agents do."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[: FILES + 1]
-    except OSError:
-        return
-    for entry in entries:
+def _files(folder: Path, ending: str) -> Iterator[Path | None]:
+    """Yield the files below *folder*, however deep; None if there is more. Links are followed, as agents do."""
+    folders = [folder]
+    for place in folders:
         try:
-            if entry.is_dir():
-                if depth > 1:
-                    yield from _files(Path(entry.path), ending, depth - 1)
-            elif entry.name.endswith(ending):
-                yield Path(entry.path)
+            found = sorted(os.scandir(place), key=lambda entry: entry.name)
         except OSError:
             continue
+        for entry in found:
+            try:
+                if entry.is_dir():
+                    folders.append(Path(entry.path))
+                elif entry.name.endswith(ending):
+                    yield Path(entry.path)
+            except OSError:
+                continue
+        if len(folders) > FOLDERS:
+            yield None
+            return
 
 
 def entries(values: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:

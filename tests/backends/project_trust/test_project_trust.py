@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,49 @@ class TestClaude:
         self.trust(home, project)
         assert "" == refused("claude", project, home)
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '---\n"allowed-tools": Bash\n---\n',
+            "---\n'hooks' : {}\n---\n",
+            '---\n"allowed-t\\x6fols": Bash\n---\n',
+            "---\n{description: x, allowed-tools: Bash}\n---\n",
+            "---\n  allowed-tools: Bash\n---\n",
+            "---\n? hooks\n: {}\n---\n",
+            "---\nmetadata: &a\n  allowed-tools: Bash\n<<: *a\n---\n",
+            "---\ndescription: x\rhooks: {}\n---\n",
+            "\ufeff\ufeff---\nhooks: {}\n---\n",
+            "---\n- hooks\n---\n",
+            "---\nname: x\npermissionMode: bypassPermissions\n---\n",
+            "---\ninvented-tomorrow: x\n---\n",
+            "---\nname: x\n-invented: y\n---\n",
+            "---\nname:x: y\n---\n",
+            "The state: ```!\ngit status\n```",
+            "The state: !`git status`",
+        ],
+    )
+    def test_a_text_that_could_run_something_is_named_in_whatever_form_of_yaml(
+        self, text: str, project: Path, home: Path
+    ) -> None:
+        file(project / ".claude" / "commands" / "x.md", text)
+
+        assert ".claude/commands/x.md" in refused("claude", project, home)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Say hello!\n\nhooks: none\nallowed-tools: none",
+            "---\nname: x\n# hooks: none\n\ntools:\n- Read\n  - Grep\n---\nhooks: none",
+            "---\ndescription: >\n  long\n\thooks: none\n---\n",
+            "---\nmetadata:\n  allowed-tools: Bash\nwhen_to_use :\n---\n",
+        ],
+    )
+    def test_a_text_that_runs_nothing_needs_no_trust(self, text: str, project: Path, home: Path) -> None:
+        for kind in ("commands", "skills/x", "agents"):
+            file(project / ".claude" / kind / "x.md", text)
+
+        assert "" == refused("claude", project, home)
+
     def test_servers_count_from_all_folders_above_and_settings_only_from_the_folder_itself(
         self, project: Path, home: Path
     ) -> None:
@@ -147,11 +191,34 @@ class TestClaude:
         assert "" == refused("claude", project, home, CLAUDE_CONFIG_DIR=str(tmp_path / "own"))
         assert refused("claude", project, home, CLAUDE_CODE_IGNORE_PERSISTED_TRUST="1")
 
+    def test_a_text_is_found_however_deep_it_lies_and_behind_however_many_other_files(
+        self, project: Path, home: Path
+    ) -> None:
+        deep = file(project / ".claude" / "commands" / "a/b/c/d/e/f/g/x.md", "!`date`")
+        assert ".claude/commands/a/b/c/d/e/f/g/x.md" in refused("claude", project, home)
+
+        deep.rename(project / ".claude" / "commands" / "x.md")
+        for number in range(301):
+            file(project / ".claude" / "commands" / f"a{number}.txt", "")
+        assert ".claude/commands/x.md" in refused("claude", project, home)
+
+    def test_what_is_too_much_to_look_into_counts(self, project: Path, home: Path) -> None:
+        commands = project / ".claude" / "commands"
+        for number in range(301):
+            file(commands / f"{number}.md", "Say hello.")
+        assert "more in .claude/commands" in refused("claude", project, home)
+
+        shutil.rmtree(commands)
+        commands.mkdir()
+        for number in range(30):
+            (commands / str(number)).symlink_to(".")
+        assert "more in .claude/commands" in refused("claude", project, home)
+
     def test_hostile_names_and_files_do_no_harm(self, project: Path, home: Path) -> None:
         os.mkfifo(file(project / ".claude" / "x", "").with_name("settings.json"))
         file(project / ".mcp.json", {"mcpServers": {f"\x1b]0;owned\x07{number}": {} for number in range(5000)}})
         for number in range(9):
-            file(project / ".claude" / "agents" / f"{number}.md", "hooks: x")
+            file(project / ".claude" / "agents" / f"{number}.md", "---\nhooks: x\n---")
 
         why = refused("claude", project, home)
         assert "\x1b" not in why
