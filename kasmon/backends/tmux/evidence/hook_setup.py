@@ -41,7 +41,7 @@ CODEX: Final = {
     "Stop": "stop",
 }
 """Those of Codex, and their names in its list of trusted hooks."""
-SEEN_CODEX: Final = re.compile(r"\b0\.169\.")
+SEEN_CODEX: Final = re.compile(r"\b0\.(?:169|171)\.")
 """The versions whose format of hook trust is known: another might ask the user about it, or refuse to start."""
 TIMEOUT_S: Final = 5
 

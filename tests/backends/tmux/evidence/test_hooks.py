@@ -14,6 +14,7 @@ from kasmon.backends.tmux.evidence.hook_setup import EMIT, hash_of, hooked, why_
 from kasmon.backends.tmux.evidence.hooks import FULL, HookNotes
 from kasmon.model.commands import prompt_digest
 from kasmon.model.permission import RequestKind
+from tests.support.agents.real_agent import pinned_version
 
 NONCE = "0123456789abcdef"
 MINE = {"KASMON_GENERATION": "2", "KASMON_NONCE": NONCE}
@@ -160,10 +161,10 @@ def test_claude_gets_its_hooks_by_an_argument_and_nothing_of_the_persons_is_touc
     assert ["idle"] == [one.value for one in notes(tmp_path / "it's" / "hooks.jsonl").new()]
 
 
-def codex(folder: Path, version: str = "0.169.0") -> str:
-    """A program that says that it is Codex of this version."""
+def codex(folder: Path, version: str = "") -> str:
+    """A program that says that it is Codex of this version, or of the pinned one."""
     program = folder / "codex"
-    program.write_text(f"#!/bin/sh\necho codex-cli {version}\n")
+    program.write_text(f"#!/bin/sh\necho codex-cli {version or pinned_version('codex')}\n")
     program.chmod(0o755)
     return str(program)
 
@@ -185,7 +186,7 @@ def test_codex_gets_its_hooks_by_arguments_and_trusts_them_by_their_hash(tmp_pat
 
 
 def test_the_hash_of_a_hook_is_the_one_that_codex_gave_it() -> None:
-    """As `hooks/list` of its app server, 0.169.0, tells it."""
+    """As `hooks/list` of its app server, 0.169.0 and 0.171.0, tells it."""
     handler = {"async": False, "command": "/bin/true", "timeout": 5, "type": "command"}
     told = "sha256:d5f47c3856be1be433ad2583d3e56a798eb16df5de5fe759a83ad48917f26813"
 
