@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from kasmon import system
 from kasmon.backends.codex.web_socket import WebSocketChannel
 from kasmon.backends.common.agent_start import AgentStart
 from kasmon.backends.common.child_process import ChildProcess
@@ -25,6 +26,16 @@ GUARD: Final = ("/bin/sh", "-c", 'read -r _; kill -15 "-$1" && sleep 2; kill -9 
 def screen_argv(program: str, thread: str, path: Path) -> tuple[str, ...]:
     """Return the command of codex's own screen that shows the conversation *thread* of the server at *path*."""
     return (program, "resume", thread, "--remote", f"unix://{path}")
+
+
+def find_screen(path: Path) -> int | None:
+    """Return a process that `screen_argv` started for the server at *path*; None if there is none. Blocks."""
+    address = f"unix://{path}"
+    for pid in system.HERE.list_pids():
+        words = system.HERE.read_arguments(pid)
+        if "--remote" in words and address in words:
+            return pid
+    return None
 
 
 class SharedServer:

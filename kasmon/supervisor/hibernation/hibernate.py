@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 
+from kasmon.backends.codex.shared_server import find_screen
 from kasmon.backends.common.environment import program_of
 from kasmon.config.agent_address import machine_of
 from kasmon.errors import LogMissingError, NotHibernatedError, SessionEndedError, TimedOutError
@@ -89,7 +90,7 @@ def check_resumable(places: Paths, session: Session) -> str:
 
 def _check(places: Paths, session: Session) -> int:
     """Return the memory of the processes of *session*, in bytes. Blocks. Raises `NotHibernatedError`."""
-    if why := find_obstacle(session) or _find_reader(places, session):
+    if why := find_obstacle(session) or _find_reader(places, session) or _find_screen(places, session):
         raise NotHibernatedError(session.name, why)
     check_resumable(places, session)
     if session.pid is not None:
@@ -111,6 +112,12 @@ def _find_reader(places: Paths, session: Session) -> str:
     plan_log = PlanLog(places, session.plan)
     has_ended = not plan_log.more() or plan_log.run.state == "ended"
     return "" if has_ended else f"plan {session.plan!r} has not ended, and would count its task as failed"
+
+
+def _find_screen(places: Paths, session: Session) -> str:
+    """Return which process shows the agent's own screen, which counts as used; empty if none does."""
+    pid = find_screen(places.shared_server(session.id)) if session.mode is Mode.SDK else None
+    return "" if pid is None else f"its agent's own screen is open (process {pid})"
 
 
 def _events(places: Paths, session: Session) -> list[Event]:

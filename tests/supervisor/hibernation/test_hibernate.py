@@ -8,6 +8,7 @@ import sys
 import msgspec
 import pytest
 
+from kasmon.backends.codex.shared_server import screen_argv
 from kasmon.config import Config
 from kasmon.errors import NotHibernatedError, SessionEndedError
 from kasmon.host.rpc.host_lock import lock_holder
@@ -99,6 +100,28 @@ async def test_a_session_whose_host_is_killed_while_it_hibernates_is_hibernated_
     await session_operations.restart(env.places, now)
 
     assert 2 == (await becomes(env, session.id, lambda now: now.state is IDLE)).generation
+
+
+async def test_a_session_whose_agents_own_screen_is_open_is_used_and_not_hibernated(env: Env) -> None:
+    session = await runs(env)
+    for joined, is_used in ((session.id, True), ("bbbbbbbb", False)):
+        words = screen_argv("codex", TALK, env.places.shared_server(joined))
+        screen = await asyncio.create_subprocess_exec(
+            "/bin/sh", "-c", "read -r _", *words, stdin=asyncio.subprocess.PIPE
+        )
+        try:
+            if is_used:
+                with pytest.raises(
+                    NotHibernatedError, match=rf"its agent's own screen is open \(process {screen.pid}\)"
+                ):
+                    await hibernate(env.places, session)
+            else:
+                await hibernate(env.places, session)
+        finally:
+            screen.kill()
+            await screen.wait()
+
+    await becomes(env, session.id, lambda now: now.state is HIBERNATED)
 
 
 async def test_an_agent_in_its_turn_is_not_hibernated_and_the_reason_is_said(env: Env) -> None:
