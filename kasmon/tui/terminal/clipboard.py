@@ -1,7 +1,8 @@
 """Ask the terminal for the picture in its clipboard, and take the reply out of the input. Sans-IO.
 
 The protocol is kitty's OSC 5522 (https://sw.kovidgoyal.net/kitty/clipboard/). A terminal that does not know it sends
-nothing, nor does tmux; kitty asks the user first.
+nothing, nor does tmux; kitty asks the user first. Each question has an id, which the terminal repeats in each piece of
+its reply: so the late rest of an earlier reply is no part of the next one.
 """
 
 import math
@@ -13,8 +14,8 @@ from typing import Final
 
 from kasmon.model.prompts.image import IMAGE_BYTES, SUFFIXES
 
-QUERY: Final = f"\x1b]5522;type=read;{b64encode(' '.join(SUFFIXES).encode()).decode()}\x1b\\"
-"""Asks for every kind of picture that agents accept."""
+KINDS: Final = b64encode(" ".join(SUFFIXES).encode()).decode()
+"""Every kind of picture that agents accept, as the protocol names them."""
 HOLD_S: Final = 0.01
 """How long ESC waits for the rest of a possible reply, in seconds."""
 INNER_HOLD_S: Final = 0.5
@@ -52,7 +53,8 @@ class ClipboardReply:
         self.is_over = False
         """Whether a whole reply came since `expect`."""
         self._clock = clock
-        self._is_expected = False
+        self._asked = 0
+        """How many questions were asked; the id of the last one."""
         self._data: dict[bytes, bytearray] = {}
         """The media types as sent -> their data so far."""
         self._size = 0
@@ -61,16 +63,19 @@ class ClipboardReply:
         self._held = b""
         """A possible beginning of a piece, or of a key within one."""
         self._piece = bytearray()
+        self._piece_asked = 0
+        """`_asked` when the current piece began."""
         self._until: float | None = None
         """When the current piece is given up, or was to be dropped, by the clock; None outside of a piece."""
         self._is_dropping = False
         self._came_at = -math.inf
         """When the last piece of the reply came, by the clock."""
 
-    def expect(self) -> None:
-        """Expect a reply from now on: `QUERY` was sent."""
-        self._is_expected, self.is_over, self.picture, self.problem = True, False, b"", ""
+    def expect(self) -> str:
+        """Expect a reply from now on; return the question to send."""
+        self._asked, self.is_over, self.picture, self.problem = self._asked + 1, False, b"", ""
         self._data, self._size, self._is_broken, self._came_at = {}, 0, False, -math.inf
+        return f"\x1b]5522;type=read:id={self._asked};{KINDS}\x1b\\"
 
     @property
     def is_reading(self) -> bool:
@@ -86,7 +91,7 @@ class ClipboardReply:
 
     def feed(self, data: bytes) -> bytes:
         """Return *data*, with what was pending before it, without replies."""
-        if not self._is_expected:
+        if not self._asked:
             return data
         self._expire()
         kept = bytearray()
@@ -97,7 +102,7 @@ class ClipboardReply:
                 continue
             before, found, data = data.partition(_CERTAIN)
             if found:
-                self._until, self._is_dropping = self._clock() + STALL_S, False
+                self._until, self._is_dropping, self._piece_asked = self._clock() + STALL_S, False, self._asked
             elif size := _beginning(before):
                 before, self._held = before[:-size], before[-size:]
             kept += before
@@ -117,8 +122,13 @@ class ClipboardReply:
             self._leave_piece()
 
     def _drop(self, at: float) -> None:
+        self._note_break()
         self._piece.clear()
-        self._until, self._is_dropping, self._is_broken = at + DROP_S, True, True
+        self._until, self._is_dropping = at + DROP_S, True
+
+    def _note_break(self) -> None:
+        """Note that the current piece, of which nothing was dropped yet, has no end."""
+        self._is_broken = self._is_broken or self._is_own(_fields(bytes(self._piece).partition(b";")[0]))
 
     def _read_piece(self, data: bytes, kept: bytearray) -> bytes:
         """Take what *data* has of the current piece, or one key, which is added to *kept*; return the rest."""
@@ -137,7 +147,8 @@ class ClipboardReply:
                 self._add(_fields(metadata), payload)
             return data[1 if data.startswith(b"\x07") else 2 :]
         if data.startswith(_CERTAIN):  # the current one has no end
-            self._is_broken = True
+            if not self._is_dropping:
+                self._note_break()
             self._leave_piece()
             return data
         if _KEY_BEGUN.match(data) or (data and _CERTAIN.startswith(data)):
@@ -152,9 +163,14 @@ class ClipboardReply:
         self._piece.clear()
         self._until, self._is_dropping = None, False
 
+    def _is_own(self, fields: Mapping[bytes, bytes]) -> bool:
+        """Whether the current piece, with these *fields*, may be of the last question; a terminal may omit the id."""
+        own = b"%d" % self._asked
+        return self._piece_asked == self._asked and fields.get(b"id", own) == own
+
     def _add(self, fields: Mapping[bytes, bytes], payload: bytes) -> None:
         status = fields.get(b"status", b"")
-        if fields.get(b"type") != b"read" or self.is_over:
+        if fields.get(b"type") != b"read" or self.is_over or not self._is_own(fields):
             return
         self._came_at = self._clock()
         if status == b"OK":

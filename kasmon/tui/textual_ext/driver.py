@@ -155,15 +155,13 @@ class TapDriver(LinuxDriver):
         *on_reply* is called on the app's loop, with the picture, or with nothing and the reason. It is not called if
         the terminal does not reply, or was asked again meanwhile. While a reply is being read, nothing is asked.
         """
-        from kasmon.tui.terminal.clipboard import QUERY as CLIPBOARD_QUERY
         from kasmon.tui.terminal.clipboard import ClipboardReply  # rarely needed
 
         reply = self._clipboard or ClipboardReply()
         if reply.is_reading:
             return
-        reply.expect()
         self._clipboard, self._on_clipboard = reply, on_reply
-        self.write(CLIPBOARD_QUERY)
+        self.write(reply.expect())
         self.flush()
 
     def _set_legacy(self, wanted: bool) -> None:

@@ -1,5 +1,6 @@
 """The terminal's reply about the picture in its clipboard, cut into pieces of any size, among keys."""
 
+import re
 from base64 import b64encode
 
 import pytest
@@ -10,6 +11,7 @@ from kasmon.tui.terminal.clipboard import (
     DROP_S,
     HOLD_S,
     INNER_HOLD_S,
+    LONGEST_PACKET,
     NO_PICTURE,
     STALL_S,
     TOO_LONG,
@@ -20,15 +22,15 @@ from tests.model.prompts.test_image import png
 PNG, GIF = b"image/png", b"image/gif"
 
 
-def packet(status: bytes, mime: bytes = b"", data: bytes = b"", end: bytes = b"\x1b\\") -> bytes:
-    """A piece of a reply as kitty sends it."""
-    named = b":mime=" + b64encode(mime) if mime else b""
+def packet(status: bytes, mime: bytes = b"", data: bytes = b"", end: bytes = b"\x1b\\", asked: bytes = b"") -> bytes:
+    """A piece of a reply as kitty sends it, to the question with the id *asked*."""
+    named = (b":id=" + asked if asked else b"") + (b":mime=" + b64encode(mime) if mime else b"")
     return b"\x1b]5522;type=read:status=" + status + named + (b";" + b64encode(data) if data else b"") + end
 
 
-def reply(data: bytes, mime: bytes = PNG, end: bytes = b"\x1b\\") -> bytes:
-    pieces = [data[at : at + 4096] for at in range(0, len(data), 4096)]
-    return b"".join((packet(b"OK", end=end), *(packet(b"DATA", mime, piece, end) for piece in pieces), packet(b"DONE")))
+def reply(data: bytes, mime: bytes = PNG, end: bytes = b"\x1b\\", asked: bytes = b"") -> bytes:
+    pieces = [packet(b"DATA", mime, data[at : at + 4096], end, asked) for at in range(0, len(data), 4096)]
+    return b"".join((packet(b"OK", end=end, asked=asked), *pieces, packet(b"DONE", asked=asked)))
 
 
 def asked() -> ClipboardReply:
@@ -61,15 +63,37 @@ def test_of_several_kinds_the_first_that_agents_accept_is_taken() -> None:
         (packet(b"OK") + packet(b"DONE"), NO_PICTURE),
         (packet(b"EPERM"), "the terminal was not permitted to read its clipboard"),
         (packet(b"EWHAT"), "the terminal answered 'EWHAT'"),
+        (packet(b"DATA", PNG, b"png") + packet(b"E" * 400), f"the terminal answered {'E' * 20!r}"),
         (reply(bytes(IMAGE_BYTES + 1)), TOO_LONG),
         (packet(b"DATA", PNG, b"x").replace(b64encode(b"x"), b"A") + packet(b"DONE"), NO_PICTURE),
     ],
-    ids=["none", "refused", "other", "too-long", "broken"],
+    ids=["none", "refused", "other", "long", "too-long", "broken"],
 )
 def test_a_reply_without_a_picture_says_why(sent: bytes, why: str) -> None:
     found = asked()
 
     assert (b"", b"", why, True) == (found.feed(sent), found.picture, found.problem, found.is_over)
+
+
+@pytest.mark.parametrize("is_piece", [True, False], ids=["one-piece", "many"])
+def test_no_more_than_a_picture_may_have_is_kept(is_piece: bool) -> None:
+    found, size = asked(), LONGEST_PACKET // 2
+    found.feed(packet(b"DATA", PNG, bytes(LONGEST_PACKET)) if is_piece else b"")
+    for _ in range(0 if is_piece else 50):
+        found.feed(packet(b"DATA", PNG, bytes(size)))
+
+    assert sum(map(len, found._data.values())) <= IMAGE_BYTES * 4
+    found.feed(packet(b"DONE"))
+    assert (b"", BROKEN if is_piece else TOO_LONG) == (found.picture, found.problem)
+
+
+def test_a_reply_about_something_else_and_one_that_comes_after_the_end_change_nothing() -> None:
+    found = asked()
+    found.feed(packet(b"DONE").replace(b"type=read", b"type=write"))
+    assert not found.is_over
+
+    found.feed(reply(b"png") + reply(b"other") + packet(b"EPERM"))
+    assert (b"png", "") == (found.picture, found.problem)
 
 
 def test_nothing_changes_before_a_picture_was_asked_for() -> None:
@@ -146,6 +170,43 @@ def test_a_second_question_gets_its_own_answer() -> None:
 
     found.feed(reply(b"two"))
     assert b"two" == found.picture
+
+
+def test_each_question_has_an_id_of_its_own() -> None:
+    found = ClipboardReply()
+
+    assert [b"1", b"2"] == [
+        re.findall(rb"\A\x1b]5522;type=read:id=(\d);", found.expect().encode())[0] for _ in range(2)
+    ]
+
+
+@pytest.mark.parametrize("asked", [b"", b"2"], ids=["without-ids", "with-ids"])
+@pytest.mark.parametrize("passed_s", [STALL_S - 0.5, STALL_S, STALL_S + DROP_S])
+def test_a_reply_that_stalled_does_not_break_the_next_one(asked: bytes, passed_s: float) -> None:
+    clock, found, _ = stalled()
+    clock.now += passed_s
+    found.expect()
+
+    assert b"" == found.feed(reply(b"two", asked=asked))
+    assert (True, b"two", "") == (found.is_over, found.picture, found.problem)
+
+
+def test_the_late_rest_of_an_earlier_reply_is_no_part_of_the_next_one() -> None:
+    found = asked()
+    found.feed(packet(b"DATA", PNG, b"one", asked=b"1"))
+    found.expect()
+    found.feed(packet(b"DATA", PNG, b"1", asked=b"1") + packet(b"DONE", asked=b"1"))
+    assert not found.is_over
+
+    found.feed(packet(b"DATA", PNG, b"1" * 60, asked=b"1")[:80] + reply(b"two", asked=b"2"))
+    assert (True, b"two", "") == (found.is_over, found.picture, found.problem)
+
+
+def test_a_reply_of_which_a_piece_has_no_end_has_no_picture() -> None:
+    found = asked()
+    found.feed(packet(b"DATA", PNG, b"x" * 60, asked=b"1")[:80] + reply(b"x", asked=b"1"))
+
+    assert (True, b"", BROKEN) == (found.is_over, found.picture, found.problem)
 
 
 def test_a_reply_is_being_read_until_its_end_or_until_it_stalls() -> None:

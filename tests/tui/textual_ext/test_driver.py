@@ -139,8 +139,8 @@ def test_the_picture_in_the_clipboard_is_taken_out_of_the_terminals_reply_and_ke
         running.terminal.send(b"\x1dx")
         running.until_told("left", "textual")
         running.terminal.send(b"\x1bv")
-        running.terminal.until(b"\x1b]5522;type=read;")
-        running.terminal.send(reply(picture) + b"y")
+        running.terminal.until(b"\x1b]5522;type=read:id=1;")
+        running.terminal.send(reply(picture, asked=b"1") + b"y")
         running.until_told("picture")
         until(lambda: running.values("textual")[-1] == "y", what="the key")
 
