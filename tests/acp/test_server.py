@@ -19,7 +19,9 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places
 from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.lookup import OWN_ID
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.wait import fleets
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from tests.support.acp.editor import Editor, editor, editor_process
@@ -136,6 +138,24 @@ async def test_a_dismissed_request_approves_nothing_and_still_waits(where: Paths
     assert [] == await answers(where, session)
 
 
+async def test_a_queued_prompt_that_is_cancelled_interrupts_no_turn(where: Paths, tmp_path: Path) -> None:
+    async with editor(where, "scripted") as one, editor(where) as two:
+        session, turn = await asked(one, tmp_path)
+        await one.until_asked()
+        await two.initialize()
+        await two.call("session/resume", sessionId=session, cwd=str(tmp_path), mcpServers=[])
+        queued = asyncio.create_task(two.prompt(session, "say later"))
+        async with fleets(where) as changes:
+            async for fleet in changes:
+                if 2 == len(fleet.require(SessionId(session)).receipts):
+                    break
+        await two.cancel(session)
+        assert "cancelled" == await queued
+        assert SessionState.ASKING is (await now(where, session)).state
+        one.choices.put_nowait("deny")
+        assert "end_turn" == await turn
+
+
 async def test_an_option_that_was_not_offered_approves_nothing(where: Paths, tmp_path: Path) -> None:
     async with editor(where, "scripted") as one:
         session, turn = await asked(one, tmp_path)
@@ -148,11 +168,12 @@ async def test_an_option_that_was_not_offered_approves_nothing(where: Paths, tmp
     assert [] == await answers(where, session)
 
 
-async def test_an_agent_that_runs_it_can_answer_nothing(where: Paths, tmp_path: Path) -> None:
+@pytest.mark.parametrize("variable", OWN_ID)
+async def test_an_agent_that_runs_it_can_answer_nothing(where: Paths, tmp_path: Path, variable: str) -> None:
     """Also not by the protocol: the host sees that the process is an agent's."""
     scripted = NewSession(name="lab", agent="scripted", mode=Mode.SDK, workdir=str(tmp_path), speed=0.0)
     lab = await session_operations.create(where, Config(), scripted)
-    async with editor_process(lab, variables={"KASMON_SESSION": "someagent"}) as one:
+    async with editor_process(lab, variables={variable: "someagent"}) as one:
         session, turn = await asked(one, tmp_path)
         assert lab == session
         await one.until_text("An agent cannot answer requests")
@@ -162,6 +183,7 @@ async def test_an_agent_that_runs_it_can_answer_nothing(where: Paths, tmp_path: 
         assert "cancelled" == await turn
 
     assert [] == await answers(where, session)
+    assert ["peer"] == [receipt.by for receipt in (await now(where, session)).receipts]
 
 
 async def test_an_agent_that_runs_it_starts_nothing_unless_its_session_is_certain(tmp_path: Path) -> None:
