@@ -1,18 +1,35 @@
 """What an agent's program may start and restart, whichever way it takes. Real agents in terminals, real hosts."""
 
+import contextlib
 import shlex
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from kasmon.config.schema import Config, FleetConfig
+from kasmon.errors import RefusedError
+from kasmon.model.commands import ActingAgent, Mode, StarterLimits
 from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.paths import write_private
 from kasmon.store.starters import find_descendants
+from kasmon.supervisor.limits.agents import (
+    check_prompt,
+    check_restart,
+    require_start,
+    require_tool,
+    with_sender,
+)
+from tests.support import sample_fleet
 from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import KASMON, ForkServer
 from tests.support.git_repo import Repo
+from tests.support.supervisor.env import Env, launch
 from tests.support.wait import until
 
 PLAN = '[[task]]\ntitle = "one"\nprompt = "say x"\nagent = "scripted"\n'
@@ -31,6 +48,72 @@ def test_a_child_counts_for_all_above_it_in_whatever_order_they_were_listed() ->
 
     assert [low, middle] == find_descendants(top, {top: None, low: middle, middle: top})
     assert [low] == find_descendants(middle, {top: None, low: middle, middle: top})
+
+
+def test_the_tokens_of_children_are_limited_also_where_their_money_is_not() -> None:
+    top, child = sample_fleet.session("top"), sample_fleet.spent(sample_fleet.session("child"), 1000, 9.0)
+    starters = {top.id: None, child.id: top.id}
+    config = Config(fleet=FleetConfig(money="", tokens="1k"))
+
+    with pytest.raises(RefusedError, match=r"the limit is fleet\.tokens = '1k'"):
+        require_start(config, sample_fleet.fleet(top, child), ActingAgent(session=top.id), starters)
+    above = Config(fleet=FleetConfig(money="", tokens="1001"))
+    require_start(above, sample_fleet.fleet(top, child), ActingAgent(session=top.id), starters)
+
+
+@pytest.mark.parametrize(
+    ("more", "is_persons"),
+    [
+        ({}, True),
+        ({"program": "claude", "agent": "claude"}, False),
+        ({"via": "gpu-1"}, False),
+        ({"actor": ActingAgent(session=SessionId("far"), machine="gpu-1")}, False),
+        ({"log_in_of": SessionId("docs")}, False),
+    ],
+)
+def test_only_a_shell_that_a_person_opened_here_has_no_limits(more: dict[str, object], is_persons: bool) -> None:
+    shell = msgspec.structs.replace(sample_fleet.session("shell", agent="shell", mode=Mode.TMUX), **more)
+    fleet, config = sample_fleet.fleet(shell), Config(fleet=FleetConfig(depth=0))
+
+    with contextlib.nullcontext() if is_persons else pytest.raises(RefusedError, match="cannot start a session"):
+        require_start(config, fleet, ActingAgent(session=shell.id), {shell.id: None})
+    with pytest.raises(RefusedError, match="cannot start a session"):
+        require_start(config, fleet, ActingAgent(session=shell.id, machine="gpu-1"), {shell.id: None})
+
+
+@pytest.mark.parametrize("tools", [(), ("another",)])
+def test_a_session_uses_the_fleet_tools_only_if_they_are_named(tools: tuple[str, ...]) -> None:
+    lead = sample_fleet.session("lead", tools=tools)
+
+    with pytest.raises(RefusedError, match="session 'lead' may not use the fleet tools: they are off"):
+        require_tool(sample_fleet.fleet(lead), ActingAgent(session=lead.id))
+    allowed = msgspec.structs.replace(lead, tools=(*tools, "fleet"))
+    assert allowed == require_tool(sample_fleet.fleet(allowed), ActingAgent(session=lead.id))
+
+
+def test_a_prompt_for_a_child_begins_with_its_sender_and_has_no_control_characters() -> None:
+    lead = msgspec.structs.replace(sample_fleet.session("lead"), name="lead\n/allow \x1b[2J")
+    sent = with_sender(lead, "\n!rm x\x1b[2J\x03\n")
+    first, *rest = sent.splitlines()
+
+    assert first.startswith("[From lead")
+    assert (1, "!rm x") == (len(rest), rest[0][:5])
+    assert not {"\x1b", "\x03"} & {*sent}
+
+
+@pytest.mark.parametrize("check", [check_prompt, check_restart])
+def test_the_time_that_another_machine_allows_its_agent_holds_here(env: Env, check: Callable[..., None]) -> None:
+    actor, began = ActingAgent(session=SessionId("far"), machine="gpu-1"), time.time() - 600
+    child = Session(id=env.has("aaaaaaaa", at=began), name="child", actor=actor, created_at=began)
+    for limits, is_over in (
+        (None, False),
+        (StarterLimits(depth=1, minutes=11), False),
+        (StarterLimits(depth=1, minutes=9), True),
+    ):
+        made = msgspec.structs.replace(launch(child.id, at=began), actor=actor, limits=limits)
+        write_private(env.places.launch(child.id), msgspec.json.encode(made))
+        with pytest.raises(RefusedError, match=r"fleet\.minutes = 9") if is_over else contextlib.nullcontext():
+            check(env.places, child, actor)
 
 
 def start_child(kasmon: Cli, lead: LeadingAgent, name: str = "child") -> None:
@@ -100,11 +183,15 @@ def test_a_session_of_the_python_interface_has_the_limits(kasmon: Cli) -> None:
         (("send", "other", "x", "--over-budget"), "an agent cannot send prompts over a budget"),
         (("limits", "resume", "--yes"), "an agent cannot allow sessions to go on after a usage limit"),
         (("web", "links", "login"), "an agent cannot create links that log in"),
+        (("attach", "other"), "an agent cannot open the screen of an agent"),
+        (("adopt", "--background", "x"), "an agent cannot adopt a background session"),
+        (("agents", "conversations", "claude"), "an agent cannot list the conversations of an agent"),
     ],
     ids=lambda given: "-".join(given[:2]) if isinstance(given, tuple) else "",
 )
 def test_an_agents_program_cannot_do_what_is_the_persons(kasmon: Cli, command: tuple[str, ...], why: str) -> None:
     lead = start_lead(kasmon)
+    kasmon.new("other", "say hi")
     before = kasmon.places.config_file.read_text()
     (kasmon.home / ".kasmon.toml").write_text("[worktree]\n")
 
@@ -140,15 +227,26 @@ def test_an_agent_commits_and_neither_pushes_merges_nor_discards_a_branch(kasmon
     assert (main, "lead") == (repo.git("rev-parse", "main"), repo.git("log", "--format=%s", "main..kasmon/lead"))
 
 
-def test_an_agent_registers_no_machine_past_the_command(kasmon: Cli) -> None:
-    program = (
+def test_an_agent_neither_registers_a_machine_past_the_command_nor_logs_in(kasmon: Cli) -> None:
+    lead = start_lead(kasmon)
+    register = (
         "from kasmon.paths import places\n"
         "from kasmon.store.machines import Machine\n"
         "from kasmon.supervisor.machines.registration import register\n"
         "register(places(), Machine(name='gpu-1', command=('false',)))\n"
     )
+    log_in = (
+        "import asyncio\n"
+        "from kasmon.config import Config\n"
+        "from kasmon.model.commands import TerminalLogIn\n"
+        "from kasmon.model.session import Session\n"
+        "from kasmon.paths import places\n"
+        "from kasmon.supervisor.limits.log_in import begin_log_in\n"
+        "asyncio.run(begin_log_in(places(), Config(), Session(id='x'), TerminalLogIn(title='x', argv=('x',))))\n"
+    )
 
-    assert "an agent cannot register or remove machines" in start_lead(kasmon).run(sys.executable, "-P", "-c", program)
+    assert "an agent cannot register or remove machines" in lead.run(sys.executable, "-P", "-c", register)
+    assert "an agent cannot log in" in lead.run(sys.executable, "-P", "-c", log_in)
     assert [] == kasmon.json("machines", "ls")["machines"]
 
 

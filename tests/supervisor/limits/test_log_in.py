@@ -12,7 +12,7 @@ import pytest
 from kasmon.config import Config
 from kasmon.errors import KasmonError, LaunchError, RefusedError, UnableError
 from kasmon.model.commands import Mode, TerminalLogIn
-from kasmon.model.events import NoticeRaised
+from kasmon.model.events import NoticeRaised, SessionEnded
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -29,8 +29,10 @@ from kasmon.supervisor.sessions.create import NewSession
 from tests.support.acp.odd_session import odd_config
 from tests.support.cli.fork_server import KASMON
 from tests.support.execution.actor_session import eventually
-from tests.support.supervisor.env import Env, becomes, ended, started
+from tests.support.supervisor.env import NOW, Env, becomes, ended, started
 from tests.support.wait import auntil
+
+LOG_IN = TerminalLogIn(title="In a terminal", argv=("odd", "login"))
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
 
@@ -85,6 +87,25 @@ async def test_a_log_in_that_fails_restarts_nothing_and_stays_to_be_read(env: En
     assert said.startswith(
         "The agent was not restarted after its log-in: the log-in 'login-docs' ended with exit code 1."
     )
+
+
+async def test_a_log_in_without_an_exit_code_restarts_nothing(env: Env, tmp_path: Path) -> None:
+    session = await logged_out(env, tmp_path)
+    facts = (await asyncio.to_thread(started, mode=Mode.TMUX), SessionEnded(at=NOW))
+    log_in = await asyncio.to_thread(env.has, "bbbbbbbb", *facts, name="login-docs", mode=Mode.TMUX)
+
+    with pytest.raises(KasmonError, match="the log-in 'login-docs' ended without an exit code"):
+        await finish_log_in(env.places, session.id, log_in)
+
+
+async def test_a_session_that_works_again_is_not_restarted_by_its_log_in(env: Env, tmp_path: Path) -> None:
+    new = NewSession(name="docs", agent="scripted", mode=Mode.SDK, workdir=str(tmp_path), speed=0.0)
+    session = await session_operations.create(env.places, Config(), new)
+    facts = (await asyncio.to_thread(started, mode=Mode.TMUX), ended())
+    log_in = await asyncio.to_thread(env.has, "bbbbbbbb", *facts, name="login-docs", mode=Mode.TMUX)
+    await finish_log_in(env.places, session, log_in)
+
+    assert 1 == (await session_of(env, "docs")).generation
 
 
 async def test_a_restart_that_fails_is_told_and_keeps_the_log_in(env: Env, tmp_path: Path) -> None:
@@ -162,6 +183,11 @@ async def test_a_log_in_may_do_no_more_than_its_agent_and_start_nothing(env: Env
     [
         ({"log_in": None}, RefusedError, "requires no log-in"),
         ({"log_in": TerminalLogIn(title="In a terminal", argv=("sh",))}, RefusedError, "offers another log-in by now"),
+        (
+            {"log_in": msgspec.structs.replace(LOG_IN, variables={"A": "1"})},
+            RefusedError,
+            "offers another log-in by now",
+        ),
         ({"via": "gpu-1"}, UnableError, "runs elsewhere"),
         ({"sandbox": "jail"}, UnableError, "runs elsewhere"),
     ],
@@ -169,7 +195,6 @@ async def test_a_log_in_may_do_no_more_than_its_agent_and_start_nothing(env: Env
 async def test_what_needs_no_log_in_here_gets_none(
     env: Env, more: dict[str, object], error: type[Exception], why: str
 ) -> None:
-    log_in = TerminalLogIn(title="In a terminal", argv=("odd", "login"))
-    session = Session(**({"id": SessionId("aaaaaaaa"), "log_in": log_in} | more))  # type: ignore[arg-type]
+    session = Session(**({"id": SessionId("aaaaaaaa"), "log_in": LOG_IN} | more))  # type: ignore[arg-type]
     with pytest.raises(error, match=why):
-        await begin_log_in(env.places, Config(), session, log_in)
+        await begin_log_in(env.places, Config(), session, LOG_IN)

@@ -69,6 +69,31 @@ def test_a_session_with_permission_flags_has_none(env: Env, codex: str, flags: t
 
 
 @pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"backend": "claude"}, "has no terminal"),
+        ({"sandbox": "jail"}, "does not reach into its sandbox"),
+        ({"state": SessionState.ENDED}, "its codex does not run"),
+        ({"resume_id": None}, "its codex does not run"),
+    ],
+)
+def test_a_session_whose_codex_it_cannot_join_has_none(env: Env, codex: str, more: dict[str, object], why: str) -> None:
+    started(env, codex)
+
+    with pytest.raises(InteractiveOnlyError, match=why):
+        find_own_screen(env.places, msgspec.structs.replace(SESSION, **more))
+
+
+def test_what_is_at_the_place_of_the_socket_and_is_none_is_not_joined(env: Env, codex: str) -> None:
+    started(env, codex)
+    env.places.shared_server(SESSION.id).unlink()
+    env.places.shared_server(SESSION.id).write_text("")
+
+    with pytest.raises(InteractiveOnlyError, match="does not listen on a socket"):
+        find_own_screen(env.places, SESSION)
+
+
+@pytest.mark.parametrize(
     ("more", "has_one"),
     [
         ({"abilities": ("attaches",)}, True),
