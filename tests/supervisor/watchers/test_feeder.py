@@ -17,6 +17,7 @@ from kasmon.model.events import MessageWritten, ReceiptChanged, RequestAnswered
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.model.watch.watched_events import is_ready
+from kasmon.paths import write_private
 from kasmon.supervisor.finish.pull_requests import INTERVAL_S
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.create import NewSession
@@ -84,6 +85,31 @@ def test_a_watcher_is_told_of_a_turn_that_ended_with_its_last_line_as_data(home:
     assert "its turn ended (done).\n> all green" in prompt
     assert "peer" == by
     assert [1] == [each.events for each in read_sent(home.places, "watch")]
+    assert [] == read_sent(home.places, "another")
+    watched.feeder = Feeder(home.places)
+    watched.step()
+    assert 1 == len(watched.told()), "what ended before it began is no news"
+
+
+def test_no_secret_of_a_session_is_told(home: Home) -> None:
+    watched = Watched(home)
+    write_private(home.places.environment(watched.api), b"API_KEY=hunter2hunter2")
+    watched.turn(watched.api, "say key hunter2hunter2")
+    watched.step()
+
+    [(prompt, _)] = watched.told()
+    assert "> key ⟨hidden" in prompt
+
+
+def test_a_watcher_that_asks_is_neither_restarted_nor_told(home: Home) -> None:
+    watched = Watched(home, agent="scripted")
+    home.prompt(watched.watch, "ask git push")
+    until(lambda: home.session(watched.watch).requests, what="the request")
+    watched.turn(watched.api, "say all green")
+    watched.step()
+
+    now = home.session(watched.watch)
+    assert (1, 1, ["ask git push"]) == (now.generation, len(now.requests), [text for text, _ in watched.told()])
 
 
 def test_it_is_told_of_a_request_which_still_waits_for_a_person(home: Home) -> None:
