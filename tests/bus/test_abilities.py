@@ -276,6 +276,7 @@ async def test_the_welcome_says_what_is_allowed(env: Env) -> None:
         ("ls --tmux /tmp/s", "start"),
         ("export x --format=json", "see"),
         ("export x --out .bashrc", "start"),
+        ("export x -o .bashrc", "start"),
         ("explain x --export f", "start"),
         ("diff x", "see"),
         ("show x --files --json", "prompt"),

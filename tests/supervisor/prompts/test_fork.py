@@ -7,10 +7,12 @@ import pytest
 
 from kasmon.config import Config
 from kasmon.errors import NotFoundError, RefusedError
+from kasmon.model.commands import Mode
 from kasmon.model.events import MessageWritten, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from kasmon.paths import write_private
 from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.prompts.fork import copies_conversation, fork
@@ -58,7 +60,7 @@ async def test_a_prompt_that_never_was_is_refused(env: Env) -> None:
         await fork(env.places, Config(), session, "say alpha", 1, "say gamma")
 
 
-@pytest.mark.parametrize("session", [Session(id=S), Session(id=S, via="gpu-1")])
+@pytest.mark.parametrize("session", [Session(id=S), Session(id=S, mode=Mode.SDK, via="gpu-1")])
 async def test_only_structured_sessions_of_this_machine_are_forked(env: Env, session: Session) -> None:
     with pytest.raises(RefusedError, match="cannot be forked"):
         await fork(env.places, Config(), session, "x", 0, "y")
@@ -73,6 +75,7 @@ async def test_only_structured_sessions_of_this_machine_are_forked(env: Env, ses
         (Session(id=S, backend="claude", resume_id="c", sandbox="jail", abilities=("forks",)), (False, False)),
         (Session(id=S, backend="acp", resume_id="c", abilities=("forks",)), (False, True)),
         (Session(id=S, backend="acp", resume_id="c"), (False, False)),
+        (Session(id=S, backend="claude", resume_id="c", via="gpu-1", abilities=("forks",)), (False, False)),
     ],
 )
 def test_claude_and_codex_copy_a_conversation_up_to_a_prompt_and_acp_agents_may_copy_all_of_it(
@@ -103,6 +106,22 @@ async def test_without_a_prompt_any_other_gets_the_whole_transcript(env: Env) ->
     assert "alpha" in prompt
     assert "that I changed" not in prompt
     assert prompt.endswith("say gamma")
+
+
+async def test_the_transcript_is_cut_at_its_beginning_and_has_no_secret_of_the_session(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kasmon.supervisor.prompts.fork.LONGEST", 200)
+    session = await runs(env, prompt="say alpha hunter2hunter2 " + "x" * 100)
+    session = await becomes(env, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
+    await asyncio.to_thread(write_private, env.places.environment(session.id), b"API_KEY=hunter2hunter2")
+    made, _ = await fork(env.places, Config(), session, "", 0, "say gamma")
+
+    prompt = await first_prompt(env, made)
+    assert "x" * 100 in prompt
+    assert "hunter2" not in prompt
+    assert "# `" not in prompt
+    assert 800 > len(prompt)
 
 
 async def test_a_turn_that_runs_is_not_cut_in_half(env: Env) -> None:

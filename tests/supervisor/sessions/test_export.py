@@ -192,6 +192,10 @@ def test_a_file_that_is_there_is_never_written_over(here: Paths, tmp_path: Path)
         write(first, "three")
     with pytest.raises(KasmonError, match="cannot be written"):
         write(tmp_path / "no" / "folder", "x")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RefusedError, match="already exists"):
+        write(tmp_path / "link", "x")
+    assert not (tmp_path / "elsewhere").exists()
     assert "one" == first.read_text()
 
 
