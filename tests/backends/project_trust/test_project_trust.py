@@ -152,6 +152,13 @@ class TestClaude:
         self.trust(home, project.parent)
         assert "" == refused("claude", below, home)
 
+    @pytest.mark.parametrize("answer", [False, None, 1, "no", {}])
+    def test_only_a_yes_is_trust(self, answer: object, project: Path, home: Path) -> None:
+        file(project / ".mcp.json", SERVERS)
+        file(home / ".claude.json", {"projects": {str(project): {"hasTrustDialogAccepted": answer}}})
+
+        assert refused("claude", project, home)
+
     def test_the_trust_of_a_repository_is_that_of_its_worktrees_if_it_knows_them(
         self, project: Path, home: Path
     ) -> None:
@@ -162,6 +169,8 @@ class TestClaude:
         self.trust(home, project)
 
         assert refused("claude", tree, home)  # anybody could write that
+        file(kept / "gitdir", f"{project.parent / 'other' / '.git'}\n")
+        assert refused("claude", tree, home)
         file(kept / "gitdir", f"{link}\n")
         assert "" == refused("claude", tree, home)
 
@@ -172,7 +181,8 @@ class TestClaude:
         file(project / ".mcp.json", SERVERS)
 
         assert "" == refused("claude", project, home, *flags)
-        assert refused("claude", project, home, "--setting-sources", "user,project")
+        for sources in ("project", "user,project", "user,local", "local"):
+            assert refused("claude", project, home, "--setting-sources", sources), sources
 
     def test_the_users_own_settings_are_no_projects(self, home: Path) -> None:
         file(home / ".claude" / "settings.json", HOOKS)
