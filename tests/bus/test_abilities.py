@@ -284,6 +284,8 @@ async def test_the_welcome_says_what_is_allowed(env: Env) -> None:
         ("comments x --json", "see"),
         ("comments x rm c1", "prompt"),
         ("comments x --send", "prompt"),
+        ("comments x rm", "prompt"),
+        ("hunks x revert", "start"),
         ("hunks x", "see"),
         ("hunks x revert f:1", "start"),
         ("ls --json --marks", "see"),

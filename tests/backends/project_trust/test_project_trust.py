@@ -130,10 +130,16 @@ class TestClaude:
 
         assert "" == refused("claude", project, home)
 
+    def test_permissions_that_also_allow_something_are_not_only_forbidding(self, project: Path, home: Path) -> None:
+        file(project / ".claude" / "settings.json", {"permissions": {"deny": ["Read(.env)"], "allow": ["Bash"]}})
+
+        assert "permissions" in refused("claude", project, home)
+
     def test_servers_count_from_all_folders_above_and_settings_only_from_the_folder_itself(
         self, project: Path, home: Path
     ) -> None:
         file(project / ".claude" / "settings.json", HOOKS)
+        file(project.parent / ".claude" / "commands" / "x.md", "!`date`")
         below = project / "a" / "b"
         below.mkdir(parents=True)
         assert "" == refused("claude", below, home)

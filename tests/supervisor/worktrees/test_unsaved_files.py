@@ -1,5 +1,7 @@
 """Worktrees with work in them are never removed, on real repositories."""
 
+import errno
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -319,6 +321,16 @@ def test_a_locked_worktree_stays(repo: Repo, tree: Path) -> None:
         worktree.remove(repo.folder, tree)
 
     assert tree.exists()
+
+
+def test_a_worktree_that_cannot_be_read_is_not_removed(repo: Repo, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    assert "" == unsaved(tree)
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    assert "its contents cannot be checked: Permission denied" == unsaved(tree)
 
 
 def test_a_folder_that_is_no_worktree_is_not_removed(repo: Repo, tree: Path, tmp_path: Path) -> None:
