@@ -11,7 +11,7 @@ import pytest
 
 from kasmon.errors import GitError, RefusedError
 from kasmon.supervisor.worktrees import worktree
-from kasmon.supervisor.worktrees.unsaved_files import ignored, list_files, unsaved
+from kasmon.supervisor.worktrees.unsaved_files import UNFINISHED, ignored, list_files, own_folder, unsaved
 from tests.support.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
@@ -321,6 +321,13 @@ def test_a_locked_worktree_stays(repo: Repo, tree: Path) -> None:
         worktree.remove(repo.folder, tree)
 
     assert tree.exists()
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
+def test_a_worktree_with_an_unfinished_operation_is_not_removed(repo: Repo, tree: Path, name: str) -> None:
+    (own_folder(tree) / name).write_text(repo.git("rev-parse", "HEAD", at=tree).strip() + "\n")
+
+    assert f"{UNFINISHED[name]} in it is unfinished" == unsaved(tree)
 
 
 def test_a_worktree_that_cannot_be_read_is_not_removed(repo: Repo, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
