@@ -248,6 +248,13 @@ def test_a_repository_that_is_ignored_stays_also_where_it_is_named(repo: Repo, t
     assert "it contains another repository: 'vendor/lib'" == unsaved(tree, ignored(tree))
 
 
+def test_a_worktree_of_another_repository_that_is_ignored_stays_also_where_it_is_named(repo: Repo, tree: Path) -> None:
+    ignores(repo, tree, "build/a")
+    worktree.create(Repo(tree.parent / "other").folder, tree / "build" / "theirs", "plan/theirs")
+
+    assert "it contains another repository: 'build/theirs'" == unsaved(tree, ignored(tree))
+
+
 def test_of_many_ignored_files_some_are_named() -> None:
     assert "25 files: " in (told := list_files([f"{number:02}" for number in range(25)]))
     assert told.endswith("'19', and 5 more")
