@@ -64,7 +64,7 @@ from kasmon.tui.search.controller import SearchController
 from kasmon.tui.session_pane import SessionPane
 from kasmon.tui.textual_ext.app import SafeApp
 from kasmon.tui.textual_ext.driver import find_tap_driver
-from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.textual_ext.modal import Overlay, load_dialog_styles
 from kasmon.tui.textual_ext.screen import MainScreen
 from kasmon.tui.textual_ext.strips import lighten_strips
 from kasmon.tui.textual_ext.timers import start_timer
@@ -209,6 +209,8 @@ class Kasmon(SafeApp, inherit_bindings=False):
             gc.collect()
             gc.freeze()
             gc.enable()
+        load_dialog_styles(self.stylesheet)
+        self.stylesheet.parse()
         self.run_worker(self._preload_modules, thread=True, group="imports")
         if self.gateway is not None:
             self.run_worker(self.plan_board.follow(), group="plans")

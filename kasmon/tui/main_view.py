@@ -158,6 +158,7 @@ class MainView(UniformLinesMixin, Container):
         """How many machines are registered, and how many of them are unreachable."""
 
     def compose(self) -> ComposeResult:
+        self.set_class(self._room.width >= BESIDE_WIDTH, "-beside")  # later, all widgets in it would be styled again
         yield self.top_bar
         with UniformContainer(id="middle"):
             with self.side:

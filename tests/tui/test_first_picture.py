@@ -2,11 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from textual.css.stylesheet import Stylesheet
+from textual.dom import DOMNode
 from textual.screen import Screen
 
 from kasmon.host.rpc.host_lock import HostLock
@@ -128,3 +130,28 @@ async def test_what_a_card_must_not_show_is_known_when_the_request_is_told(
     finally:
         await changes.aclose()
         await asyncio.to_thread(gateway.close)
+
+
+@pytest.mark.parametrize("columns", [100, 160], ids=["below", "beside"])
+async def test_the_first_picture_waits_for_the_styles_of_each_widget_once(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for a second round, nor for the styles of dialogs, which are there all the same once one opens."""
+    rounds, update_nodes = [], Stylesheet.update_nodes
+
+    def counted(self: Stylesheet, nodes: Iterable[DOMNode], animate: bool = False) -> None:
+        rounds.append(len(listed := list(nodes)))
+        update_nodes(self, listed, animate)
+
+    monkeypatch.setattr(Stylesheet, "update_nodes", counted)
+    app = kasmon(fleet(working("docs")))
+    sources: list[str] = []
+    monkeypatch.setattr(app, "_finish_startup", lambda: sources.extend(path for path, _ in app.stylesheet.source))
+    async with run_app(app, size=(columns, 50)) as pilot:
+        assert max(rounds) < 5
+        assert not any(path.endswith("dialogs.tcss") for path in sources)
+
+        await pilot.press("question_mark")
+        await pilot.pause()
+
+        assert app.screen.query_one(".dialog").styles.border_title_style.bold

@@ -1,10 +1,13 @@
 """The base of all that opens over the dashboard: cards and dialogs."""
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar, Final
 
 from textual import events
+from textual.app import App
 from textual.await_complete import AwaitComplete
+from textual.css.stylesheet import Stylesheet
 from textual.screen import ModalScreen
 
 from kasmon.model.fleet import Fleet
@@ -15,6 +18,14 @@ from kasmon.tui.status_bars import BannerContent
 from kasmon.tui.textual_ext.backdrop import Backdrop
 from kasmon.tui.textual_ext.screen import FullRedrawMixin
 from kasmon.tui.theme.look import ThemeStyles
+
+_STYLES_FILE: Final = Path(__file__).parent.with_name("dialogs.tcss")
+_STYLES: Final = _STYLES_FILE.read_text("utf-8")
+
+
+def load_dialog_styles(stylesheet: Stylesheet) -> None:
+    """Add the styles of all that opens over the dashboard, once; the first frame does not wait for them."""
+    stylesheet.add_source(_STYLES, (str(_STYLES_FILE), ""))
 
 
 class Overlay(FullRedrawMixin, Backdrop, ModalScreen[None]):
@@ -27,6 +38,11 @@ class Overlay(FullRedrawMixin, Backdrop, ModalScreen[None]):
     """The handler of each row of the key table that it runs, by the action's id."""
     carries_notice: ClassVar[bool] = False
     """Whether it has a line for notices about other sessions."""
+
+    def _post_register(self, app: App[object]) -> None:
+        """Load the styles, if a key opens it before the app has done so."""
+        load_dialog_styles(app.stylesheet)
+        super()._post_register(app)
 
     @property
     def is_opening(self) -> bool:

@@ -19,10 +19,16 @@ from kasmon.tui.textual_ext.strips import UniformLinesMixin
 class FullRedrawMixin:
     """A screen that is redrawn whole after a resize event, even if its size is unchanged.
 
-    Textual merges resize events: a window that was briefly small has lost its content, and nothing would be drawn.
+    Textual merges resize events: a window that was briefly small has lost its content, and nothing would be drawn. It
+    also sets the styles of a new screen twice: when its widgets are mounted, and again before its first frame.
     """
 
     _drawn_for: Size | None = None
+
+    def _on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Keep the styles of a new screen; runs before Textual's method of this name."""
+        assert isinstance(self, Screen)
+        event.refresh_styles = event.refresh_styles and bool(self.stack_updates)
 
     async def _on_resize(self, event: events.Resize) -> None:
         """Redraw if the size is unchanged; runs in addition to Textual's method of this name."""

@@ -39,6 +39,7 @@ METHODS: Final[list[tuple[str, type[Any], str, str]]] = [
     ("driver.py", LinuxDriver, "disable_input", "self"),
     ("modal.py", App, "_replace_screen", "self, screen"),
     ("modal.py", Screen, "_pop_result_callback", "self"),
+    ("modal.py", Widget, "_post_register", "self, app"),
     ("inputs.py", Input, "_on_key", "self, event"),
     ("inputs.py", TextArea, "_on_key", "self, event"),
     ("inputs.py", Widget, "_forward_event", "self, event"),
@@ -47,6 +48,7 @@ METHODS: Final[list[tuple[str, type[Any], str, str]]] = [
     ("repaint.py", StylesCache, "set_dirty", "self, *regions"),
     ("repaint.py", Widget, "render_lines", "self, crop"),
     ("screen.py", Screen, "_on_resize", "self, event"),
+    ("screen.py", Screen, "_on_screen_resume", "self, event"),
     ("screen.py", Screen, "_on_timer_update", "self"),
     ("screen.py", Screen, "_refresh_layout", "self, size=None, scroll=False"),
 ]
