@@ -4,6 +4,7 @@ import os
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,7 @@ from kasmon.bench.support.tmux_sessions import terminals
 from kasmon.errors import KasmonError, UsageError
 
 Scene = Callable[[], Figure | list[Figure]]
+OURS = Path(__file__).parents[1]
 
 LAG = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.loop_lag"]
 
@@ -142,7 +144,8 @@ def main(
     *compare*: the output of `--json` of another run; the table shows the changes since. *with_peers*: then measure
     other programs too.
 
-    What cannot be measured here (an agent is not installed, say) is left out, and the output contains the reason.
+    What cannot be measured here (an agent is not installed, say) is left out, as is what fails, and the output contains
+    the reason.
 
     Raises:
         UsageError: if a name is unknown, or *compare* cannot be read.
@@ -160,8 +163,8 @@ def main(
             began = time.monotonic()
             try:
                 found = measure()
-            except (KasmonError, TimeoutError, OSError) as error:
-                left_out[name] = error.message if isinstance(error, KasmonError) else str(error)
+            except Exception as error:  # noqa: BLE001  # of a run of an hour, one fault must not cost the other rows
+                left_out[name] = _why(error)
                 continue
             finally:
                 print(f" {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
@@ -174,6 +177,16 @@ def main(
         else:
             print("\n".join([machine(), "", table(figures, earlier), *_left_out(left_out)]), flush=True)
     return 0
+
+
+def _why(error: Exception) -> str:
+    """Return why something was not measured; for an error that no measurement expects, with its place."""
+    if isinstance(error, KasmonError):
+        return error.message
+    if isinstance(error, TimeoutError | OSError) and str(error):
+        return str(error)
+    ours = [each for each in traceback.extract_tb(error.__traceback__) if OURS in Path(each.filename).parents]
+    return f"{type(error).__name__} in {Path(ours[-1].filename).name}:{ours[-1].lineno}: {error}"
 
 
 def _left_out(left_out: Mapping[str, str]) -> list[str]:

@@ -5,6 +5,7 @@ The counts are small and the figures are not judged: how fast this machine is, i
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -116,10 +117,32 @@ def test_a_fault_in_one_measurement_loses_none_of_the_others(
     def fail() -> list[Figure]:
         raise ValueError("flush of closed file")
 
-    figure = Figure(name="first", value=1.0, unit="ms")
-    monkeypatch.setattr(run, "scenes", lambda _rounds, _seconds: {"good": lambda: figure, "bad": fail})
+    def fail_in_a_library() -> list[Figure]:
+        subprocess.run([sys.executable, "-c", "exit(3)"], check=True)
+        return []
 
-    with pytest.raises(ValueError, match="flush"):
+    first, last = Figure(name="first", value=1.0, unit="ms"), Figure(name="last", value=1.0, unit="ms")
+    found = {"good": lambda: first, "bad": fail, "worse": fail_in_a_library, "best": lambda: last}
+    monkeypatch.setattr(run, "scenes", lambda _rounds, _seconds: found)
+
+    assert 0 == run.main(json=True)
+
+    told = json.loads(capsys.readouterr().out)
+    assert ["first", "last"] == [each["name"] for each in told["figures"]]
+    assert re.fullmatch(r"ValueError in run\.py:\d+: flush of closed file", told["left_out"]["bad"])
+    assert told["left_out"]["worse"].startswith("CalledProcessError in run.py:")  # where ours called it
+
+
+def test_what_was_measured_before_ctrl_c_is_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> list[Figure]:
+        raise KeyboardInterrupt
+
+    figure = Figure(name="first", value=1.0, unit="ms")
+    monkeypatch.setattr(run, "scenes", lambda _rounds, _seconds: {"good": lambda: figure, "ended": interrupt})
+
+    with pytest.raises(KeyboardInterrupt):
         run.main(json=True)
 
     assert ["first"] == [each["name"] for each in json.loads(capsys.readouterr().out)["figures"]]
