@@ -338,7 +338,9 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
         return fitted(lines, self.size.height - 1, self.size.width - 3)
 
     def _empty_line(self, y: int, width: int) -> Strip:
-        lines = () if self.items else self.nothing()
+        if self.items:  # without `strip`: each picture of the whole screen draws dozens of these
+            return Strip.blank(width, self.look.style("text"))
+        lines = self.nothing()
         spans = lines[y - 1] if 0 < y <= len(lines) else ()
         return self.look.strip([("  ", "text"), *spans], width)
 
