@@ -4,6 +4,7 @@ Each machine reads its own (`kasmon ls --json --marks`). A dashboard asks the ot
 """
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -123,10 +124,16 @@ class _Reading(NamedTuple):
 class MachineMarks:
     """The marks of sessions of other machines, for one dashboard. Used on one event loop."""
 
-    def __init__(self, places: Paths, sessions: Callable[[], tuple[Session, ...]]) -> None:
+    def __init__(
+        self,
+        places: Paths,
+        sessions: Callable[[], tuple[Session, ...]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """*sessions*: returns all sessions; the same tuple while none of them changes."""
-        self._places, self._sessions = places, sessions
+        self._places, self._sessions, self._clock = places, sessions, clock
         self._grouped: tuple[tuple[Session, ...], dict[str, tuple[Session, ...]]] = (), {}
+        self._grouped_at = -math.inf
         self._readings: dict[str, _Reading] = {}
         self._tasks: dict[str, asyncio.Task[_Reading]] = {}
 
@@ -164,7 +171,9 @@ class MachineMarks:
         return found
 
     def _by_machine(self) -> dict[str, tuple[Session, ...]]:
-        if self._grouped[0] is not (now := self._sessions()):
+        """Return the sessions of each machine, at most `LOOK_S` old: thousands are not grouped for each reader."""
+        if (at := self._clock()) >= self._grouped_at + LOOK_S and self._grouped[0] is not (now := self._sessions()):
+            self._grouped_at = at
             found: dict[str, list[Session]] = {}
             for each in now:
                 if each.via and each.exists:
