@@ -68,6 +68,8 @@ PLANTED = [
     (lints.no_open_permission, "path.mkdir()"),
     (lints.no_open_permission, "path.mkdir(mode=0o755)"),
     (lints.no_open_permission, "path.chmod(0o644)"),
+    (lints.no_open_permission, "path.chmod(0o700 | 0o005)"),
+    (lints.no_open_permission, "os.chmod(path, mode)"),
     (lints.no_possessive_group, "re.compile(r'(?:a|b?c){1,4}+d')"),
     (lints.no_possessive_group, "re.compile(r'(ab?)?+d')"),
 ]
@@ -89,6 +91,7 @@ HARMLESS = [
     (lints.no_careless_writing, "path.open('rb')"),
     (lints.no_careless_writing, "app.permissions.open()"),
     (lints.no_open_permission, "path.mkdir(mode=0o700, exist_ok=True)"),
+    (lints.no_open_permission, "path.chmod(0o600)"),
 ]
 
 

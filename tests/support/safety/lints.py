@@ -369,7 +369,8 @@ def no_open_permission(tree: ast.Module, path: str) -> Iterator[Finding]:
             mode = keyword(call, "mode")
             if not (isinstance(mode, ast.Constant) and mode.value == 0o700):
                 yield Finding(call.lineno, f"{name}(...) without mode=0o700")
-        if name in ("chmod", "fchmod") and (path, inside[call]) not in WRITERS:
+        private = call.args and isinstance(call.args[-1], ast.Constant) and call.args[-1].value in (0o600, 0o700)
+        if name in ("chmod", "fchmod") and not private and (path, inside[call]) not in WRITERS:
             yield Finding(call.lineno, f"{name}(...)")
 
 
