@@ -55,10 +55,18 @@ async def test_the_log_numbers_requests_and_seals_them(env: Env, fake: FakeAgent
 
 async def test_an_answer_reaches_the_agent_under_its_own_name_for_the_request(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
-        link, (first, second) = await asking(env, fake, asked(), asked("make", "tool-8"))
+        own = asked("make", "tool-8")
+        own = msgspec.structs.replace(own, request=msgspec.structs.replace(own.request, digest="of-the-agent"))
+        link, (first, second) = await asking(env, fake, asked(), own)
         await do(link, answer(second, Decision.DENY, reason="not now"))
 
-    assert [("tool-8", Decision.DENY, "not now")] == [(a.request, a.decision, a.reason) for a in answers(fake)]
+    [sent] = answers(fake)
+    assert ("tool-8", "of-the-agent", Decision.DENY, "not now") == (
+        sent.request,
+        sent.digest,
+        sent.decision,
+        sent.reason,
+    )
     assert [second.id] == [fact.request for fact in env.only(events.RequestAnswered)]
     assert first.id not in {fact.request for fact in env.only(events.RequestAnswered)}
 

@@ -12,7 +12,6 @@ from kasmon.model.events import MessageWritten, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.paths import write_private
 from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.prompts.fork import copies_conversation, fork
@@ -108,20 +107,15 @@ async def test_without_a_prompt_any_other_gets_the_whole_transcript(env: Env) ->
     assert prompt.endswith("say gamma")
 
 
-async def test_the_transcript_is_cut_at_its_beginning_and_has_no_secret_of_the_session(
-    env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_transcript_is_cut_at_its_beginning(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.supervisor.prompts.fork.LONGEST", 200)
-    session = await runs(env, prompt="say alpha hunter2hunter2 " + "x" * 100)
+    session = await runs(env, prompt="say " + "x" * 1000 + " alpha")
     session = await becomes(env, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
-    await asyncio.to_thread(write_private, env.places.environment(session.id), b"API_KEY=hunter2hunter2")
     made, _ = await fork(env.places, Config(), session, "", 0, "say gamma")
 
     prompt = await first_prompt(env, made)
-    assert "x" * 100 in prompt
-    assert "hunter2" not in prompt
-    assert "# `" not in prompt
-    assert 800 > len(prompt)
+    assert "alpha" in prompt
+    assert 200 > prompt.count("x")
 
 
 async def test_a_turn_that_runs_is_not_cut_in_half(env: Env) -> None:
