@@ -45,7 +45,8 @@ def test_a_question_is_answered_by_one_of_its_labels_or_not_here() -> None:
 
     assert {f"choose-{number}": "allow_once" for number in range(len(one.options))}.items() <= offered(one).items()
     assert {} == offered(one, many=True)
-    assert {} == offered(one, options=(), free_text=True)
+    assert {} == offered(one, options=(), free_text=True, choices=(Decision.CHOOSE, Decision.DENY))
+    assert {} == offered(one, many=True, choices=(Decision.CHOOSE, Decision.DENY))
 
 
 def test_an_answer_is_to_what_was_shown_and_by_that_editor() -> None:
