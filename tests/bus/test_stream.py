@@ -146,7 +146,7 @@ async def test_a_bus_is_closed_although_the_other_end_reads_nothing_of_what_was_
 
 async def test_a_machine_that_greets_and_then_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssh, "GREETING_S", 2.0)
-    script = f"printf '%s' '{GREETING.decode()}'; exec cat >/dev/null"
+    script = f"printf '%s' '{GREETING.decode()}'; cat >/dev/null; exit 0"  # the shell keeps its output open
 
     with pytest.raises(RemoteUnreachableError, match="within 2 s"):
         await check_machine(Machine(name="there", command=("sh", "-c", script)))

@@ -8,13 +8,11 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import msgspec
 import pytest
@@ -43,8 +41,6 @@ from tests.support.supervisor.env import NOW, Env, started
 from tests.support.wait import auntil
 
 ME, OTHER = SessionId("abcdefgh"), SessionId("bcdefghi")
-UNSENT_BYTES = 600_000
-"""So much is not written once the server reads nothing: asyncio lets who writes wait at 512 KiB."""
 
 
 @pytest.fixture
@@ -366,32 +362,6 @@ async def test_a_killed_server_loses_nothing_and_both_go_on_by_themselves(own_cl
         await asyncio.to_thread(own_cluster.start)
         async with reading(own_cluster) as (_, reader):
             await reader.until(lambda copy: copy.welcome and copy.is_complete and copy.logs.get(ME) == has_log(env))
-
-
-@pytest.mark.parametrize("is_interrupted", [False, True])
-async def test_a_machine_ends_while_its_server_reads_nothing(
-    own_cluster: ClusterServer, env: Env, is_interrupted: bool
-) -> None:
-    env.has(ME, started())
-    assert own_cluster.process is not None
-    server = MachineServer(own_cluster.identity("m1", "machine"), lambda: LocalBus(env.places))
-    await server.start()
-    try:
-        await auntil(lambda: ME in server.outbox.positions)
-        own_cluster.process.send_signal(signal.SIGSTOP)
-        for _ in range(60):
-            env.tells(ME, MessageWritten(at=NOW, text="x" * BATCH_BYTES))
-        client: Any = server._connection and server._connection.client
-        unsent = client._transport._io_writer.transport.get_write_buffer_size
-        await auntil(lambda: unsent() > UNSENT_BYTES, 60.0, "a full connection")
-        if is_interrupted:
-            server.outbox.interrupt()
-            await asyncio.sleep(0)
-        async with asyncio.timeout(30):
-            await server.aclose()
-    finally:
-        own_cluster.process.send_signal(signal.SIGCONT)
-        await server.aclose()
 
 
 async def test_a_full_store_is_reported_and_publishing_goes_on_when_there_is_space(

@@ -83,6 +83,11 @@ def machine(cluster: ClusterServer) -> ServedMachine:
 
 
 @pytest.fixture
+def own_machine(own_cluster: ClusterServer) -> ServedMachine:
+    return ServedMachine(own_cluster)
+
+
+@pytest.fixture
 async def otto(cluster: ClusterServer) -> AsyncIterator[NatsBus]:
     async with contextlib.aclosing(await open_nats_bus(cluster.identity("otto", "operator"), "m1")) as bus:
         yield bus
@@ -236,12 +241,11 @@ async def test_an_order_that_waits_for_its_machine_is_carried_out_once_by_the_ne
 
 
 async def test_an_order_after_the_server_was_restarted_does_not_wait_for_the_request_from_before(
-    own_cluster: ClusterServer, monkeypatch: pytest.MonkeyPatch
+    own_cluster: ClusterServer, own_machine: ServedMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orders, "PULL_S", 3600)
     otto = own_cluster.identity("otto", "operator")
-    machine = ServedMachine(own_cluster)
-    async with machine.serving():
+    async with own_machine.serving():
         async with contextlib.aclosing(await open_nats_bus(otto, "m1")) as before:
             await before.run_order(BUILD, ["new", "docs"])
         await asyncio.to_thread(own_cluster.stop)
@@ -249,7 +253,7 @@ async def test_an_order_after_the_server_was_restarted_does_not_wait_for_the_req
         async with contextlib.aclosing(await open_nats_bus(otto, "m1")) as after, asyncio.timeout(60):
             await after.run_order(msgspec.structs.replace(BUILD, task="test"), ["new", "test"])
 
-    assert ["new docs", "new test"] == machine.ran
+    assert ["new docs", "new test"] == own_machine.ran
 
 
 async def test_an_order_that_was_withdrawn_while_it_waited_is_not_carried_out(

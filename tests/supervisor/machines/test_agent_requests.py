@@ -167,6 +167,11 @@ async def test_a_child_there_reaches_no_other_session_here(joined: TwoCommandLin
     assert [] == sent_to(joined.here, "other") == sent_to(joined.here, "lead")
 
 
+def register(joined: TwoCommandLines, session: str, lead: LeadingAgent) -> None:
+    """Record that *lead* had the session there started, as the link does."""
+    ChildRegister(joined.here.places, MACHINE).add(SessionId(session), SessionId(lead.session))
+
+
 def until_copied(joined: TwoCommandLines, session: str) -> None:
     """Wait until a message of the session there is in the copy of its log here."""
     copy = joined.here.places.log(SessionId(session))
@@ -191,7 +196,7 @@ async def test_what_the_machine_says_of_who_started_a_session_there_is_not_belie
     assert [child.session] == [each["actor"]["session"] for each in sent_to(joined.here, "lead")]
 
     joined.cut()
-    ChildRegister(joined.here.places, MACHINE).add(SessionId(stranger), SessionId(lead.session))
+    await asyncio.to_thread(register, joined, stranger, lead)
     joined.connect()
     until(lambda: len(sent_to(joined.here, "lead")) == 2)
     actor = {"session": stranger, "depth": 1, "machine": MACHINE}
@@ -225,7 +230,7 @@ async def test_a_machine_that_the_person_no_longer_allows_delivers_nothing_here(
 async def test_a_message_to_an_agent_that_ended_is_refused_and_starts_none(joined: TwoCommandLines) -> None:
     lead = allowed(joined)
     child = await start_child(joined, lead)
-    joined.here.json("stop", "lead")
+    joined.here.json("stop", "lead", "--children", "keep")
     async with FleetClient(child) as fleet:
         await fleet.ok("message", session="lead", text="x")
 
