@@ -195,9 +195,9 @@ async def test_what_the_machine_says_of_who_started_a_session_there_is_not_belie
     until(lambda: sent_to(joined.here, "lead"))
     assert [child.session] == [each["actor"]["session"] for each in sent_to(joined.here, "lead")]
 
-    joined.cut()
+    await asyncio.to_thread(joined.cut)
     await asyncio.to_thread(register, joined, stranger, lead)
-    joined.connect()
+    await asyncio.to_thread(joined.connect)
     until(lambda: len(sent_to(joined.here, "lead")) == 2)
     actor = {"session": stranger, "depth": 1, "machine": MACHINE}
     assert actor == sent_to(joined.here, "lead")[1]["actor"], "the depth is counted here"
