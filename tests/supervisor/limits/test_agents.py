@@ -20,6 +20,7 @@ from kasmon.store.starters import find_descendants
 from kasmon.supervisor.limits.agents import (
     check_prompt,
     check_restart,
+    require_choices,
     require_start,
     require_tool,
     with_sender,
@@ -79,6 +80,15 @@ def test_only_a_shell_that_a_person_opened_here_has_no_limits(more: dict[str, ob
         require_start(config, fleet, ActingAgent(session=shell.id), {shell.id: None})
     with pytest.raises(RefusedError, match="cannot start a session"):
         require_start(config, fleet, ActingAgent(session=shell.id, machine="gpu-1"), {shell.id: None})
+
+
+def test_without_lists_only_the_own_profile_and_its_sandbox_are_started() -> None:
+    require_choices(FleetConfig(), "lead", "lead", None)
+    with pytest.raises(RefusedError, match="cannot start 'claude': the person allows 'lead'"):
+        require_choices(FleetConfig(), "lead", "claude", None)
+    for sandbox in ("", "jail"):
+        with pytest.raises(RefusedError, match="cannot choose the sandbox"):
+            require_choices(FleetConfig(), "lead", "lead", sandbox)
 
 
 @pytest.mark.parametrize("tools", [(), ("another",)])
