@@ -269,7 +269,7 @@ class AgentServices:
 
         Raises:
             UsageError: if it is a message to a peer, and too long.
-            RefusedError: if it is one, and that process is another session's agent, or it is not certain whose.
+            RefusedError: if it is one, and that process is another session's agent.
         """
         if isinstance(event, PeerMessageWritten):
             require_length(event.text)
@@ -300,9 +300,9 @@ class AgentServices:
         await self._log_writer.written(WRITTEN_S)
 
     async def _require_own_agent(self, peer_pid: int, action: str) -> None:
-        """Raise `RefusedError` if process *peer_pid* is an agent's, and not shown to be this session's own."""
+        """Raise `RefusedError` if process *peer_pid* is shown to be the agent's of another session."""
         actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
-        if actor is not None and actor.session != self._launch.session:
+        if actor is not None and actor.is_identified and actor.session != self._launch.session:
             raise RefusedError(f"an agent cannot {action}.", hint="Its own session is the only one that it acts for.")
 
     async def record_actor(self, command: Stop | Interrupt, peer_pid: int) -> None:
