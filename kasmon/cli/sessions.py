@@ -54,7 +54,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, expanded, places
 from kasmon.sanitize import clean_line
-from kasmon.store.session_reader import advanced, begun
+from kasmon.store.session_reader import apply_log, load_initial_session
 from kasmon.supervisor.fleet.lookup import find, find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
 from kasmon.supervisor.limits.account import find_account
@@ -414,11 +414,11 @@ async def find_early_exit(places: Paths, session: SessionId) -> Session | None:
 
     A structured agent has already completed its handshake, so this does not wait.
     """
-    before = await in_thread(begun, places, session)
+    before = await in_thread(load_initial_session, places, session)
     deadline = time.monotonic() + LIMIT_S
     resting_since: float | None = None
     while True:
-        now, _ = await in_thread(advanced, places, before)
+        now, _ = await in_thread(apply_log, places, before)
         if now.state is SessionState.ENDED:
             return now
         at = time.monotonic()

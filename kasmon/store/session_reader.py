@@ -16,7 +16,7 @@ from kasmon.paths import Paths
 from kasmon.store.event_log import START, Cursor, EventLog
 
 
-def begun(places: Paths, session: SessionId) -> Session:
+def load_initial_session(places: Paths, session: SessionId) -> Session:
     """Return the session before its first event, as its `launch.json` describes it; without one, only its id."""
     try:
         launch = load_launch(places, session)
@@ -25,7 +25,7 @@ def begun(places: Paths, session: SessionId) -> Session:
     return created(launch, launch.created_at)
 
 
-def advanced(places: Paths, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
+def apply_log(places: Paths, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
     """Return *session* with its log's events after *since*, and the cursor behind them. The log may be missing."""
     with contextlib.suppress(LogMissingError):
         for event, cursor in EventLog(places.log(session.id)).read(since):

@@ -14,7 +14,7 @@ from kasmon.model.evidence import judge
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.store.event_log import EventLog
-from kasmon.store.session_reader import advanced
+from kasmon.store.session_reader import apply_log
 from kasmon.supervisor.fleet.liveness import Liveness, derive
 from kasmon.supervisor.sessions.explain import NO_HOST, ExplainedState, explain
 from kasmon.supervisor.sessions.explanation_text import as_object, lines
@@ -168,7 +168,7 @@ def test_where_its_host_is_gone_a_session_is_explained_by_its_log(kasmon: Cli) -
     log = EventLog(kasmon.places.log(session))
     log.append(SessionStarted(at=1.0, generation=1, backend="tmux", mode=Mode.TMUX, workdir="/", pid=5))
     log.append(SignalSeen(at=2.0, source="screen", value="working", rule="tool"))
-    folded, _ = advanced(kasmon.places, Session(id=session, mode=Mode.TMUX))
+    folded, _ = apply_log(kasmon.places, Session(id=session, mode=Mode.TMUX))
 
     found = asyncio.run(explain(kasmon.places, derive(folded, Liveness(agent_runs=True, written_at=3.0), 9.0)))
 

@@ -42,7 +42,7 @@ from kasmon.model.reducers.apply import apply
 from kasmon.paths import Paths, write_private
 from kasmon.sanitize import HIDDEN_MARK
 from kasmon.store.event_log import START, Cursor, EventLog
-from kasmon.store.session_reader import begun, load_launch
+from kasmon.store.session_reader import load_initial_session, load_launch
 
 FORGOTTEN: Final = "it contained a secret, so its text was not stored and was lost with the host; send it again"
 """Why a prompt is refused whose text is lost."""
@@ -203,7 +203,7 @@ class SessionLog:
         self._unwritten: deque[tuple[Event, bool]] = deque()
         self._writing = threading.Lock()
         self._is_abandoned = False
-        self.session = begun(places, session)
+        self.session = load_initial_session(places, session)
         with contextlib.suppress(LogMissingError):
             for event, _ in self._log.read():
                 self._fold(event)

@@ -19,7 +19,7 @@ from kasmon.model.session_state import OVER
 from kasmon.paths import Paths, private_folder
 from kasmon.store.event_log import START, Cursor
 from kasmon.store.machines import machine_of, read_presence
-from kasmon.store.session_reader import advanced, begun, load_launch
+from kasmon.store.session_reader import apply_log, load_initial_session, load_launch
 
 if TYPE_CHECKING:
     from kasmon.host.rpc.client import HostLink
@@ -260,9 +260,9 @@ class _SessionSearch(_Search):
 
     async def _read_session(self) -> Session:
         if self.now is None:
-            self.now = await in_thread(begun, self.places, SessionId(self.name))
+            self.now = await in_thread(load_initial_session, self.places, SessionId(self.name))
         now: Session = self.now
-        now, self.cursor = await in_thread(advanced, self.places, now, self.cursor or START)
+        now, self.cursor = await in_thread(apply_log, self.places, now, self.cursor or START)
         self.now = now
         return now
 

@@ -27,7 +27,7 @@ from kasmon.model.session_state import OVER, SessionState
 from kasmon.paths import Paths
 from kasmon.process_identity import started_at
 from kasmon.store.event_log import EventLog
-from kasmon.store.session_reader import advanced, load_launch
+from kasmon.store.session_reader import apply_log, load_launch
 from kasmon.tmux import control_requests as ask
 from kasmon.tmux.formats import PaneFacts
 
@@ -122,7 +122,7 @@ def survey(places: Paths) -> TakeoverSurvey:
             log.warning("session %s is left alone: %s", session, error)
             continue
         if launch.mode is Mode.TMUX:
-            now, _ = advanced(places, created(launch, launch.created_at))
+            now, _ = apply_log(places, created(launch, launch.created_at))
             left.append(OrphanedSession(launch, now))
     return TakeoverSurvey(tuple(left), forgotten)
 

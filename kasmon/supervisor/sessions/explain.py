@@ -27,7 +27,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
-from kasmon.store.session_reader import begun
+from kasmon.store.session_reader import load_initial_session
 from kasmon.store.session_reader import load_launch as launch_of
 
 if TYPE_CHECKING:  # imported where a screen is read by rules: they take a quarter of the time of `kasmon explain`
@@ -179,7 +179,7 @@ def _absent(places: Paths, session: Session) -> tuple[tuple[str, str], ...]:
 def _changes(places: Paths, session: Session, now: float) -> tuple[Transition, ...]:
     try:
         facts = (event for event, _ in EventLog(places.log(session.id)).read())
-        return tuple(deque(transitions(begun(places, session.id), facts, now), maxlen=KEPT))
+        return tuple(deque(transitions(load_initial_session(places, session.id), facts, now), maxlen=KEPT))
     except (LogMissingError, OSError):
         return ()
 

@@ -70,7 +70,7 @@ from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, OVER, SessionState
 from kasmon.paths import Paths, write_private
-from kasmon.store.session_reader import advanced, begun
+from kasmon.store.session_reader import apply_log, load_initial_session
 from kasmon.store.session_reader import load_launch as launch_of
 from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.snapshot import read_fleet, require_free_conversation
@@ -610,7 +610,7 @@ def _with_permission_mode(places: Paths, launch: Launch, conversation: str | Non
     argv, is_terminal = launch.argv, launch.mode is Mode.TMUX
     if is_terminal and argv:
         argv = remove_conversation(Path(argv[0]).name, argv, launch.resume)
-    mode, program = advanced(places, begun(places, launch.session))[0].permission_mode, program_of(argv)
+    mode, program = apply_log(places, load_initial_session(places, launch.session))[0].permission_mode, program_of(argv)
     if not mode or launch.is_command or attached_id(program, argv):
         return msgspec.structs.replace(launch, argv=argv), ""
     if launch.backend == "acp" and program not in FLAGS:  # every agent of this protocol takes its mode by it

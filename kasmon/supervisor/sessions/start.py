@@ -32,7 +32,7 @@ from kasmon.model.events import ConnectionRestored, NoticeRaised, SessionEnded, 
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import OVER, SessionState
 from kasmon.paths import Paths, write_private
-from kasmon.store.session_reader import advanced, begun, load_launch
+from kasmon.store.session_reader import apply_log, load_initial_session, load_launch
 from kasmon.supervisor.fleet.new_events import NewEvents
 
 START_S: Final = 60.0
@@ -61,7 +61,7 @@ async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
     """
     try:
         facts = await in_thread(NewEvents, places, launch.session)
-        now, _ = await in_thread(lambda: advanced(places, begun(places, launch.session)))
+        now, _ = await in_thread(lambda: apply_log(places, load_initial_session(places, launch.session)))
         if now.generation < launch.generation:
             await _start(places, launch, facts, again)
         await in_thread(forget_prompt, places, launch.session)
