@@ -1,9 +1,9 @@
 """Check whether an agent may run what a project folder contains: its hooks, servers and commands.
 
 In a terminal the agent asks the user itself and stores the answer. Over its protocol the user is not asked: claude
-2.1.330 runs a project's hooks and MCP servers in any folder; gemini 0.61 silently omits them. So a structured agent
-does not start in a folder that its user has not trusted, if the project has something that could run. A folder without
-such things needs no trust. Trust is read from the agent's own files and never written.
+runs a project's hooks and MCP servers in any folder; gemini 0.61 silently omits them. So a structured agent does not
+start in a folder that its user has not trusted, if the project has something that could run. A folder without such
+things needs no trust. Trust is read from the agent's own files and never written.
 
 Codex needs no check: it loads a project's config only in trusted folders and reports that. opencode has no trust.
 """

@@ -38,7 +38,8 @@ HARMLESS_OF_TEXTS: Final = frozenset(
 KEY: Final = re.compile(r"([A-Za-z_-]+)[ \t]*:(?:[ \t]|$)")
 SHELL: Final = re.compile(r"!`|```!")
 """Text that a command or a skill replaces with the output of a shell command."""
-WITH_TEXTS: Final = ("commands", "skills", "agents")
+WITH_TEXTS: Final = {"commands": ".md", "skills": "skill.md", "agents": ".md"}
+"""A folder -> how the names of its files end, in lower case. Other files of a skill run nothing."""
 
 
 def find_untrusted(
@@ -90,8 +91,8 @@ def _things(folder: Path, own: Sequence[Path]) -> Iterator[str]:
             shown = _display_path(settings_folder, folder)
             if place == folder:
                 yield from _settings_things(settings_folder, shown)
-            for kind in WITH_TEXTS:
-                yield from project_files.texts(settings_folder / kind, f"{shown}/{kind}", ".md", _can_run)
+            for kind, ending in WITH_TEXTS.items():
+                yield from project_files.texts(settings_folder / kind, f"{shown}/{kind}", ending, _can_run)
         servers = place / ".mcp.json"
         if servers.exists():
             yield from project_files.settings(servers, _display_path(servers, folder), ())

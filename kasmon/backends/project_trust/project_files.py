@@ -3,6 +3,7 @@
 Its files are untrusted: reads are bounded, and an unreadable file counts as something that could run.
 """
 
+import itertools
 import json
 import os
 import re
@@ -18,6 +19,8 @@ FILES: Final = 300
 """How many files below a folder are read at most."""
 FOLDERS: Final = 1000
 """How many folders below a folder are looked into at most: links can lead in a circle."""
+ENTRIES: Final = 20_000
+"""How many entries below a folder are looked at at most: many links can lead to one large folder."""
 UNREAD: Final = "which cannot be read"
 WITH_NAMES: Final = frozenset({"hooks", "mcpServers", "permissions"})
 """Settings keys whose entries are listed by name."""
@@ -59,11 +62,16 @@ def text_of(path: Path) -> str | None:
     try:
         if not path.is_file():
             return None if os.path.lexists(path) else ""
-        if path.stat().st_size > LONGEST_BYTES:
-            return None
-        return path.read_text("utf-8-sig", "replace")
+        with open(path, encoding="utf-8-sig", errors="replace", opener=_open_at_once) as file:
+            text = file.read(LONGEST_BYTES + 1)
     except OSError:
         return None
+    return text if len(text) <= LONGEST_BYTES else None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file that may be of the kind that has its data later, as `/proc/kmsg`: reading it does not wait."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def settings(path: Path, shown: str, harmless: Collection[str]) -> Iterator[str]:
@@ -82,13 +90,13 @@ def settings(path: Path, shown: str, harmless: Collection[str]) -> Iterator[str]
 def texts(folder: Path, shown: str, ending: str, can_run: Callable[[str], object]) -> Iterator[str]:
     """Yield the files below *folder* that end with *ending* and of whose text *can_run* is true.
 
-    *shown* is the path to display.
+    *ending* is in lower case; *shown* is the path to display. A folder that cannot be listed counts as well.
     """
     for number, file in enumerate(_files(folder, ending)):
         if file is None or number >= FILES:
             yield f"more in {shown}"
             return
-        name = f"{shown}/{file.relative_to(folder)}"
+        name = os.path.join(shown, file.relative_to(folder)) if file != folder else shown
         text = text_of(file)
         if text is None:
             yield f"{name}, {UNREAD}"
@@ -97,22 +105,30 @@ def texts(folder: Path, shown: str, ending: str, can_run: Callable[[str], object
 
 
 def _files(folder: Path, ending: str) -> Iterator[Path | None]:
-    """Yield the files below *folder*, however deep; None if there is more. Links are followed, as agents do."""
-    folders = [folder]
+    """Yield the files below *folder*, however deep, and folders that cannot be listed; None if there is more.
+
+    Links are followed, as agents do. Case does not count: a file system may ignore it.
+    """
+    folders, left = [folder], ENTRIES
     for place in folders:
         try:
-            found = sorted(os.scandir(place), key=lambda entry: entry.name)
-        except OSError:
+            with os.scandir(place) as listing:
+                found = sorted(itertools.islice(listing, left + 1), key=lambda entry: entry.name)
+        except (FileNotFoundError, NotADirectoryError):
             continue
+        except OSError:
+            yield place
+            continue
+        left -= len(found)
         for entry in found:
             try:
                 if entry.is_dir():
                     folders.append(Path(entry.path))
-                elif entry.name.endswith(ending):
+                elif entry.name.lower().endswith(ending):
                     yield Path(entry.path)
             except OSError:
                 continue
-        if len(folders) > FOLDERS:
+        if left < 0 or len(folders) > FOLDERS:
             yield None
             return
 

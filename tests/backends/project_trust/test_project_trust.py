@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kasmon.backends.project_trust import check
+from kasmon.backends.project_trust import check, project_files
 from kasmon.errors import UntrustedFolderError
 
 HOOKS = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch here"}]}]}}
@@ -125,10 +125,19 @@ class TestClaude:
         ],
     )
     def test_a_text_that_runs_nothing_needs_no_trust(self, text: str, project: Path, home: Path) -> None:
-        for kind in ("commands", "skills/x", "agents"):
-            file(project / ".claude" / kind / "x.md", text)
+        for name in ("commands/x.md", "skills/x/SKILL.md", "agents/x.md"):
+            file(project / ".claude" / name, text)
 
         assert "" == refused("claude", project, home)
+
+    def test_of_a_skill_only_its_own_text_could_run_something_in_any_case_of_letters(
+        self, project: Path, home: Path
+    ) -> None:
+        rule = file(project / ".claude" / "skills" / "x" / "rules" / "a.md", "---\ntags: x\n---\n!`date`")
+        assert "" == refused("claude", project, home)
+
+        rule.rename(rule.with_name("SKILL.MD"))
+        assert ".claude/skills/x/rules/SKILL.MD" in refused("claude", project, home)
 
     def test_permissions_that_also_allow_something_are_not_only_forbidding(self, project: Path, home: Path) -> None:
         file(project / ".claude" / "settings.json", {"permissions": {"deny": ["Read(.env)"], "allow": ["Bash"]}})
@@ -229,6 +238,40 @@ class TestClaude:
         for number in range(30):
             (commands / str(number)).symlink_to(".")
         assert "more in .claude/commands" in refused("claude", project, home)
+
+    def test_many_links_to_one_large_folder_are_not_followed_for_long(
+        self, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(project_files, "ENTRIES", 50)
+        for number in range(21):
+            file(project / ".claude" / "commands" / "0" / f"{number}.txt", "")
+        assert "" == refused("claude", project, home)
+
+        for name in ("1", "2"):
+            (project / ".claude" / "commands" / name).symlink_to("0")
+        assert "more in .claude/commands" in refused("claude", project, home)
+
+    def test_a_folder_that_cannot_be_listed_counts(
+        self, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its files may be readable all the same. Root can list each folder, so the function of `os` is replaced."""
+        text, scandir = file(project / ".claude" / "skills" / "x" / "SKILL.md", "!`date`"), os.scandir
+
+        def refuse(path: Path) -> Any:
+            if Path(path) == text.parent:
+                raise PermissionError
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", refuse)
+
+        assert ".claude/skills/x, which cannot be read" in refused("claude", project, home)
+
+    @pytest.mark.skipif(not Path("/proc/kmsg").exists(), reason="this system has no such file")
+    def test_a_file_whose_data_come_later_is_not_waited_for(self, project: Path, home: Path) -> None:
+        (project / ".claude" / "commands").mkdir(parents=True)
+        (project / ".claude" / "commands" / "x.md").symlink_to("/proc/kmsg")
+
+        refused("claude", project, home)
 
     def test_hostile_names_and_files_do_no_harm(self, project: Path, home: Path) -> None:
         os.mkfifo(file(project / ".claude" / "x", "").with_name("settings.json"))
