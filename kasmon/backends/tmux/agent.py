@@ -74,7 +74,7 @@ class TmuxAgent(PaneListener):
         """The agent's process inside a sandbox, which ends with it; None without a sandbox, and until it is known."""
         self._loop = asyncio.get_running_loop()
         self._began_at = -math.inf
-        """Until this moment it counts as just started; infinity until it was ready."""
+        """When its program began, by the loop's clock; infinity before that, minus infinity under an earlier host."""
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._ended = asyncio.Event()
         self._is_ending = False
@@ -356,7 +356,8 @@ class TmuxAgent(PaneListener):
 
     async def _report_death(self, status: int | None, number: int | None) -> None:
         age_s = self._loop.time() - self._began_at
-        is_starting = age_s < SLOW_START_S and not self._launch.is_command and not self.reports_state
+        has_rules = self.box_rule_now() is not None  # a program without them never shows a state
+        is_starting = age_s < SLOW_START_S and has_rules and not self._launch.is_command and not self.reports_state
         rows: Lines = []
         with contextlib.suppress(KasmonError):
             rows = await self._line.ask(ask.capture(self.pane, start=-termination.WRAPPED_ROWS, ansi=False, join=True))

@@ -157,14 +157,17 @@ async def test_an_agent_that_does_not_understand_its_command_line_is_named_with_
     assert ended.why.endswith("`claude update` installs the latest version.")
 
 
-async def test_a_command_that_fails_later_is_not_said_to_reject_its_own_command_line(
-    tmux: TmuxEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_command", [True, False], ids=["a command", "a program without detection rules"])
+async def test_what_fails_later_is_not_said_to_reject_its_own_command_line(
+    tmux: TmuxEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_command: bool
 ) -> None:
     monkeypatch.setattr(agent, "YOUNG_S", 0.0)
     os.mkfifo(tmp_path / "begun")
-    script = f"read _ <'{tmp_path}/begun'; echo 'ls: unknown option'; exit 2"
+    script = tmp_path / "my-agent"
+    script.write_text(f"#!/bin/sh\nread _ <'{tmp_path}/begun'; echo 'ls: unknown option'; exit 2\n")
+    script.chmod(0o700)
     async with tmux.serving() as link:
-        await tmux.run(link, ME, "sh", "-c", script, is_command=True)
+        await tmux.run(link, ME, str(script), is_command=is_command)
         await auntil(lambda: any(signal.source == "launch" for signal in tmux.only(SignalSeen, SessionId(ME))))
         await asyncio.to_thread((tmp_path / "begun").write_text, "now\n")
         ended = await tmux.ended(ME)
