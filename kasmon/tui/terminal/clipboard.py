@@ -128,7 +128,9 @@ class ClipboardReply:
 
     def _note_break(self) -> None:
         """Note that the current piece, of which nothing was dropped yet, has no end."""
-        self._is_broken = self._is_broken or self._is_own(_fields(bytes(self._piece).partition(b";")[0]))
+        metadata, separator, _ = bytes(self._piece).partition(b";")
+        whole = metadata if separator else metadata.rpartition(b":")[0]  # its last field may be cut
+        self._is_broken = self._is_broken or self._is_own(_fields(whole))
 
     def _read_piece(self, data: bytes, kept: bytearray) -> bytes:
         """Take what *data* has of the current piece, or one key, which is added to *kept*; return the rest."""

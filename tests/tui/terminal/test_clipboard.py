@@ -202,9 +202,13 @@ def test_the_late_rest_of_an_earlier_reply_is_no_part_of_the_next_one() -> None:
     assert (True, b"two", "") == (found.is_over, found.picture, found.problem)
 
 
-def test_a_reply_of_which_a_piece_has_no_end_has_no_picture() -> None:
-    found = asked()
-    found.feed(packet(b"DATA", PNG, b"x" * 60, asked=b"1")[:80] + reply(b"x", asked=b"1"))
+@pytest.mark.parametrize("kept", range(len(b"\x1b]5522;"), 81))
+def test_a_reply_of_which_a_piece_has_no_end_has_no_picture(kept: int) -> None:
+    """Also if it breaks off within its id."""
+    found = ClipboardReply()
+    for _ in range(12):
+        found.expect()
+    found.feed(packet(b"DATA", PNG, b"x" * 60, asked=b"12")[:kept] + reply(b"x", asked=b"12"))
 
     assert (True, b"", BROKEN) == (found.is_over, found.picture, found.problem)
 
