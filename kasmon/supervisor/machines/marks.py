@@ -191,7 +191,7 @@ class MachineMarks:
         for gone in self._readings.keys() - machines.keys():
             del self._readings[gone]
         for machine, of in machines.items():
-            if machine not in self._tasks and _is_due(self._readings.get(machine), of, time.monotonic()):
+            if machine not in self._tasks and _is_due(self._readings.get(machine), of, self._clock()):
                 self._tasks[machine] = asyncio.create_task(self._read(machine, of))
 
     async def _read(self, machine: str, of: tuple[Session, ...]) -> _Reading:
@@ -202,7 +202,7 @@ class MachineMarks:
             marks = before.marks if before else ()  # its rows are dimmed: they show what was read last
         except KasmonError:
             marks = ()
-        return _Reading(of, time.monotonic(), marks)
+        return _Reading(of, self._clock(), marks)
 
 
 def _is_due(before: _Reading | None, of: tuple[Session, ...], now: float) -> bool:
