@@ -96,7 +96,7 @@ def texts(folder: Path, shown: str, ending: str, can_run: Callable[[str], object
         if file is None or number >= FILES:
             yield f"more in {shown}"
             return
-        name = os.path.join(shown, file.relative_to(folder)) if file != folder else shown
+        name = str(Path(shown, file.relative_to(folder)))
         text = text_of(file)
         if text is None:
             yield f"{name}, {UNREAD}"
