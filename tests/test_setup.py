@@ -374,7 +374,7 @@ case "$*" in
 esac
 """
 """A pytest that fails in each run but those of the numbers *passes*."""
-ALONE = f"{SANDBOXES} -n 0 --workers 0 --last-failed --last-failed-no-failures=none"
+ALONE = f"{SANDBOXES} -n 0 --workers 0 --snapshot-warn-unused --last-failed --last-failed-no-failures=none"
 
 
 def of_pytest(clone: Clone) -> list[str]:

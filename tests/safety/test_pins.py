@@ -282,11 +282,11 @@ def test_all_that_kasmon_makes_is_this_users_alone(home: Home) -> None:
 
 
 def _with_any_mode(patch: pytest.MonkeyPatch) -> None:
-    """Have every file be made as open as the umask allows, whatever is asked for."""
+    """Have every file be made as open as the umask allows, and stay so, whatever is asked for."""
     real_open, real_mkdir = os.open, os.mkdir
     patch.setattr(os, "open", lambda path, flags, mode=0o777, **more: real_open(path, flags, 0o666, **more))
     patch.setattr(os, "mkdir", lambda path, mode=0o777, **more: real_mkdir(path, 0o777, **more))
-    patch.setattr(os, "umask", lambda mask: 0)
+    patch.setattr(os, "chmod", lambda path, mode, **more: None)
 
 
 @pytest.mark.usefixtures("open_umask")

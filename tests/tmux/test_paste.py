@@ -109,7 +109,7 @@ def test_without_the_guard_the_server_dies(
 
     with pytest.raises(TmuxServerGoneError):
         listener.hub.paste(dead, "hello")
-    assert server.process() is None
+    until(lambda: server.process() is None)
     assert 1 == listener.gone
 
 

@@ -67,6 +67,7 @@ def test_it_is_hidden_wherever_a_fact_holds_words(fact: events.Event) -> None:
 KNOWN_BY = (
     "abilities account added agent backend base base_name blob boot branch brought by call checkpoint command comment "
     "comments commit conversation counters digest fallback file id kasmon key login path receipt session_folder source "
+    "starter "
     "machine media_type model models name pane permission_mode permission_modes pid_boot plan program public_variables "
     "remembers remote removed required resume resume_id server_started signal snapshot socket tags target to "
     "tool tools value via who window within workdir workspace"
