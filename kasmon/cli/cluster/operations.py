@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -24,7 +24,7 @@ from kasmon.bus.nats.service import ClusterService, apply_changes
 from kasmon.bus.nats.subjects import check_name
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
-from kasmon.errors import RefusedError, UsageError
+from kasmon.errors import NotFoundError, RefusedError, UsageError
 from kasmon.host.journal import process_log
 from kasmon.model.formatting import duration
 from kasmon.paths import places
@@ -191,13 +191,25 @@ def token(role: Role, name: str, minutes: float, team: str, cluster: str, wants_
 def revoke(name: str, team: str, cluster: str, wants_json: bool) -> None:
     check_is_person(places(), "change a cluster")
     folder = _find_own(cluster)
-    gone = revoke_member(folder, name, team)
+    try:
+        gone = revoke_member(folder, name, team)
+    except NotFoundError as error:
+        # an earlier `revoke` may have been killed before it did this
+        if asyncio.run(apply_changes(folder, _possible_members(folder, name, team))):
+            raise NotFoundError(error.message, hint=f"{error.hint} The server was told so again.") from None
+        raise
     if not asyncio.run(apply_changes(folder, gone)):
         _note_down(folder)
     if wants_json:
         print_json(answer(revoked=[member_object(each) for each in gone]))
     else:
         say(*([f"{each.name}: removed as {each.role} of {each.team}" for each in gone] or [f"{name}: token removed"]))
+
+
+def _possible_members(folder: ClusterFolder, name: str, team: str) -> list[Member]:
+    """Return whom *name* may have named: a member that is gone has no record of its team and role."""
+    teams = [each.name for each in folder.load().teams if each.name == (team or each.name)]
+    return [Member(name, role, each, "", 0.0) for each in teams for role in get_args(Role)]
 
 
 def limit(storage_gb: float, team: str, cluster: str, wants_json: bool) -> None:

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from kasmon.bus.local import LocalBus
 from kasmon.bus.nats import process
 from kasmon.bus.nats.bus import open_nats_bus
 from kasmon.bus.nats.certificates import KeyPair, make_ca, make_server_certificate
-from kasmon.bus.nats.cluster import ClusterFolder
+from kasmon.bus.nats.cluster import ClusterFolder, Role
 from kasmon.bus.nats.connection import connect
 from kasmon.bus.nats.creation import find_free_port
 from kasmon.bus.nats.enrolment import revoke
@@ -30,6 +31,7 @@ from kasmon.bus.nats.machine import MachineServer, serve_until_refused
 from kasmon.bus.nats.machine_client import open_command_bus
 from kasmon.bus.nats.service import apply_changes
 from kasmon.bus.nats.subjects import inbox, subject
+from kasmon.cli.cluster import operations
 from kasmon.errors import KasmonError, NotFoundError, RefusedError, RemoteUnreachableError, UnavailableError
 from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
@@ -301,6 +303,27 @@ def test_a_leafnode_gets_no_right_that_its_member_lacks(laptop: Laptop) -> None:
         await operator.aclose()
 
     asyncio.run(attack())
+
+
+def test_a_second_revoke_ends_the_leafnodes_of_whom_a_killed_one_removed_only_from_the_list(
+    laptop: Laptop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles: tuple[Role, ...] = get_args(Role)
+    olga = [laptop.hub.join("olga", role, Paths(state=tmp_path / role, config=tmp_path)) for role in roles]
+    monkeypatch.setenv("XDG_STATE_HOME", str(laptop.hub.places.state.parent))
+
+    async def watch() -> None:
+        leafs = [await RawLeaf.open(each) for each in olga]
+        for each in leafs:
+            await each.read_until(b"PONG")
+        assert len(olga) == len(await asyncio.to_thread(revoke, laptop.hub.folder, "olga"))  # a killed one did no more
+        with pytest.raises(NotFoundError, match="no member 'olga'"):
+            await asyncio.to_thread(operations.revoke, "olga", "", "c1", False)
+        for each in leafs:
+            await each.read_to_end()
+            each.close()
+
+    asyncio.run(watch())
 
 
 def test_a_removed_operator_is_cut_off_at_the_leafnode_too(laptop: Laptop) -> None:

@@ -1,5 +1,6 @@
 """`kasmon cluster` and `kasmon machines join`, by real processes: from nothing to a member and back."""
 
+import asyncio
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -7,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli.cli_runner import Cli
+from kasmon.bus.nats.cluster import ClusterFolder
+from kasmon.bus.nats.connection import connect
+from kasmon.bus.nats.enrolment import revoke
+from kasmon.bus.nats.identity import IdentityFile
+from kasmon.errors import KasmonError
+from tests.support.cli.cli_runner import Cli, Done
 from tests.support.cli.fork_server import KASMON, ForkServer
 from tests.support.wait import until
 
@@ -48,6 +54,29 @@ def test_a_machine_joins_a_new_cluster_and_is_removed(cluster: Cli, tmp_path: Pa
     assert (0, "main: stopped\n") == ((down := cluster("cluster", "down")).code, down.out)
     assert "main: was not running\n" == cluster("cluster", "down").out
     until(lambda: not cluster("cluster", "status", "--json").json["cluster"]["up"])
+
+
+def test_revoke_cuts_off_whom_a_killed_revoke_removed_only_from_the_list(cluster: Cli) -> None:
+    assert 0 == cluster("cluster", "up", "--no-unit").code
+    token = cluster("cluster", "token", "--role", "machine", "--name", "gpu-1").out.strip()
+    assert 0 == cluster("machines", "join", token).code
+    identity = IdentityFile(cluster.places, "main", "machine").load()
+
+    async def watch() -> tuple[Done, KasmonError]:
+        connection = await connect(identity)
+        try:
+            await asyncio.to_thread(revoke, ClusterFolder(cluster.places, "main"), "gpu-1")  # a killed one did no more
+            again = await asyncio.to_thread(cluster, "cluster", "revoke", "gpu-1")
+            async with asyncio.timeout(20):
+                return again, await connection.refusal
+        finally:
+            await connection.aclose()
+
+    again, refusal = asyncio.run(watch())
+
+    assert 3 == again.code
+    assert "has no member 'gpu-1'. Members: none. The server was told so again." in again.err
+    assert "it was removed" in refusal.message
 
 
 def test_a_new_cluster_is_private_and_admits_no_one_without_a_key(cluster: Cli) -> None:
