@@ -22,8 +22,8 @@ from tests.support.wait import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
-SLACK_S = 5.0
-"""How much later a loss may be noticed: the machine runs other tests too."""
+SLACK_S = 2.0
+"""How much later a loss may be noticed; with a load of 10 on 2 cores it was 0.04 s, and the machine may do more."""
 HEAL_S = 60.0
 
 
