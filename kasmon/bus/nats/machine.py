@@ -196,8 +196,8 @@ class MachineServer:
             return
         try:
             member, command = self._verifier.verify(message.data, self._now())
-            if command.verb != "stream" or command.request != name:
-                raise CommandRefusedError(f"it has the verb {command.verb!r} for {command.request!r}")
+            if command.verb != "stream" or command.stream != name:
+                raise CommandRefusedError(f"it has the verb {command.verb!r} for {command.stream!r}")
         except CommandRefusedError as error:
             await self._reply(message.reply, b"", refusal=error.why)
             return

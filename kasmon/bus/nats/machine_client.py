@@ -113,7 +113,7 @@ class _MachineClient:
             machine=self._machine,
             epoch=self._epoch,
             verb="stream",
-            request=self._name,
+            stream=self._name,
             body=content,
             nonce=make_nonce(),
             at=time.time(),

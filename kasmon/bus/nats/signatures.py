@@ -43,18 +43,18 @@ class CommandRefusedError(RefusedError):
 
 
 class RemoteCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person has a machine do, once."""
+    """One message of an operator to a machine, which takes it once."""
 
     cluster: str
     machine: str
     epoch: str
     """The run of the machine's service that it is for; a later run refuses it."""
     verb: str
-    request: str = ""
-    """The id of an agent's request, for an answer."""
-    digest: str = ""
-    """The digest of that request as it was shown."""
+    """`stream`; a machine refuses each other one."""
+    stream: str = msgspec.field(default="", name="request")
+    """The name of the stream that it is a part of: its sender chose it, and it is the last part of the subject."""
     body: bytes = b""
+    """The next bytes of that stream. An answer is a frame in them, with its request and the digest that was shown."""
     nonce: str
     at: float
 

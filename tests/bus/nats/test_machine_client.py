@@ -138,7 +138,7 @@ async def test_a_machine_answers_each_sign_of_life_of_an_operator_so_that_a_long
         machine="m1",
         epoch=msgspec.json.decode(hello.data, type=MachineHello).epoch,
         verb="stream",
-        request=name,
+        stream=name,
         body=b"",
         nonce="",
         at=time.time(),
@@ -166,7 +166,7 @@ async def test_a_machine_refuses_what_no_operator_signed_for_it_now(cluster: Clu
         machine="m1",
         epoch=epoch,
         verb="stream",
-        request=name,
+        stream=name,
         body=NUMBER.pack(0),
         nonce=make_nonce(),
         at=time.time(),
@@ -183,7 +183,7 @@ async def test_a_machine_refuses_what_no_operator_signed_for_it_now(cluster: Clu
     assert "restarted since" in await refusal(sign_command(otto.seed, replace(good, epoch="old")))
     assert "s old" in await refusal(sign_command(otto.seed, replace(good, at=time.time() - 3600)))
     assert "has the verb 'stop'" in await refusal(sign_command(otto.seed, replace(good, verb="stop")))
-    other = replace(good, request="other", nonce=make_nonce())
+    other = replace(good, stream="other", nonce=make_nonce())
     assert "for 'other'" in await refusal(sign_command(otto.seed, other))
     signed = sign_command(otto.seed, replace(good, nonce=make_nonce()))
     await olga.send(sent_to, signed)
