@@ -34,6 +34,7 @@ from kasmon.errors import AgentNotFoundError, UsageError
 from kasmon.paths import Paths, places
 from kasmon.store.fleet_cache import FleetCache, load_cache
 from kasmon.store.fleet_index import FleetIndex
+from tests.support.bus.server_programs import need_server
 from tests.support.cli.fork_server import ForkServer
 from tests.support.host import sshd
 from tests.support.wait import until
@@ -270,6 +271,7 @@ def test_a_push_and_a_flood_are_measured() -> None:
 
 @pytest.mark.usefixtures("hurried")
 def test_the_delays_of_another_machine_are_measured_against_its_own() -> None:
+    need_server()
     keys = machines.measure_keys(1, "nats", keys=2)
     states, dialog, answer = machines.measure_events(4, "nats", changing=2)
 
@@ -284,6 +286,8 @@ def test_the_delays_of_another_machine_are_measured_against_its_own() -> None:
 def test_a_machine_is_reached_by_the_way_that_is_measured(transport: Transport) -> None:
     if transport == "ssh":
         sshd.program()
+    elif transport == "nats":
+        need_server()
     with (
         scratch() as remote,
         create_sessions(remote, 1) as ids,

@@ -26,6 +26,7 @@ from kasmon.scripted_agent.script import parse
 from kasmon.scripted_agent.steps import BadStep
 from kasmon.store.machines import read_machine
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from tests.support.bus.server_programs import need_server
 from tests.support.cli.fork_server import KASMON
 from tests.support.tui.demo_terminal import DemoTerminal, run
 from tests.support.wait import until
@@ -114,6 +115,7 @@ def test_what_a_demo_killed_with_9_left_is_swept_by_the_next_start(outside: Demo
 def test_a_fleet_has_a_request_on_each_of_three_machines_and_after_a_kill_with_9_nothing_is_left(
     outside: DemoTerminal,
 ) -> None:
+    need_server()
     demo = subprocess.Popen(
         (*KASMON, "demo", "--fleet", "--agents", "3", "--headless", "120"),
         env=outside.environment,

@@ -12,6 +12,7 @@ import pytest
 
 from kasmon.demo.fleet import MACHINES
 from kasmon.demo.scratch import FAR
+from tests.support.bus.server_programs import need_server
 from tests.support.cli.fork_server import KASMON
 from tests.support.git_repo import Repo
 from tests.support.sandbox.requirements import need_jail
@@ -63,6 +64,7 @@ def is_answered(outside: DemoTerminal, inside: Path, before: int) -> bool:
 @pytest.mark.story
 @pytest.mark.timeout(180)
 def test_a_request_from_each_machine_is_answered_on_one_screen_after_the_broker_and_a_machine_were_killed() -> None:
+    need_server()
     with DemoTerminal() as outside:
         outside.start(*KASMON, "demo", "--fleet", "--agents", "3")
         inside = Path(until(outside.records, what="the demo's record")[0].folder)
@@ -125,6 +127,7 @@ def test_requests_a_paused_sandbox_and_a_plan_on_three_machines_outlive_the_brok
 ) -> None:
     """All of it at once, on one screen: nothing is lost, and nothing is done twice. It takes about 80 s."""
     need_jail()
+    need_server()
     repo, gate = Repo(tmp_path / "shop"), tmp_path / "gate"
     (repo.folder / "plan.toml").write_text(PLAN.format(gate=gate, commit=COMMIT))
     before = repo.git("rev-parse", "HEAD"), repo.git("status", "--porcelain")

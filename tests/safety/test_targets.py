@@ -92,6 +92,24 @@ def test_each_night_no_test_is_skipped_for_want_of_an_sshd_or_of_root() -> None:
 
     assert workflow.index("run: make sshd") < workflow.index("make ${{ matrix.target }}")
     assert re.search(r"'test-faults' && 'sudo -E'.* make .*\n +env:\n +KASMON_REQUIRE_SSHD: \"1\"\n", workflow)
+    assert re.search(r' make .*\n +env:\n.*\n +KASMON_REQUIRE_NATS_SERVER: "1"\n', workflow)
+
+
+def test_no_change_is_tested_without_a_nats_server_or_on_linux_without_an_sshd() -> None:
+    workflow, script = ((ROOT / name).read_text() for name in (".github/workflows/checks.yml", ".ci/run"))
+    [suite] = re.findall(r"\n  suite:\n(.*?)\n\n  install:", workflow, re.DOTALL)
+    get, run = (
+        suite.index("        if: runner.os == 'Linux'\n        run: make sshd\n"),
+        suite.index("- run: make test\n"),
+    )
+    required = re.findall(r"KASMON_\w+: .*", suite[run:].partition("\n      - ")[0])
+
+    assert get < run
+    assert [
+        "KASMON_REQUIRE_SSHD: ${{ runner.os == 'Linux' && '1' || '' }}",
+        'KASMON_REQUIRE_NATS_SERVER: "1"',
+    ] == required
+    assert "\nKASMON_REQUIRE_SSHD=1 KASMON_REQUIRE_NATS_SERVER=1 make test\n" in script
 
 
 def test_one_command_runs_what_the_checks_of_a_change_leave_out() -> None:

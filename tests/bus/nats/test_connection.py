@@ -26,7 +26,7 @@ from kasmon.bus.nats.server_config import DIRECT_GET
 from kasmon.bus.nats.subjects import stream, subject
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from tests.support.bus.cluster_server import CLUSTER, ClusterServer, open_cluster
-from tests.support.bus.old_server import old_server
+from tests.support.bus.server_programs import old_server
 from tests.support.wait import auntil, until
 
 DAY = dt.timedelta(days=1)

@@ -1,12 +1,16 @@
 """Which `nats-server` runs a cluster: one that is new enough, from PATH or from the package."""
 
 import os
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
+from kasmon.bus.nats import server
 from kasmon.bus.nats.server import ServerProgram, check_configuration, find_server, is_new_enough, read_version
 from kasmon.errors import UnavailableError
+from tests.support.bus.cluster_server import ClusterServer
+from tests.support.bus.server_programs import need_server
 
 
 def program(folder: Path, version: str) -> str:
@@ -60,6 +64,7 @@ def test_the_first_server_that_is_new_enough_is_taken(tmp_path: Path) -> None:
 def test_the_server_of_the_package_is_found_though_an_old_one_is_on_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    need_server()
     (tmp_path / "nats-server").symlink_to(program(tmp_path, "2.9.10"))
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
 
@@ -72,5 +77,22 @@ def test_a_configuration_that_the_server_refuses_is_refused_with_its_reason(tmp_
     faulty = tmp_path / "server.conf"
     faulty.write_text('{"listen": "127.0.0.1:-1", "no_such_setting": true}')
 
-    assert "no_such_setting" in check_configuration(find_server(), faulty)
-    assert "no such file" in check_configuration(ServerProgram(find_server().path, ""), tmp_path / "absent")
+    assert "no_such_setting" in check_configuration(need_server(), faulty)
+    assert "no such file" in check_configuration(ServerProgram(need_server().path, ""), tmp_path / "absent")
+
+
+def test_without_a_server_a_test_is_skipped_with_the_reason_and_fails_where_one_is_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_nothing(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(server, "distribution", find_nothing)
+    monkeypatch.delenv("KASMON_REQUIRE_NATS_SERVER", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="'nats-server' is not installed or not on PATH"):
+        ClusterServer(tmp_path)
+
+    monkeypatch.setenv("KASMON_REQUIRE_NATS_SERVER", "1")
+    with pytest.raises(pytest.fail.Exception, match=r"not on PATH.*KASMON_REQUIRE_NATS_SERVER asks for one"):
+        ClusterServer(tmp_path)

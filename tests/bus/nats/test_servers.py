@@ -48,6 +48,7 @@ from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, places
 from tests.bus.nats.test_leaf import RawLeaf, sees
 from tests.support.bus.buses import Reader
+from tests.support.bus.server_programs import need_server
 from tests.support.supervisor.env import NOW, Env, started
 from tests.support.wait import LIMIT_S, auntil, until
 
@@ -75,6 +76,7 @@ class ThreeServers:
     """The cluster `c1`, with its service and both further servers. Close it."""
 
     def __init__(self, state: Path) -> None:
+        need_server()
         self.places = places({"XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "HOME": str(state)})
         first, *others = free_ports(3)
         addresses = [f"127.0.0.1:{port}" for port in others]

@@ -13,6 +13,7 @@ from kasmon.bus.nats.connection import connect
 from kasmon.bus.nats.enrolment import revoke
 from kasmon.bus.nats.identity import IdentityFile
 from kasmon.errors import KasmonError
+from tests.support.bus.server_programs import need_server
 from tests.support.cli.cli_runner import Cli, Done
 from tests.support.cli.fork_server import KASMON, ForkServer
 from tests.support.wait import until
@@ -21,6 +22,7 @@ from tests.support.wait import until
 @pytest.fixture
 def cluster(kasmon: Cli) -> Iterator[Cli]:
     """A cluster of the name `main`, which is down."""
+    need_server()
     assert 0 == kasmon("cluster", "init", "--port", "0").code
     yield kasmon
     kasmon("cluster", "down")

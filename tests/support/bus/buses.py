@@ -32,6 +32,7 @@ from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
 from kasmon.store.machines import Machine
 from tests.support.bus.cluster_server import ClusterServer
+from tests.support.bus.server_programs import need_server
 from tests.support.host.sshd import Sshd
 
 
@@ -60,6 +61,7 @@ async def over_a_stream(places: Paths) -> AsyncIterator[StreamBus]:
 @functools.cache
 def shared_cluster() -> ClusterServer:
     """One cluster for all tests of this process; `end_shared_cluster` ends its server."""
+    need_server()
     server = ClusterServer(Path(tempfile.mkdtemp(prefix="kc-", dir="/tmp")))
     server.start()
     return server

@@ -17,12 +17,13 @@ from kasmon.bus.nats.creation import create_cluster, write_configuration
 from kasmon.bus.nats.identity import Identity
 from kasmon.bus.nats.keys import make_seed, public_key
 from kasmon.bus.nats.process import ServerRecord
-from kasmon.bus.nats.server import ServerProgram, find_server, start_server
+from kasmon.bus.nats.server import ServerProgram, start_server
 from kasmon.bus.nats.server_config import ROSTER_KEY, account, stream_configurations
 from kasmon.bus.nats.service import publish_rosters, service_identity
 from kasmon.errors import UnavailableError
 from kasmon.paths import Paths, write_private
 from kasmon.process_identity import started_at
+from tests.support.bus.server_programs import need_server
 
 CLUSTER: Final = "c1"
 MEMBERS: Final[tuple[tuple[str, Role, str], ...]] = (
@@ -44,9 +45,9 @@ class ClusterServer:
     def __init__(
         self, state: Path, *, members: tuple[tuple[str, Role, str], ...] = MEMBERS, host: str = "127.0.0.1"
     ) -> None:
+        self.program: ServerProgram = need_server()
         self.places = Paths(state=state, config=state)
         self.folder: ClusterFolder = create_cluster(self.places, CLUSTER, host, 0, teams=(Team("main"), Team("other")))
-        self.program: ServerProgram = find_server()
         self.seeds: dict[tuple[str, str, str], str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self._common: Identity = service_identity(self.folder, ROSTER_KEY)

@@ -14,12 +14,14 @@ from kasmon.bus.nats.identity import Identity
 from kasmon.bus.nats.server_config import ROSTER_KEY
 from kasmon.bus.nats.service import apply_changes
 from kasmon.paths import Paths, places
+from tests.support.bus.server_programs import need_server
 
 
 class ClusterUp:
     """A cluster whose service runs, as `kasmon cluster up` starts it."""
 
     def __init__(self, state: Path, leaf_port: int = 0) -> None:
+        need_server()
         self.places = places({"XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "HOME": str(state)})
         teams = (Team("main"), Team("small", 8 * 1024**2))
         self.folder: ClusterFolder = create_cluster(self.places, "c1", "127.0.0.1", 0, teams=teams, leaf_port=leaf_port)

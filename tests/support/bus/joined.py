@@ -171,7 +171,6 @@ def joined_over(way: str) -> Iterator[JoinedKasmons]:
     root = Path(tempfile.mkdtemp(prefix="kj-", dir="/tmp"))
     with contextlib.ExitStack() as ending:
         ending.callback(shutil.rmtree, root)
-        joined = JoinedKasmons()
         if way == "ssh":
             box = Sshd(root)
             ending.callback(box.close)
@@ -179,6 +178,7 @@ def joined_over(way: str) -> Iterator[JoinedKasmons]:
             cluster = ClusterServer(root, members=((NAME, "machine", "main"), ("otto", "operator", "main")))
             ending.callback(cluster.stop)
             cluster.start()
+        joined = JoinedKasmons()
         ending.callback(joined.close)
         if way == "ssh":
             joined.join_over_ssh(box)

@@ -26,6 +26,7 @@ from kasmon.store.machines import Machine, write_drained, write_machine
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.machines.registration import start_links
 from kasmon.supervisor.plans import start
+from tests.support.bus.server_programs import need_server
 from tests.support.git_repo import Repo
 from tests.support.supervisor.env import Env, end
 from tests.support.wait import until
@@ -54,6 +55,7 @@ class ClusterPlan:
     """A plan of *tasks* that each append a line to a file, over *machines* of a cluster. `aclose` it."""
 
     def __init__(self, tasks: int, machines: Sequence[str], slots: int) -> None:
+        need_server()
         self.here, self.machines = Env(), {name: Env() for name in machines}
         self.repo = Repo(self.here.folder / "shop")
         self.ledger = self.here.folder / "ledger"

@@ -1,15 +1,27 @@
-"""The nats-server of Debian 12, which is too old for a cluster."""
+"""The nats-server that the tests run, and the one of Debian 12, which is too old for a cluster."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from kasmon.bus.nats.server import ServerProgram, is_new_enough, read_version
+from kasmon.bus.nats.server import ServerProgram, find_server, is_new_enough, read_version
+from kasmon.errors import UnavailableError
 
 EXTRACTED: Final = Path(__file__).parents[3] / ".cache" / "nats-server" / "usr" / "sbin" / "nats-server"
 """Where `make old-nats-server` extracts Debian's package; it is not installed, because its service starts then."""
+
+
+def need_server() -> ServerProgram:
+    """A cluster's server; skips the test without one, or fails it where KASMON_REQUIRE_NATS_SERVER asks for one."""
+    try:
+        return find_server()
+    except UnavailableError as error:
+        if os.environ.get("KASMON_REQUIRE_NATS_SERVER"):
+            pytest.fail(f"{error} (KASMON_REQUIRE_NATS_SERVER asks for one)", pytrace=False)
+        pytest.skip(str(error))
 
 
 def old_server() -> ServerProgram:
