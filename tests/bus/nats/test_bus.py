@@ -22,9 +22,11 @@ from nats.aio.subscription import Subscription
 from kasmon.bus.base import BATCH_BYTES, BusWelcome, Heartbeat, LogPart, LogPosition, MachineAway, SessionEntry
 from kasmon.bus.clock_offset import SAMPLES, ClockOffset
 from kasmon.bus.local import LocalBus
+from kasmon.bus.nats import bus as nats_bus
 from kasmon.bus.nats.bus import NatsBus, open_nats_bus
 from kasmon.bus.nats.connection import connect
 from kasmon.bus.nats.identity import IdentityFile
+from kasmon.bus.nats.jetstream import outbox
 from kasmon.bus.nats.jetstream.machine_records import MachineRecord, RecordVerifier, sign_record
 from kasmon.bus.nats.jetstream.outbox import PositionFile
 from kasmon.bus.nats.jetstream.snapshot import MachineSnapshotReader
@@ -323,6 +325,47 @@ async def test_a_second_process_for_a_machine_ends_the_first(cluster: ClusterSer
 
     assert isinstance(error, RefusedError)
     assert "another process serves this machine as 'm1'" in str(error)
+
+
+@pytest.mark.parametrize("protocol", [0, 2])
+async def test_a_machine_whose_bus_has_another_protocol_is_refused_with_its_version(
+    cluster: ClusterServer, env: Env, protocol: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that gets another version of kasmon while it is read."""
+    env.has(ME, started())
+    async with reading(cluster) as (_, first):
+        async with serving(cluster, env):
+            await first.until(lambda copy: copy.welcome and copy.heartbeats)
+        monkeypatch.setattr(outbox, "PROTOCOL", protocol)
+        monkeypatch.setattr(outbox, "__version__", "9.9")
+        async with serving(cluster, env), reading(cluster) as (_, second):
+            for reader in (first, second):
+                with pytest.raises(
+                    RemoteUnreachableError, match=rf"kasmon 9\.9 there speaks bus protocol {protocol}, "
+                ):
+                    await reader.until(lambda copy: copy.welcome and copy.welcome.protocol == protocol)
+            assert (None, {}) == (second.copy.welcome, second.copy.entries)
+
+
+async def test_a_machine_that_publishes_more_than_can_be_read_is_cut_off(
+    cluster: ClusterServer, env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_bus, "UNREAD", 50)
+    m1 = cluster.identity("m1", "machine")
+    async with serving(cluster, env) as server, reading(cluster) as (bus, reader):
+        await reader.until(lambda copy: copy.heartbeats)
+        flooding, to = await connect(m1), subject(CLUSTER, "hb", "m1")
+        for number in range(200):
+            beat = MachineRecord(server.outbox.epoch, number, 0, 0, time.time(), Heartbeat())
+            await flooding.client.publish(to, sign_record(m1.seed, to, beat))
+        await flooding.flush()
+        await flooding.aclose()
+        await auntil(lambda: bus._why or bus._arrived.qsize() > 100)
+        assert bus._arrived.qsize() <= 50
+        with pytest.raises(RemoteUnreachableError, match="it publishes more than can be read"):
+            await reader.until(lambda copy: False)
+        async with reading(cluster) as (_, again):
+            await again.until(lambda copy: copy.is_complete)
 
 
 async def test_a_machine_of_no_team_member_is_named(cluster: ClusterServer) -> None:
