@@ -40,6 +40,15 @@ def find_actor(places: Paths, pid: int) -> ActingAgent | None:
     return ActingAgent(session=SessionId("")) if is_agents else None
 
 
+def find_claimed_session(pid: int) -> SessionId:
+    """Return the session that the environment of *pid*, or of the nearest process above it with one, names. Blocks.
+
+    Empty if none does. No process shows that it is true, as it does of what `find_actor` returns.
+    """
+    claims = (variables.get(SESSION, "") for _, variables in _environments(pid))
+    return SessionId(next(filter(None, claims), ""))
+
+
 def declared(actor: ActingAgent | None) -> ActingAgent | None:
     """Return *actor* as a client states it: None unless it may be an agent of another machine.
 

@@ -17,6 +17,7 @@ from kasmon.host.journal.async_writer import WRITTEN_S, LogWriter
 from kasmon.host.rpc.actor import (
     declared,
     find_actor,
+    find_claimed_session,
     find_name,
     require_actor,
     require_leader,
@@ -269,7 +270,7 @@ class AgentServices:
 
         Raises:
             UsageError: if it is a message to a peer, and too long.
-            RefusedError: if it is one, and that process is another session's agent.
+            RefusedError: if it is one, and that process is an agent's, but not shown to be of this session.
         """
         if isinstance(event, PeerMessageWritten):
             require_length(event.text)
@@ -300,9 +301,14 @@ class AgentServices:
         await self._log_writer.written(WRITTEN_S)
 
     async def _require_own_agent(self, peer_pid: int, action: str) -> None:
-        """Raise `RefusedError` if process *peer_pid* is shown to be the agent's of another session."""
+        """Raise `RefusedError` if process *peer_pid* is an agent's, unless that is this session's.
+
+        Of an agent's process that lost its parents, its environment decides.
+        """
         actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
-        if actor is not None and actor.is_identified and actor.session != self._launch.session:
+        if actor is None:
+            return
+        if (actor.session or await asyncio.to_thread(find_claimed_session, peer_pid)) != self._launch.session:
             raise RefusedError(f"an agent cannot {action}.", hint="Its own session is the only one that it acts for.")
 
     async def record_actor(self, command: Stop | Interrupt, peer_pid: int) -> None:

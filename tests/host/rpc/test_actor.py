@@ -130,6 +130,24 @@ def test_an_agent_writes_messages_to_machines_only_in_the_log_of_its_own_session
     assert [] == [each for each in kasmon.json("show", child)["session"]["events"] if each["kind"] == "peer.wrote"]
 
 
+@pytest.mark.parametrize("kind", [STRUCTURED, TERMINAL], ids=["structured", "terminal"])
+def test_an_agents_process_that_lost_its_parents_writes_messages_only_for_the_session_in_its_environment(
+    kasmon: Cli, kind: tuple[str, ...]
+) -> None:
+    lead, out = start_lead(kasmon), kasmon.home / "out"
+    other = json.loads(kasmon("new", "other", *kind, "--json").out)["session"]["id"]
+    answers = []
+    for session in (other, lead.session):
+        line = shlex.join([sys.executable, "-P", "-c", FRAME.format(session=session, frame=MESSAGE)])
+        lead.run("setsid", "-f", "sh", "-c", f"setsid -f sh -c {shlex.quote(f'{line} >{out}.new; mv {out}.new {out}')}")
+        until(out.exists, LIMIT_S)
+        answers.append(out.read_text().strip())
+        out.unlink()
+
+    assert ["an agent cannot write messages of another agent.", "it was logged"] == answers
+    assert [] == [each for each in kasmon.json("show", other)["session"]["events"] if each["kind"] == "peer.wrote"]
+
+
 def test_a_stop_of_an_agent_in_a_terminal_names_the_agent_that_sent_it_too(kasmon: Cli) -> None:
     lead = start_lead(kasmon)
     lead.kasmon("new", "second", "--agent", "lead")
