@@ -265,7 +265,7 @@ class FleetTools:
             for each in fleet.sessions:
                 if each.id in kin and name in (each.id, each.name):
                     return own, each, self._ask_elsewhere(each, _SentPrompt, act="message", text=text)
-            above = find_starter(self._places, fleet, own.id, starters)
+            above = find_starter(self._places, own.id, starters)
             if above is not None and name in (above.id, above.name):
                 return own, above, None
             return own, messages.find_recipients(self._places, fleet, own, name, programs(self._config))[0], None

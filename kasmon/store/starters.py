@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from kasmon.errors import LogMissingError
+from kasmon.model.commands import ActingAgent
 from kasmon.model.events import SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
 from kasmon.store.event_log import START, EventLog
 
-Starters: TypeAlias = Mapping[SessionId, SessionId | None]
+Starters: TypeAlias = Mapping[SessionId, ActingAgent | None]
 
 
 def read_starters(places: Paths) -> Starters:
-    """Return each session that was ever created, oldest first, with the session whose agent started it. Blocks."""
+    """Return each session that was ever created, oldest first, with the agent that started it. Blocks."""
     return StarterLog(places).read()
 
 
@@ -24,7 +25,7 @@ class StarterLog:
 
     def __init__(self, places: Paths) -> None:
         self._log, self._cursor = EventLog(places.fleet_log), START
-        self._starters: dict[SessionId, SessionId | None] = {}
+        self._starters: dict[SessionId, ActingAgent | None] = {}
         self._lock = threading.Lock()
 
     def read(self) -> Starters:
@@ -41,16 +42,23 @@ class StarterLog:
                 for event, cursor in self._log.read(self._cursor):
                     self._cursor = cursor
                     if isinstance(event, SessionCreated):
-                        actor = event.launch.actor
-                        self._starters[event.launch.session] = actor.session if actor else None
+                        self._starters[event.launch.session] = event.launch.actor
 
 
 def find_ancestors(session: SessionId, starters: Starters) -> list[SessionId]:
     """Return *session*, the one whose agent started it, and so on up to the top."""
     found = [session]
-    while (above := starters.get(found[-1])) and above not in found:
-        found.append(above)
+    while (above := starters.get(found[-1])) and above.is_identified and above.session not in found:
+        found.append(above.session)
     return found
+
+
+def find_starter_elsewhere(session: SessionId, starters: Starters) -> ActingAgent | None:
+    """Return the agent of another machine that started *session*, or one above it; None if none did."""
+    for each in find_ancestors(session, starters):
+        if (starter := starters.get(each)) is not None and starter.machine:
+            return starter
+    return None
 
 
 def find_descendants(session: SessionId, starters: Starters) -> list[SessionId]:

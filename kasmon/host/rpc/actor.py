@@ -84,9 +84,11 @@ def require_leader(places: Paths, actor: ActingAgent, session: SessionId) -> Non
     Raises:
         RefusedError: if it does not.
     """
+    from kasmon.store.starters import find_ancestors, read_starters  # few hosts get a proposal
+
     with contextlib.suppress(LaunchError):
         is_allowed = FLEET_TOOLS in load_launch(places, actor.session).tools
-        if is_allowed and actor.session in _above(places, session):
+        if is_allowed and actor.session in find_ancestors(session, read_starters(places))[1:]:
             return
     raise RefusedError(
         f"this agent cannot propose to finish session {session!r}.",
@@ -100,17 +102,10 @@ def require_started_elsewhere(places: Paths, session: SessionId) -> None:
     Raises:
         RefusedError: if none did.
     """
-    for each in (session, *_above(places, session)):
-        with contextlib.suppress(LaunchError):
-            if (starter := load_launch(places, each).actor) is not None and starter.machine:
-                return
-    raise RefusedError(f"no agent of another machine started session {session!r}.")
+    from kasmon.store.starters import find_starter_elsewhere, read_starters  # few hosts get a proposal
 
-
-def _above(places: Paths, session: SessionId) -> list[SessionId]:
-    from kasmon.store.starters import find_ancestors, read_starters  # few hosts get a proposal
-
-    return find_ancestors(session, read_starters(places))[1:]
+    if find_starter_elsewhere(session, read_starters(places)) is None:
+        raise RefusedError(f"no agent of another machine started session {session!r}.")
 
 
 def find_depth(places: Paths, session: SessionId) -> int:

@@ -21,7 +21,7 @@ from kasmon.model.session_state import OVER, SessionState
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_line
 from kasmon.store.machines import ChildRegister
-from kasmon.store.starters import Starters, find_ancestors, read_starters
+from kasmon.store.starters import Starters, find_ancestors, find_starter_elsewhere, read_starters
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits.agents import find_limits
 from kasmon.supervisor.machines.agent_requests import require_machine
@@ -53,14 +53,12 @@ class Starter(NamedTuple):
         return self.name
 
 
-def find_starter(places: Paths, fleet: Fleet, session: SessionId, starters: Starters) -> Starter | None:
-    """Return the agent of another machine above *session*; None if there is none. Blocks."""
-    for each in find_ancestors(session, starters):
-        known = fleet.get(each)
-        if known is not None and not known.via and known.actor is not None and known.actor.machine:
-            limits = find_limits(places, each)
-            return Starter(known.actor.session, limits.starter if limits else "", known.actor.machine)
-    return None
+def find_starter(places: Paths, session: SessionId, starters: Starters) -> Starter | None:
+    """Return the agent of another machine above *session*, also above removed ones; None if there is none. Blocks."""
+    if (actor := find_starter_elsewhere(session, starters)) is None:
+        return None
+    limits = find_limits(places, session)
+    return Starter(actor.session, limits.starter if limits else "", actor.machine)
 
 
 class ChildMessages:

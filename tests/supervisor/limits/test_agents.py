@@ -47,13 +47,14 @@ def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
 def test_a_child_counts_for_all_above_it_in_whatever_order_they_were_listed() -> None:
     top, middle, low = map(SessionId, ("top", "middle", "low"))
 
-    assert [low, middle] == find_descendants(top, {top: None, low: middle, middle: top})
-    assert [low] == find_descendants(middle, {top: None, low: middle, middle: top})
+    starters = {top: None, low: ActingAgent(session=middle), middle: ActingAgent(session=top)}
+    assert [low, middle] == find_descendants(top, starters)
+    assert [low] == find_descendants(middle, starters)
 
 
 def test_the_tokens_of_children_are_limited_also_where_their_money_is_not() -> None:
     top, child = sample_fleet.session("top"), sample_fleet.spent(sample_fleet.session("child"), 1000, 9.0)
-    starters = {top.id: None, child.id: top.id}
+    starters = {top.id: None, child.id: ActingAgent(session=top.id)}
     config = Config(fleet=FleetConfig(money="", tokens="1k"))
 
     with pytest.raises(RefusedError, match=r"the limit is fleet\.tokens = '1k'"):

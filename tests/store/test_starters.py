@@ -1,0 +1,59 @@
+"""Who started which session, also once sessions were removed."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from kasmon.errors import RefusedError
+from kasmon.host.rpc.actor import require_started_elsewhere
+from kasmon.model.commands import ActingAgent
+from kasmon.model.events import SessionCreated, SessionForgotten
+from kasmon.model.permission import SessionId
+from kasmon.store.starters import find_ancestors, find_starter_elsewhere, read_starters
+from tests.support.supervisor.env import NOW, Env, launch
+
+TOP, MIDDLE, LOW, OTHER = map(SessionId, ("topaaaaa", "middleaa", "lowaaaaa", "otheraaa"))
+DISTANT = ActingAgent(session=SessionId("leadaaaa"), machine="laptop")
+
+
+@pytest.fixture
+def state() -> Iterator[Env]:
+    """The list of a kasmon whose sessions have no files: another machine's agent started TOP."""
+    env = Env()
+    starters = {
+        TOP: DISTANT,
+        MIDDLE: ActingAgent(session=TOP, depth=1),
+        LOW: ActingAgent(session=MIDDLE, depth=2),
+        SessionId("personal"): None,
+        OTHER: ActingAgent(session=SessionId("personal")),
+    }
+    for session, actor in starters.items():
+        env.says(SessionCreated(at=NOW, launch=launch(session, actor=actor)))
+    for removed in (TOP, MIDDLE):
+        env.says(SessionForgotten(at=NOW, session=removed))
+    yield env
+    env.close()
+
+
+@pytest.mark.parametrize("session", [TOP, MIDDLE, LOW])
+def test_the_agent_of_another_machine_is_found_above_removed_sessions(state: Env, session: SessionId) -> None:
+    assert DISTANT == find_starter_elsewhere(session, read_starters(state.places))
+    require_started_elsewhere(state.places, session)
+
+
+def test_a_session_that_only_agents_here_started_has_no_starter_elsewhere(state: Env) -> None:
+    assert find_starter_elsewhere(OTHER, read_starters(state.places)) is None
+    with pytest.raises(RefusedError, match=f"no agent of another machine started session '{OTHER}'"):
+        require_started_elsewhere(state.places, OTHER)
+
+
+def test_sessions_that_say_they_started_each_other_or_name_none_have_an_end(state: Env) -> None:
+    starters = {
+        TOP: ActingAgent(session=LOW),
+        LOW: ActingAgent(session=TOP),
+        MIDDLE: ActingAgent(session=SessionId("")),
+    }
+
+    assert [LOW, TOP] == find_ancestors(LOW, starters)
+    assert [MIDDLE] == find_ancestors(MIDDLE, starters)
+    assert find_starter_elsewhere(LOW, starters) is None
