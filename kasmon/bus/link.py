@@ -33,7 +33,6 @@ from kasmon.host.rpc.locked_process import run_until_signalled
 from kasmon.host.rpc.peer import evidence, is_ours
 from kasmon.host.rpc.server import bind
 from kasmon.model.permission import SessionId
-from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.process_identity import started_at
 from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, pack
@@ -130,7 +129,9 @@ class MachineLink:
         self._servers: dict[SessionId, _SocketListener | None] = {}
         """The socket of each session whose host runs; None while it is being opened."""
         self._tasks: set[asyncio.Task[None]] = set()
-        """Those that open sockets."""
+        """Those that open sockets, and those that forget removed sessions."""
+        self._removed: list[SessionId] = []
+        """The sessions to forget in the register."""
 
     async def run(self) -> None:
         """Run until the machine is no longer registered; its copies are removed then."""
@@ -235,12 +236,17 @@ class MachineLink:
         elif not runs and (server := self._servers.pop(session, None)) is not None:
             server.close()
             self._places.socket(session).unlink(missing_ok=True)
-        if presence is None:
-            self._start(self._forget_child(session))
+        if presence is None and self._register:
+            self._removed.append(session)
+            if len(self._removed) == 1:
+                self._start(self._forget_removed())
 
-    async def _forget_child(self, session: SessionId) -> None:
+    async def _forget_removed(self) -> None:
+        from kasmon.supervisor.machines.child_messages import forget_removed  # rarely needed
+
+        removed, self._removed = self._removed, []
         with contextlib.suppress(OSError):  # the machine may be removed
-            await asyncio.to_thread(self._register.remove, session)
+            await asyncio.to_thread(forget_removed, self._places, self._name, self._register, removed)
 
     async def _open_socket(self, session: SessionId) -> None:
         async def forward(client: socket.socket) -> None:
@@ -345,19 +351,19 @@ class MachineLink:
             from kasmon.supervisor.machines.child_messages import ChildMessages  # rarely needed
 
             try:
-                await ChildMessages(self._places, self._name, self._register, self._refuse_message).deliver()
+                await ChildMessages(self._places, self._name, self._register, self._refuse_messages).deliver()
             except (KasmonError, OSError) as error:  # the next message, or connection, tries it again
                 log.warning("messages of agents on %s cannot be delivered: %s", self._name, error)
 
-    async def _refuse_message(self, sender: SessionId, recipient: Session, why: str) -> None:
-        from kasmon.supervisor.machines.agent_requests import refusal_of_message  # rarely needed
+    async def _refuse_messages(self, sender: SessionId, recipient: SessionId, reasons: Sequence[str]) -> None:
+        from kasmon.supervisor.machines.agent_requests import refusal_of_messages  # rarely needed
 
         try:
-            command = await asyncio.to_thread(refusal_of_message, self._places, sender, recipient, why)
+            command = await asyncio.to_thread(refusal_of_messages, self._places, sender, recipient, reasons)
             async with asyncio.timeout(AGENT_START_S):
                 await self._run_for_agent(command)
         except (KasmonError, OSError, TimeoutError) as error:
-            log.info("the agent of %s is not told that its message was refused: %s", sender, error)
+            log.info("the agent of %s is not told that messages of it were refused: %s", sender, error)
 
     async def _listen(
         self, path: Path, handle: Callable[[socket.socket], Coroutine[Any, Any, None]]

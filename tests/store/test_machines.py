@@ -3,8 +3,9 @@
 import pytest
 
 from kasmon.errors import RefusedError, UsageError
+from kasmon.model.permission import SessionId
 from kasmon.paths import places
-from kasmon.store.machines import Machine, require_free, write_machine
+from kasmon.store.machines import ChildRegister, Machine, require_free, write_machine
 
 
 @pytest.mark.parametrize("name", ["any", "local", "A", "../x", "gpu:1", ""])
@@ -18,3 +19,16 @@ def test_a_name_is_given_once() -> None:
 
     with pytest.raises(RefusedError, match="a machine 'gpu-1' is registered"):
         write_machine(places(), Machine(name="gpu-1"), is_new=True)
+
+
+def test_who_started_a_session_there_is_recorded_once_and_until_it_is_removed() -> None:
+    write_machine(places(), Machine(name="gpu-1"))
+    register, child, lead = ChildRegister(places(), "gpu-1"), SessionId("childaaa"), SessionId("leadaaaa")
+    register.add(child, lead)
+    register.add(child, SessionId("otheraaa"))
+    register.note_delivered(child, 3)
+
+    again = ChildRegister(places(), "gpu-1")
+    assert (lead, 3) == (again.starter_of(child), again.delivered(child))
+    again.remove(child)
+    assert (False, 0) == (bool(ChildRegister(places(), "gpu-1")), ChildRegister(places(), "gpu-1").delivered(child))

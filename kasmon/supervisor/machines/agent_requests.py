@@ -7,7 +7,7 @@ runs kasmon's own commands there, which get the agent and the limits from here a
 import contextlib
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,7 +18,6 @@ from kasmon.errors import RefusedError, UsageError
 from kasmon.host.rpc.actor import LONGEST_MACHINE, find_depth, require_actor
 from kasmon.model.commands import ActingAgent, StarterLimits
 from kasmon.model.permission import SessionId
-from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_block, clean_line
 from kasmon.store.starters import read_starters
@@ -110,12 +109,18 @@ def command_for(places: Paths, machine: str, pid: int, request: AgentRequest) ->
             yield AgentCommand(("finish", session.id, "--propose=-", by, "--json"), request.text.encode())
 
 
-def refusal_of_message(places: Paths, sender: SessionId, recipient: Session, why: str) -> AgentCommand:
-    """Return the command that tells the agent of *sender* why *recipient*, whose agent started it, got no message."""
-    actor = ActingAgent(session=recipient.id, depth=find_depth(places, recipient.id))
-    by = _declare(load_or_default(places), actor, recipient.name, agents.find_limits(places, recipient.id))
-    reason, name = clean_block(why).strip()[:REASON_LENGTH], clean_line(recipient.name)
-    text = f"[From kasmon, not from the person you work for]\nYour message to {name!r} was not delivered: {reason}"
+def refusal_of_messages(places: Paths, sender: SessionId, recipient: SessionId, reasons: Sequence[str]) -> AgentCommand:
+    """Return the command that tells the agent of *sender* why *recipient*, whose agent started it, got no message.
+
+    *reasons*: one for each message. *recipient* may be removed. Blocks.
+    """
+    known = read_fleet(places).get(recipient)
+    name = clean_line(known.name) if known else recipient
+    actor = ActingAgent(session=recipient, depth=find_depth(places, recipient))
+    by = _declare(load_or_default(places), actor, name, agents.find_limits(places, recipient))
+    reason = clean_block(" ".join(dict.fromkeys(reasons))).strip()[:REASON_LENGTH]
+    which = f"{len(reasons)} of your messages to {name!r} were" if len(reasons) > 1 else f"Your message to {name!r} was"
+    text = f"[From kasmon, not from the person you work for]\n{which} not delivered: {reason}"
     return AgentCommand(("send", sender, "-", "--when=idle", "--by=peer", by, "--json"), text.encode())
 
 

@@ -7,17 +7,15 @@ started there, and for which agent. How many agents are above a sender is counte
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from kasmon.config.parser import load_or_default
-from kasmon.errors import KasmonError, RefusedError, SessionEndedError
+from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.rpc.actor import find_depth
 from kasmon.model.commands import ActingAgent
-from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.session_state import OVER, SessionState
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_line
 from kasmon.store.machines import ChildRegister
@@ -29,8 +27,8 @@ from kasmon.supervisor.plans.peers import messages
 
 log = logging.getLogger(__name__)
 
-Refuse = Callable[[SessionId, Session, str], Awaitable[None]]
-"""Tells a sender's agent that the agent of that session here did not get its message, and why."""
+Refuse = Callable[[SessionId, SessionId, Sequence[str]], Awaitable[None]]
+"""Tells the agent of the first session that the one of the second, here, did not get messages, and why, for each."""
 
 
 class Starter(NamedTuple):
@@ -61,6 +59,22 @@ def find_starter(places: Paths, session: SessionId, starters: Starters) -> Start
     return Starter(actor.session, limits.starter if limits else "", actor.machine)
 
 
+def forget_removed(places: Paths, machine: str, register: ChildRegister, removed: Sequence[SessionId]) -> None:
+    """Remove the sessions *removed* of *machine*'s list, and those above them, from *register*. Blocks.
+
+    One stays while a session below it is listed: the messages of that are delivered by it.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    starters = read_starters(places)
+    listed = [each.id for each in read_fleet(places).sessions if each.via == machine]
+    needed = {above for each in listed for above in find_ancestors(each, starters)}
+    for each in dict.fromkeys(above for session in removed for above in find_ancestors(session, starters)):
+        if each not in needed:
+            register.remove(each)
+
+
 class ChildMessages:
     """Delivers the messages of the sessions below those in *register*; *refuse* tells a sender what was not delivered.
 
@@ -73,15 +87,21 @@ class ChildMessages:
     async def deliver(self) -> None:
         """Deliver what was written and is copied here by now, each sender's messages in their order.
 
+        After all that, each sender is told once what was not delivered, as it may take long.
+
         Raises:
             OSError: if what was delivered cannot be recorded.
         """
         fleet, starters = await asyncio.to_thread(lambda: (read_fleet(self._places), read_starters(self._places)))
+        refused = list[tuple[SessionId, SessionId, list[str]]]()
         for sender in fleet.sessions:
             if sender.via == self._machine and sender.peer_messages > self._register.delivered(sender.id):
                 line = self._line(sender, starters)
-                if line:
-                    await self._deliver(fleet, sender, line)
+                if line and (reasons := await self._deliver(sender, line)):
+                    log.info("%d messages of %s are not delivered: %s", len(reasons), sender.label, reasons[0])
+                    refused.append((sender.id, line[-1], reasons))
+        for session, starter, reasons in refused:
+            await self._refuse(session, starter, reasons)
 
     def _line(self, sender: Session, starters: Starters) -> list[SessionId]:
         """Return *sender*, the sessions there above it, and the one here that had the last of them started.
@@ -95,38 +115,47 @@ class ChildMessages:
                 return [*line, starter]
         return []
 
-    async def _deliver(self, fleet: Fleet, sender: Session, line: list[SessionId]) -> None:
+    async def _deliver(self, sender: Session, line: list[SessionId]) -> list[str]:
+        """Deliver the new messages of *sender*, and return why some were not, one reason for each.
+
+        Once its recipient takes none, the rest is not sent to it.
+        """
         written = await asyncio.to_thread(messages.read_messages, self._places, sender.id)
+        reasons, takes_none = list[str](), ""
         for number, message in enumerate(written, 1):
             if number <= self._register.delivered(sender.id):
                 continue
-            why, to = "", fleet.get(line[-1])
-            try:
-                recipient = await asyncio.to_thread(self._recipient, fleet, line[-1], message.to)
-                depth = await asyncio.to_thread(find_depth, self._places, recipient.id) + len(line) - 1
-                actor = ActingAgent(session=sender.id, depth=depth, machine=self._machine)
-                key = f"{self._machine}.{sender.id}.{number}"
-                await messages.send(self._places, sender, recipient, message.text, key, actor=actor)
-            except (KasmonError, OSError) as error:
-                why = error.message if isinstance(error, KasmonError) else str(error.strerror)
-            await asyncio.to_thread(self._register.note_delivered, sender.id, number)
+            why = takes_none
+            if message.to != line[-1]:
+                why = f"no agent of session {clean_line(message.to)[:64]!r} started yours."
+            elif not takes_none:
+                try:
+                    await self._send(sender, line, message.text, number)
+                except UsageError as error:  # the next message may be valid
+                    why = error.message
+                except (KasmonError, OSError) as error:
+                    why = takes_none = error.message if isinstance(error, KasmonError) else str(error.strerror)
             if why:
-                log.info("message %d of %s is not delivered: %s", number, sender.label, why)
-            if why and to is not None:
-                await self._refuse(sender.id, to, why)
+                reasons.append(why)
+            else:
+                await asyncio.to_thread(self._register.note_delivered, sender.id, number)
+        if reasons:
+            await asyncio.to_thread(self._register.note_delivered, sender.id, len(written))
+        return reasons
 
-    def _recipient(self, fleet: Fleet, starter: SessionId, to: str) -> Session:
-        """Return the session of *starter*, if *to* is it and the person allows agents that machine. Blocks.
+    async def _send(self, sender: Session, line: list[SessionId], text: str, number: int) -> None:
+        recipient = await asyncio.to_thread(self._recipient, line[-1])
+        depth = await asyncio.to_thread(find_depth, self._places, recipient.id) + len(line) - 1
+        actor = ActingAgent(session=sender.id, depth=depth, machine=self._machine)
+        key = f"{self._machine}.{sender.id}.{number}"
+        await messages.send(self._places, sender, recipient, text, key, actor=actor, resumes=False)
+
+    def _recipient(self, starter: SessionId) -> Session:
+        """Return the session of *starter*, if the person allows agents that machine. Blocks.
 
         Raises:
             RefusedError: if not.
-            SessionEndedError: if it does not run: a link starts no agent.
             NotFoundError: if it was removed.
         """
-        if to != starter:
-            raise RefusedError(f"no agent of session {clean_line(to)[:64]!r} started yours.")
         require_machine(load_or_default(self._places).fleet.machines, self._machine)
-        recipient = fleet.require(starter)
-        if recipient.state in OVER:
-            raise SessionEndedError(recipient.name, is_hibernated=recipient.state is SessionState.HIBERNATED)
-        return recipient
+        return read_fleet(self._places).require(starter)

@@ -160,6 +160,7 @@ async def send(
     over_budget: bool = False,
     images: Sequence[PromptImage] = (),
     actor: ActingAgent | None = None,
+    resumes: bool = True,
     on_resumed: Callable[[float], None] = lambda _: None,
 ) -> Receipt:
     """Send the agent *text* as one prompt, and return its receipt so far; the log has the later states.
@@ -171,6 +172,7 @@ async def send(
         over_budget: also if a budget of the config is used up.
         images: the pictures that go with it.
         actor: the agent of another machine that sends it, as its kasmon says it; one of this machine is found instead.
+        resumes: whether the agent is resumed for it where that is necessary; if not, that raises.
         on_resumed: called with how long the resume of a hibernated one took, in seconds.
 
     Raises:
@@ -193,13 +195,15 @@ async def send(
         await in_thread(check_prompt, places, session, sender)
     prompt = Prompt(text=text, when=when, by=by, anyway=anyway, login=login, over_budget=over_budget, key=key)
     prompt = msgspec.structs.replace(prompt, images=tuple(images), actor=actor)
-    if not session.handed_over and session.state is not SessionState.HIBERNATED:
+    if not resumes or (not session.handed_over and session.state is not SessionState.HIBERNATED):
         try:
             return await _receipt(places, session, prompt)
         except ProtocolVersionError:
-            if session.mode is not Mode.SDK and not session.via:
+            if not resumes or (session.mode is not Mode.SDK and not session.via):
                 raise
         except SessionEndedError:
+            if not resumes:
+                raise
             session = await _await_hibernation(places, session)
             if session.state is not SessionState.HIBERNATED:
                 raise

@@ -92,18 +92,27 @@ def find_peers(fleet: Fleet, sender: Session, requested: str, profiles: Mapping[
 
 
 async def send(
-    places: Paths, sender: Session, peer: Session, text: str, key: str = "", actor: ActingAgent | None = None
+    places: Paths,
+    sender: Session,
+    peer: Session,
+    text: str,
+    key: str = "",
+    actor: ActingAgent | None = None,
+    *,
+    resumes: bool = True,
 ) -> Receipt:
     """Send *peer* the message *text* of *sender*, for the end of its turn; return the receipt. *key* is as in `Prompt`.
 
-    *actor*: the agent of *sender*, if that is on another machine.
+    *actor*: the agent of *sender*, if that is on another machine. *resumes* is as in `session_operations.send`.
 
     Raises:
         UsageError: if it is empty or too long.
         RefusedError: if the host of *peer* reports that it got too many messages lately.
         KasmonError: as `session_operations.send` raises.
     """
-    return await session_operations.send(places, peer, mark_sender(sender, text), "idle", "peer", key=key, actor=actor)
+    return await session_operations.send(
+        places, peer, mark_sender(sender, text), "idle", "peer", key=key, actor=actor, resumes=resumes
+    )
 
 
 def find_distant_peers(context: TaskContext | None, fleet: Fleet, requested: str) -> tuple[TaskPeer, ...]:
