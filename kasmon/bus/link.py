@@ -56,7 +56,7 @@ FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 """After a lost connection the link waits from the first to the second of these, and some more by chance."""
 AGENT_START_S: Final = 45.0
-"""How long a start by an agent may take there; another agent's start waits longer than that."""
+"""How long a start by an agent may take there; another agent's start waits longer than that and the copy's wait."""
 PIECE_BYTES: Final = 64 * 1024
 REGISTERED_S: Final = 2.0
 """How often the link looks whether its machine is still registered, in seconds."""
@@ -320,10 +320,11 @@ class MachineLink:
                 try:
                     async with asyncio.timeout(AGENT_START_S if is_start else None):
                         output = await self._run_for_agent(command)
-                        if is_start:
-                            session = delegation.started_session(self._name, output)
-                            await asyncio.to_thread(self._register.add, session, command.starter)
-                            await delegation.wait_for_copy(self._places, session, lambda now: now is not None)
+                    if is_start:
+                        session = delegation.started_session(self._name, output)
+                        await asyncio.to_thread(self._register.add, session, command.starter)
+                        self._messages_came.set()  # it may have written some meanwhile
+                        await delegation.wait_for_copy(self._places, session, lambda now: now is not None)
                 finally:
                     allowed.__exit__(None, None, None)
         except TimeoutError:

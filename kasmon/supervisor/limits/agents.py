@@ -33,7 +33,7 @@ from kasmon.store.starters import Starters, find_ancestors, find_descendants, re
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
 RAISE: Final = "The person can raise it in the config: `kasmon config fleet.{}`."
-LOCK_S: Final = 60.0
+LOCK_S: Final = 75.0
 """How long a start waits for another start by an agent, in seconds."""
 
 
