@@ -57,7 +57,7 @@ def activity_of(case: Case) -> str | None:
         ("opencode/1.18.33/finished", "modelstub: ok"),
         ("opencode/1.18.33/working-tool", "$ python3 -c 'import time; time.sleep(30)'"),
         ("opencode/1.18.33/working-wide", "$ rm -rf build && git push --force origin main | tee a-log-with-a-name"),
-        ("amp/0.0/login", ""),
+        ("amp/0.0.1790142911-g7618fb/start-login", ""),
         ("scripted/any/finished", "all is well"),
         ("scripted/any/idle", ""),
     ],
