@@ -73,8 +73,8 @@ def test_one_is_listed_adopted_answered_and_left(name: str, stack: Stack) -> Non
     session = SessionId(adopted.out.strip())
 
     stack.until_state(session, S.ASKING)
-    assert {"registry", "screen"} <= {signal.source for signal in stack.session(session).signals}
     request = until(lambda: asked(stack, session, "touch made.txt"), LIMIT_S, "the request as its screen shows it")
+    assert {"registry", "screen"} <= {signal.source for signal in stack.session(session).signals}
     assert 0 == stack.answer(request, "allow").code
     stack.until_state(session, S.IDLE)
     assert (stack.agent.workdir / "made.txt").exists()
