@@ -19,6 +19,12 @@ def _options(parts: list[str]) -> list[dict[str, str]]:
     return [{"label": option, "description": f"choose {option}"} for option in parts[1:] or ["yes", "no"]]
 
 
+def _form(parts: list[str]) -> dict[str, Any]:
+    """A form with one field."""
+    field = {"type": "string", "enum": parts[1:] or ["yes", "no"]}
+    return {"message": parts[0], "requestedSchema": {"properties": {"answer": field}, "required": ["answer"]}}
+
+
 def _question(parts: list[str], **more: object) -> dict[str, Any]:
     return {"questions": [{"question": parts[0], "header": "Stub", "options": _options(parts), **more}]}
 
@@ -90,7 +96,7 @@ SPELLINGS: Final[dict[str, dict[str, Spelling]]] = {
         "AskUserQuestion": lambda p: _question(p, multiSelect=False),
         "request_user_input": lambda p: _question(p, id="q1"),
         "question": _question,
-        "ask_user": lambda p: _question(p, type="choice"),
+        "ask_user": lambda p: {**_question(p, type="choice"), **_form(p)},  # gemini's, and copilot's
         "ask_question": lambda p: {"question": p[0], "options": p[1:] or ["yes", "no"]},
         "ask_user_question": lambda p: _question(p, multiSelect=False),
     },

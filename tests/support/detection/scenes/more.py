@@ -78,6 +78,7 @@ SCENES: Final = {
         login="Do you trust the files",
         login_keys=("Enter", "hello", "Enter"),
         interrupt=("Escape", "Escape"),
+        question=True,
         edits="Do you want to (?:create|edit)",
     ),
     "droid": Scene("", "", login="Please login with your Factory account"),
