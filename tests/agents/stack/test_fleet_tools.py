@@ -59,9 +59,12 @@ def test_it_starts_a_child_prompts_it_waits_for_it_and_reads_its_diff(stack: Sta
     assert len(CALLS) == len(results), results
     assert "child" in results[0], results
     sessions = {each["name"]: each for each in stack.json("ls")["sessions"]}
-    assert (lead, {"session": lead, "depth": 0}) == (sessions["child"]["parent"], sessions["child"]["actor"])
+    assert (lead, {"session": lead, "depth": 0, "machine": ""}) == (
+        sessions["child"]["parent"],
+        sessions["child"]["actor"],
+    )
     receipts = stack.json("show", "child")["session"]["receipts"]
-    assert [{"session": lead, "depth": 0}] * 2 == [each["actor"] for each in receipts]
+    assert [{"session": lead, "depth": 0, "machine": ""}] * 2 == [each["actor"] for each in receipts]
     assert "notes.txt" in results[4], results
 
     assert 0 == stack("stop", "lead", "--children", "stop").code
