@@ -125,9 +125,10 @@ agents: $(AGENTS_READY)
 more-agents: $(MORE_AGENTS)/.ready
 
 # Drives the pinned agents through their states against the model server, and stores their screens next to the old ones.
-# `make record-screens DIFF=--diff` also prints which of the new screens are read otherwise than before.
-record-screens: $(READY) tmux agents
-	$(PYTHON) -m tests.support.detection.record $(DIFF)
+# `make record-screens DIFF=--diff` also prints which of the new screens are read otherwise than before. `MORE=1`
+# drives those of `make more-agents`.
+record-screens: $(READY) tmux $(if $(MORE),more-agents,agents)
+	$(PYTHON) -m tests.support.detection.record $(if $(MORE),--more) $(DIFF)
 
 # Compares the detected state of each recorded screen, and of the last live runs, with the real one, as `test-states`.
 confusion: $(READY)

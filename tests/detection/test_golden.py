@@ -13,6 +13,8 @@ from kasmon.detection.terminal_screen import captured
 from tests.support.detection.confusion_matrix import Judged, confused, golden, live, table
 from tests.support.detection.expected import reading_of, screen_of, verdict_of
 from tests.support.detection.golden import Case, cases
+from tests.support.detection.record import AGENTS, find_recorder
+from tests.support.detection.scenes.more import SCENES
 
 CASES = list(cases())
 
@@ -34,6 +36,12 @@ def test_whoever_only_has_the_screen_is_never_wrong_and_sure(case: Case) -> None
     state = verdict_of(reading_of(case)).state
 
     assert state in (case.expected["state"], "unsure")
+
+
+def test_every_agent_with_recorded_screens_has_a_recorder() -> None:
+    assert {case.agent for case in CASES} == {*AGENTS, *SCENES}
+    for agent in (*AGENTS, *SCENES):
+        assert callable(find_recorder(agent))
 
 
 def test_every_rule_of_every_file_is_needed_by_a_golden_screen() -> None:

@@ -1,10 +1,11 @@
-"""Record the golden screens anew: `python -m tests.support.detection.record [AGENT[/SCENE] ...]`; without words, all.
+"""Record the golden screens anew: `python -m tests.support.detection.record [AGENT[/SCENE] ...]`.
 
-The agents that `make agents` installed are driven through their states against a model server on loopback, in a tmux
-of their own. Folders of other versions stay as they are. What is to be read on a new screen is filled in from what is
-read there now, where the state is the expected one: look at it before it is kept. `--learn` only does that. `--diff`
-also prints which screens are read otherwise than before; of a new version, than in the newest one before. If a screen
-is not reached, the others are recorded all the same, and the exit code is 1.
+Without words these are all agents that `make agents` installs; with `--more`, those of `make more-agents`. They are
+driven through their states against a model server on loopback, in a tmux of their own. Folders of other versions stay
+as they are. What is to be read on a new screen is filled in from what is read there now, where the state is the
+expected one: look at it before it is kept. `--learn` only does that. `--diff` also prints which screens are read
+otherwise than before; of a new version, than in the newest one before. If a screen is not reached, the others are
+recorded all the same, and the exit code is 1.
 """
 
 import importlib
@@ -17,6 +18,7 @@ from tests.support.agents.real_agent import pinned_version
 from tests.support.detection import derived_screens
 from tests.support.detection.expected import reading_of
 from tests.support.detection.golden import Case, cases, save
+from tests.support.detection.scenes.more import SCENES
 from tests.support.detection.scenes.studio import Studio, studio
 
 AGENTS: Final = ("claude", "codex", "gemini", "opencode", "scripted", "shell")
@@ -30,12 +32,15 @@ def main(words: Sequence[str]) -> None:
     before = {case.id: describe(case) for case in cases()}
     newest = {(case.agent, case.name): before[case.id] for case in cases()}  # of a new version there is no other
     missed: list[str] = []
-    for word in [] if "--learn" in words else [word for word in words if word != "--diff"] or AGENTS:
+    named = [word for word in words if not word.startswith("--")] or (SCENES if "--more" in words else AGENTS)
+    for word in [] if "--learn" in words else named:
         agent, _, scene = word.partition("/")
-        scenes = importlib.import_module(f"tests.support.detection.scenes.{agent}")
-        take: Callable[[Studio], None] = getattr(scenes, f"_{scene}" if scene else "take")
+        take = find_recorder(agent, scene)
         with studio(agent, ALWAYS.get(agent) or pinned_version(agent)) as room:
-            take(room)
+            try:
+                take(room)
+            except TimeoutError as error:  # its further screens come after one that was not reached
+                room.missed.append(f"... ({error})")
         missed += [f"{agent}/{case}" for case in room.missed]
     derived_screens.main()
     for case in cases():
@@ -46,6 +51,13 @@ def main(words: Sequence[str]) -> None:
         _learn(case)
     if missed:
         sys.exit(f"not reached: {', '.join(missed)}.")
+
+
+def find_recorder(agent: str, scene: str = "") -> Callable[[Studio], None]:
+    """Return what drives *agent* through its states, or through those of one *scene*."""
+    scenes = importlib.import_module(f"tests.support.detection.scenes.{'more' if agent in SCENES else agent}")
+    take: Callable[[Studio], None] = getattr(scenes, f"_{scene}" if scene else "take")
+    return take
 
 
 def describe(case: Case) -> str:

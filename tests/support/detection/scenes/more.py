@@ -54,6 +54,7 @@ SCENES: Final = {
         login="No git repo found|Allow collection of anonymous",
         login_asks="question",
         error="",  # it tries again for longer than a test waits
+        limit="",  # as well
         interrupt=("C-c",),
         edits="Create new file",
     ),
@@ -130,15 +131,16 @@ def take(studio: Studio) -> None:
     """Every state of its agent that can be reached with a model server."""
     scene = SCENES[studio.name]
     if scene.login:
-        _login(studio, scene)
+        _login(studio)
     if not scene.ready:
         return
-    _talk(studio, scene)
-    _asks(studio, scene)
-    _narrow(studio, scene)
+    _talk(studio)
+    _asks(studio)
+    _narrow(studio)
 
 
-def _login(studio: Studio, scene: Scene) -> None:
+def _login(studio: Studio) -> None:
+    scene = SCENES[studio.name]
     with studio.stage(*scene.arguments, settings=False) as stage:
         stage.until(scene.login, 60)
         if scene.login_keys:
@@ -168,7 +170,8 @@ def _tail(prompt: str) -> str:
     return re.escape(prompt.split()[-1])
 
 
-def _talk(studio: Studio, scene: Scene) -> None:
+def _talk(studio: Studio) -> None:
+    scene = SCENES[studio.name]
     with studio.stage(*scene.arguments) as stage:
         _ready(studio, scene, stage, keep=True)
         _keep(studio, stage, "idle", "idle")
@@ -186,7 +189,7 @@ def _talk(studio: Studio, scene: Scene) -> None:
         _say(stage, "go %% wait 20 %% say late")
         stage.until(scene.working)
         _press(stage, scene.interrupt)
-        if studio.name != "goose":  # what it said while it worked stays
+        if studio.name not in ("aider", "goose"):  # what they said while they worked stays
             stage.gone(scene.working)
         stage.until(scene.ready)
         _keep(studio, stage, "interrupted", "idle")
@@ -201,7 +204,8 @@ def _talk(studio: Studio, scene: Scene) -> None:
         _keep(studio, stage, "error", "idle")
 
 
-def _asks(studio: Studio, scene: Scene) -> None:
+def _asks(studio: Studio) -> None:
+    scene = SCENES[studio.name]
     with studio.stage(*scene.arguments) as stage:
         _ready(studio, scene, stage)
         if scene.permission:
@@ -223,6 +227,8 @@ def _asks(studio: Studio, scene: Scene) -> None:
             _keep(studio, stage, "question", "asking", asking="question")
             _press(stage, scene.leave)
             stage.until(scene.ready)
+    if not scene.limit:
+        return
     with studio.stage(*scene.arguments) as stage:
         _ready(studio, scene, stage)
         _say(stage, "go %% fail 429")
@@ -230,7 +236,8 @@ def _asks(studio: Studio, scene: Scene) -> None:
         _keep(studio, stage, "too-many-requests", scene.limit_state)
 
 
-def _narrow(studio: Studio, scene: Scene) -> None:
+def _narrow(studio: Studio) -> None:
+    scene = SCENES[studio.name]
     with studio.stage(*scene.arguments, cells=(60, 40)) as stage:
         _ready(studio, scene, stage)
         _keep(studio, stage, "idle-narrow", "idle")

@@ -13,6 +13,7 @@ from typing import Any, Final
 import psutil
 
 from tests.support.agents.full_stack import beside
+from tests.support.agents.more_agents import AGENTS
 from tests.support.agents.real_agent import MORE_INSTALLED, OWN_PREFIXES, ROOT, family, find, settled
 from tests.support.detection.golden import save
 from tests.support.detection.terminal import CELLS, Terminal
@@ -58,7 +59,8 @@ class Studio:
         home, workdir = self._folders()
         program = find(self.name)
         if program is None:
-            raise FileNotFoundError(f"{self.name!r} is not installed: run `make agents`")
+            target = "more-agents" if self.name in AGENTS else "agents"
+            raise FileNotFoundError(f"{self.name!r} is not installed: run `make {target}`")
         known = settled(self.name, home, workdir, self.url) if settings else {}
         variables = {**_outside(home), **known, **(own or {})}
         for path in without:
