@@ -84,6 +84,9 @@ def _turn(it: Watched, run: LiveRun, prompt: str, asks: str = "") -> None:
             until(run.has_begun, 6.0)
             break
     if not asks:
+        until(
+            lambda: run.true() is not S.WORKING, 90.0, "the end of the model's answer"
+        )  # idle until it is seen working
         it.is_judged("finished", S.IDLE)
 
 
