@@ -75,7 +75,10 @@ class StartArguments(_Table, frozen=True):
     """They resume the conversation `{id}`: a flag goes to the end of its command line, a subcommand to the start. Empty
     if it cannot resume one."""
     bypass: Lines = ()
-    """Its flags that skip permission requests, beside those that mean this for any agent."""
+    """Its arguments that skip permission requests, beside those that mean this for any agent: `--flag`, or `--flag
+    value`."""
+    bypass_without: Lines | None = None
+    """It skips permission requests unless it has one of these; empty if it never asks. Without this key it asks."""
 
 
 class AgentVariables(_Table, frozen=True):

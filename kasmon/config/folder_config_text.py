@@ -80,7 +80,8 @@ def _of_profile(name: str, existing: Profile | None, after: Profile) -> Iterator
         yield f"{what} runs this command: {_command(after) or 'your login shell'}"
         if after.acp:
             yield f"{name!r} as a structured session gets extra arguments: {' '.join(after.acp)}"
-        if is_bypassing(_split_arguments(after)):
+        structured = after.acp if after.execution_mode == "sdk" else ()
+        if is_bypassing((*_split_arguments(after), *structured)):
             yield f"{name!r} skips permission requests: it never asks."
     for variable, value in after.env.items():
         if before.env.get(variable) != value:

@@ -22,7 +22,13 @@ BYPASSING: Final = (
 def is_bypassing(argv: Sequence[str]) -> bool:
     """Whether *argv*, a program and its arguments, makes an agent skip permissions."""
     program, arguments = Path(argv[0]).name if argv else "", tuple(argv[1:])
-    for flag in (*BYPASSING, *((word,) for word in find(program).start.bypass)):
-        if "=".join(flag) in arguments or any(arguments[at : at + len(flag)] == flag for at in range(len(arguments))):
-            return True
-    return False
+    start = find(program).start
+
+    def has(flag: Sequence[str]) -> bool:
+        return "=".join(flag) in arguments or any(
+            arguments[at : at + len(flag)] == tuple(flag) for at in range(len(arguments))
+        )
+
+    if any(map(has, BYPASSING)) or any(has(line.split()) for line in start.bypass):
+        return True
+    return start.bypass_without is not None and not any(has(line.split()) for line in start.bypass_without)

@@ -140,7 +140,7 @@ def resolve(
         fallback=fallback,
         model=profile.model,
         environment=profile.env,
-        bypassing=is_bypassing((program, *flags)),
+        bypassing=is_bypassing((program, *command[1:], *flags)),
         tools=profile.tools,
         sandbox=_sandbox(agent, tier, backend),
         confined=_confined(profile, program),

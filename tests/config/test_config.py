@@ -296,9 +296,17 @@ def test_the_ancestors_config_works_and_its_bypassing_is_told(programs: dict[str
     assert not resolve(config, "reviewer", environment=programs).bypassing
 
 
+def test_an_agent_that_asks_over_its_protocol_only_skips_permissions_in_a_terminal(programs: dict[str, str]) -> None:
+    (Path(programs["PATH"]) / "cline").symlink_to("amp")
+
+    for mode, bypassing in ((Mode.TMUX, True), (Mode.SDK, False)):
+        assert bypassing == resolve(Config(), "cline", mode, environment=programs).bypassing
+
+
 @pytest.mark.parametrize(
     ("argv", "bypassing"),
     [
+        (["claude"], False),
         (["claude", "--dangerously-skip-permissions"], True),
         (["claude", "--permission-mode=bypassPermissions"], True),
         (["claude", "--permission-mode", "plan", "bypassPermissions"], False),
@@ -307,6 +315,31 @@ def test_the_ancestors_config_works_and_its_bypassing_is_told(programs: dict[str
         (["gemini", "-y"], True),
         (["git", "-y"], False),
         (["amp", "--dangerously-allow-all"], True),
+        (["aider", "--yes-always"], True),
+        (["aider", "--yes"], True),
+        (["aider", "--no-auto-commits"], False),
+        (["kimi", "--yolo"], True),
+        (["kimi", "-y"], True),
+        (["kimi", "--auto"], True),
+        (["opencode", "--auto"], False),
+        (["droid", "exec", "--skip-permissions-unsafe"], True),
+        (["droid", "--auto", "high"], True),
+        (["droid", "--auto=high"], True),
+        (["droid", "--auto", "medium", "high"], False),
+        (["grok", "--always-approve"], True),
+        (["copilot", "--allow-all"], True),
+        (["copilot", "--allow-all-tools"], True),
+        (["copilot", "--allow-all-urls"], False),
+        (["qwen", "--yolo"], True),
+        (["qwen", "-y"], True),
+        (["cline"], True),
+        (["cline", "--auto-approve", "false"], False),
+        (["cline", "--auto-approve=false"], False),
+        (["cline", "--auto-approve", "--plan", "false"], True),
+        (["cline", "--acp"], False),
+        (["cline", "--acp", "--auto-approve", "true"], True),
+        (["pi", "--no-session"], True),
+        (["pi-acp"], True),
         (["--yolo"], False),
     ],
 )

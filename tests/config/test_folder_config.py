@@ -436,3 +436,12 @@ def test_what_could_run_or_loosens_something_is_told_as_that(tmp_path: Path, tex
     brings(tmp_path, f"{text}\n")
 
     assert told in "\n".join(describe_changes(own, found(tmp_path)))
+
+
+def test_an_agent_that_asks_over_its_protocol_only_is_told_to_skip_permissions_in_a_terminal(tmp_path: Path) -> None:
+    brings(tmp_path, '[agents.cline]\nflags = ["--verbose"]\n')
+    cline = Profile(program="cline", acp=("--acp",))
+
+    for profile, skips in ((cline, True), (msgspec.structs.replace(cline, execution_mode="sdk"), False)):
+        told = "\n".join(describe_changes(Config(agents={**SHIPPED, "cline": profile}), found(tmp_path)))
+        assert skips == ("skips permission requests" in told)

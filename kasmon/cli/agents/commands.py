@@ -211,6 +211,7 @@ def _object(folder: AgentFolder, agents: AgentCatalog) -> dict[str, Any]:
 
 def _lines(profile: AgentProfile) -> list[str]:
     start, sandbox = profile.start, profile.sandbox
+    asks = "" if (lines := start.bypass_without) is None else " or ".join(f"with {each}" for each in lines) or "never"
     parts = {
         "program": "your login shell" if profile.login_shell else profile.name,
         "other names": ", ".join(profile.also),
@@ -220,6 +221,8 @@ def _lines(profile: AgentProfile) -> list[str]:
         "always, in a terminal": " ".join(start.terminal),
         "model": start.model,
         "resumes by": " ".join(start.resume),
+        "skips permissions with": ", ".join(start.bypass),
+        "asks for permissions": asks,
         "variables it gets": ", ".join(profile.variables.own) + (", all providers'" * profile.variables.providers),
         "variables kasmon sets": ", ".join(f"{name}={value}" for name, value in profile.variables.structured.items()),
         "log-in": profile.log_in.how,
