@@ -41,6 +41,7 @@ def test_what_is_said_of_it_is_never_wrong_and_sure(
             stub,
             lambda: it.tmux_env.session(ME).state,
             lambda pattern: re.search(pattern, it.screen(), re.MULTILINE) is not None,
+            scene.ready,
         )
         with run:
             _turn(it, run, "go %% wait 2 %% slow 4 word %% say finished")

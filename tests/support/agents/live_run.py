@@ -34,13 +34,18 @@ class LiveRun:
     """Samples in a thread, for as long as the block runs.
 
     Without a sample is the time of which nothing certain is known: between a prompt and its first request, after an
-    answer that may have ended the turn, after an error, which an agent may try again, and until the screen shows what
-    the model server has sent.
+    answer that may have ended the turn, after an error, which an agent may try again, and until the agent has drawn
+    what the model server has sent.
     """
 
-    def __init__(self, stub: ModelStub, said: Callable[[], SessionState], shows: Callable[[str], bool]) -> None:
-        """*said* returns the state that kasmon says now, *shows* whether a pattern is found on the screen."""
-        self._stub, self._said, self._shows = stub, said, shows
+    def __init__(
+        self, stub: ModelStub, said: Callable[[], SessionState], shows: Callable[[str], bool], ready: str
+    ) -> None:
+        """*said* returns the state that kasmon says now, *shows* whether a pattern is found on the screen.
+
+        *ready* is the pattern of what the agent shows while it reads input.
+        """
+        self._stub, self._said, self._shows, self._ready = stub, said, shows, ready
         self._first, self._asks, self._works, self._answered = len(stub.turns), "", "", False
         self._known: list[tuple[float, SessionState | None]] = []
         self.samples: list[Sample] = []
@@ -77,7 +82,7 @@ class LiveRun:
         if "took_s" not in turns[-1]:
             return S.WORKING
         if not any(step.verb in TOOL_VERBS for step in turns[-1].get("steps") or ()):
-            return None if self._works and self._shows(self._works) else S.IDLE
+            return None if (self._works and self._shows(self._works)) or not self._shows(self._ready) else S.IDLE
         if not self._asks:
             return S.WORKING
         return S.ASKING if not self._answered and self._shows(self._asks) else None
