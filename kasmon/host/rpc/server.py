@@ -16,6 +16,7 @@ from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.rpc import control
 from kasmon.host.rpc.codec import Unpacker, WireError, decode_client_frame, failed, pack
 from kasmon.host.rpc.control import ControlKind, HostStatus
+from kasmon.host.rpc.event_loop import complete
 from kasmon.host.rpc.frames import VERSION, Frame, FromClient, Hello, NumberedFrame, Welcome
 from kasmon.host.rpc.peer import is_ours
 from kasmon.system.base import PeerProcess
@@ -201,11 +202,11 @@ class HostServer:
         """
         binding = asyncio.create_task(asyncio.to_thread(bind, self._path))
         try:
-            listening = await asyncio.shield(binding)
+            listening = await complete(binding)
         except asyncio.CancelledError:
             with contextlib.suppress(OSError):
-                (await binding).close()
-                await asyncio.to_thread(self._path.unlink, missing_ok=True)
+                binding.result().close()
+                await complete(asyncio.to_thread(self._path.unlink, missing_ok=True))
             raise
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(

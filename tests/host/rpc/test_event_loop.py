@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 import types
@@ -100,3 +101,31 @@ def test_a_coroutine_that_needs_a_loop_is_refused() -> None:
         event_loop.run(work())
     with pytest.raises(RuntimeError, match="waits for an event loop"):
         event_loop.run(wait())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_is_completed_runs_to_its_end_although_its_caller_is_cancelled(fails: bool) -> None:
+    goes_on, reported = asyncio.Event(), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+    async def work() -> str:
+        await goes_on.wait()
+        if fails:
+            raise ValueError("x")
+        return "done"
+
+    works = [asyncio.create_task(work()) for _ in range(2)]
+    cancelled, other = [asyncio.create_task(event_loop.complete(each)) for each in works]
+    for _ in range(3):
+        await asyncio.sleep(0)
+        cancelled.cancel()
+    await asyncio.sleep(0)
+    assert not cancelled.done()
+    goes_on.set()
+    await asyncio.wait([cancelled, other])
+
+    assert (True, True) == (cancelled.cancelled(), works[0].done())
+    assert [ValueError if fails else "done"] == [type(other.exception()) if fails else other.result()]
+    del works, cancelled, other
+    gc.collect()
+    assert [] == reported
