@@ -11,6 +11,7 @@ from typing import Final
 from kasmon.bus.base import BusWelcome
 from kasmon.bus.stream import StreamBus
 from kasmon.errors import RemoteUnreachableError
+from kasmon.host.rpc.event_loop import complete
 from kasmon.host.rpc.peer import PEER
 from kasmon.sandbox.guest.frames import LIMIT_BYTES
 from kasmon.store.machines import Machine
@@ -47,11 +48,10 @@ async def open_bus(machine: Machine, ssh: Sequence[str] = ("ssh",)) -> StreamBus
         async with asyncio.timeout(GREETING_S):
             if not await _skip_preamble(process.stdout):
                 raise _unreachable(machine, await _explain_end(process))
-    except TimeoutError as error:
-        await _end(process)
-        raise _unreachable(machine, f"it did not respond within {GREETING_S:g} s") from error
-    except BaseException:
-        await _end(process)
+    except BaseException as error:
+        await complete(_end(process))
+        if isinstance(error, TimeoutError):
+            raise _unreachable(machine, f"it did not respond within {GREETING_S:g} s") from error
         raise
     draining = asyncio.create_task(_drain(process))
 

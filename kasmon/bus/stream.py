@@ -27,6 +27,7 @@ from kasmon.bus.base import (
 )
 from kasmon.errors import HostUnreachableError, KasmonError, RefusedError, RemoteUnreachableError, of_system
 from kasmon.host.rpc.codec import failed, rebuilt
+from kasmon.host.rpc.event_loop import complete
 from kasmon.host.rpc.frames import FailureReply
 from kasmon.model.commands import ABILITIES, Ability
 from kasmon.model.permission import SessionId
@@ -323,7 +324,10 @@ class StreamBus(_End):
 
     async def aclose(self) -> None:
         self._why = self._why or "the connection was closed here"
-        await self._close()
+        await complete(self._close())
+
+    async def _close(self) -> None:
+        await super()._close()
         await self._end()
 
     async def _request(self, build: Callable[[int], Request]) -> Reply:

@@ -4,23 +4,34 @@ import asyncio
 from collections.abc import Collection, Coroutine
 from typing import Any, Final
 
-AGAIN_S: Final = 0.5
-"""After this time, in seconds, tasks that have not ended are cancelled again."""
+from kasmon.host.rpc.event_loop import complete
+
+AGAIN_S: Final = 5.0
+"""After this time, in seconds, tasks that have not ended are cancelled again.
+
+That interrupts a clean-up that takes longer: such a one is awaited with `complete`.
+"""
 
 
 async def end_tasks(tasks: "Collection[asyncio.Future[Any]]") -> None:
     """Cancel *tasks*, and return when all have ended, with whatever result.
 
     Repeated: `asyncio.wait_for` of Python 3.11, which nats-py uses, can lose a cancellation, and so does nats-py 2.16
-    while it waits for a server that does not read.
+    while it waits for a server that does not read. A cancellation of the caller is raised when all have ended.
     """
+    cancellation = None
     while unfinished := [task for task in tasks if not task.done()]:
         for task in unfinished:
             task.cancel()
-        await asyncio.wait(unfinished, timeout=AGAIN_S)
+        try:
+            await complete(asyncio.wait(unfinished, timeout=AGAIN_S))
+        except asyncio.CancelledError as error:
+            cancellation = error
     for task in tasks:
         if not task.cancelled():
             task.exception()  # it counts as retrieved
+    if cancellation is not None:
+        raise cancellation
 
 
 class TaskSet:
@@ -35,6 +46,12 @@ class TaskSet:
         task.add_done_callback(self._tasks.discard)
 
     async def cancel(self) -> None:
-        """End them, except the one that calls this."""
+        """End them, except the one that calls this, as `end_tasks` does."""
+        cancellation = None
         while tasks := [task for task in self._tasks if task is not asyncio.current_task()]:
-            await end_tasks(tasks)
+            try:
+                await end_tasks(tasks)
+            except asyncio.CancelledError as error:
+                cancellation = error
+        if cancellation is not None:
+            raise cancellation

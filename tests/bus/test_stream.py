@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import struct
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,10 +22,12 @@ from kasmon.bus.ssh import GREETING, check_machine, open_bus
 from kasmon.bus.stream import QUEUED_BYTES, StreamBus, StreamServer
 from kasmon.errors import RemoteUnreachableError
 from kasmon.model.permission import SessionId
+from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.guest.mux import CLOSE, CONNECT, DATA, MESSAGE, REQUEST, pack_record
 from kasmon.store.machines import Machine
 from tests.support.bus.buses import Reader
 from tests.support.supervisor.env import Env
+from tests.support.wait import auntil
 
 
 @contextlib.asynccontextmanager
@@ -161,3 +164,45 @@ async def test_a_bus_over_ssh_is_closed_although_another_process_holds_its_outpu
             await bus.aclose()
     finally:
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+STAYS = """
+import os, pathlib, signal, sys
+folder, greeting = sys.argv[1:3]
+signal.signal(signal.SIGTERM, lambda *_: pathlib.Path(folder, "asked").touch())
+pathlib.Path(folder, "pid").write_text(str(os.getpid()))
+print(greeting, end="", flush=True)
+while True:
+    signal.pause()
+"""
+"""A program in the place of ssh that does not end when it is asked to."""
+
+
+@pytest.mark.parametrize("greeting", [GREETING.decode(), ""], ids=["connected", "not yet connected"])
+async def test_ssh_is_killed_although_its_end_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, greeting: str
+) -> None:
+    monkeypatch.setattr(ssh, "ENDING_S", 0.5)
+    connected = asyncio.Event()
+    command = (sys.executable, "-c", STAYS, str(tmp_path), greeting)
+
+    async def use() -> None:
+        async with contextlib.aclosing(await open_bus(Machine(name="there", command=command))):
+            connected.set()
+            await asyncio.Event().wait()
+
+    using = asyncio.create_task(use())
+    pid = await auntil(lambda: int((tmp_path / "pid").read_text() or 0) if (tmp_path / "pid").exists() else 0)
+    born = await asyncio.to_thread(started_at, pid)
+    assert born
+    if greeting:
+        await connected.wait()
+    using.cancel()
+    await auntil((tmp_path / "asked").exists)
+    using.cancel()
+    await asyncio.wait([using])
+    try:
+        assert (True, False) == (using.cancelled(), await asyncio.to_thread(is_running, pid, born))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
