@@ -17,13 +17,14 @@ from typing import Any, Self
 import msgspec
 import pytest
 
-from kasmon.bus.nats import certificates
+from kasmon.bus.nats import certificates, connection
 from kasmon.bus.nats.connection import connect
 from kasmon.bus.nats.identity import Identity
 from kasmon.bus.nats.keys import make_seed, public_key
 from kasmon.bus.nats.server import ServerProgram, read_port, start_server
 from kasmon.bus.nats.server_config import DIRECT_GET
 from kasmon.bus.nats.subjects import stream, subject
+from kasmon.bus.tasks import end_tasks
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from tests.support.bus.cluster_server import CLUSTER, ClusterServer, open_cluster
 from tests.support.bus.server_programs import old_server
@@ -341,3 +342,24 @@ def test_a_process_that_uses_nats_does_not_load_aiohttp() -> None:
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
 
     assert "False\n" == done.stdout
+
+
+async def test_who_publishes_goes_on_although_the_server_reads_nothing(
+    cluster: ClusterServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it waits until the connection is made again, or for ever if that is closed."""
+    monkeypatch.setattr(connection, "REQUEST_S", 0.01)
+    service = await cluster.connect_service()
+    monkeypatch.setattr(service.client._transport, "drain", asyncio.Event().wait)
+
+    async def publish() -> None:
+        for _ in range(5):  # more than the client keeps before it waits
+            await service.client.publish("x", bytes(service.client.max_payload))
+
+    publishing = asyncio.create_task(publish())
+    try:
+        await auntil(publishing.done, 20.0, "the end of the publish")
+        publishing.result()
+    finally:
+        await service.aclose()
+        await end_tasks([publishing])
