@@ -168,7 +168,7 @@ class _Search:
             KasmonError: as `open_link` does.
             OSError: if the system denies access.
         """
-        pause_s = 0.005
+        pause_s, holder = 0.005, None
         await in_thread(_refuse_symlink, self.places)
         while True:
             try:
@@ -179,8 +179,11 @@ class _Search:
                 why = "the host of another version has not exited yet"
                 if await self._request_hand_over(other):
                     deadline = max(deadline, time.monotonic() + control.HAND_OVER_S + REACH_S)
-            if await in_thread(lock_holder, self.lock) is not None:
-                deadline = max(deadline, time.monotonic() + START_S - await in_thread(seconds_since_taken, self.lock))
+            previous, holder = holder, await in_thread(lock_holder, self.lock)
+            if holder is not None:
+                if holder != previous:  # once each: after the clock was set back it was taken just now for ever
+                    since_s = await in_thread(seconds_since_taken, self.lock)
+                    deadline = max(deadline, time.monotonic() + START_S - since_s)
             elif await self._start():
                 deadline = max(deadline, time.monotonic() + START_S)
             if time.monotonic() > deadline:

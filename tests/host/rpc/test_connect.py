@@ -333,13 +333,16 @@ async def test_a_host_of_another_version_says_so(env: Env, reach: Reach, monkeyp
         await reach()
 
 
+@pytest.mark.parametrize("ahead_s", [0, 3600], ids=["", "after the clock was set back"])
 async def test_a_host_that_hangs_is_waited_for_and_no_longer(
-    env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch
+    env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     monkeypatch.setattr(connect, "START_S", 0.1)
     env.wants()
     lock = HostLock(env.places.host_lock(ME))
     assert lock.acquire()
+    taken_at = env.places.host_lock(ME).stat().st_mtime + ahead_s
+    os.utime(env.places.host_lock(ME), (taken_at, taken_at))
     with pytest.raises(errors.TimedOutError, match="did not start"):
         await reach(limit_s=0.2)
     lock.let_go()
