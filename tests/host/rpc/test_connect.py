@@ -103,6 +103,27 @@ def test_who_only_starts_the_tmux_host_is_not_taken_for_it(env: Env, monkeypatch
     until(lambda: lock_holder(env.places.tmux_host_lock) is None)
 
 
+def test_a_tmux_host_whose_starter_is_interrupted_is_known_by_its_own_pid(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts, start = list[Any](), spawn._start
+
+    def interrupt(*arguments: Any) -> Any:
+        hosts.append(start(*arguments))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(spawn, "_start", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        spawn.spawn_tmux_host(env.places)
+    try:
+        until(env.places.tmux_host_socket.exists)
+
+        assert hosts[0].pid == lock_holder(env.places.tmux_host_lock)
+    finally:
+        hosts[0].kill()
+        until(lambda: lock_holder(env.places.tmux_host_lock) is None)
+
+
 STARTS = """
 import os, signal, sys
 from kasmon.host.rpc.spawn import spawn, spawn_tmux_host
