@@ -25,6 +25,7 @@ def test_who_started_a_session_there_is_recorded_once_and_until_it_is_removed() 
     write_machine(places(), Machine(name="gpu-1"))
     register, child, lead = ChildRegister(places(), "gpu-1"), SessionId("childaaa"), SessionId("leadaaaa")
     register.add(child, lead)
+    assert lead == ChildRegister(places(), "gpu-1").starter_of(child)
     register.add(child, SessionId("otheraaa"))
     register.note_delivered(child, 3)
 

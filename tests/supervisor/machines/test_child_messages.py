@@ -1,13 +1,17 @@
 """What agents on another machine wrote to the agent here that started them: delivered, or refused and told."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 
 import msgspec
 import pytest
 
+from kasmon import __version__
 from kasmon.config import Config
-from kasmon.errors import SessionEndedError
+from kasmon.errors import RefusedError, SessionEndedError
+from kasmon.host.rpc import codec
+from kasmon.host.rpc.frames import ExecuteCommand, Hello, Welcome
 from kasmon.host.session.peer_limits import MOST
 from kasmon.model.commands import ActingAgent, Mode
 from kasmon.model.events import LogOpened, PeerMessageWritten, SessionCreated, SessionForgotten
@@ -22,7 +26,7 @@ from kasmon.supervisor.machines.agent_requests import REASON_LENGTH, refusal_of_
 from kasmon.supervisor.machines.child_messages import ChildMessages, forget_removed
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession
-from tests.support.supervisor.env import NOW, Env, becomes, launch
+from tests.support.supervisor.env import NOW, Env, becomes, launch, started
 
 MACHINE = "gpu-1"
 CHILD, LOW = SessionId("childaaa"), SessionId("lowaaaaa")
@@ -104,6 +108,31 @@ async def test_what_is_too_much_is_refused_once_for_all_of_it(env: Env, delivery
     )
     await delivery.deliver()
     assert 1 == len(delivery.told)
+
+
+async def test_no_more_is_sent_to_one_that_took_nothing(env: Env, delivery: Delivery) -> None:
+    await asyncio.to_thread(lambda: env.has(LEAD, started(), name="lead"))
+    await asyncio.to_thread(env.hosts, LEAD)
+    await asyncio.to_thread(child, env, CHILD, *[(LEAD, "x")] * 3)
+    await asyncio.to_thread(delivery.register.add, CHILD, LEAD)
+    tried = list[str]()
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        unpacker = codec.Unpacker()
+        while data := await reader.read(1 << 16):
+            for frame in map(codec.decode_client_frame, unpacker.feed(data)):
+                if isinstance(frame, Hello):
+                    writer.write(codec.pack(Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__)))
+                elif isinstance(frame, ExecuteCommand):
+                    tried.append(frame.session)
+                    writer.write(codec.pack(codec.failed(frame.n, RefusedError("too many."))))
+        writer.close()
+
+    async with await asyncio.start_unix_server(refuse, env.places.socket(LEAD)):
+        await delivery.deliver()
+
+    assert [LEAD] == tried
+    assert [(CHILD, LEAD, ["too many."] * 3)] == delivery.told
 
 
 async def test_messages_to_others_and_empty_ones_do_not_hold_up_the_next(env: Env, delivery: Delivery) -> None:
@@ -192,6 +221,8 @@ def test_a_removed_session_is_forgotten_and_those_that_are_listed_are_kept(env: 
     for session in (CHILD, LOW):
         child(env, session)
         delivery.register.add(session, LEAD)
+    described = launch("startedb", actor=ActingAgent(session=LOW, machine=MACHINE))
+    env.says(SessionCreated(at=NOW, launch=described))  # a session here does not need it
     new = SessionId("notlisted")
     delivery.register.add(new, LEAD)
     env.says(SessionForgotten(at=NOW, session=LOW))
