@@ -33,12 +33,12 @@ class HostLock:
 
         The attempt is repeated for *wait_s* seconds, and while only probes (`lock_holder`) hold it.
         """
-        if self.handle is None and not self._take(wait_s):
+        if self.handle is None and not self._lock(wait_s):
             return False
         self.write_pid(os.getpid() if pid is None else pid)  # also where a starter took it, which can be interrupted
         return True
 
-    def _take(self, wait_s: float) -> bool:
+    def _lock(self, wait_s: float) -> bool:
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         until = time.monotonic() + wait_s
         while True:
