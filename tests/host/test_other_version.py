@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kasmon import __version__
-from kasmon.errors import ProtocolVersionError, RefusedError
+from kasmon.errors import HostUnreachableError, ProtocolVersionError, RefusedError
 from kasmon.host.rpc import connect, control
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.connect import open_link
@@ -201,3 +201,14 @@ async def test_a_host_that_was_replaced_meanwhile_is_not_asked_to_hand_over_in_i
 
     assert (host.pid, None) == (link.welcome.pid, host.poll())
     await link.aclose()
+
+
+def test_what_a_host_refused_that_was_replaced_meanwhile_is_no_error_of_the_next_one(
+    tmux: TmuxEnv, in_tmux_env: None
+) -> None:
+    host, said = tmux.open(), RefusedError("this host speaks protocol version 0.")
+
+    error = control.explain_error(tmux.places.tmux_host_socket, host.pid + 1, said)
+
+    assert isinstance(error, HostUnreachableError)
+    assert said is control.explain_error(tmux.places.tmux_host_socket, host.pid, said)

@@ -116,14 +116,14 @@ def request(path: Path, kind: ControlKind, limit_s: float = ANSWER_S, *, pid: in
 
 
 def version_error(path: Path, pid: int) -> ProtocolVersionError | None:
-    """Return the error for a host at *path* of another version; None if its version is this one. Blocks.
+    """Return the error for the host *pid* at *path* if its version is another one; None if it is this one. Blocks.
 
-    *pid*: the host's, for one that does not know control frames.
+    With 0 as *pid* it is whichever listens there.
 
     Raises:
         HostUnreachableError, TimedOutError: as `request`.
     """
-    status = request(path, ControlKind.STATUS)
+    status = request(path, ControlKind.STATUS, pid=pid)
     if status is None:
         return ProtocolVersionError(host_name(path), pid, None, "", VERSION, __version__)
     if status.protocol == VERSION:
@@ -132,10 +132,11 @@ def version_error(path: Path, pid: int) -> ProtocolVersionError | None:
 
 
 def explain_error(path: Path, pid: int, error: KasmonError) -> KasmonError:
-    """Return the error to raise instead of *error*, with which the host at *path* refused the connection. Blocks.
+    """Return the error to raise instead of *error*, with which the host *pid* at *path* refused the connection. Blocks.
 
     That is a `ProtocolVersionError` if the host's control status shows another version, or if it refused without
     knowing control frames. A host that only closed the connection may be exiting, and one that is silent is only slow.
+    If another process listens there by now, it is a `HostUnreachableError`: what the old host said counts no more.
     """
     if isinstance(error, TimedOutError):
         return error
