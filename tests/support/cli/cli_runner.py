@@ -127,6 +127,7 @@ def on_terminal(
 ) -> tuple[int, str]:
     """Run *argv* on a pty of 120x40 without echo; its exit code, and every character it sent there.
 
+    What is *typed* after no text is typed before it starts.
     *fork_server*: runs *argv*, which is a command of kasmon.
     """
     outer, inner = pty.openpty()
@@ -134,6 +135,9 @@ def on_terminal(
     modes = termios.tcgetattr(inner)
     modes[3] &= ~termios.ECHO
     termios.tcsetattr(inner, termios.TCSANOW, modes)
+    waiting = list(typed)
+    while waiting and waiting[0][0] == "":
+        os.write(outer, waiting.pop(0)[1].encode())
     child: subprocess.Popen[bytes] | Command
     if fork_server:
         child = fork_server.start(argv[len(KASMON) :], environment, folder, [inner] * 3, "terminal")
@@ -149,7 +153,7 @@ def on_terminal(
             preexec_fn=_at_a_terminal,
         )
     os.close(inner)
-    said, waiting, over, deadline = b"", list(typed), False, time.monotonic() + LIMIT_S
+    said, over, deadline = b"", False, time.monotonic() + LIMIT_S
     try:
         while time.monotonic() < deadline:
             if select.select([outer], [], [], 0.05)[0]:

@@ -174,10 +174,11 @@ def ask(
     numbers = [*range(len(files)), *passed]
     request = marshal.dumps((kind, list(arguments), dict(environment), str(folder), numbers))
     line = socket.socket(socket.AF_UNIX)
-    line.connect(path)
-    socket.send_fds(line, [b"%8d" % len(request)], [*files, *passed])
-    line.sendall(request)
-    return Command(line)
+    with line:
+        line.connect(path)
+        socket.send_fds(line, [b"%8d" % len(request)], [*files, *passed])
+        line.sendall(request)
+        return Command(line)
 
 
 class Command:
@@ -185,7 +186,7 @@ class Command:
 
     def __init__(self, line: socket.socket) -> None:
         self.returncode: int | None = None
-        self._line = line
+        self._line = line.detach()  # in a cycle of garbage, a socket may be found open before `__del__` closes it
         self._told = b""
         self._lock = threading.Lock()
         self.pid = self._read(None)
@@ -205,7 +206,7 @@ class Command:
         with self._lock:
             if self.returncode is None:
                 self.returncode = self._read(timeout)
-                self._line.close()
+                self._close()
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -225,15 +226,20 @@ class Command:
         while b"\n" not in self._told:
             if not ready.poll(None if limit_s is None else limit_s * 1000):
                 raise TimeoutError(f"it runs after {limit_s} s")
-            piece = self._line.recv(64)
+            piece = os.read(self._line, 64)
             if not piece:
                 raise ConnectionError("the process that forks is gone")
             self._told += piece
         number, _, self._told = self._told.partition(b"\n")
         return int(number)
 
+    def _close(self) -> None:
+        line, self._line = self._line, -1
+        if line >= 0:
+            os.close(line)
+
     def __del__(self) -> None:
-        self._line.close()
+        self._close()
 
 
 Process: TypeAlias = subprocess.Popen[bytes] | Command

@@ -97,7 +97,7 @@ WRITERS: Final = frozenset(
         ("kasmon/supervisor/sessions/export.py", "write"),  # a new file of a person, 0600
         ("kasmon/store/search_index.py", "_open"),  # likewise
         ("kasmon/store/terminal_record.py", "append"),  # one line of its only writer, 0600
-        ("kasmon/host/rpc/host_lock.py", "acquire"),  # a lock, 0600
+        ("kasmon/host/rpc/host_lock.py", "_lock"),  # 0600
         ("kasmon/emit.py", "_append"),  # a hook's note, 0600, one line under flock
         ("kasmon/backends/tmux/evidence/hooks.py", "_emptied"),  # the notes, once all of them were read
         ("kasmon/host/journal/log_file.py", "opened"),  # what a host or the dashboard prints for itself, 0600

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kasmon import system
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.host.rpc.peer import evidence
 from kasmon.model.plan.events import PlacementEnded, TaskBegan, TaskDone
@@ -378,4 +379,9 @@ def start_runner(site: MachinePlan, **variables: str) -> int:
     code = "from kasmon.paths import places; from kasmon.host.rpc.spawn import spawn_runner; spawn_runner(places(), "
     environment = {**os.environ, **site.here.places.environment_variables(), **variables}
     subprocess.run([sys.executable, "-P", "-c", f"{code}{site.log.plan!r})"], env=environment, check=True)
-    return until(lambda: lock_holder(site.log.lock), what="the runner")
+
+    def running() -> int:
+        pid = lock_holder(site.log.lock) or 0
+        return pid if system.HERE.read_variables(pid) else 0  # for a moment, while it becomes its program, it has none
+
+    return until(running, what="the runner")
