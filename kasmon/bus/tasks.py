@@ -19,19 +19,17 @@ async def end_tasks(tasks: "Collection[asyncio.Future[Any]]") -> None:
     Repeated: `asyncio.wait_for` of Python 3.11, which nats-py uses, can lose a cancellation, and so does nats-py 2.16
     while it waits for a server that does not read. A cancellation of the caller is raised when all have ended.
     """
-    cancellation = None
+    await complete(_end(tasks))
+
+
+async def _end(tasks: "Collection[asyncio.Future[Any]]") -> None:
     while unfinished := [task for task in tasks if not task.done()]:
         for task in unfinished:
             task.cancel()
-        try:
-            await complete(asyncio.wait(unfinished, timeout=AGAIN_S))
-        except asyncio.CancelledError as error:
-            cancellation = error
+        await asyncio.wait(unfinished, timeout=AGAIN_S)
     for task in tasks:
         if not task.cancelled():
             task.exception()  # it counts as retrieved
-    if cancellation is not None:
-        raise cancellation
 
 
 class TaskSet:
@@ -47,11 +45,8 @@ class TaskSet:
 
     async def cancel(self) -> None:
         """End them, except the one that calls this, as `end_tasks` does."""
-        cancellation = None
-        while tasks := [task for task in self._tasks if task is not asyncio.current_task()]:
-            try:
-                await end_tasks(tasks)
-            except asyncio.CancelledError as error:
-                cancellation = error
-        if cancellation is not None:
-            raise cancellation
+        await complete(self._end_all(asyncio.current_task()))
+
+    async def _end_all(self, caller: "asyncio.Task[Any] | None") -> None:
+        while tasks := [task for task in self._tasks if task is not caller]:
+            await _end(tasks)
