@@ -176,6 +176,7 @@ screenshots: $(READY)
 # Writes the tables of keys, commands and settings in docs/.
 pages: $(READY)
 	$(PYTHON) -m tests.support.reference_pages
+	$(PYTHON) -m tests.support.interface_dump
 
 # Resolves pyproject.toml again, in a temporary environment.
 lock: $(READY)

@@ -48,7 +48,7 @@ def module(name: str) -> ModuleType:
 
 
 def test_every_file_that_the_page_names_is_there() -> None:
-    """By its path from the root, from the package or from a room that rooms stand in; `new` is for whoever adds one."""
+    """Paths begin at the root, in the package or in a folder with packages; `backends/new` is the reader's own."""
     page = (ROOT / "CONTRIBUTING.md").read_text()
     named = {*re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9.]*)`", page), *re.findall(r"`([a-z_0-9/]+\.py)`", page)}
     homes = [ROOT / home for home in ("", "kasmon", "kasmon/sandbox", "kasmon/supervisor", "tests", "tests/sandbox")]
@@ -65,13 +65,13 @@ STATION = re.compile(r"`(kasmon/[a-z0-9_/]+\.py):(\w+)(?:\.(\w+))?`")
 
 
 def defined(path: str, owner: str, member: str) -> bool:
-    """Whether the module at *path* defines *owner* at its top level, and in it *member* where one is given."""
+    """Whether the module at *path* defines the function *owner*, or the method *member* of the class *owner*."""
     kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     tree = ast.parse((ROOT / path).read_text("utf-8")) if (ROOT / path).is_file() else ast.Module([], [])
     found = next((node for node in tree.body if isinstance(node, kinds) and node.name == owner), None)
-    return found is not None and (
-        not member or any(isinstance(node, kinds) and node.name == member for node in found.body)
-    )
+    if member and found is not None:
+        found = next((node for node in found.body if isinstance(node, kinds) and node.name == member), None)
+    return isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def test_every_station_of_the_eight_paths_exists() -> None:
@@ -87,6 +87,8 @@ def test_every_station_of_the_eight_paths_exists() -> None:
         assert all(STATION.search(step) for step in steps[2::2])
     assert not defined("kasmon/supervisor/sessions/session_operations.py", "no_such", "")
     assert not defined("kasmon/supervisor/no_such.py", "send", "")
+    assert not defined("kasmon/tmux/hub.py", "Hub", "")
+    assert not defined("kasmon/tmux/hub.py", "Hub", "no_such")
 
 
 FOREIGN: Final = {"App.suspend", "Compositor.full_map", "Process.wait", "Screen._on_timer_update", "Screen.dismiss"}

@@ -1,6 +1,6 @@
 """What programs, scripts, files and fingers rely on, as one JSON object: only what an issue names may change in it.
 
-`python -m tests.support.interface_dump` writes it to `interface.json` beside this module.
+`make pages` writes it to `tests/interface.json`.
 """
 
 import enum

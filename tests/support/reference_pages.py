@@ -8,7 +8,7 @@ import io
 import re
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,13 +63,20 @@ def key_tables() -> str:
 
 
 def command_tables() -> str:
-    """All commands, then those of `plan` and `sandbox`."""
+    """All commands, then those of each group of commands."""
     app = build()
     parts = [table(("command", "what it does"), command_rows(app, "kasmon"))]
-    for name in ("plan", "sandbox"):
-        rows = command_rows(app[name], f"kasmon {name}")
-        parts.append(f"### kasmon {name}\n\n{table(('command', 'what it does'), rows)}")
+    for prefix, group in command_groups(app, "kasmon"):
+        parts.append(f"### {prefix}\n\n{table(('command', 'what it does'), command_rows(group, prefix))}")
     return "\n".join(parts)
+
+
+def command_groups(app: App, prefix: str) -> Iterator[tuple[str, App]]:
+    """Every command of *app* that has commands of its own, at any depth."""
+    for name in sorted(name for name in app if not name.startswith("-")):
+        if any(not inner.startswith("-") for inner in app[name]):
+            yield f"{prefix} {name}", app[name]
+            yield from command_groups(app[name], f"{prefix} {name}")
 
 
 def command_rows(group: App, prefix: str) -> list[tuple[str, str]]:
