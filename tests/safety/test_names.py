@@ -119,6 +119,11 @@ def modules() -> list[Named]:
     return [Named(path.stem, str(path.relative_to(ROOT))) for path in sorted(ROOT.rglob("*.py"))]
 
 
+def folders(names: list[Named]) -> list[Named]:
+    """The folders of these modules."""
+    return sorted({Named(part, str(of)) for each in names for of in Path(each.where).parents if (part := of.name)})
+
+
 @functools.cache
 def sources() -> dict[str, str]:
     syntax_trees.modules()  # makes all of them, in less time
@@ -327,7 +332,13 @@ def test_dialect_is_found_in_prose_and_not_in_values(source: str, found: list[tu
 
 
 def test_no_word_with_a_private_meaning_is_part_of_a_name() -> None:
-    assert [] == banned(modules()) + banned(types(sources()))
+    assert [] == banned(modules()) + banned(folders(modules())) + banned(types(sources()))
+
+
+def test_the_folders_are_those_of_the_modules_at_any_depth() -> None:
+    assert [Named("a", "a"), Named("b", "a/b")] == folders(
+        [Named("x", "a/b/x.py"), Named("y", "a/y.py"), Named("z", "z.py")]
+    )
 
 
 def test_a_replaced_word_is_part_of_no_function_parameter_or_field() -> None:

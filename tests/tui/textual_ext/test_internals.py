@@ -138,12 +138,34 @@ def private_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def test_no_other_folder_uses_a_private_name_of_textual() -> None:
-    assert {} == {
-        path: found
-        for path, tree in modules().items()
-        if path.startswith("kasmon/tui/") and not path.startswith(HOME)
-        if (found := list(private_names(tree)))
+    """Neither one that is listed nor another: a private name is used where kasmon defines it."""
+    others = {
+        path: tree for path, tree in modules().items() if path.startswith("kasmon/tui/") and not path.startswith(HOME)
     }
+    assert {} == {path: found for path, tree in others.items() if (found := list(private_names(tree)))}
+    ours = {"_replace"}.union(*map(defined, modules().values()))  # a method of every NamedTuple
+    assert {} == {path: found for path, tree in others.items() if (names := private_attributes(tree) - ours)}
+
+
+def test_a_private_name_that_is_not_defined_is_found() -> None:
+    tree = ast.parse(
+        "class A:\n  _a = 1\n  def _f(self):\n    self._b = 2\n    return self._a, self._b, self._f, self._registry"
+    )
+
+    assert {"_registry"} == private_attributes(tree) - defined(tree)
+
+
+def private_attributes(tree: ast.Module) -> set[str]:
+    return {node.attr for node in nodes(tree) if isinstance(node, ast.Attribute) and re.match(r"_(?!_)", node.attr)}
+
+
+def defined(tree: ast.Module) -> set[str]:
+    """The functions, classes, variables and attributes that *tree* defines or sets."""
+    named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    found = {node.name for node in nodes(tree) if isinstance(node, named)}
+    stored = [node for node in nodes(tree) if isinstance(getattr(node, "ctx", None), ast.Store)]
+    found |= {node.attr for node in stored if isinstance(node, ast.Attribute)}
+    return found | {node.id for node in stored if isinstance(node, ast.Name)}
 
 
 def test_each_private_module_of_textual_is_listed() -> None:
@@ -155,11 +177,5 @@ def test_each_private_module_of_textual_is_listed() -> None:
 def test_each_private_name_that_the_folder_uses_of_another_object_is_listed() -> None:
     """A name that the folder itself defines or sets is its own."""
     trees = [tree for path, tree in modules().items() if path.startswith(HOME)]
-    attributes = [node for tree in trees for node in nodes(tree) if isinstance(node, ast.Attribute)]
-    defined = {
-        node.name for tree in trees for node in nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-    own = {node.attr for node in attributes if isinstance(node.ctx, ast.Store)} | defined
-    used = {node.attr for node in attributes if re.match(r"_(?!_)", node.attr)}
 
-    assert set() == used - own - NAMES
+    assert set() == set().union(*map(private_attributes, trees)) - set().union(*map(defined, trees)) - NAMES
