@@ -186,16 +186,19 @@ def searching(words: str, *pressed: str) -> Act:
     return act
 
 
-def card(steps: int = 0, *pressed: str) -> Act:
-    """Open the card, go on by so many requests, wait until it takes keys, press these."""
+def card(*pressed: str, of: str = "") -> Act:
+    """Open the card, move to the request *of* a session, wait until the card takes keys, and press these."""
 
     async def act(pilot: Pilot[None]) -> None:
         await settled(pilot)
         await pilot.press("i")
-        for _ in range(steps):
-            await armed(pilot)
-            await pilot.press("right")
         shown = await armed(pilot)
+        for _ in range(shown.view.state.waiting):
+            if not of or shown.view.request.session == of:
+                break
+            await pilot.press("right")
+            shown = await armed(pilot)
+        assert of in {"", shown.view.request.session}, f"no request of {of}"
         await pilot.press(*pressed)
         if "escape" in pressed:
             await auntil(lambda: shown.editor.box is None, what="the end of the editor")
@@ -269,7 +272,7 @@ def pushers() -> Fleet:
 
 async def together(pilot: Pilot[None]) -> None:
     """Open the card, and the list of all requests that are like the first."""
-    await card(0, "T")(pilot)
+    await card("T")(pilot)
     await armed(pilot)
 
 
@@ -452,23 +455,21 @@ SCENES: dict[str, Scene] = {
     "ended": Scene(act=keys("slash", *"flaky", "enter")),
     "no-preview": Scene((80, 24), keys("space")),
     "terminal-preview": Scene(act=keys("G", *"kkkk")),
-    "card-command": Scene(act=card(4)),
-    "card-login": Scene(act=card(3)),
+    "card-command": Scene(act=card(of="fix-auth")),
+    "card-login": Scene(act=card(of="release-notes")),
     "card-command-80x24": Scene((80, 24), card(), alone(command("fix-auth", RISKY))),
     "card-diff": Scene(act=card(), fleet=alone(change("fix-auth"))),
-    "card-diff-160x50": Scene((160, 50), card(2)),
-    "card-hidden": Scene(act=card(0, "a", "b"), fleet=alone(command("fix-auth", HIDDEN))),
-    "card-question": Scene(act=card(0, "2")),
-    "card-question-many": Scene(act=card(0, "1", "3"), fleet=alone(question("fix-auth", many=True))),
+    "card-diff-160x50": Scene((160, 50), card(of="rows-to-strips")),
+    "card-hidden": Scene(act=card("a", "b"), fleet=alone(command("fix-auth", HIDDEN))),
+    "card-question": Scene(act=card("2", of="choose-store")),
+    "card-question-many": Scene(act=card("1", "3"), fleet=alone(question("fix-auth", many=True))),
     "card-plan": Scene(act=card(), fleet=alone(plan("fix-auth"))),
-    "card-reach-80x24": Scene(
-        (80, 24), card(0, "s"), fleet(asking("fix-auth", command("fix-auth", "make"), plan="p1"))
-    ),
-    "card-never": Scene(act=card(0, "D", *"not on a Friday"), fleet=alone()),
+    "card-reach-80x24": Scene((80, 24), card("s"), fleet(asking("fix-auth", command("fix-auth", "make"), plan="p1"))),
+    "card-never": Scene(act=card("D", *"not on a Friday"), fleet=alone()),
     "card-together": Scene(act=together, fleet=pushers()),
-    "card-own-words": Scene(act=card(0, "1", "4", *"and a backup"), fleet=alone(NOTED)),
-    "card-deny": Scene(act=card(0, "d", *"not on a Friday"), fleet=alone()),
-    "card-edited": Scene(act=card(0, "e", "end", *" -n", "escape"), fleet=alone()),
+    "card-own-words": Scene(act=card("1", "4", *"and a backup"), fleet=alone(NOTED)),
+    "card-deny": Scene(act=card("d", *"not on a Friday"), fleet=alone()),
+    "card-edited": Scene(act=card("e", "end", *" -n", "escape"), fleet=alone()),
     "inbox-80x24": Scene((80, 24), inbox("j", "j", "j"), desk_of_asks()),
     "inbox-120x40": Scene(act=inbox(), fleet=desk_of_asks()),
     "inbox-160x50": Scene((160, 50), inbox("j", "j", "j", "j"), desk_of_asks()),
@@ -501,7 +502,7 @@ SCENES: dict[str, Scene] = {
     "finish-discard-60x20": Scene((60, 20), finishing("X"), sample_branches.finisher()),
     "machines-160x50": Scene((160, 50), on_machines(keys("j")), sample_machines.three_machines()),
     "machines-80x24": Scene((80, 24), on_machines(keys("G", "k")), sample_machines.three_machines()),
-    "machines-card-80x24": Scene((80, 24), on_machines(card(2)), sample_machines.three_machines()),
+    "machines-card-80x24": Scene((80, 24), on_machines(card(of="release")), sample_machines.three_machines()),
     "new-120x40": Scene(act=keys("n")),
     "new-80x24": Scene((80, 24), keys("n")),
     "new-wrong-80x24": Scene((80, 24), keys("n", *"fix-auth", "enter")),
@@ -557,8 +558,8 @@ SCENES: dict[str, Scene] = {
     "memory-fork-80x24": Scene((80, 24), keys("f"), fleet(sample_sandboxes.machine("numbers"), working("docs"))),
     "new-jail-80x24": Scene((80, 24), jailed(), fleet(working("docs"))),
     "colours-256": Scene(act=in_few_colours("256", settled)),
-    "card-colours-256": Scene(act=in_few_colours("256", card(4))),
-    "card-colours-16": Scene(act=in_few_colours("standard", card(4))),
+    "card-colours-256": Scene(act=in_few_colours("256", card(of="fix-auth"))),
+    "card-colours-16": Scene(act=in_few_colours("standard", card(of="fix-auth"))),
     "too-small": Scene((39, 9)),
     "narrow-40x10": Scene((40, 10)),
     "empty": Scene(fleet=fleet()),

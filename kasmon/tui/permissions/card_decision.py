@@ -96,7 +96,11 @@ class CardDecision(msgspec.Struct, frozen=True):
         if Decision.CHOOSE in self.request.choices:
             return "choose an answer, then press Enter."
         allow, deny = self.keys.shown("allow_once", self.utf8), self.keys.shown("deny", self.utf8)
-        return f"{allow} allows once, {deny} denies."
+        keys = {Decision.ALLOW: f"{allow} allows once", Decision.DENY: f"{deny} denies"}
+        offered = [
+            text for decision, text in keys.items() if self.request.answerable and decision in self.request.choices
+        ]
+        return f"{', '.join(offered)}." if offered else "Enter opens the agent's terminal."
 
     def answers(
         self, decision: Decision, reason: str = "", labels: tuple[str, ...] = (), text: str = ""

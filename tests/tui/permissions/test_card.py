@@ -914,9 +914,16 @@ LONG = command("fix-auth", "; ".join([RISKY] * 3))
             question("fix-auth"),
             {"a": "This is a question: choose an answer, then press Enter.", "enter": "Mark an answer first."},
         ),
-        (login("fix-auth"), {"a": "Answer this request in the agent's terminal: Enter opens it."}),
+        (
+            login("fix-auth"),
+            {
+                "a": "Answer this request in the agent's terminal: Enter opens it.",
+                "y": "y does nothing here: Enter opens the agent's terminal.",
+            },
+        ),
+        (command("fix-auth", "ls", choices=(Decision.DENY,)), {"y": "y does nothing here: d denies."}),
     ],
-    ids=["plain", "no rule", "secret", "unread", "question", "login"],
+    ids=["plain", "no rule", "secret", "unread", "question", "login", "deny only"],
 )
 async def test_a_key_that_does_not_count_says_why_and_the_next_one_takes_that_away(
     asked: Request, reasons: dict[str, str]

@@ -144,7 +144,7 @@ def test_no_other_folder_uses_a_private_name_of_textual() -> None:
     }
     assert {} == {path: found for path, tree in others.items() if (found := list(private_names(tree)))}
     ours = {"_replace"}.union(*map(defined, modules().values()))  # a method of every NamedTuple
-    assert {} == {path: found for path, tree in others.items() if (names := private_attributes(tree) - ours)}
+    assert {} == {path: names for path, tree in others.items() if (names := private_attributes(tree) - ours)}
 
 
 def test_a_private_name_that_is_not_defined_is_found() -> None:
