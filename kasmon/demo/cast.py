@@ -63,7 +63,7 @@ loop
 
 DOCS = """\
 prompt Write the upgrade guide for checkout v2.
-think Who reads this page? Somebody who upgrades. Begin with what breaks.
+think Who reads this page? People who upgrade. Begin with what breaks.
 tool Write {"path": "docs/upgrade.md"} => 96 lines
 say The upgrade guide is written: what breaks, why, and the one command that fixes most of it.
 usage 22040 3900 18100 200000 0.19

@@ -92,7 +92,7 @@ id = "guide"
 title = "Write down how to tune it"
 wave = 3
 prompt = """
-prompt Write down how to tune the search, for whoever comes after us.
+prompt Write down how to tune the search, for those who come after us.
 say The guide is written.
 """
 '''

@@ -331,7 +331,7 @@ ACTIONS: Final = (
     Action("review_undo", ("u",), "undo", "Undo the last reverted or staged hunk", _REVIEW, Group.REVIEW),
     Action("review_branch", ("b",), "branch", "Show all changes of the branch", _REVIEW, Group.REVIEW),
     Action("review_last_turn", ("t",), "last turn", "Show the changes of the last turn", _REVIEW, Group.REVIEW),
-    Action("review_turn_back", ("<",), "earlier turn", "Show the turn before", _REVIEW, Group.REVIEW),
+    Action("review_turn_back", ("<",), "earlier turn", "Show the previous turn", _REVIEW, Group.REVIEW),
     Action("review_turn_on", (">",), "later turn", "Show the next turn", _REVIEW, Group.REVIEW),
     Action("review_edit", ("e",), "edit", "Open the file at this line in $EDITOR", _REVIEW, Group.REVIEW),
     Action("review_leave", ("escape", "q"), "leave", "Back", _REVIEW, Group.REVIEW),

@@ -4,7 +4,7 @@ import ast
 import functools
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -309,12 +309,44 @@ def prose(source: str) -> Iterator[tuple[int, str]]:
             yield number, comment[1]
 
 
-def dialect(source: str) -> list[tuple[int, str]]:
-    return [(line, found[0]) for line, text in prose(source) for found in DIALECT.finditer(" ".join(text.split()))]
+def dialect(prose: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    return [(line, found[0]) for line, text in prose for found in DIALECT.finditer(" ".join(text.split()))]
+
+
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """The sentences among the strings of *source*: those that contain a space."""
+    for node in nodes(syntax_trees.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.lineno, node.value
+
+
+def pages() -> dict[str, str]:
+    """The prose of the documents, of the page in a browser and of the screen rules, without code and names of tests."""
+    project = ROOT.parent
+    documents = [*project.glob("*.md"), *project.glob("docs/**/*.md"), *(ROOT / "web" / "page").glob("page.*")]
+    found = {
+        path: re.sub(r"```.*?```|`[^`\n]+`|^    .*?$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+        for path in documents
+    }
+    rules = {path: "\n".join(re.findall("# .*", path.read_text())) for path in ROOT.glob("agents/*/screen*.toml")}
+    return {path.relative_to(project).as_posix(): text for path, text in (found | rules).items()}
 
 
 def test_docstrings_and_comments_are_in_plain_english() -> None:
-    assert [] == [(where, *each) for where, source in sources().items() for each in dialect(source)]
+    assert [] == [(where, *each) for where, source in sources().items() for each in dialect(prose(source))]
+
+
+def test_the_texts_of_the_interface_and_the_documents_are_in_plain_english() -> None:
+    own = {where: source for where, source in sources().items() if not where.startswith("bench/")}  # imitates agents
+    assert [] == [(where, *each) for where, source in own.items() for each in dialect(texts(source))]
+    assert {} == {where: found for where, text in pages().items() if (found := dialect([(0, text)]))}
+    assert {"README.md", "docs/plans.md", "kasmon/agents/claude/screen.toml", "kasmon/web/page/page.js"} <= set(pages())
+
+
+def test_dialect_is_found_in_texts_and_not_in_names() -> None:
+    source = "say('It goes on.')\nname = 'nobody'\nraise E(f'{x} asks somebody')"
+
+    assert [(1, "goes on"), (3, "somebody")] == dialect(texts(source))
 
 
 @pytest.mark.parametrize(
@@ -328,7 +360,7 @@ def test_docstrings_and_comments_are_in_plain_english() -> None:
     ],
 )
 def test_dialect_is_found_in_prose_and_not_in_values(source: str, found: list[tuple[int, str]]) -> None:
-    assert found == dialect(source)
+    assert found == dialect(prose(source))
 
 
 def test_no_word_with_a_private_meaning_is_part_of_a_name() -> None:

@@ -170,7 +170,7 @@ def login(name: str, number: int = 1, *, ago: float = 30.0) -> Request:
         number,
         ago=ago,
         kind=RequestKind.AUTH,
-        title="Sign in to go on",
+        title="Sign in to continue",
         shown="The agent asks for a login in its own terminal.",
         choices=(),
         answerable=False,

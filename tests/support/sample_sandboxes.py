@@ -23,7 +23,7 @@ from tests.support.sample_fleet import NOW, asking, fleet, session, working
 SHA = "4f1c2b9ad0e7735c18a60f2e9b7d41c3a5e6f708"
 LEAK = ("the network can be reached", "it may write to /etc")
 LOST_MEMORY = "interpreter state lost; files kept"
-LOST = "the sandbox was found dead and made anew: interpreter state lost; files kept"
+LOST = "the sandbox died and was healed: interpreter state lost; files kept"
 
 
 def sandbox_state(**fields: Any) -> SandboxState:

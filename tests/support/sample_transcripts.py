@@ -115,7 +115,7 @@ MAKE = (
 SIGN_IN = (
     "\x1b[1;34m Gemini\x1b[0m",
     "",
-    " To go on, sign in.",
+    " To continue, sign in.",
     "",
     " \x1b[32m>\x1b[0m 1. Open a browser",
     "   2. Use an API key",

@@ -45,7 +45,7 @@ def measure_busy_fleet(seconds: float) -> list[Figure]:
             samples=1,
             note="ten lines a second each; dashboard, tmux host and tmux server together",
         ),
-        Figure(name="the same panes in a tmux that nobody listens to", value=alone, unit="% of a core", samples=1),
+        Figure(name="the same panes in a tmux without a client", value=alone, unit="% of a core", samples=1),
     ]
 
 

@@ -55,7 +55,7 @@ def measure_event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: f
             unit="% of a core",
             target=25,
             samples=1,
-            note="the dashboard and its guard; whoever writes the logs is left out",
+            note="the dashboard and its guard, without the program that writes the logs",
         ),
     ]
 

@@ -64,8 +64,8 @@ def measure_standby(rounds: int) -> Figure:
             jail.resume(policy, runtime, slept)
             _time_run(guest, "python")
             awake.append(1000 * (time.perf_counter() - began))
-    note = f"p95 {percentile(awake, 0.95):.1f} ms; to put it to sleep p50 {percentile(to_sleep, 0.5):.1f} ms"
-    return timed("from standby to the first answer, p50", awake, 10, note)
+    note = f"p95 {percentile(awake, 0.95):.1f} ms; to pause it p50 {percentile(to_sleep, 0.5):.1f} ms"
+    return timed("from paused to the first answer, p50", awake, 10, note)
 
 
 def measure_host_runs(rounds: int, sleeps: int = 10) -> list[Figure]:
@@ -90,7 +90,7 @@ async def _through_host(paths: Paths, rounds: int, sleeps: int) -> list[Figure]:
     finally:
         await sandbox_operations.remove(paths, read_session(paths, session))
     note = f"p95 {percentile(times, 0.95):.1f} ms"
-    late = f"p95 {percentile(woken, 0.95):.1f} ms; it was proven, healed and looked at before that"
+    late = f"p95 {percentile(woken, 0.95):.1f} ms; it was verified, healed and read before that"
     return [
         timed("a run of python through its host, p50", times, None, note),
         timed("a session wakes and answers, p50", woken, 100, late),

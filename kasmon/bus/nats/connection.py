@@ -383,7 +383,7 @@ def explain(error: BaseException, identity: Identity) -> KasmonError:
             return UnavailableError(f"cannot reach {where}: {error.strerror or error}.", hint=status)
     if is_refusal(error):
         return RefusedError(
-            f"{where} does not know {identity.name!r}: it was removed, or the server was made anew.",
+            f"{where} does not know {identity.name!r}: it was removed, or the server was created again.",
             hint="Get a new token: `kasmon cluster token` on the cluster's machine, then `kasmon machines join TOKEN`.",
         )
     return UnavailableError(f"cannot use {where}: {error}.", hint=status)

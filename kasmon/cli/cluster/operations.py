@@ -196,7 +196,7 @@ def revoke(name: str, team: str, cluster: str, wants_json: bool) -> None:
     except NotFoundError as error:
         # an earlier `revoke` may have been killed before it did this
         if asyncio.run(apply_changes(folder, _possible_members(folder, name, team))):
-            raise NotFoundError(error.message, hint=f"{error.hint} The server was told so again.") from None
+            raise NotFoundError(error.message, hint=f"{error.hint} The server received the change again.") from None
         raise
     if not asyncio.run(apply_changes(folder, gone)):
         _note_down(folder)

@@ -39,7 +39,7 @@ def resume(
     """Resume sessions once their usage limit ends, in this order, a few at once. It needs no open dashboard."""
     where = places()
     config = load(where)
-    asyncio.run(must_be_a_person(os.getpid(), None, action="allow sessions to go on after a usage limit"))
+    asyncio.run(must_be_a_person(os.getpid(), None, action="resume sessions after a usage limit"))
     waiting = _chosen(where, sessions)
     if config.limits.resume == "never":
         raise RefusedError(
@@ -74,7 +74,7 @@ def resume(
 
 
 def cancel(*sessions: SessionNames, wants_json: Json = False) -> None:
-    """Leave sessions that wait for a usage limit to you, also if the config resumes all."""
+    """Do not resume these sessions automatically after a usage limit, whatever the config says."""
     where = places()
     waiting = _chosen(where, sessions)
     for session in waiting:

@@ -132,7 +132,7 @@ def rm(name: Name, /, *, wants_json: Json = False) -> None:
     if wants_json:
         print_json(answer(machine=name))
     else:
-        say(f"{name}: removed; its sessions go on there")
+        say(f"{name}: removed; its sessions keep running there")
 
 
 def drain(
@@ -142,7 +142,7 @@ def drain(
     undo: Annotated[bool, Arg("Let sessions start there again.")] = False,
     wants_json: Json = False,
 ) -> None:
-    """Start no more sessions on a machine from here. What runs there runs on.
+    """Start no more sessions on a machine from here. Running sessions continue.
 
     Tasks of plans that were placed there and have not begun are placed on another machine, if they may run there.
     `local`, or this machine's own name: no more tasks of plans are placed here. What names no machine still runs here.

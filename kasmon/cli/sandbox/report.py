@@ -145,11 +145,10 @@ def _to_come(session: Session, now: float) -> list[str]:
     sandbox_state = session.sandbox_state
     if sandbox_state is None or session.state not in ALIVE or session.in_turn:
         return []
-    kept = "at the service" if sandbox_state.tier == "e2b" else "on disk"
     steps = (
-        (sandbox_state.standby_at, "sleeps"),
-        (sandbox_state.pause_at, f"is paused {kept}"),
-        (sandbox_state.expires_at, "ends"),
+        (sandbox_state.standby_at, "pauses"),
+        (sandbox_state.pause_at, "pauses" if sandbox_state.tier == "e2b" else "pauses to disk"),
+        (sandbox_state.expires_at, "expires"),
     )
     return [f"{what} in {age(at - now)} if unused" for at, what in steps if at is not None and at > now]
 

@@ -115,7 +115,7 @@ def read_prompt(places: Paths, session: Session, *, pushes: bool = False) -> str
     found = _of_github(path, request) if program == "gh" else _of_gitlab(path, request)
     if not (found.logs or found.comments):
         raise RefusedError(
-            f"no check of {request.words!r} failed, and nobody commented on it.",
+            f"no check of {request.words!r} failed, and it has no comments.",
             hint="Wait until its checks have ended.",
         )
     return build_prompt(request, found, _redactor(places, session), pushes=pushes)

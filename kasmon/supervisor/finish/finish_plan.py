@@ -231,7 +231,7 @@ def _check_state(plan: PlannedFinish) -> None:
     if request.update == "rebase" and state.remote and (state.behind or request.fetches) and not request.rewrites:
         raise PushedCommitsError(
             f"the branch is pushed to {state.remote}, and a rebase would replace those commits.",
-            hint="Use --update merge; or --rewrite, if nobody else works on it.",
+            hint="Use --update merge; or --rewrite, if you alone work on it.",
         )
     if (request.merge or request.takes_over) and state.uncommitted and not request.commits:
         raise RefusedError(

@@ -25,7 +25,7 @@ AGREED: Final = "sandboxes-agreed.json"
 TOLD: Final[Mapping[Tier, tuple[str, str]]] = {
     "jail": (
         "{}, the programs of this machine",
-        "{} of memory where a control group is ours (each of its processes a few GB where none is)",
+        "{} of memory where kasmon may limit it with a control group; else a few GB for each process",
     ),
     "microvm": ("{} as /workspace, the programs of its image", "{} of memory"),
     "e2b": ("what is in {}, the programs of its template", "the memory that its template has"),

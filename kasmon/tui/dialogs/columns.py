@@ -49,7 +49,7 @@ class ColumnsDialog(Dialog):
         note = "State and name come first. Columns without a value are left out, and those that do not fit."
         self.query_one("#columns-note", Sentences).say(("", Token.TEXT), (note, Token.FAINT))
         self.offer(
-            ("space", "show or hide"), ("J K", "move"), ("backspace", "usual"), ("enter", "apply"), ("esc", "cancel")
+            ("space", "show or hide"), ("J K", "move"), ("backspace", "default"), ("enter", "apply"), ("esc", "cancel")
         )
         self.begin(self.list)
 

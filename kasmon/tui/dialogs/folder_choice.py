@@ -56,7 +56,7 @@ class FolderField(DialogField):
         self._suggester: FolderSuggester | None = None
         self._offered, self._notice = Sentences(look, id="recent"), Sentences(look, id="brings")
         self._arrow = shown_key("down", look.utf8)
-        super().__init__("Folder", Vertical(self.box, self._offered, self._notice))
+        super().__init__("Directory", Vertical(self.box, self._offered, self._notice))
 
     def on_mount(self) -> None:
         if self._recent:

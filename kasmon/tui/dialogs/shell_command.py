@@ -26,9 +26,8 @@ def confirm_command(session: Session, command: str) -> Confirmation:
     confined = ", outside of the session's sandbox" if session.sandbox else ""
     machine = session.via or "this machine"
     where = f"It runs on {clean_line(machine)}, in {clean_line(session.workdir)}, with your rights{confined}."
-    return Confirmation(
-        "Run this command?", (command, where, "The agent is not told. It ends when you close its output."), "run"
-    )
+    note = "The agent does not see it. The command ends when you close its output."
+    return Confirmation("Run this command?", (command, where, note), "run")
 
 
 class ShellCommandDialog(Dialog):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kasmon.tui.finish.screen import FinishScreen
 
 CHANGED: Final = "Something changed since this was shown. The plan now:"
-REWRITE: Final = "Do this only if nobody else works on the branch. The next question shows what is done."
+REWRITE: Final = "Do this only if you alone work on the branch. The next question shows what is done."
 TITLES: Final = {
     "finish_push": "Push",
     "finish_take_over": "Take over",

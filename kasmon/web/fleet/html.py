@@ -133,7 +133,7 @@ def render_session(
         '<input type="checkbox" name="when" value="idle"> Wait until it is idle</label>'
         '<button class="allow">Send</button></form>'
         if can_take
-        else '<p class="soft">It has ended, and takes no prompt.</p>'
+        else '<p class="soft">It has ended, and accepts no prompt.</p>'
     )
     body = [
         f'<p class="warning" role="alert">{_line(note, 1000)}</p>' if note else "",

@@ -8,7 +8,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const socket = new URL("ws", location.href);
   socket.protocol = "ws:";
   document.getElementById("terminal").dataset.sessionWebsocketUrl = socket.href;
-  // Keys go to the terminal from its first picture on; nobody has to click into it.
+  // Keys go to the terminal from its first picture on; no click is needed.
   new MutationObserver((_, first) => {
     if (document.body.classList.contains("-first-byte")) {
       first.disconnect();

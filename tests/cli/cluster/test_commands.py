@@ -77,7 +77,7 @@ def test_revoke_cuts_off_whom_a_killed_revoke_removed_only_from_the_list(cluster
     again, refusal = asyncio.run(watch())
 
     assert 3 == again.code
-    assert "has no member 'gpu-1'. Members: none. The server was told so again." in again.err
+    assert "has no member 'gpu-1'. Members: none. The server received the change again." in again.err
     assert "it was removed" in refusal.message
 
 

@@ -90,7 +90,7 @@ def test_without_anything_to_fix_nothing_is_sent(where: Paths, client: ForgeClie
     for words, answer in nothing[client.name].items():
         client.says(words, answer)
 
-    with pytest.raises(RefusedError, match=r"no check of .* failed, and nobody commented"):
+    with pytest.raises(RefusedError, match=r"no check of .* failed, and it has no comments"):
         read_prompt(where, session)
 
 

@@ -191,7 +191,7 @@ async def test_pushed_commits_are_replaced_only_after_a_question_of_its_own() ->
         await pilot.press("enter")
         await opened(pilot, ConfirmDialog)
         text = text_of(pilot.app)
-        assert ("A rebase would replace those commits." in text, "Do this only if nobody" in text) == (True, True)
+        assert ("A rebase would replace those commits." in text, "Do this only if you alone" in text) == (True, True)
         await press(pilot, "y")
         await auntil(lambda: "Do it rebase." in text_of(pilot.app))
         assert [] == done(gateway)

@@ -89,7 +89,7 @@ async def test_every_request_has_its_line_the_first_asked_first_those_set_aside_
             "? question    choose-store    codex      Which database should the index use?",
             "≡ plan        choose-store    codex      Move the parser out of the server",
             "◆ permission  rows-to-strips  codex      Edit  kasmon/tui/row.py",
-            "→ login       release-notes   gemini     Sign in to go on",
+            "→ login       release-notes   gemini     Sign in to continue",
             "snoozed  Bash  make bench",
         ):
             assert line in text
