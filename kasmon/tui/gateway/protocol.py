@@ -190,7 +190,10 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gateway(Protocol):
-    """Everything that the dashboard reads or requests, without how it is done."""
+    """Everything that the dashboard reads or requests, without how it is done.
+
+    A coroutine raises `KasmonError` if what it returns cannot be determined; the message is for the user.
+    """
 
     @property
     def terminals(self) -> TerminalLink | None:
@@ -224,123 +227,79 @@ class Gateway(Protocol):
         """Yield what the session's log holds after *since*, then what is added, with the text being written now."""
 
     async def offers(self, folder: str = "", /) -> Sequence["ProfileOffer"]:
-        """Return the agents that a new session in *folder* may use, in the order to offer them; empty: no known folder.
-
-        Raises:
-            KasmonError: if they cannot be determined.
-        """
+        """Return the agents that a new session in *folder* (empty: none known) may use, in the order to offer them."""
 
     async def folder_notice(self, folder: str, /) -> str:
-        """Return why the config file in *folder* is ignored, in a line; empty if no notice is needed.
-
-        Raises:
-            KasmonError: if that cannot be determined.
-        """
+        """Return why the config file in *folder* is ignored, in a line; empty if no notice is needed."""
 
     async def templates(self, folder: str, /) -> "Mapping[str, TemplateConfig]":
-        """Return the templates of new sessions in *folder*, by name.
-
-        Raises:
-            KasmonError: if they cannot be determined.
-        """
+        """Return the templates of new sessions in *folder*, by name."""
 
     async def worktrees(self, folder: str, base: str = "", /) -> WorktreeChoices | None:
         """Return what a new session in *folder* can work in; None if that is in no git repository.
 
         *base* is what a new worktree shall begin at; empty for the branch that is checked out.
-
-        Raises:
-            KasmonError: if that cannot be determined.
         """
 
     async def conversations(self, agent: str, mode: Mode | None, folder: str, account: str, /) -> ConversationOffers:
-        """Return the conversations that this agent stores for *folder*; one with ACP is run for that.
-
-        Raises:
-            KasmonError: if they cannot be listed.
-        """
+        """Return the conversations that this agent stores for *folder*; one with ACP is run for that."""
 
     async def sandboxes(self) -> SandboxChoices:
-        """Return the sandboxes that a new session may use. Raises `KasmonError` if they cannot be determined."""
+        """Return the sandboxes that a new session may use."""
 
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
-        """Return what the sandbox of this agent would get in that folder, with that tier.
-
-        Raises:
-            KasmonError: if it cannot have one.
-        """
+        """Return what the sandbox of this agent would get in that folder, with that tier."""
 
     async def machines(self) -> Sequence[str]:
         """Return the other machines that a new session may run on, in the order to offer them."""
 
     async def foreign_panes(self) -> Sequence[AdoptablePane]:
-        """Return the panes of the user's own tmux. Raises `KasmonError` if there is none."""
+        """Return the panes of the user's own tmux, if there is one."""
 
     async def background_sessions(self) -> Sequence[BackgroundSession]:
-        """Return the background sessions of Claude Code. Raises `KasmonError` if it does not list them."""
+        """Return the background sessions of Claude Code, if it lists them."""
 
     async def files(self, session: SessionId, /) -> Sequence[str]:
-        """Return files and folders below the session's folder, nearest first: as many as are found quickly.
-
-        Raises:
-            KasmonError: if it is on another machine, which does not answer or does not allow it.
-        """
+        """Return files and folders below the session's folder, nearest first: as many as are found quickly."""
 
     async def slash_commands(self, session: SessionId, /) -> Sequence[SlashCommand]:
-        """Return the commands that the agent announced last. Raises `KasmonError` if its log cannot be read."""
+        """Return the commands that the agent announced last."""
 
     async def symbols(self, session: SessionId, /) -> Sequence["CodeSymbol"]:
         """Return where the code in the session's folder defines names: as many as are found quickly."""
 
     async def prompt_images(self, session: SessionId, text: str, /) -> Sequence[PromptImage]:
-        """Return the pictures that the prompt *text* mentions and that are sent with it, with their content.
-
-        Raises:
-            KasmonError: if one cannot be read, or exceeds a limit.
-        """
+        """Return the pictures that the prompt *text* mentions and that are sent with it, with their content."""
 
     async def image_content(self, session: SessionId, image: PromptImage, /) -> bytes:
-        """Return the content of a picture that was sent to the session. Raises `KasmonError` if it is not here."""
+        """Return the content of a picture that was sent to the session."""
 
     async def run_command(self, session: SessionId, command: str, report: Callable[[str], None], /) -> int:
-        """Run *command* by the person's shell in the session's folder; *report* gets the output. Returns its exit code.
-
-        Raises:
-            KasmonError: if it cannot be run; see `run_command`.
-        """
+        """Run *command* by the person's shell in the session's folder, *report* its output; return its exit code."""
 
     async def folders(self, written: str, /) -> Sequence[str]:
         """Return the folders of this machine whose paths begin with *written*, each with a trailing slash."""
 
     async def printed(self, session: SessionId, /) -> Sequence[str]:
-        """Return all lines of the session's terminal and its scrollback, oldest first, unwrapped, with SGR sequences.
-
-        Raises:
-            KasmonError: if they cannot be read.
-        """
+        """Return all lines of the session's terminal and scrollback, oldest first, unwrapped, with SGR sequences."""
 
     def search(self, words: str, /) -> AsyncGenerator["SessionHits", None]:
         """Yield where *words* occur in transcripts or output, a session at a time; closing it ends the search.
 
-        Raises:
-            KasmonError: if *words* are not searchable.
+        Raises `KasmonError` if *words* are not searchable.
         """
 
     async def update_search_index(self) -> None:
         """Keep the search index up to date from now on."""
 
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
-        """Return what the session's terminal printed around *line*, by its number; if None, around the time *at*.
-
-        Raises:
-            KasmonError: if it cannot be read.
-        """
+        """Return what the session's terminal printed around *line*, by its number; if None, around the time *at*."""
 
     async def fact(self, session: SessionId, place: int, /) -> Event | None:
         """Return the event at this place of the session's log; None if there is none."""
 
     async def explained(self, session: SessionId, /) -> Sequence[str]:
-        """Return why the session is in its state, a line each. Raises `KasmonError` if that cannot be determined."""
+        """Return why the session is in its state, a line each."""
 
     def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
         """Yield the sessions whose worktrees change the same as others', now and after each change; never ends."""
@@ -352,57 +311,25 @@ class Gateway(Protocol):
         """
 
     async def plan_merges(self, sessions: Sequence[SessionId], /) -> "MergePlan":
-        """Return in which order the branches of *sessions* are merged into their base, and what conflicts.
-
-        Raises:
-            RefusedError: if a branch cannot be merged as it is, or their bases differ.
-        """
+        """Return in which order the branches of *sessions* are merged into their base, and what conflicts."""
 
     async def plan_finish(self, session: SessionId, request: "FinishRequest", /) -> "PlannedFinish":
-        """Return how *request* is done with the session's branch; without a request, what is left to do.
-
-        Raises:
-            KasmonError: if it cannot be done; it says why.
-        """
+        """Return how *request* is done with the session's branch; without a request, what is left to do."""
 
     async def proposed_message(self, session: SessionId, /) -> str:
-        """Return the commit message that the session's agent proposed last; empty if there is none.
-
-        Raises:
-            KasmonError: if its terminal cannot be read.
-        """
+        """Return the commit message that the session's agent proposed last; empty if there is none."""
 
     async def changes_of(self, session: SessionId, turn: int | None = None, /) -> SessionChanges:
-        """Return what the session's worktree changed: in *turn*, in the last one for 0, or since it began for None.
-
-        Raises:
-            KasmonError: if it works in no repository, the turn is not stored, or git fails.
-        """
+        """Return what the session's worktree changed: in *turn*, in the last one for 0, or since it began for None."""
 
     async def sandbox(self, session: SessionId, /) -> "SandboxHistory":
-        """Return the limits, history, checkpoints and blocked connections of the session's sandbox.
-
-        Raises:
-            KasmonError: if they cannot be read.
-        """
+        """Return the limits, history, checkpoints and blocked connections of the session's sandbox."""
 
     async def comments(self, session: SessionId, /) -> Sequence["LoggedComment"]:
-        """Return the comments of the session, oldest first, each with its state by the current files.
-
-        Raises:
-            KasmonError: if git fails.
-        """
+        """Return the comments of the session, oldest first, each with its state by the current files."""
 
     async def editor_argv(self, session: SessionId, name: str, line: int, /) -> Sequence[str]:
-        """Return the command line of the user's editor for a file in the session's worktree, at *line*.
-
-        Raises:
-            KasmonError: if there is no such file.
-        """
+        """Return the command line of the user's editor for a file in the session's worktree, at *line*."""
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
-        """Return the command line that attaches this terminal to the session's.
-
-        Raises:
-            InteractiveOnlyError: if it has none.
-        """
+        """Return the command line that attaches this terminal to the session's."""
