@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 import gc
 import locale
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -19,9 +19,11 @@ from textual.command import CommandPalette, Provider
 
 from kasmon.charset import needs_ascii
 from kasmon.errors import KasmonError, of_system
+from kasmon.model.collisions import CollisionSummary
 from kasmon.model.fleet import Fleet, difference
 from kasmon.model.formatting import session_label, state_label
 from kasmon.model.permission import SessionId
+from kasmon.repository.branch import BranchSummary
 from kasmon.sanitize import clean_block
 from kasmon.tui.action import KeyContext
 from kasmon.tui.actions.dialogs import offer_links
@@ -45,11 +47,8 @@ from kasmon.tui.messages import (
     DiffRequested,
     FinishActionRequested,
     HitOpened,
-    KeyContextChanged,
     LayoutChanged,
-    PlanBoardClosed,
     SandboxActionRequested,
-    SearchClosed,
     SearchRequested,
     SessionOpened,
     SplitChanged,
@@ -76,6 +75,8 @@ if TYPE_CHECKING:
     from kasmon.store.machines import MachineStatus
     from kasmon.tui.terminal.view import FocusView
     from kasmon.tui.transcript.event_view import EventView
+
+Update = TypeVar("Update")
 
 LATER_IMPORTS: Final = (
     "textual.widgets._text_area",
@@ -193,7 +194,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.permissions.start()
         if self.gateway is not None:
             self.gateway.subscribe(self.session_pane.handle_push)
-            self.run_worker(self._follow_fleet(), group="fleet")
+            self.run_worker(_follow(self.gateway.changes(), self._show_update), group="fleet")
             self.run_worker(self._follow_settings(), group="settings")
         self.call_after_refresh(start_timer, self, IMPORT_DELAY_S, self._finish_startup)
 
@@ -213,11 +214,12 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.stylesheet.parse()
         self.run_worker(self._preload_modules, thread=True, group="imports")
         if self.gateway is not None:
-            self.run_worker(self.plan_board.follow(), group="plans")
-            self.run_worker(self._follow_machines(), group="machines")
-            self.run_worker(self._follow_memory(), group="memory")
-            self.run_worker(self._follow_collisions(), group="collisions")
-            self.run_worker(self._follow_branches(), group="branches")
+            branches = self.gateway.branches(lambda: self.notifications.is_there)
+            self.run_worker(_follow(self.gateway.boards(), self.plan_board.show_boards), group="plans")
+            self.run_worker(_follow(self.gateway.fleet_machines(), self._show_machines), group="machines")
+            self.run_worker(_follow(self.gateway.memory(), self._show_memory), group="memory")
+            self.run_worker(_follow(self.gateway.collisions(), self._show_collisions), group="collisions")
+            self.run_worker(_follow(branches, self._show_branches), group="branches")
             self.run_worker(self.gateway.update_search_index(), group="search-index")
 
     def _preload_modules(self) -> None:
@@ -226,36 +228,23 @@ class Kasmon(SafeApp, inherit_bindings=False):
             import_module(name)
         self.themes.all()
 
-    async def _follow_fleet(self) -> None:
-        assert self.gateway is not None
-        async for update in self.gateway.changes():
-            self._show_update(update)
+    def _show_machines(self, machines: "tuple[MachineStatus, ...]") -> None:
+        self.notifications.update_machines(machines)
+        self.machines = machines
+        self.main_view.show_machines(len(machines), sum(each.is_unreachable for each in machines))
 
-    async def _follow_machines(self) -> None:
-        assert self.gateway is not None
-        async for machines in self.gateway.fleet_machines():
-            self.notifications.update_machines(machines)
-            self.machines = machines
-            self.main_view.show_machines(len(machines), sum(each.is_unreachable for each in machines))
+    def _show_memory(self, memory: MemoryUse) -> None:
+        self.memory = memory
+        self.main_view.show_memory(memory.total_bytes, memory.budget_bytes)
+        self.session_actions.note_memory()
 
-    async def _follow_memory(self) -> None:
-        assert self.gateway is not None
-        async for memory in self.gateway.memory():
-            self.memory = memory
-            self.main_view.show_memory(self.memory.total_bytes, self.memory.budget_bytes)
-            self.session_actions.note_memory()
+    def _show_collisions(self, collisions: Mapping[SessionId, CollisionSummary]) -> None:
+        self.main_view.table.mark(collisions)
+        self.plan_board.mark(collisions)
 
-    async def _follow_collisions(self) -> None:
-        assert self.gateway is not None
-        async for collisions in self.gateway.collisions():
-            self.main_view.table.mark(collisions)
-            self.plan_board.mark(collisions)
-
-    async def _follow_branches(self) -> None:
-        assert self.gateway is not None
-        async for branches in self.gateway.branches(lambda: self.notifications.is_there):
-            self.main_view.show_branches(branches)
-            self.finish.show_branches(branches)
+    def _show_branches(self, branches: Mapping[SessionId, BranchSummary]) -> None:
+        self.main_view.show_branches(branches)
+        self.finish.show_branches(branches)
 
     async def _follow_settings(self) -> None:
         assert self.gateway is not None
@@ -346,7 +335,6 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.offer_keys()
 
     async def _offer_agents(self) -> None:
-        """The fleet is empty: show the agents that can be started here."""
         if self.gateway is not None:
             with contextlib.suppress(KasmonError):  # the list still shows the keys; a dialog reports what is wrong
                 self.main_view.table.offer(await self.gateway.offers())
@@ -391,91 +379,77 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     # Keys.
 
-    def on_key_context_changed(self, message: KeyContextChanged) -> None:
-        message.stop()
+    def on_key_context_changed(self) -> None:
         self.offer_keys()
         self.permissions.show_notice()
 
     def offer_keys(self) -> None:
-        """Show in the key bar the keys that count at the current focus, for the row under the cursor."""
         self.key_dispatcher.offer()
 
     # Messages of widgets: each goes to the controller in charge.
 
     def on_action_requested(self, message: ActionRequested) -> None:
         """Run what was clicked or chosen in the palette; an action of the list first leaves an open session."""
-        message.stop()
         if self.main_view.focused_inside and ROWS[message.action].where is KeyContext.LIST:
             self.session_pane.leave()
         self.key_dispatcher.run(message.action)
 
     def on_split_changed(self, message: SplitChanged) -> None:
-        message.stop()
         self.run_operation(lambda operations: operations.save_split(message.split))
 
     def on_layout_changed(self, message: LayoutChanged) -> None:
-        message.stop()
         self.run_operation(lambda operations: operations.save_layout(message.layout))
 
     def on_card_closed(self, message: CardClosed) -> None:
-        message.stop()
         self.permissions.close(message.put_off)
 
-    def on_plan_board_closed(self, message: PlanBoardClosed) -> None:
-        message.stop()
+    def on_plan_board_closed(self) -> None:
         self.plan_board.close()
 
     def on_diff_requested(self, message: DiffRequested) -> None:
-        message.stop()
         if (session := self.main_view.table.session(message.session)) is not None:
             self.review.open(session)
 
-    def on_focus_view_left(self, message: "FocusView.Left") -> None:
-        message.stop()
+    def on_focus_view_left(self) -> None:
         self.session_pane.leave_terminal()
 
     def on_focus_view_read_wanted(self, message: "FocusView.ReadWanted") -> None:
-        message.stop()
         if (session := self.main_view.table.session(message.session)) is not None:
             self.session_pane.read_terminal(session, message.up)
 
-    def on_focus_view_waiting_clicked(self, message: "FocusView.WaitingClicked") -> None:
-        message.stop()
+    def on_focus_view_waiting_clicked(self) -> None:
         self.permissions.open()
 
     def on_session_opened(self, message: SessionOpened) -> None:
-        message.stop()
         self.permissions.close(())
         self.plan_board.close()
         self.call_later(self.session_pane.enter, message.session)
 
     def on_event_view_code_clicked(self, message: "EventView.CodeClicked") -> None:
-        message.stop()
         self.session_pane.put_on_clipboard(message.piece.text, message.piece.what)
 
     def on_event_view_link_clicked(self, message: "EventView.LinkClicked") -> None:
-        message.stop()
         offer_links(self, message.addresses)
 
     def on_search_requested(self, message: SearchRequested) -> None:
-        message.stop()
         self.search.search_for(message.words)
 
     def on_hit_opened(self, message: HitOpened) -> None:
-        message.stop()
         self.search.go_to(message.hit)
 
-    def on_search_closed(self, message: SearchClosed) -> None:
-        message.stop()
+    def on_search_closed(self) -> None:
         self.search.close()
 
     def on_sandbox_action_requested(self, message: SandboxActionRequested) -> None:
-        message.stop()
         self.sandbox_actions.on_sandbox(message)
 
     def on_finish_action_requested(self, message: FinishActionRequested) -> None:
-        message.stop()
         self.finish.handle(message)
+
+
+async def _follow(updates: AsyncIterator[Update], show: Callable[[Update], None]) -> None:
+    async for update in updates:
+        show(update)
 
 
 def _is_utf8(settings: DashboardSettings) -> bool:

@@ -1,18 +1,15 @@
 """From a key to its handler, before the focused widget gets the key; and which keys count now."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
 
 from textual import events
-from textual.screen import Screen
 
 from kasmon.model.commands import Mode
-from kasmon.model.fleet import Fleet
 from kasmon.tui.action import KeyContext
-from kasmon.tui.keymap import ACTIONS, ROWS, KeyMap
-from kasmon.tui.main_view import MainView
+from kasmon.tui.keymap import ACTIONS, ROWS
 from kasmon.tui.permissions.controller import PermissionController
-from kasmon.tui.session_pane import SessionPane
+from kasmon.tui.session_pane import PaneDashboard
 from kasmon.tui.status_bars import is_offered, offers
 from kasmon.tui.textual_ext.modal import Overlay
 
@@ -20,29 +17,9 @@ NO_CODE: Final = frozenset({"submit", "read", "queue"})
 """Prompt box actions whose keys do something else in the code box."""
 
 
-class KeyDashboard(Protocol):
-    app_focus: bool
-
-    @property
-    def fleet(self) -> Fleet: ...
-    @property
-    def utf8(self) -> bool: ...
-    @property
-    def keys(self) -> KeyMap: ...
-    @property
-    def screen(self) -> Screen[Any]: ...
-    @property
-    def screen_stack(self) -> Sequence[Screen[Any]]: ...
-    @property
-    def main_view(self) -> MainView: ...
-    @property
-    def session_pane(self) -> SessionPane: ...
+class KeyDashboard(PaneDashboard, Protocol):
     @property
     def permissions(self) -> PermissionController: ...
-    @property
-    def is_too_small(self) -> bool: ...
-    @property
-    def list_has_keys(self) -> bool: ...
 
 
 class KeyDispatcher:
@@ -84,7 +61,7 @@ class KeyDispatcher:
             return False
         else:
             places = (KeyContext.EVERYWHERE,)
-        row = next((row for alias in key.aliases if (row := self.app.keys.action(alias, *places))), None)
+        row = self.app.keys.action_of(key.aliases, *places)
         if row is not None:
             self.run(row.id)
         return row is not None
@@ -120,7 +97,6 @@ class KeyDispatcher:
 
     @property
     def _writes_code(self) -> bool:
-        """Whether the open session's box takes code."""
         session = self.app.main_view.preview.session
         return session is not None and session.mode is Mode.INTERPRETER
 

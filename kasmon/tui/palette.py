@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
-from textual.message import Message
 
-from kasmon.model.permission import SessionId
-from kasmon.tui.keymap import ACTIONS, KeyMap
+from kasmon.tui.keymap import ACTIONS
 from kasmon.tui.messages import ActionRequested, SessionOpened
+
+if TYPE_CHECKING:
+    from kasmon.tui.app_protocols import Dashboard
 
 Entry: TypeAlias = tuple[str, str, Callable[[], object]]
 """Name, explanation and what it does."""
@@ -21,15 +22,6 @@ SESSIONS = 8
 """At most this many of them are sessions."""
 TOLD = 0.5
 """Weight of a match in the explanation, against one in the name."""
-
-
-class PaletteDashboard(Protocol):
-    @property
-    def keys(self) -> KeyMap: ...
-    @property
-    def utf8(self) -> bool: ...
-    def palette_sessions(self) -> Iterator[tuple[SessionId, str, str]]: ...
-    def post_message(self, message: Message, /) -> bool: ...
 
 
 class KasmonCommands(Provider):
@@ -49,17 +41,17 @@ class KasmonCommands(Provider):
                 yield Hit(score, Content(words), run, text=words, help=literal(help_text))
 
     def _actions(self) -> Iterator[Entry]:
-        app = cast(PaletteDashboard, self.app)
+        app = cast("Dashboard", self.app)
         for row in ACTIONS:
             if row.is_in_palette:
                 words = f"{row.label[0].upper()}{row.label[1:]}"
                 explanation = f"{row.help}  {app.keys.shown(row.id, app.utf8)}"
-                yield words, explanation, partial(app.post_message, ActionRequested(row.id))
+                yield words, explanation, partial(self.app.post_message, ActionRequested(row.id))
 
     def _sessions(self) -> Iterator[Entry]:
-        app = cast(PaletteDashboard, self.app)
+        app = cast("Dashboard", self.app)
         for session, name, line in app.palette_sessions():
-            yield name, line, partial(app.post_message, SessionOpened(session))
+            yield name, line, partial(self.app.post_message, SessionOpened(session))
 
 
 def literal(text: str) -> str:

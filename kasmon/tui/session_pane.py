@@ -1,7 +1,7 @@
 """Opens and leaves sessions: a terminal, or a transcript with a prompt box."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -19,7 +19,7 @@ from kasmon.sanitize import clean_line
 from kasmon.tmux.user_client import attach_with_message
 from kasmon.tui.action import KeyContext
 from kasmon.tui.actions.dialogs import confirm, offer_link
-from kasmon.tui.app_protocols import Dashboard, OnDone, OnFailure, RequestNotice, SuspendableApp
+from kasmon.tui.app_protocols import Dashboard, OnDone, OnFailure
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.gateway.protocol import EventBatch, Operation
 from kasmon.tui.keymap import DETACHES
@@ -39,20 +39,10 @@ REST_S: Final = 0.05
 """A transcript is read after the cursor has rested this long, in seconds."""
 
 
-class SessionPaneDashboard(Dashboard, SuspendableApp, Protocol):
-    @property
-    def permissions(self) -> RequestNotice: ...
-    def offer_keys(self) -> None: ...
-    def call_after_refresh(self, callback: Callable[..., object], /, *arguments: object) -> object: ...
-    def add_class(self, name: str, /) -> object: ...
-    def remove_class(self, name: str, /) -> object: ...
-    def copy_to_clipboard(self, text: str, /) -> None: ...
-
-
 class SessionPane:
     """Builds the preview's content, keeps unsent drafts, and moves the focus into a session and back."""
 
-    def __init__(self, app: SessionPaneDashboard) -> None:
+    def __init__(self, app: Dashboard) -> None:
         self.app = app
         self.leave_keys: tuple[ReservedKey, ...] = LEAVE_KEYS
         self.transcripts = TranscriptCache()
@@ -84,7 +74,6 @@ class SessionPane:
         return None if widget is None or isinstance(widget, TerminalPane | TextLines) else cast("SessionView", widget)
 
     def make(self, session: Session) -> Widget:
-        """Build the widget that shows this session's content."""
         gateway = self.app.gateway
         if session.mode is Mode.TMUX:
             link = gateway.terminals if gateway is not None else None
@@ -336,7 +325,6 @@ class SessionPane:
             self.app.run_worker(self._attach(session), group="attach", exclusive=True)
 
     def redraw(self) -> None:
-        """Draw the transcript again, with the current styles."""
         if self.session_view is not None:
             self.session_view.redraw()
 
@@ -372,6 +360,13 @@ class SessionPane:
         except KasmonError as error:
             self.app.say(what_failed(error), severity="error")
         self.app.hold_still()
+
+
+class PaneDashboard(Dashboard, Protocol):
+    """A dashboard with its session pane."""
+
+    @property
+    def session_pane(self) -> SessionPane: ...
 
 
 def add_message(argv: Sequence[str], session: Session | None) -> Sequence[str]:

@@ -1,9 +1,7 @@
 """When to alert a user who may be absent: the bell at once, desktop and command a little later."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
-
-from textual.notifications import SeverityLevel
+from typing import TYPE_CHECKING, Final
 
 from kasmon.model.fleet import FleetDifference
 from kasmon.model.permission import SessionId
@@ -27,31 +25,10 @@ NOTE_S: Final = 10.0
 """How often the time of the last key is recorded for other processes, in seconds."""
 
 
-class CardAutoOpen(Protocol):
-    """The card of a request, which may open by itself."""
-
-    @property
-    def may_rise(self) -> bool: ...
-
-
-class NotificationDashboard(Dashboard, Protocol):
-    """What the alerts need."""
-
-    @property
-    def app_focus(self) -> bool: ...
-    @property
-    def permissions(self) -> CardAutoOpen: ...
-    @property
-    def is_too_small(self) -> bool: ...
-    def quiet_for(self) -> float: ...
-    def bell(self) -> None: ...
-    def notify(self, message: str, /, *, title: str, severity: SeverityLevel, markup: bool) -> None: ...
-
-
 class NotificationController:
     """The alerts of one dashboard. States from before it opened cause none, so a restart sends none."""
 
-    def __init__(self, app: NotificationDashboard) -> None:
+    def __init__(self, app: Dashboard) -> None:
         self.app = app
         self.alerts = Alerts()
         self._rung_at = float("-inf")

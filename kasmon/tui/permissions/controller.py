@@ -1,6 +1,6 @@
 """Shows the fleet's requests: a notice line counts them and names a key; a card opens by itself only if configured."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from textual.timer import Timer
@@ -10,11 +10,10 @@ from kasmon.model.commands import Answer
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
-from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.gateway.protocol import CardContext
 from kasmon.tui.permissions.queue import QUIET_S, PermissionQueue, PermissionSnapshot, first_for
 from kasmon.tui.plan_board.controller import PlanBoardController, plans_ask
-from kasmon.tui.session_pane import SessionPane
+from kasmon.tui.session_pane import PaneDashboard
 from kasmon.tui.status_bars import BannerContent
 from kasmon.tui.textual_ext.modal import Overlay
 
@@ -28,23 +27,9 @@ RISE_S: Final = 0.1
 """How often to check whether a pending request may open its card by itself, in seconds."""
 
 
-class PermissionDashboard(Dashboard, Protocol):
-    """What the requests need."""
-
-    last_key_at: float
-
-    @property
-    def utf8(self) -> bool: ...
-    @property
-    def list_has_keys(self) -> bool: ...
-    @property
-    def is_palette_open(self) -> bool: ...
+class PermissionDashboard(PaneDashboard, Protocol):
     @property
     def plan_board(self) -> PlanBoardController: ...
-    @property
-    def session_pane(self) -> SessionPane: ...
-    def quiet_for(self) -> float: ...
-    def set_interval(self, interval: float, callback: Callable[[], None], /, *, pause: bool) -> Timer: ...
 
 
 class PermissionController:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from kasmon.model.permission import SessionId
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.notifications.alerts import plan_alert
-from kasmon.tui.app_protocols import Dashboard, RequestNotice
+from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.notifications.controller import NotificationController
 from kasmon.tui.status_bars import BannerContent
 
@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 
 
 class PlanDashboard(Dashboard, Protocol):
-    @property
-    def utf8(self) -> bool: ...
-    @property
-    def list_has_keys(self) -> bool: ...
-    @property
-    def permissions(self) -> RequestNotice: ...
     @property
     def notifications(self) -> NotificationController: ...
 
@@ -36,11 +30,6 @@ class PlanBoardController:
         self.has_boards = False
         self.hits: Mapping[SessionId, CollisionSummary] = {}
         self._shown: PlanBoardScreen | None = None
-
-    async def follow(self) -> None:
-        assert self.app.gateway is not None
-        async for boards in self.app.gateway.boards():
-            self.show_boards(boards)
 
     def show_boards(self, boards: "tuple[PlanBoard, ...]") -> None:
         if self.has_boards:

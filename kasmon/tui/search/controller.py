@@ -1,15 +1,13 @@
 """The controller of the search: its screen, its last results, and opening a result."""
 
 import contextlib
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Mode
 from kasmon.sanitize import clean_line
 from kasmon.tui.actions.dialogs import offer_link
-from kasmon.tui.app_protocols import Dashboard, RequestNotice
 from kasmon.tui.error_text import sentence
 
 if TYPE_CHECKING:
@@ -18,24 +16,15 @@ if TYPE_CHECKING:
     from kasmon.model.transcript.search_text import SearchHit
     from kasmon.supervisor.search.search import SessionHits
     from kasmon.tui.search.screen import SearchScreen
-    from kasmon.tui.session_pane import SessionPane
+    from kasmon.tui.session_pane import PaneDashboard
 
 GONE: Final = "it no longer exists"
-
-
-class SearchDashboard(Dashboard, Protocol):
-    @property
-    def session_pane(self) -> "SessionPane": ...
-    @property
-    def permissions(self) -> RequestNotice: ...
-    def offer_keys(self) -> None: ...
-    def call_after_refresh(self, callback: Callable[..., object], /, *arguments: object) -> object: ...
 
 
 class SearchController:
     """Opens the screen, runs searches, and opens their results."""
 
-    def __init__(self, app: SearchDashboard) -> None:
+    def __init__(self, app: "PaneDashboard") -> None:
         self.app = app
         self._words = ""
         self._results: list[SessionHits] = []

@@ -1,31 +1,27 @@
 """Apply the user's settings to the dashboard: keys and theme; invalid ones are reported."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
-from textual.screen import Screen
 from textual.theme import Theme
 
 from kasmon.config.parser import line_of
 from kasmon.errors import ConfigError
-from kasmon.tui.app_protocols import Reporter, RequestNotice
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.gateway.theme_library import ThemeLibrary
 from kasmon.tui.keymap import ROWS, KeyMap, chosen
-from kasmon.tui.main_view import MainView
 from kasmon.tui.notifications.controller import NotificationController
-from kasmon.tui.session_pane import SessionPane
+from kasmon.tui.session_pane import PaneDashboard
 from kasmon.tui.terminal.key_encoding import leave_keys
-from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT, LIGHT, PLAIN, SIXTEEN, ThemeFile, terminal_theme, textual_theme
 
 
-class SettingsDashboard(Reporter, Protocol):
+class SettingsDashboard(PaneDashboard, Protocol):
     settings: DashboardSettings
     keys: KeyMap
-    look: ThemeStyles
     theme: str
     ansi_theme_dark: TerminalTheme
     ansi_theme_light: TerminalTheme
@@ -33,25 +29,13 @@ class SettingsDashboard(Reporter, Protocol):
     @property
     def themes(self) -> ThemeLibrary: ...
     @property
-    def utf8(self) -> bool: ...
-    @property
     def no_color(self) -> bool: ...
     @property
     def console(self) -> Console: ...
     @property
     def is_running(self) -> bool: ...
     @property
-    def main_view(self) -> MainView: ...
-    @property
-    def session_pane(self) -> SessionPane: ...
-    @property
-    def permissions(self) -> RequestNotice: ...
-    @property
     def notifications(self) -> NotificationController: ...
-    @property
-    def screen_stack(self) -> Sequence[Screen[Any]]: ...
-    def offer_keys(self) -> None: ...
-    def call_later(self, callback: Callable[..., object], /, *arguments: object, severity: str) -> object: ...
     def register_theme(self, theme: Theme, /) -> None: ...
     def refresh_css(self, animate: bool) -> None: ...
 
@@ -112,7 +96,7 @@ class UserSettings:
         if self.app.is_running:
             self.app.say(problem, severity="error")
         else:
-            self.app.call_later(self.app.say, problem, severity="error")
+            self.app.call_later(partial(self.app.say, problem, severity="error"))
 
     def show_theme(self, name: str) -> None:
         """Draw everything with this theme from now on; does nothing if it is shown already."""
