@@ -74,7 +74,6 @@ def _wrapped(line: Sequence[Span], width: int) -> Sequence[Sequence[Span]]:
 def _installed_lines(
     offers: Sequence[ProfileOffer] | None, there: Sequence[str], missing: Sequence[str]
 ) -> Sequence[Sequence[Span]]:
-    """Lines about the installed agents; none while unknown."""
     if offers is None:
         return ()
     if not there:
@@ -86,7 +85,6 @@ def _installed_lines(
 
 
 def _without_agents(missing: Sequence[str]) -> Sequence[Sequence[Span]]:
-    """Lines for when no agent is installed: which were looked for, and what to do."""
     none: Sequence[Span] = (("No coding agent is installed; any program can run here.", "warn"),)
     if not missing:
         return (none,)
@@ -96,7 +94,6 @@ def _without_agents(missing: Sequence[str]) -> Sequence[Sequence[Span]]:
 
 
 def _from_a_shell(agent: str) -> Sequence[Sequence[Span]]:
-    """The shell commands and what each does, in two columns."""
     commands = [(command.format(agent=agent), what) for command, what in FROM_A_SHELL]
     widest = max(len(command) for command, _ in commands)
     return [((f"{command:<{widest}}", "says-code"), (f"{APART}{what}", "soft")) for command, what in commands]

@@ -252,7 +252,6 @@ class MainView(UniformLinesMixin, Container):
         self.screen.set_focus(self.table)
 
     def begin_filter(self, keys: KeyMap) -> None:
-        """Open the filter's input box."""
         self.filter_bar.begin(keys)
         self._share_room()
 

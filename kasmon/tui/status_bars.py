@@ -122,7 +122,6 @@ class TopBar(LineWidget):
         return [(f"{mb(counted.memory_bytes)}{of_budget} ", "warn.bold" if is_over else "text"), ("memory   ", "faint")]
 
     def _machines(self, counted: TopBarContent) -> list[Span]:
-        """How many machines there are, then how many of them are unreachable."""
         if not counted.machines:
             return []
         known: Span = (f"   {counted.machines} {_plural('machine', counted.machines)}", "soft")
@@ -299,7 +298,6 @@ def _offer_width(offer: KeyHint) -> int:
 
 
 def _by_attention(totals: FleetTotals) -> list[tuple[str, int]]:
-    """The states that any session is in, those that need attention first."""
     ended = totals.states.get(SessionState.ENDED, 0) - totals.crashed
     numbers = {state.value: totals.states.get(state, 0) for state in ATTENTION} | {"ended": ended}
     first = ("asking", "finished", "lost", "crashed")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import TextLine
 from kasmon.sanitize import visible
-from kasmon.tui.app_protocols import Dashboard, ScreenStack
+from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.gateway.protocol import Operation
 
 if TYPE_CHECKING:
@@ -25,15 +25,26 @@ def find_location(app: Dashboard) -> tuple[object, bool]:
     return app.screen, app.main_view.focused_inside
 
 
-def confirm_operation(app: ScreenStack, title: str, lines: tuple[str, ...], yes: str, operation: Operation) -> None:
-    """Run *operation* once the user confirms; *yes* labels the confirming key."""
+def confirm_operation(app: Dashboard, title: str, lines: Sequence[str], yes: str, operation: Operation) -> None:
+    """Run *operation* once the user confirms, and close the dialog once it is done; *yes* labels the confirming key."""
     from kasmon.tui.dialogs.common import Confirmation
 
-    confirm(app, Confirmation(title, lines, yes), lambda dialog: dialog.run_operation(operation))
+    confirm(app, Confirmation(title, tuple(lines), yes), lambda dialog: dialog.run_operation(operation))
+
+
+def confirm_action(app: Dashboard, title: str, lines: Sequence[str], yes: str, act: Callable[[], object]) -> None:
+    """Close the dialog and call *act* once the user confirms; *yes* labels the confirming key."""
+    from kasmon.tui.dialogs.common import Confirmation
+
+    def close_and_act(dialog: "ConfirmDialog") -> None:
+        dialog.dismiss()
+        act()
+
+    confirm(app, Confirmation(title, tuple(lines), yes), close_and_act)
 
 
 def confirm(
-    app: ScreenStack,
+    app: Dashboard,
     question: "Confirmation",
     then: "Callable[[ConfirmDialog], None]",
     then_all: "Callable[[ConfirmDialog], None] | None" = None,
@@ -44,14 +55,14 @@ def confirm(
     app.push_screen(ConfirmDialog(app.look, app.keys, app.clock, question, then, then_all))
 
 
-def show_text(app: ScreenStack, title: str, rows: Callable[[int], Sequence[TextLine]]) -> None:
+def show_text(app: Dashboard, title: str, rows: Callable[[int], Sequence[TextLine]]) -> None:
     """Show these *rows*, built for a width in cells."""
     from kasmon.tui.dialogs.common import TextDialog
 
     app.push_screen(TextDialog(app.look, app.keys, title, rows))
 
 
-def write_prompt(app: ScreenStack, sessions: Sequence[Session], left_out: Sequence[Session] = ()) -> None:
+def write_prompt(app: Dashboard, sessions: Sequence[Session], left_out: Sequence[Session] = ()) -> None:
     """Open the dialog that sends a prompt to *sessions*."""
     from kasmon.tui.dialogs.prompt import PromptDialog
 

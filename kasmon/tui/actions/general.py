@@ -11,9 +11,9 @@ from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import ALIVE
 from kasmon.tui.actions.dialogs import confirm, write_prompt
-from kasmon.tui.app_protocols import Dashboard
-from kasmon.tui.session_list.layout import GroupKey, SavedFilter
-from kasmon.tui.session_list.order import ListSettings, SortOrder, group_values
+from kasmon.tui.session_list.layout import GroupKey
+from kasmon.tui.session_list.order import SortOrder, group_values
+from kasmon.tui.session_pane import PaneDashboard
 from kasmon.tui.textual_ext.modal import Overlay
 
 if TYPE_CHECKING:
@@ -23,19 +23,14 @@ if TYPE_CHECKING:
     from kasmon.tui.permissions.controller import PermissionController
     from kasmon.tui.plan_board.controller import PlanBoardController
     from kasmon.tui.search.controller import SearchController
-    from kasmon.tui.session_pane import SessionPane
     from kasmon.tui.theme.user_settings import UserSettings
 
 
-class GeneralDashboard(Dashboard, Protocol):
-    """What these actions need."""
-
+class GeneralDashboard(PaneDashboard, Protocol):
     agents_go_on: bool
     farewell: str
     theme: str
 
-    @property
-    def session_pane(self) -> "SessionPane": ...
     @property
     def permissions(self) -> "PermissionController": ...
     @property
@@ -100,7 +95,7 @@ class GeneralActions:
         here = [each for each in app.fleet.sessions if each.workdir and each.machine in ours]
         here = [each for each in here if each.mode is not Mode.INTERPRETER]  # their folder was made by kasmon
         recent = dict.fromkeys(each.workdir for each in sorted(here, key=lambda each: -each.created_at))
-        dialog = NewSessionDialog(app.look, app.keys, app.clock, app.settings.workdir, names, [*recent])
+        dialog = NewSessionDialog(app.look, app.keys, app.settings.workdir, names, [*recent])
         app.push_screen(dialog)
 
     def adopt(self) -> None:
@@ -124,11 +119,11 @@ class GeneralActions:
         view = self.app.main_view.table.view
         has_machines = any(session.via for session in self.app.fleet.sessions)
         orders = tuple(order for order in SortOrder if has_machines or order is not SortOrder.MACHINE)
-        self._apply_view(view, sort=orders[(orders.index(view.sort) + 1) % len(orders)])
+        self._apply_view(sort=orders[(orders.index(view.sort) + 1) % len(orders)])
 
     def toggle_waves(self) -> None:
         view = self.app.main_view.table.view
-        self._apply_view(view, group=GroupKey.NONE if view.group is GroupKey.WAVE else GroupKey.WAVE)
+        self._apply_view(group=GroupKey.NONE if view.group is GroupKey.WAVE else GroupKey.WAVE)
 
     def group(self) -> None:
         """Group the rows by the next of tag, folder, plan, machine and account that sessions differ in, or by none."""
@@ -139,7 +134,7 @@ class GeneralActions:
             self.app.say("Nothing to group by: no two sessions differ in tag, folder, plan, machine or account.")
         order = (GroupKey.NONE, *useful)
         at = order.index(view.group) if view.group in order else 0
-        self._apply_view(view, group=order[(at + 1) % len(order)])
+        self._apply_view(group=order[(at + 1) % len(order)])
 
     def change_tab(self, step: int) -> None:
         """Apply the saved filter that is *step* tabs further; the first tab has all sessions."""
@@ -150,7 +145,7 @@ class GeneralActions:
             return
         texts = ["", *(each.text for each in view.filters)]
         at = texts.index(view.filter) if view.filter in texts else 0
-        self._apply_view(view, filter=texts[(at + step) % len(texts)])
+        self._apply_view(filter=texts[(at + step) % len(texts)])
 
     def save_filter(self) -> None:
         """Save the filter in force as a tab; rename or remove the tab if it has one."""
@@ -160,20 +155,18 @@ class GeneralActions:
         if not view.filter:
             app.say(f"No filter is in force. {app.keys.shown('filter')} filters the list.")
             return
-        app.push_screen(SavedFilterDialog(app.look, app.keys, view.filter, view.filters, self._save_filters))
-
-    def _save_filters(self, filters: tuple[SavedFilter, ...]) -> None:
-        self._apply_view(self.app.main_view.table.view, filters=filters)
+        app.push_screen(
+            SavedFilterDialog(
+                app.look, app.keys, view.filter, view.filters, lambda filters: self._apply_view(filters=filters)
+            )
+        )
 
     def choose_columns(self) -> None:
         from kasmon.tui.dialogs.columns import ColumnsDialog
 
         app = self.app
-        columns = app.main_view.table.view.columns
-        app.push_screen(ColumnsDialog(app.look, app.keys, columns, self._show_columns))
-
-    def _show_columns(self, columns: tuple[str, ...]) -> None:
-        self._apply_view(self.app.main_view.table.view, columns=columns)
+        before = app.main_view.table.view.columns
+        app.push_screen(ColumnsDialog(app.look, app.keys, before, lambda columns: self._apply_view(columns=columns)))
 
     # kasmon.
 
@@ -225,5 +218,6 @@ class GeneralActions:
         question = Confirmation("Quit", ("Quit the demo? Its agents stop too.",), "quit", deaf_s=0.0)
         confirm(self.app, question, lambda dialog: app.exit())
 
-    def _apply_view(self, view: ListSettings, **changes: object) -> None:
-        self.app.main_view.apply_settings(msgspec.structs.replace(view, **changes))
+    def _apply_view(self, **changes: object) -> None:
+        main_view = self.app.main_view
+        main_view.apply_settings(msgspec.structs.replace(main_view.table.view, **changes))

@@ -1,7 +1,8 @@
 """Actions on sandboxes: pause, resume, checkpoint, fork, restore, and show their history."""
 
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Allow, Checkpoint, Mode, Pause, Restore, Resume, SandboxCommand
@@ -9,13 +10,11 @@ from kasmon.model.sandbox.policy import REMEMBERING
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.dialogs import confirm, confirm_operation, find_location
+from kasmon.tui.actions.dialogs import confirm_action, confirm_operation, find_location
 from kasmon.tui.actions.session import SessionDashboard
 from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
 
 if TYPE_CHECKING:
-    from kasmon.tui.dialogs.common import ConfirmDialog
-    from kasmon.tui.gateway.operations import Operations
     from kasmon.tui.messages import SandboxActionRequested
 
 
@@ -64,8 +63,6 @@ class SandboxActions:
 
     def freeze_all(self) -> None:
         """Ask, then pause all running sandboxes; those in a turn pause when it ends."""
-        from kasmon.tui.dialogs.common import Confirmation
-
         app = self.app
         awake = [each for each in app.fleet.sessions if can_sleep(each)]
         if not awake:
@@ -78,12 +75,11 @@ class SandboxActions:
         ]
         lines += [f"{busy} {'is' if busy == 1 else 'are'} in a turn and will pause when it ends."] if busy else []
 
-        def freeze_them(dialog: "ConfirmDialog") -> None:
+        def freeze_them() -> None:
             for each in awake:
                 self._send(each, Pause())
-            dialog.dismiss()
 
-        confirm(self.app, Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
+        confirm_action(app, "Pause all", lines, "pause", freeze_them)
 
     def open_sandbox(self) -> None:
         """Show the history and checkpoints of the selected session's sandbox."""
@@ -98,7 +94,6 @@ class SandboxActions:
     # Requests of the sandbox screen.
 
     def on_sandbox(self, wanted: "SandboxActionRequested") -> None:
-        """Do what the sandbox screen requests."""
         if (session := self.app.main_view.table.session(wanted.session)) is not None:
             self.screen_handlers[wanted.action](session, wanted)
 
@@ -106,7 +101,6 @@ class SandboxActions:
         self.app.review.open(session, wanted.turn)
 
     def _restore(self, session: Session, wanted: "SandboxActionRequested") -> None:
-        """Restore a checkpoint, once the user confirms."""
         name, point = clean_line(session.label), wanted.checkpoint
         lines = (
             f"Restore {name} to {point}? Files and saved interpreter state are restored.",
@@ -115,7 +109,6 @@ class SandboxActions:
         self._confirm("Restore", lines, session, Restore(checkpoint=point))
 
     def _allow(self, session: Session, wanted: "SandboxActionRequested") -> None:
-        """Allow a network host, once the user confirms."""
         name, host = clean_line(session.label), clean_line(wanted.host)
         lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
         self._confirm("Allow", lines, session, Allow(hosts=(wanted.host,)))
@@ -141,7 +134,6 @@ class SandboxActions:
             self._send(session, Resume())
 
     async def _check_and_wake(self, session: Session) -> None:
-        from kasmon.tui.dialogs.common import Confirmation
         from kasmon.tui.sandbox.entries import refused  # imports all sandbox history modules
 
         gateway, here = self.app.gateway, find_location(self.app)
@@ -157,13 +149,9 @@ class SandboxActions:
             f"The memory snapshot of {clean_line(session.label)} cannot be used: {why}.",
             "Resuming keeps the files. Interpreter state that was not saved is lost.",
         )
-
-        def go_on(dialog: "ConfirmDialog") -> None:
-            self._send(session, Resume())  # as slow as creating one, and the list shows it
-            dialog.dismiss()
-
-        if here == find_location(self.app):
-            confirm(self.app, Confirmation("Resume without memory", lines, "resume anyway"), go_on)
+        if here == find_location(self.app):  # resuming is as slow as creating one, and the list shows it
+            resume = partial(self._send, session, Resume())
+            confirm_action(self.app, "Resume without memory", lines, "resume anyway", resume)
         else:
             self.app.say(lines[0], severity="warning")
 
@@ -171,12 +159,9 @@ class SandboxActions:
         self.app.run_operation(lambda operations: operations.change_sandbox(session.id, command))
 
     def _confirm(self, title: str, lines: tuple[str, ...], session: Session, command: SandboxCommand) -> None:
-        """Execute *command* in the session's sandbox, once the user confirms."""
-
-        def change(operations: "Operations") -> Coroutine[Any, Any, str]:
-            return operations.change_sandbox(session.id, command)
-
-        confirm_operation(self.app, title, lines, title.lower(), change)
+        confirm_operation(
+            self.app, title, lines, title.lower(), lambda operations: operations.change_sandbox(session.id, command)
+        )
 
     def _ask_fork_name(self, session: Session, checkpoint: str, *, replays: bool = False) -> None:
         from kasmon.tui.sandbox.fork_dialog import ForkDialog

@@ -1,4 +1,4 @@
-"""Actions on the selected session: open, send a prompt, stop, show its changes, explain its state."""
+"""Actions on a session, which `on_selected` selects: open, send a prompt, stop, show its changes, explain its state."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
@@ -12,27 +12,28 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.model.transcript.text import TextLine, Token, wrap
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.dialogs import confirm, confirm_operation, find_location, show_text, write_prompt
-from kasmon.tui.app_protocols import Dashboard
+from kasmon.tui.actions.dialogs import (
+    confirm,
+    confirm_action,
+    confirm_operation,
+    find_location,
+    show_text,
+    write_prompt,
+)
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.gateway.protocol import MemoryUse
 from kasmon.tui.session_meter import can
+from kasmon.tui.session_pane import PaneDashboard
 
 if TYPE_CHECKING:
-    from kasmon.tui.dialogs.common import ConfirmDialog
     from kasmon.tui.gateway.operations import Operations
     from kasmon.tui.review.controller import ReviewController
-    from kasmon.tui.session_pane import SessionPane
 
 EXPLAINED: Final = 12
 """The label of an explanation's line takes this many cells before its text."""
 
 
-class SessionDashboard(Dashboard, Protocol):
-    """What these actions need."""
-
-    @property
-    def session_pane(self) -> "SessionPane": ...
+class SessionDashboard(PaneDashboard, Protocol):
     @property
     def review(self) -> "ReviewController": ...
     @property
@@ -56,31 +57,23 @@ class SessionActions:
         else:
             self._new()
 
-    def attach(self) -> None:
-        session = self.app.main_view.table.selected_session
-        if session is None:
-            return
+    def attach(self, session: Session) -> None:
         if not session.has_screen:
             error = InteractiveOnlyError(clean_line(session.label))
             self.app.say(what_failed(error), severity="warning")
         else:
             self.app.session_pane.attach(session.id)
 
-    def write_message(self) -> None:
-        if (session := self._with_live_agent(or_hibernated=True)) is not None:
-            write_prompt(self.app, [session])
+    def write_message(self, session: Session) -> None:
+        write_prompt(self.app, [session])
 
-    def interrupt(self) -> None:
-        session = self._with_live_agent()
-        if session is not None and not can(session, "interrupts"):
-            self.app.say(f"{clean_line(session.label)} cannot be interrupted.", severity="warning")
-        elif session is not None:
+    def interrupt(self, session: Session) -> None:
+        if can(session, "interrupts"):
             self.app.run_operation(lambda operations: operations.interrupt(session.id))
+        else:
+            self.app.say(f"{clean_line(session.label)} cannot be interrupted.", severity="warning")
 
-    def stop(self) -> None:
-        session = self._with_live_agent()
-        if session is None:
-            return
+    def stop(self, session: Session) -> None:
         if session.adopted:
             name, key = clean_line(session.label), self.app.keys.shown("forget")
             self.app.say(
@@ -95,7 +88,7 @@ class SessionActions:
         if children := [each for each in find_children(self.app.fleet, session.id) if each.state in ALIVE]:
             self._stop_with_children(session, lines, children)
             return
-        confirm_operation(self.app, "Stop", tuple(lines), "stop", lambda operations: operations.stop(session.id))
+        confirm_operation(self.app, "Stop", lines, "stop", lambda operations: operations.stop(session.id))
 
     def _stop_with_children(self, session: Session, lines: list[str], children: list[Session]) -> None:
         """Ask whether *children*, which the agent of *session* started, are stopped too."""
@@ -110,9 +103,8 @@ class SessionActions:
             lambda dialog: dialog.run_operation(lambda operations: operations.stop(session.id, with_children=True)),
         )
 
-    def hibernate(self) -> None:
-        if (session := self._with_live_agent()) is not None:
-            self.app.run_operation(lambda operations: operations.hibernate(session.id))
+    def hibernate(self, session: Session) -> None:
+        self.app.run_operation(lambda operations: operations.hibernate(session.id))
 
     def hibernate_idle(self) -> None:
         """Ask, then hibernate what is proposed; within the budget, all idle sessions."""
@@ -141,19 +133,13 @@ class SessionActions:
         found = map(self.app.fleet.get, self.app.memory.proposed)
         return [each for each in found if each is not None and not find_obstacle(each)]
 
-    def restart(self) -> None:
-        session = self.app.main_view.table.selected_session
-        if session is None:
-            return
+    def restart(self, session: Session) -> None:
         if session.state in ALIVE and session.generation and not session.is_orphaned:
             self.app.say(f"{clean_line(session.label)} is running. Stop it first.", severity="warning")
         else:
             self.app.run_operation(lambda operations: operations.restart(session.id))
 
-    def move(self) -> None:
-        session = self.app.main_view.table.selected_session
-        if session is None:
-            return
+    def move(self, session: Session) -> None:
         if session.mode is Mode.INTERPRETER:
             self.app.say(
                 f"{clean_line(session.label)} is an interpreter session and cannot be moved.", severity="warning"
@@ -199,24 +185,15 @@ class SessionActions:
         own = ("", *offer.accounts) if offer is not None and offer.accounts else ()
         return tuple(name for name in own if name != session.account)
 
-    def log_in(self) -> None:
-        """Ask, then run the log-in that the selected session's agent offers; the agent restarts after it."""
-        session = self.app.main_view.table.selected_session
-        if session is None:
-            return
+    def log_in(self, session: Session) -> None:
+        """Ask, then run the log-in that the session's agent offers; the agent restarts after it."""
         if (log_in := session.log_in) is None:
             self.app.say(f"{clean_line(session.label)} requires no log-in that runs in a terminal.", severity="warning")
             return
-        import shlex  # rarely needed, as this
-
-        from kasmon.tui.dialogs.common import Confirmation
+        import shlex  # rarely needed
 
         async def run(operations: "Operations") -> None:
             self.app.main_view.table.await_name(await operations.begin_log_in(session.id, log_in))
-
-        def begin(dialog: "ConfirmDialog") -> None:
-            dialog.dismiss()
-            self.app.run_operation(run)
 
         variables = [f"{name}={value}" for name, value in log_in.variables.items()]
         lines = (
@@ -224,25 +201,20 @@ class SessionActions:
             shlex.join([*variables, *log_in.argv]),
             f"{session.label} restarts once it has ended well.",
         )
-        confirm(self.app, Confirmation("Log in", lines, "run"), begin)
+        confirm_action(self.app, "Log in", lines, "run", lambda: self.app.run_operation(run))
 
-    def rename(self) -> None:
-        if (session := self.app.main_view.table.selected_session) is not None:
-            from kasmon.tui.dialogs.common import RenameDialog
+    def rename(self, session: Session) -> None:
+        from kasmon.tui.dialogs.common import RenameDialog
 
-            self.app.push_screen(RenameDialog(self.app.look, self.app.keys, session))
+        self.app.push_screen(RenameDialog(self.app.look, self.app.keys, session))
 
-    def tag(self) -> None:
-        if (session := self.app.main_view.table.selected_session) is not None:
-            from kasmon.tui.dialogs.common import TagsDialog
+    def tag(self, session: Session) -> None:
+        from kasmon.tui.dialogs.common import TagsDialog
 
-            used = sorted({tag for each in self.app.fleet.sessions for tag in each.tags})
-            self.app.push_screen(TagsDialog(self.app.look, self.app.keys, session, used))
+        used = sorted({tag for each in self.app.fleet.sessions for tag in each.tags})
+        self.app.push_screen(TagsDialog(self.app.look, self.app.keys, session, used))
 
-    def forget(self) -> None:
-        session = self.app.main_view.table.selected_session
-        if session is None:
-            return
+    def forget(self, session: Session) -> None:
         if session.adopted and session.state in ALIVE:
             lines = (f"Remove {session.label} from the list?", "It keeps running in your own tmux.")
             confirm_operation(self.app, "Remove", lines, "remove", lambda operations: operations.remove(session.id))
@@ -274,32 +246,25 @@ class SessionActions:
             ),
         )
 
-    def send_feedback(self) -> None:
-        """Send the selected session's agent what its pull request needs."""
-        if (session := self._with_live_agent()) is not None:
-            self.app.run_operation(lambda operations: operations.send_feedback(session.id))
+    def send_feedback(self, session: Session) -> None:
+        """Send the session's agent what its pull request needs."""
+        self.app.run_operation(lambda operations: operations.send_feedback(session.id))
 
-    def mark_viewed(self) -> None:
-        if (session := self.app.main_view.table.selected_session) is None:
-            return
+    def mark_viewed(self, session: Session) -> None:
         if session.is_unviewed:
             self.app.session_pane.mark_viewed(session)
         else:
             self.app.say(f"{clean_line(session.label)} has no finished turn to mark as viewed.")
 
-    def diff(self) -> None:
-        """Review what the selected session changed."""
-        if (session := self.app.main_view.table.selected_session) is not None:
-            self.app.review.open(session)
+    def diff(self, session: Session) -> None:
+        self.app.review.open(session)
 
-    def export(self) -> None:
-        if (session := self.app.main_view.table.selected_session) is not None:
-            self.app.run_operation(lambda operations: operations.export(session.id))
+    def export(self, session: Session) -> None:
+        self.app.run_operation(lambda operations: operations.export(session.id))
 
-    def explain(self) -> None:
-        """Show why the selected session is in its state."""
-        if (session := self.app.main_view.table.selected_session) is not None:
-            self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
+    def explain(self, session: Session) -> None:
+        """Show why the session is in its state."""
+        self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
 
     async def _explain(self, session: Session) -> None:
         name, gateway, here = clean_line(session.label), self.app.gateway, find_location(self.app)
@@ -313,16 +278,26 @@ class SessionActions:
 
     # Shared.
 
-    def _with_live_agent(self, *, or_hibernated: bool = False) -> Session | None:
-        """The selected session if its agent is running, or with *or_hibernated* resumes; notify the user if not."""
-        session = self.app.main_view.table.selected_session
-        if session is not None and or_hibernated and session.state is SessionState.HIBERNATED:
-            return session
-        if session is not None and session.state not in ALIVE:
-            key = self.app.keys.shown("restart")
-            self.app.say(f"{clean_line(session.label)} is not running; {key} restarts it.", severity="warning")
-            return None
-        return session
+    def on_selected(self, act: Callable[[Session], object]) -> Callable[[], None]:
+        """Return a handler that runs *act* on the selected session, if there is one."""
+
+        def run() -> None:
+            if (session := self.app.main_view.table.selected_session) is not None:
+                act(session)
+
+        return run
+
+    def on_agent(self, act: Callable[[Session], object], *, or_hibernated: bool = False) -> Callable[[], None]:
+        """As `on_selected`, if its agent is running, or with *or_hibernated* resumes; notify the user if not."""
+
+        def run(session: Session) -> None:
+            if session.state in ALIVE or (or_hibernated and session.state is SessionState.HIBERNATED):
+                act(session)
+            else:
+                key = self.app.keys.shown("restart")
+                self.app.say(f"{clean_line(session.label)} is not running; {key} restarts it.", severity="warning")
+
+        return self.on_selected(run)
 
 
 def _explanation_rows(explanation: Sequence[str], width: int) -> list[TextLine]:

@@ -8,9 +8,9 @@ from kasmon.model.events import TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.sanitize import clean_line
 from kasmon.tui.actions.dialogs import confirm_operation, offer_links
-from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.session_meter import can, can_be_configured, settable
-from kasmon.tui.textual_ext.timers import TimerOwner, start_timer
+from kasmon.tui.session_pane import PaneDashboard
+from kasmon.tui.textual_ext.timers import start_timer
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kasmon.model.transcript.clipboard_text import Piece
     from kasmon.tui.gateway.operations import Operations
     from kasmon.tui.search.controller import SearchController
-    from kasmon.tui.session_pane import SessionPane
     from kasmon.tui.transcript.view import SessionView
 
 
@@ -32,14 +31,9 @@ SECOND_ESC_S: Final = 0.8
 """A second Esc within this time belongs to the first one, in seconds."""
 
 
-class TranscriptDashboard(Dashboard, TimerOwner, Protocol):
-    """What these actions need."""
-
-    @property
-    def session_pane(self) -> "SessionPane": ...
+class TranscriptDashboard(PaneDashboard, Protocol):
     @property
     def search(self) -> "SearchController": ...
-    def offer_keys(self) -> None: ...
     def read_clipboard(self, on_reply: Callable[[bytes, str], object]) -> bool: ...
 
 
@@ -104,22 +98,18 @@ class TranscriptActions:
 
     # Reading.
 
-    def toggle(self) -> None:
-        if (session_view := self._session_view) is not None and not session_view.screen_of_events.toggle():
+    def toggle(self, session_view: "SessionView") -> None:
+        if not session_view.screen_of_events.toggle():
             self.app.say("Nothing is folded here.")
 
-    def copy(self) -> None:
-        if (session_view := self._session_view) is not None:
-            self._copy(session_view.screen_of_events.copied())
+    def copy(self, session_view: "SessionView") -> None:
+        self._copy(session_view.screen_of_events.copied())
 
-    def copy_answer(self) -> None:
-        if (session_view := self._session_view) is not None:
-            self._copy(session_view.screen_of_events.copied(answer=True))
+    def copy_answer(self, session_view: "SessionView") -> None:
+        self._copy(session_view.screen_of_events.copied(answer=True))
 
-    def export_turn(self) -> None:
+    def export_turn(self, session_view: "SessionView") -> None:
         """Write the turn under the cursor to a file, as Markdown."""
-        if (session_view := self._session_view) is None:
-            return
         session, turn = session_view.session.id, session_view.screen_of_events.turn()
         if turn:
             self.app.run_operation(lambda operations: operations.export(session, turn=turn))
@@ -137,10 +127,9 @@ class TranscriptActions:
         )
         confirm_operation(self.app, "Share", lines, "write", lambda operations: operations.export(session.id, "html"))
 
-    def open_link(self) -> None:
+    def open_link(self, session_view: "SessionView") -> None:
         """Offer a link under the cursor; the user sees its whole address first."""
-        if (session_view := self._session_view) is not None:
-            offer_links(self.app, session_view.screen_of_events.links())
+        offer_links(self.app, session_view.screen_of_events.links())
 
     def on_view(self, act: Callable[["SessionView"], object]) -> Callable[[], None]:
         """Return a handler that runs *act* on the open transcript, if there is one."""
@@ -154,7 +143,6 @@ class TranscriptActions:
     # In the prompt box, which handles its keys itself: a click on the key bar does what the key does.
 
     def use_box(self, action: str) -> None:
-        """Run this action of the prompt box or the code box."""
         if (session_view := self._session_view) is not None and session_view.box is not None:
             session_view.box.means(action)
 
@@ -197,10 +185,8 @@ class TranscriptActions:
 
     # Pictures.
 
-    def show_image(self) -> None:
+    def show_image(self, session_view: "SessionView") -> None:
         """Show the pictures that the prompt mentions."""
-        if (session_view := self._session_view) is None:
-            return
         images = session_view.images
         if not images:
             self.app.say("The prompt mentions no picture: write @ and its file.")
@@ -265,8 +251,8 @@ class TranscriptActions:
 
     # The prompt queue.
 
-    def queue(self) -> None:
-        if (session_view := self._session_view) is not None and not session_view.choose_queued():
+    def queue(self, session_view: "SessionView") -> None:
+        if not session_view.choose_queued():
             self.app.say("No queued prompts.")
 
     # Shared.
@@ -282,14 +268,11 @@ class TranscriptActions:
         session_view = self.app.session_pane.session_view
         return session_view if session_view is not None and session_view.box is not None else None
 
-    def jump(self, turns: int) -> None:
-        if (session_view := self._session_view) is not None and not session_view.screen_of_events.jump(turns):
+    def jump(self, session_view: "SessionView", turns: int) -> None:
+        if not session_view.screen_of_events.jump(turns):
             self.app.say("No previous turn." if turns < 0 else "No next turn.")
 
-    def find_next(self, *, down: bool) -> None:
-        session_view = self._session_view
-        if session_view is None:
-            return
+    def find_next(self, session_view: "SessionView", *, down: bool) -> None:
         if session_view.screen_of_events.finder.search is None:
             self.app.say(f"Search first: {self.app.keys.shown('find')}.")
         else:

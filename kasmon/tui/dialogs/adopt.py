@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -86,7 +85,6 @@ class AdoptDialog(Dialog):
         self._offer_keys()
 
     def _say_notice(self) -> None:
-        """Say what adopting the chosen row does."""
         chosen = self.list.chosen
         notice = KEPT_RUNNING if isinstance(chosen, BackgroundSession) else NOTICED
         self.said.say(("", Token.TEXT), (notice if chosen is not None else NONE, Token.FAINT))
@@ -108,12 +106,10 @@ class AdoptDialog(Dialog):
             right = [(f"{row.width}x{row.height} ", "faint")]
         return self.look.between(left, right, width, "selected" if here else "raised")
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and (row := self.list.chosen) is not None:
-            event.stop()
-            self._adopt(row)
+    def submit(self) -> None:
+        if (row := self.list.chosen) is None:
+            return
 
-    def _adopt(self, row: AdoptablePane | BackgroundSession) -> None:
         async def adopt(operations: "Operations") -> None:
             if isinstance(row, BackgroundSession):
                 name = await operations.adopt_background(row.id)

@@ -9,11 +9,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Region
+from textual.message import Message
 from textual.widget import Widget
 
 from kasmon.errors import KasmonError
 from kasmon.model.transcript.text import Token
 from kasmon.tui.app_protocols import Dashboard, dashboard_of
+from kasmon.tui.dialogs.fields import ChoiceField
 from kasmon.tui.error_text import sentence
 from kasmon.tui.gateway.protocol import Operation
 from kasmon.tui.key_names import shown_key
@@ -99,9 +101,23 @@ class Dialog(Overlay):
         """Return the keys of the footer below a text, *scroll* among them."""
         return scroll, ("esc", "close")
 
+    def submit(self) -> None:
+        """Do what Enter does in a field, a choice or a list; nothing by default."""
+
+    def on_input_submitted(self, event: Message) -> None:
+        event.stop()
+        self.submit()
+
+    def on_text_box_submitted(self, event: Message) -> None:
+        event.stop()
+        self.submit()
+
     def on_key(self, event: events.Key) -> None:
         """Textual calls it besides that of a subclass."""
-        if self.has_text and (rows := {"j": 1, "k": -1}.get(event.key)) is not None:
+        if event.key == "enter" and isinstance(self.focused, ChoiceField | RowList):
+            event.stop()
+            self.submit()
+        elif self.has_text and (rows := {"j": 1, "k": -1}.get(event.key)) is not None:
             self.text.scroll_rows(rows)
         elif self.has_text and event.key == "space":
             self.text.scroll_pages(1)
@@ -177,7 +193,6 @@ class Dialog(Overlay):
         self.show_problem(*(() if self.is_low else (("", Token.NOTICE),)), *lines)
 
     def notice(self, notice: BannerContent | None) -> None:
-        """Show a notice about other sessions or plans."""
         self.banner.notice = notice
         self.share_room()
 
@@ -225,7 +240,6 @@ class Dialog(Overlay):
         self._handle_edit()
 
     def _handle_edit(self) -> None:
-        """The user is editing: clear the error."""
         self.is_confirmed = False
         if not self.busy:
             self.show_problem()
@@ -239,6 +253,12 @@ class Dialog(Overlay):
         """Record that the user confirmed, and show that it takes effect as soon as *what*."""
         self.is_confirmed = True
         self.show_problem(("", Token.NOTICE), (f"Starts as soon as {what}.", Token.NOTICE))
+
+    def submit_if_confirmed(self) -> None:
+        """More is loaded: submit if the user has confirmed already."""
+        if self.is_confirmed:
+            self._handle_edit()
+            self.submit()
 
     def action_leave(self) -> None:
         self.is_confirmed = False

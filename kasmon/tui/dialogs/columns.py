@@ -63,16 +63,16 @@ class ColumnsDialog(Dialog):
         ]
         return self.look.strip(spans, width, "selected" if here else "raised")
 
+    def submit(self) -> None:
+        if shown := tuple(choice.key for choice in self.list.values if choice.is_shown):
+            self.apply(() if shown == tuple(COLUMNS) else shown)
+            self.dismiss()
+        else:
+            self.complain("No column is chosen.", "Show at least one.")
+
     def on_key(self, event: events.Key) -> None:
         values, at = list(self.list.values), self.list.index
-        if event.key == "enter":
-            shown = tuple(choice.key for choice in values if choice.is_shown)
-            if shown:
-                self.apply(() if shown == tuple(COLUMNS) else shown)
-                self.dismiss()
-            else:
-                self.complain("No column is chosen.", "Show at least one.")
-        elif event.key == "backspace":
+        if event.key == "backspace":
             self.list.put([ColumnChoice(key, True) for key in COLUMNS])
         elif event.key == "space":
             values[at] = ColumnChoice(values[at].key, not values[at].is_shown)

@@ -5,10 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final
 
 import msgspec
-from textual import events
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
-from textual.widgets import Input
 
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import TextLine, Token, wrap
@@ -36,16 +34,17 @@ class RenameDialog(Dialog):
         super().__init__(look, keys)
         self.session = session
 
+        self.box = LineInput(session.name, id="new-name")
+
     def inside(self) -> Iterable[Widget]:
-        yield DialogField("New name", LineInput(self.session.name, id="new-name"))
+        yield DialogField("New name", self.box)
 
     def on_mount(self) -> None:
         self.offer(("enter", "rename"), ("esc", "cancel"))
-        self.begin(self.query_one("#new-name", LineInput))
+        self.begin(self.box)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        name = event.value.strip()
+    def submit(self) -> None:
+        name = self.box.value.strip()
         if name and name != self.session.name:
             self.run_operation(lambda operations: operations.rename(self.session.id, name))
         else:
@@ -91,10 +90,7 @@ class MoveDialog(Dialog):
         said = of_account if self.choice.chosen else self.lines
         self.query_one("#move-says", Sentences).say(*((line, Token.FAINT) for line in said))
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key != "enter":
-            return
-        event.stop()
+    def submit(self) -> None:
         if not self.choice.chosen:
             self.run_operation(self.to_mode)
             return
@@ -111,20 +107,20 @@ class TagsDialog(Dialog):
         """*used* are the tags of all sessions."""
         super().__init__(look, keys)
         self.session, self.used = session, used
+        self.box = LineInput(" ".join(map(clean_line, session.tags)), id="tags")
 
     def inside(self) -> Iterable[Widget]:
-        yield DialogField("Tags", LineInput(" ".join(map(clean_line, self.session.tags)), id="tags"))
+        yield DialogField("Tags", self.box)
         yield Sentences(self.look, id="used-tags")
 
     def on_mount(self) -> None:
         said = f"Words with a space between them. In use: {clean_line(', '.join(self.used)) or 'none'}."
         self.query_one("#used-tags", Sentences).say((said, Token.FAINT))
         self.offer(("enter", "save"), ("esc", "cancel"))
-        self.begin(self.query_one("#tags", LineInput))
+        self.begin(self.box)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        tags = [each for each in re.split(r"[\s,]+", event.value) if each]
+    def submit(self) -> None:
+        tags = [each for each in re.split(r"[\s,]+", self.box.value) if each]
         self.run_operation(lambda operations: operations.set_tags(self.session.id, self.session.tags, tags))
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -65,9 +64,10 @@ class EarlierPromptDialog(Dialog):
         said = f"A new session gets {how}{until}; this one stays as it is."
         self.query_one("#fork-says", Sentences).say((said, Token.TEXT), (NOT_REWOUND, Token.WARNING))
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and self.focused is self.list:
-            event.stop()
+    def submit(self) -> None:
+        if self.box.display:
+            self._fork()
+        else:
             self._edit()
 
     def _edit(self) -> None:
@@ -77,8 +77,7 @@ class EarlierPromptDialog(Dialog):
         self.set_focus(self.box)
         self.offer(("enter", "start the new session"), ("esc", "cancel"))
 
-    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
-        event.stop()
+    def _fork(self) -> None:
         text, index = self.box.text, self.list.index
         if not text.strip():
             return

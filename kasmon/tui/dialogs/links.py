@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from textual import events
 from textual.widget import Widget
 
 from kasmon.sanitize import visible
@@ -30,8 +29,6 @@ class LinkDialog(Dialog):
         self.offer(("left right", "choose"), ("enter", "show"), ("esc", "cancel"))
         self.begin(self.choice)
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
-            event.stop()
-            self.dismiss()
-            self.then(self.addresses[self.choice.chosen])
+    def submit(self) -> None:
+        self.dismiss()
+        self.then(self.addresses[self.choice.chosen])

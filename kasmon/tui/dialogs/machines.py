@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Final
 from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input
 
 from kasmon import __version__
 from kasmon.errors import KasmonError, NotInstalledError
 from kasmon.model.formatting import age, unreachable_words
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
+from kasmon.tui.actions.dialogs import confirm_action, confirm_operation
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.base import Dialog
-from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
 from kasmon.tui.dialogs.fields import DialogField
 from kasmon.tui.error_text import sentence
 from kasmon.tui.keymap import KeyMap
@@ -54,7 +53,6 @@ class MachinesDialog(Dialog):
         self.set_interval(REFRESH_S, self._show)
 
     def _show(self) -> None:
-        """Show the machines as they are now, and what is known of the one under the cursor."""
         before = self.list.values
         self.list.put(self.dashboard.machines)
         if before != self.list.values or not self.named_keys:
@@ -98,7 +96,7 @@ class MachinesDialog(Dialog):
     def on_key(self, event: events.Key) -> None:
         if event.key == "a":
             event.stop()
-            self.app.push_screen(AddMachineDialog(self.look, self.keys, self.clock))
+            self.app.push_screen(AddMachineDialog(self.look, self.keys))
         elif event.key == "X" and (status := self.list.chosen) is not None:
             event.stop()
             self._ask_removal(status.machine.name)
@@ -108,12 +106,9 @@ class MachinesDialog(Dialog):
             f"Remove {name}, and the copies of its sessions here?",
             "Its sessions continue there, and their logs are kept there.",
         )
-        question = Confirmation("Remove machine", lines, "remove")
-
-        def remove(dialog: ConfirmDialog) -> None:
-            dialog.run_operation(lambda operations: operations.remove_machine(name))
-
-        self.app.push_screen(ConfirmDialog(self.look, self.keys, self.clock, question, remove))
+        confirm_operation(
+            self.dashboard, "Remove machine", lines, "remove", lambda operations: operations.remove_machine(name)
+        )
 
 
 class AddMachineDialog(Dialog):
@@ -121,9 +116,8 @@ class AddMachineDialog(Dialog):
 
     title_text = "Add a machine"
 
-    def __init__(self, look: ThemeStyles, keys: KeyMap, clock: Clock) -> None:
+    def __init__(self, look: ThemeStyles, keys: KeyMap) -> None:
         super().__init__(look, keys)
-        self.clock = clock
         self.name_box = LineInput(placeholder="gpu-1", id="machine-name")
         self.ssh_box = LineInput(placeholder="HOST or USER@HOST", id="destination")
         self.said = Sentences(look, id="adding")
@@ -138,8 +132,7 @@ class AddMachineDialog(Dialog):
         self.offer(("enter", "add"), ("tab", "next field"), ("esc", "cancel"))
         self.begin(self.name_box)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
+    def submit(self) -> None:
         name, destination = self.name_box.value.strip(), self.ssh_box.value.strip()
         if not name or not destination:
             self.set_focus(self.ssh_box if name else self.name_box)
@@ -159,11 +152,9 @@ class AddMachineDialog(Dialog):
             f"Copy this kasmon ({__version__}) there, and install it into ~/.local/share/kasmon/venv?",
             "It needs no root and opens no port. pip downloads there what kasmon needs.",
         )
-        question = Confirmation("Install kasmon", lines, "install")
 
-        def install(dialog: ConfirmDialog) -> None:
-            dialog.dismiss()
+        def install() -> None:
             self.said.say((f"Installing kasmon on {destination}. This takes a minute.", Token.FAINT))
             self.run_operation(lambda operations: operations.add_machine(name, destination, install=True))
 
-        self.app.push_screen(ConfirmDialog(self.look, self.keys, self.clock, question, install))
+        confirm_action(self.dashboard, "Install kasmon", lines, "install", install)

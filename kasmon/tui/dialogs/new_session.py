@@ -19,10 +19,9 @@ from kasmon.model.commands import Mode
 from kasmon.model.transcript.text import Token
 from kasmon.paths import expanded
 from kasmon.sanitize import clean_line
-from kasmon.tui.clock import Clock
+from kasmon.tui.actions.dialogs import confirm_action
 from kasmon.tui.dialogs.agent_choice import AgentChoice
 from kasmon.tui.dialogs.base import Dialog
-from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
 from kasmon.tui.dialogs.conversation_choice import ConversationField
 from kasmon.tui.dialogs.fields import ChoiceChanged, ChoiceField, DialogField, MoreToggle
 from kasmon.tui.dialogs.folder_choice import FolderField
@@ -35,7 +34,6 @@ from kasmon.tui.keymap import KeyMap
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.transcript.prompt_box import TextBox
-from kasmon.tui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
     from kasmon.model.sandbox.policy import Tier
@@ -62,17 +60,10 @@ class NewSessionDialog(Dialog):
     title_text = "New session"
 
     def __init__(
-        self,
-        look: ThemeStyles,
-        keys: KeyMap,
-        clock: Clock,
-        workdir: str,
-        taken: Iterable[str],
-        recent: Sequence[str] = (),
+        self, look: ThemeStyles, keys: KeyMap, workdir: str, taken: Iterable[str], recent: Sequence[str] = ()
     ) -> None:
         """*recent* are the folders of the sessions that were started last, the last one first."""
         super().__init__(look, keys)
-        self.clock = clock
         self.agent = AgentChoice(look)
         self.workdir, self.taken = workdir, frozenset(taken)
         self.name_box = LineInput(id="name")
@@ -128,7 +119,6 @@ class NewSessionDialog(Dialog):
         self._show_templates()
 
     async def _load(self, gateway: Gateway) -> None:
-        """Load the sandboxes, agents and machines to offer."""
         try:
             self._put_sandboxes(await gateway.sandboxes())
             self.offer_agents(await gateway.offers(self.workdir))
@@ -190,7 +180,7 @@ class NewSessionDialog(Dialog):
             self._offer_modes()
         else:
             self._apply_template()
-        self._act_if_confirmed()
+        self.submit_if_confirmed()
 
     def on_input_changed(self, event: Input.Changed | None = None) -> None:
         super().on_input_changed()
@@ -279,10 +269,9 @@ class NewSessionDialog(Dialog):
             self.conversation.show(await gateway.conversations(*key), key)
         except KasmonError as error:
             self.conversation.fail(f"{sentence(error.message)} {error.hint}".strip(), key)
-        self._act_if_confirmed()
+        self.submit_if_confirmed()
 
     def _show_worktrees(self) -> None:
-        """Offer what a session in the folder can work in."""
         if (gateway := self.dashboard.gateway) is not None:
             self.run_worker(self._load_worktrees(gateway), group="worktrees", exclusive=True)
 
@@ -294,7 +283,7 @@ class NewSessionDialog(Dialog):
             choices = None  # git says why as soon as a worktree is created there
         self.work_in.offer(folder, choices, is_default=self._offer.worktree)
         self._fit()
-        self._act_if_confirmed()
+        self.submit_if_confirmed()
 
     def _show_folder_notice(self) -> None:
         """Show the notice on the folder's config; there is none for a folder on another machine."""
@@ -328,7 +317,6 @@ class NewSessionDialog(Dialog):
         self._show_conversations()
 
     def _show_preview(self) -> None:
-        """Show what the sandbox gets; load it if needed."""
         self._fit()
         self._preview_folder = self.folder.value
         self.workers.cancel_group(self, "preview")
@@ -342,7 +330,7 @@ class NewSessionDialog(Dialog):
             self.sandbox.show_preview(None, what_failed(error))
         else:
             self.sandbox.show_preview(preview)
-        self._act_if_confirmed()
+        self.submit_if_confirmed()
 
     def _refresh_preview(self) -> None:
         """Load it again if the folder changed: the sandbox gets that folder, which may have its own config."""
@@ -350,7 +338,6 @@ class NewSessionDialog(Dialog):
             self._show_preview()
 
     def _fit(self) -> None:
-        """Show the fields that apply to the choices; the rarely used ones only if unfolded."""
         is_interpreter, is_open = self._mode is Mode.INTERPRETER, self.more.is_open
         self.sandbox.display = is_open and self.sandbox.is_offered
         self.hosts_field.display = is_open and is_interpreter
@@ -380,20 +367,7 @@ class NewSessionDialog(Dialog):
         modes = self._offer.modes
         return modes[self.mode.chosen] if modes else None
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and isinstance(self.focused, ChoiceField | RowList):
-            event.stop()
-            self._act()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self._act()
-
-    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
-        event.stop()
-        self._act()
-
-    def _act(self) -> None:
+    def submit(self) -> None:
         name = self.name_box.value.strip()
         if name in self.taken:
             self._complain_at("name", f"The name {clean_line(name)} is already in use.", "Choose another name.")
@@ -401,12 +375,6 @@ class NewSessionDialog(Dialog):
             self.wait_for("the installed agents are known")
         elif self.agent.can_start:
             self._create(name or self._default_name())
-
-    def _act_if_confirmed(self) -> None:
-        """More is loaded: act if the user has confirmed already."""
-        if self.is_confirmed:
-            self._handle_edit()
-            self._act()
 
     def _create(self, name: str) -> None:
         machine = self.machine.value.strip()
@@ -545,7 +513,6 @@ class NewSessionDialog(Dialog):
 
     @property
     def _has_size(self) -> bool:
-        """Whether the user can choose the size of its sandbox."""
         has_size = self.sandbox.tier != "e2b"  # there its template decides
         return self._mode is Mode.INTERPRETER and has_size and len(self.amount.options) > 1
 
@@ -556,14 +523,8 @@ class NewSessionDialog(Dialog):
 
     def _ask_agreement(self, agent: str, confined: SandboxPreview, create: Operation) -> None:
         """Have the user agree once: what a sandbox gets leaves kasmon's control."""
-
-        def agree(dialog: ConfirmDialog) -> None:
-            dialog.dismiss()
-            self.run_operation(create)
-
-        lines = (f"{agent} starts in a sandbox with access to:", *confined.lines)
-        question = Confirmation("Sandbox access", lines, "agree and start")
-        self.app.push_screen(ConfirmDialog(self.look, self.keys, self.clock, question, agree))
+        lines, agree = (f"{agent} starts in a sandbox with access to:", *confined.lines), "agree and start"
+        confirm_action(self.dashboard, "Sandbox access", lines, agree, lambda: self.run_operation(create))
 
     def _complain_at(self, field: str, problem: str, hint: str) -> None:
         self.complain(problem, hint)

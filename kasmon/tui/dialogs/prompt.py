@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
-from textual import events
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
@@ -78,16 +77,7 @@ class PromptDialog(Dialog):
         self.offer(("enter", "send"), (newline, "new line"), ("tab", "delivery"), ("esc", "close"))
         self.begin(self.query_one("#message", TextBox))
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and self.focused is self.when:
-            event.stop()
-            self._send()
-
-    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
-        event.stop()
-        self._send()
-
-    def _send(self) -> None:
+    def submit(self) -> None:
         text = self.query_one("#message", TextBox).text
         if not text.strip():
             return
@@ -113,7 +103,6 @@ class PromptDialog(Dialog):
             yield f"Not sent to (no agents): {', '.join(session.label for session in self.left_out)}"
 
     def _broadcast(self, prompt: Prompt) -> None:
-        """Confirmed: replace the confirmation and this dialog by the table of progress."""
         self.app.pop_screen()
         self.app.switch_screen(BroadcastDialog(self.look, self.keys, self.clock, self.sessions, prompt))
 

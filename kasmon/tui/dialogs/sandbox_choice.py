@@ -88,5 +88,4 @@ class SandboxField(DialogField):
         return next((each for each in self.may_be.tiers if each.tier == tier), TierOffer(tier=tier))
 
     def _find_problem(self, offer: TierOffer) -> str:
-        """Why a session of this mode cannot use this tier."""
         return NO_AGENTS if not offer.has_agents and self._mode is not Mode.INTERPRETER else offer.why_not

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from rich.cells import cell_len
 from textual.widget import Widget
-from textual.widgets import Input
 
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
@@ -36,9 +35,10 @@ class SavedFilterDialog(Dialog):
         super().__init__(look, keys)
         self.text_of_filter, self.saved, self.apply = text, tuple(saved), apply
         self.existing = next((each for each in saved if each.text == text), None)
+        self.box = LineInput(self.existing.name if self.existing else "", id="filter-name")
 
     def inside(self) -> Iterable[Widget]:
-        yield DialogField("Name", LineInput(self.existing.name if self.existing else "", id="filter-name"))
+        yield DialogField("Name", self.box)
         yield Sentences(self.look, id="filter-note")
 
     def on_mount(self) -> None:
@@ -46,11 +46,10 @@ class SavedFilterDialog(Dialog):
         note = f"Filter: {clean_line(self.text_of_filter)}.{removal}"
         self.query_one("#filter-note", Sentences).say((note, Token.FAINT))
         self.offer(("enter", "save"), ("esc", "cancel"))
-        self.begin(self.query_one("#filter-name", LineInput))
+        self.begin(self.box)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        name = clean_line(event.value).strip()
+    def submit(self) -> None:
+        name = clean_line(self.box.value).strip()
         same_name = next((each for each in self.saved if each.name == name), None)
         if cell_len(name) > NAME_CELLS:
             self.complain(f"The name is {cell_len(name)} cells wide.", f"A tab's name may have up to {NAME_CELLS}.")

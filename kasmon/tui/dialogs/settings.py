@@ -1,10 +1,8 @@
 """The settings: of the dashboard (a theme with a live preview, the config), and of a running agent (its model)."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Final
+from typing import Final
 
-from textual import events
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.strip import Strip
 from textual.widget import Widget
@@ -85,11 +83,9 @@ class SettingsDialog(Dialog):
     def on_row_list_moved(self, message: RowList.Moved) -> None:
         self.preview(self.themes.values[self.themes.index][0])
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
-            event.stop()
-            name, _ = self.themes.values[self.themes.index]
-            self.run_operation(lambda operations: operations.save_theme(name, self.key))
+    def submit(self) -> None:
+        name, _ = self.themes.values[self.themes.index]
+        self.run_operation(lambda operations: operations.save_theme(name, self.key))
 
     def action_leave(self) -> None:
         self.preview(self.before)
@@ -98,8 +94,6 @@ class SettingsDialog(Dialog):
 
 class ModelDialog(Dialog):
     """Model, permission mode and options that are on or off, as far as the agent can change them."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "change", "change", show=False)]
 
     def __init__(self, look: ThemeStyles, keys: KeyMap, session: Session) -> None:
         super().__init__(look, keys)
@@ -133,7 +127,7 @@ class ModelDialog(Dialog):
         fields = [*([self.model] if self.models else []), *([self.mode] if self.modes else [])]
         self.begin([*fields, *(choice for _, choice in self.switches)][0])
 
-    def action_change(self) -> None:
+    def submit(self) -> None:
         model = self.models[self.model.chosen] if self.models else ""
         mode = self.modes[self.mode.chosen] if self.modes else ""
         changes = Configure(

@@ -14,7 +14,7 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.text import Token
 from kasmon.repository.branch import BranchSummary
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.dialogs import confirm
+from kasmon.tui.actions.dialogs import confirm_action
 from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import sentence, what_failed
 from kasmon.tui.messages import DiffRequested, FinishActionRequested
@@ -22,7 +22,6 @@ from kasmon.tui.messages import DiffRequested, FinishActionRequested
 if TYPE_CHECKING:
     from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
     from kasmon.supervisor.finish.merge_plan import MergePlan, MergeStep, OnConflict
-    from kasmon.tui.dialogs.common import ConfirmDialog
     from kasmon.tui.finish.dialogs import FinishOptions, OptionsDialog
     from kasmon.tui.finish.screen import FinishScreen
 
@@ -90,7 +89,6 @@ class FinishController:
                 self._refresh(screen.session)
 
     def handle(self, message: FinishActionRequested) -> None:
-        """Do what a key of the screen asks for."""
         screen = self.screen
         if screen is None or screen.session.id != message.session:
             return
@@ -115,7 +113,6 @@ class FinishController:
             self._begin(session, message.action)
 
     def _begin(self, session: Session, action: str) -> None:
-        """Ask for the options of *action*, if it has any, and plan it."""
         from kasmon.supervisor.finish.finish_plan import FinishRequest
 
         if (options := self._options(session, action)) is not None:
@@ -229,7 +226,6 @@ class FinishController:
     async def _confirm(
         self, session: Session, title: str, request: "FinishRequest", dialog: "OptionsDialog | None", note: str
     ) -> None:
-        from kasmon.tui.dialogs.common import Confirmation
         from kasmon.tui.finish.dialogs import DiscardDialog
         from kasmon.tui.finish.screen import plan_lines
 
@@ -261,11 +257,8 @@ class FinishController:
             self.app.push_screen(show)
             return
 
-        def do(shown: "ConfirmDialog") -> None:
-            shown.dismiss()
-            self._carry_out(session, title, plan)
-
-        confirm(self.app, Confirmation(title, lines, title.partition(" ")[0].lower()), do)
+        yes = title.partition(" ")[0].lower()
+        confirm_action(self.app, title, lines, yes, lambda: self._carry_out(session, title, plan))
 
     def _confirm_rewrite(
         self,
@@ -275,18 +268,11 @@ class FinishController:
         dialog: "OptionsDialog | None",
         error: PushedCommitsError,
     ) -> None:
-        """Ask whether pushed commits may be replaced, and plan *request* with that."""
-        from kasmon.tui.dialogs.common import Confirmation
-
         if dialog is not None:
             dialog.dismiss()
-
-        def do(shown: "ConfirmDialog") -> None:
-            shown.dismiss()
-            self._plan(session, title, msgspec.structs.replace(request, rewrites=True))
-
-        lines = (sentence(error.message), REWRITE)
-        confirm(self.app, Confirmation("Replace pushed commits", lines, "replace them"), do)
+        lines, rewrite = (sentence(error.message), REWRITE), msgspec.structs.replace(request, rewrites=True)
+        plan = partial(self._plan, session, title, rewrite)
+        confirm_action(self.app, "Replace pushed commits", lines, "replace them", plan)
 
     def _carry_out(self, session: Session, title: str, plan: "PlannedFinish") -> None:
         """Do what *plan* says; if something changed since it was made, show the new plan."""
@@ -339,7 +325,6 @@ class FinishController:
     async def _confirm_merges(self, session: Session, note: str = "") -> None:
         """Have the user confirm the merges of the branches that overlap; *note* is the question's first line."""
         from kasmon.supervisor.finish.merge_plan import plan_lines
-        from kasmon.tui.dialogs.common import Confirmation
 
         gateway, screen = self.app.gateway, self._screen_of(session)
         if gateway is None or screen is None:
@@ -357,12 +342,9 @@ class FinishController:
         if self._screen_of(session) is None:
             return
 
-        def do(shown: "ConfirmDialog") -> None:
-            shown.dismiss()
-            self._carry_out_merges(session, plan)
-
         lines = (*([note] if note else []), *plan_lines(plan))
-        confirm(self.app, Confirmation("Merge several branches", lines, "merge"), do)
+        merge = partial(self._carry_out_merges, session, plan)
+        confirm_action(self.app, "Merge several branches", lines, "merge", merge)
 
     def _carry_out_merges(self, session: Session, plan: "MergePlan") -> None:
         """Merge as *plan* says; if something changed since it was made, show the new plan."""
@@ -419,7 +401,6 @@ class FinishController:
         return await answer
 
     def _ask_for_message(self, session: Session) -> None:
-        """Send the agent a prompt for a commit message, and show its receipt."""
         from kasmon.supervisor.finish.commit_message import PROMPT
 
         def show(text: str) -> bool:

@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
-from textual import events
 from textual.widget import Widget
-from textual.widgets import Input
 
 from kasmon.model.transcript.text import Token
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
@@ -78,20 +76,7 @@ class OptionsDialog(Dialog):
         self.offer(("enter", self.options.yes), *several, *fields, ("esc", "cancel"))
         self.begin(self.box or self.choices[0])
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and self.focused in self.choices:
-            event.stop()
-            self._submit()
-
-    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
-        event.stop()
-        self._submit()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self._submit()
-
-    def _submit(self) -> None:
+    def submit(self) -> None:
         box = self.box
         text = box.text if isinstance(box, TextBox) else box.value if box is not None else ""
         if box is not None and not text.strip():
@@ -120,9 +105,8 @@ class ConflictDialog(Dialog):
         self.offer(("enter", "do this"), ("esc", "stop"))
         self.begin(self.choice)
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and self.focused is self.choice and self.begin_operation():
-            event.stop()
+    def submit(self) -> None:
+        if self.begin_operation():
             self.then(ON_CONFLICT[self.choice.value])
             self.dismiss()
 
@@ -141,23 +125,23 @@ class DiscardDialog(Dialog):
     ) -> None:  # fmt: skip
         super().__init__(look, keys)
         self.plan, self.names, self.lines, self.then = plan, tuple(names), tuple(lines), then
-        self.about = Sentences(look)
+        self.about, self.box = Sentences(look), LineInput(id="discard-name")
 
     def inside(self) -> Iterable[Widget]:
         yield self.about
-        yield DialogField("Its name", LineInput(id="discard-name"))
+        yield DialogField("Its name", self.box)
 
     def on_mount(self) -> None:
         names = " or ".join(map(repr, self.names))
         said = [*((line, Token.TEXT) for line in self.lines), (f"Type {names} to discard it.", Token.NOTICE)]
         self.about.say(*said)
         self.offer(("enter", "discard"), ("esc", "cancel"))
-        self.begin(self.query_one("#discard-name", LineInput))
+        self.begin(self.box)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        if event.value.strip() not in self.names:
-            self.complain(f"{event.value.strip()!r} is not the name.", f"Type {' or '.join(map(repr, self.names))}.")
+    def submit(self) -> None:
+        name = self.box.value.strip()
+        if name not in self.names:
+            self.complain(f"{name!r} is not the name.", f"Type {' or '.join(map(repr, self.names))}.")
         elif self.begin_operation():
             self.dismiss()
             self.then(self.plan)

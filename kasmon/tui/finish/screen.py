@@ -102,7 +102,7 @@ class FinishScreen(Overlay):
         self._draw()
 
     def takes(self, key: events.Key) -> bool:
-        row = next((row for name in key.aliases if (row := self.keys.action(name, KeyContext.FINISH))), None)
+        row = self.keys.action_of(key.aliases, KeyContext.FINISH)
         return row is not None and self.do(row.id)
 
     def follow(self, fleet: Fleet) -> None:

@@ -30,7 +30,7 @@ from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor, EventLog
 from kasmon.supervisor.fleet.sandbox_adoption import SandboxAdopter
 from kasmon.supervisor.fleet.watch import FleetWatch
-from kasmon.tui.gateway.live_marks import LiveMarks
+from kasmon.tui.gateway.live_marks import LiveMarks, import_in_thread
 from kasmon.tui.gateway.live_settings import LiveSettings
 from kasmon.tui.gateway.log_tail import follow
 from kasmon.tui.gateway.protocol import (
@@ -118,7 +118,7 @@ class LiveGateway:
 
     async def operations(self) -> "Operations":
         if self._operations is None:
-            await _import_in_thread("kasmon.tui.gateway.operations")  # with all that it imports: 15 ms
+            await import_in_thread("kasmon.tui.gateway.operations")  # with all that it imports: 15 ms
             from kasmon.tui.gateway.operations import Operations
 
             self._operations = Operations(self.places, lambda: self._config, lambda: self._fleet)
@@ -225,7 +225,7 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
-        await _import_in_thread("kasmon.tui.gateway.live_sandbox")
+        await import_in_thread("kasmon.tui.gateway.live_sandbox")
         from kasmon.tui.gateway.live_sandbox import offered
 
         return await asyncio.to_thread(offered, self.places, self._config, folder)
@@ -267,14 +267,14 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def sandboxes(self) -> SandboxChoices:
-        await _import_in_thread("kasmon.tui.gateway.live_sandbox")
+        await import_in_thread("kasmon.tui.gateway.live_sandbox")
         from kasmon.tui.gateway.live_sandbox import may_be
 
         return await asyncio.to_thread(may_be, self.places, self._config)
 
     @_with_kasmon_errors
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
-        await _import_in_thread("kasmon.tui.gateway.live_sandbox")
+        await import_in_thread("kasmon.tui.gateway.live_sandbox")
         from kasmon.tui.gateway.live_sandbox import confined
 
         return await asyncio.to_thread(confined, self.places, self._config, agent, mode, workdir, tier)
@@ -372,14 +372,14 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def plan_finish(self, session: SessionId, request: "FinishRequest", /) -> "PlannedFinish":
-        await _import_in_thread("kasmon.supervisor.finish.finish_plan")  # rarely needed
+        await import_in_thread("kasmon.supervisor.finish.finish_plan")  # rarely needed
         from kasmon.supervisor.finish.finish_plan import plan_finish
 
         return await asyncio.to_thread(plan_finish, self.places, self._session(session), request, self._fleet)
 
     @_with_kasmon_errors
     async def plan_merges(self, sessions: Sequence[SessionId], /) -> "MergePlan":
-        await _import_in_thread("kasmon.supervisor.finish.merge_plan")
+        await import_in_thread("kasmon.supervisor.finish.merge_plan")
         from kasmon.supervisor.finish.merge_plan import plan_merges  # rarely needed
 
         wanted, fleet = [self._session(each) for each in sessions], self._fleet
@@ -430,11 +430,6 @@ class LiveGateway:
 
     def _session(self, session: SessionId) -> Session:
         return self._fleet.require(session)
-
-
-async def _import_in_thread(module: str) -> None:
-    """Import *module* in a thread, so that a later import of it does not block the loop."""
-    await asyncio.to_thread(import_module, module)
 
 
 def _read_cards(places: Paths, sessions: Sequence[Session]) -> dict[SessionId, CardContext]:

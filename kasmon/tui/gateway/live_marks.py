@@ -51,7 +51,7 @@ class LiveMarks:
         return _merge(self._own_branches(is_viewed), self._branches_elsewhere())
 
     async def _own_collisions(self) -> AsyncGenerator[Mapping[SessionId, CollisionSummary], None]:
-        await _import_in_thread("kasmon.supervisor.worktrees.collision_watch")
+        await import_in_thread("kasmon.supervisor.worktrees.collision_watch")
         from kasmon.supervisor.worktrees.collision_watch import sweeps  # not before the first frame
 
         async for sweep in sweeps(self._list_collision_sessions, self._folder_watch):
@@ -97,7 +97,7 @@ class LiveMarks:
     ) -> AsyncGenerator[Mapping[SessionId, BranchSummary], None]:
         while not self._here():  # noqa: ASYNC110 - events are what it waits for
             await asyncio.sleep(LOOK_S)
-        await _import_in_thread("kasmon.supervisor.finish.branch_watch")
+        await import_in_thread("kasmon.supervisor.finish.branch_watch")
         from kasmon.supervisor.finish.branch_watch import watch_branches  # only for sessions with worktrees
 
         def may_ask() -> bool:
@@ -145,6 +145,6 @@ async def _merge(*sources: AsyncGenerator[Mapping[SessionId, Mark], None]) -> As
             await source.aclose()
 
 
-async def _import_in_thread(module: str) -> None:
+async def import_in_thread(module: str) -> None:
     """Import *module* in a thread, so that a later import of it does not block the loop."""
     await asyncio.to_thread(import_module, module)

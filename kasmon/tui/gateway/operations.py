@@ -320,17 +320,15 @@ class Operations:
 
     async def revert_hunk(self, session: SessionId, hunk: ShownHunk, /) -> str:
         """Take the changes of a hunk back in the worktree, if its file is still as it was shown."""
-        return await self._change_hunk(session, "revert", hunk)
+        from kasmon.supervisor.review import hunks  # rarely needed, as in the next two
+
+        return await asyncio.to_thread(hunks.revert_hunk, self._places, self._session(session), hunk)
 
     async def stage_hunk(self, session: SessionId, hunk: ShownHunk, /) -> str:
         """Add the unstaged changes of a hunk to the index, if its file is still as it was shown."""
-        return await self._change_hunk(session, "stage", hunk)
+        from kasmon.supervisor.review import hunks
 
-    async def _change_hunk(self, session: SessionId, action: Literal["revert", "stage"], hunk: ShownHunk) -> str:
-        from kasmon.supervisor.review import hunks  # these are rarely needed
-
-        change = hunks.revert_hunk if action == "revert" else hunks.stage_hunk
-        return await asyncio.to_thread(change, self._places, self._session(session), hunk)
+        return await asyncio.to_thread(hunks.stage_hunk, self._places, self._session(session), hunk)
 
     async def undo_hunk(self, session: SessionId, /) -> str:
         """Undo the last reverted or staged hunk."""

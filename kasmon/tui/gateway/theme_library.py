@@ -30,21 +30,20 @@ class ThemeLibrary:
         self.problems: tuple[str, ...] = ()
         """The errors in the user's theme files."""
 
-    def put(self, files: tuple[tuple[str, str], ...]) -> tuple[ConfigError, ...]:
-        """Load the user's theme files, as path and text; return the errors of those that are unchanged."""
+    def put(self, files: tuple[tuple[str, str], ...]) -> None:
+        """Load the user's theme files, as path and text; one with an error stays as it was."""
         kept: dict[str, ThemeFile] = {}
-        errors: list[ConfigError] = []
+        problems: list[str] = []
         for path, text in files:
             name = PurePath(path).stem
             try:
                 kept[name] = parse(text, path)
             except ConfigError as error:
-                errors.append(error)
+                problems.append(str(error))
                 if name in self._own:
                     kept[name] = self._own[name]
         self._own = kept
-        self.problems = tuple(str(error) for error in errors)
-        return tuple(errors)
+        self.problems = tuple(problems)
 
     def get(self, name: str) -> ThemeFile | None:
         """Return the theme of this name; the default for no name; None if there is none."""

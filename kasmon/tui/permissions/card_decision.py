@@ -39,18 +39,15 @@ class CardDecision(msgspec.Struct, frozen=True):
         return "" if self.state.read else "Scroll to the end first: there is more below."
 
     def why_not_allow(self, decision: Decision) -> str:
-        """Why it may not be allowed, once or always."""
         if self.state.edited and decision is Decision.ALWAYS:
             return "An edited input can only be allowed once."
         rule = self.why_no_rule() if decision is Decision.ALWAYS else ""
         return self._why_not_offered(self.offered(decision)) or rule or self.why_not_approve()
 
     def why_not_deny(self, decision: Decision) -> str:
-        """Why it may not be denied, once or always."""
         return self._why_not_offered(decision) or (self.why_no_rule() if decision is Decision.NEVER else "")
 
     def why_not_edit(self) -> str:
-        """Why its input may not be edited."""
         if Decision.EDIT not in self.request.choices or not self.request.input:
             return "The agent accepts no edited input for this request."
         if not can_edit(self.request):
@@ -64,7 +61,6 @@ class CardDecision(msgspec.Struct, frozen=True):
         return self.why_not_approve() if is_marked else "Mark an answer first."
 
     def why_no_scope(self) -> str:
-        """Why the scope of a rule cannot be chosen."""
         return self.why_no_rule() or ("" if STANDING.intersection(self.request.choices) else NO_RULES)
 
     def why_no_rule(self) -> str:

@@ -78,7 +78,6 @@ class CardEditor:
             self._card.screen.set_focus(None)
 
     def forget(self) -> None:
-        """Forget the last edit: another request is shown."""
         self._draft = None
 
     def _review(self, edited: dict[str, Any]) -> None:

@@ -208,7 +208,6 @@ def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> l
 
 
 def _other_session(state: CardState, look: ThemeStyles, width: int) -> list[DrawnLine]:
-    """A warning that the request is not from the session that the user is at."""
     if not state.is_other:
         return []
     here = state.here
@@ -217,14 +216,12 @@ def _other_session(state: CardState, look: ThemeStyles, width: int) -> list[Draw
 
 
 def _similar(state: CardState, look: ThemeStyles, width: int) -> list[DrawnLine]:
-    """Which other request is easily mistaken for this one, and how the two differ."""
     if (similar := state.similar) is None or state.doing is CardMode.OVER:
         return []
     return [_marked(f"looks like {similar.place}, {similar.whose}", "info", similar.difference, look, width)]
 
 
 def _marked(mark: str, role: str, text: str, look: ThemeStyles, width: int) -> DrawnLine:
-    """A *mark* on a coloured background and a *text* after it, in one row."""
     chip = look.cut(f" {mark} ", width)
     text = look.cut(f"  {text}", max(0, width - width_of([(chip, "")])))
     return DrawnLine(((chip, f"{role}.solid.bold"), (text, f"{role}.bold")))

@@ -108,7 +108,6 @@ class CardView:
         return True
 
     def update_armed(self) -> None:
-        """Show whether keys count now."""
         armed = self.arming.update(self.clock.ticking()) and self.fits
         if armed != self.state.armed:
             self.put(armed=armed)

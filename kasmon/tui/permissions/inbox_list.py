@@ -69,7 +69,6 @@ class InboxList(ScrollView, can_focus=False):
         self.refresh()
 
     def scroll_to_cursor(self) -> None:
-        """Scroll until the cursor's row is visible."""
         at = next((y for y, row in enumerate(self.rows) if row.request.id == self.cursor), None)
         if at is not None and self.size.height:
             self.scroll_to_region(Region(0, at, 1, 1), animate=False, immediate=True, force=True)
@@ -122,7 +121,6 @@ class InboxList(ScrollView, can_focus=False):
         return left, right
 
     def _box(self, row: InboxRow) -> str:
-        """Its mark; an empty box if it may be marked."""
         if row.request.id in self._marked:
             return "■" if self.look.utf8 else "x"
         may = row.waits and row.request.id in self._like if self._marked else row.waits and bool(row.crowd)

@@ -154,7 +154,6 @@ class InboxScreen(Overlay):
     # The card.
 
     def _follow(self) -> None:
-        """Show the request at the cursor; if that is gone, the first pending one."""
         self.cursor = settled(self.rows, self.cursor, on_waiting=self.card is None)
         row = self.rows.row(self.cursor)
         if row is not None and row.waits and row.request.session in self.asked.cards:
@@ -244,7 +243,6 @@ class InboxScreen(Overlay):
         self._draw()
 
     def do(self, action: str) -> bool:
-        """Run the inbox's action with this id; return whether it is one."""
         if action in self.handlers:
             self._do(action)
         return action in self.handlers

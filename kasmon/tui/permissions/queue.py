@@ -113,10 +113,8 @@ class PermissionQueue:
 
     def rising(self) -> Request | None:
         """Return the request that may open by itself: answerable, not snoozed, and never closed on."""
-        return next((ask for ask in self.waiting if self._may_rise(ask)), None)
-
-    def _may_rise(self, ask: Request) -> bool:
-        return ask.answerable and not ask.later and ask.id not in self._put_off
+        may_rise = (ask for ask in self.waiting if ask.answerable and not ask.later and ask.id not in self._put_off)
+        return next(may_rise, None)
 
     def _put(self, session: SessionId, requests: tuple[Request, ...]) -> None:
         known = self._requests.get(session, ())

@@ -185,7 +185,6 @@ class PlanBoardView(ScrollView, can_focus=False):
         return wide(board, task, inner, moment)
 
     def _title(self, wave: int) -> list[Span]:
-        """A wave's title: its number, the symbols of its tasks, how many of them are settled."""
         board, tasks = self.board, self.room.waves[wave]
         assert board is not None
         hows = [standing(board, task) for task in tasks]

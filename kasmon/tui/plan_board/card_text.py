@@ -232,7 +232,6 @@ def children_of(board: PlanBoard, at: TaskRun) -> tuple[Session, ...]:
 
 
 def _folded_children(look: ThemeStyles, board: PlanBoard, at: TaskRun) -> list[Span]:
-    """Their number and the symbols of their states, those that need the person first."""
     children = sorted(children_of(board, at), key=lambda each: each.attention)
     if not children:
         return []
@@ -272,7 +271,6 @@ def _checked(task: Task, at: TaskRun) -> list[Span]:
 
 
 def _last_line(at: TaskRun) -> str:
-    """The last line of a failed check's output, usually the most informative."""
     lines = at.check.output.splitlines() if at.check is not None and not at.check.ok else []
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
@@ -284,7 +282,6 @@ def _attempts(look: ThemeStyles, at: TaskRun) -> list[Span]:
 
 
 def _changed(at: TaskRun) -> list[Span]:
-    """How many files it changed; none is highlighted."""
     if at.changed is None or at.state not in (TaskState.CLAIMED, TaskState.DONE):
         return []
     many = "nothing changed" if not at.changed else "1 file" if at.changed == 1 else f"{at.changed} files"

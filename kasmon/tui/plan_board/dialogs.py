@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from textual import events
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
@@ -103,20 +102,13 @@ class OtherAgentDialog(Dialog):
             self._handle_edit()
             self.agent.fail(error)
             return
-        if self.is_confirmed:
-            self._handle_edit()
-            self._act()
+        self.submit_if_confirmed()
 
     def on_choice_changed(self, message: ChoiceChanged) -> None:
         message.stop()
         self._handle_edit()
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
-            event.stop()
-            self._act()
-
-    def _act(self) -> None:
+    def submit(self) -> None:
         if not self.agent.is_loaded:
             self.wait_for("the installed agents are known")
         elif self.agent.can_start:

@@ -11,7 +11,7 @@ from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.plan_board.card_text import cost
-from kasmon.tui.plan_board.decisions import offered, waits_for_advance
+from kasmon.tui.plan_board.decisions import decision_of, offered, waits_for_advance
 from kasmon.tui.status_bars import KeyHint
 from kasmon.tui.theme.look import Span, ThemeStyles, money, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
@@ -109,13 +109,9 @@ def _bar(text: str, role: str, look: ThemeStyles, width: int) -> list[DrawnLine]
 def bar(board: PlanBoard | None, task: Task | None, keys: KeyMap, look: ThemeStyles) -> tuple[KeyHint, ...]:
     """Return the keys that count now."""
     actions: Sequence[str] = () if board is None else offered(board, task)
-    words = {"plan_pause": "resume" if board is not None and _is_paused(board) else "pause"}
+    words: dict[str, str] = {"plan_pause": "pause" if board is None else decision_of(board, "plan_pause")}
     if board is not None and board.edit is not None:
         actions = ("plan_edit", *actions)
         words["plan_edit"] = "review changes" if board.has_begun else "run"
     shown = (*actions, "leave_board", "help")
     return tuple(KeyHint(each, keys.shown(each, look.utf8), words.get(each, ROWS[each].label)) for each in shown)
-
-
-def _is_paused(board: PlanBoard) -> bool:
-    return board.run.state == "paused" or not board.is_run

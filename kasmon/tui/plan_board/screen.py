@@ -12,9 +12,9 @@ from kasmon.model.plan.plan import Task
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.action import Action, KeyContext
+from kasmon.tui.actions.dialogs import confirm_operation, show_text
 from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.clock import Clock
-from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog, TextDialog
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.messages import (
     ActionRequested,
@@ -126,7 +126,6 @@ class PlanBoardScreen(Overlay):
         return SessionId("" if board is None or task is None else board.run.of(task.id).session)
 
     def notice(self, notice: BannerContent | None) -> None:
-        """Show a notice about pending requests elsewhere."""
         self.banner.notice = notice
 
     def on_resize(self) -> None:
@@ -203,7 +202,6 @@ class PlanBoardScreen(Overlay):
             self._go(waves[0][0].id if first else waves[-1][-1].id)
 
     def _go_to_next(self) -> None:
-        """Move to the next task that needs the user, from the cursor on, wrapping around."""
         board = self.board
         if board is None:
             return
@@ -216,7 +214,6 @@ class PlanBoardScreen(Overlay):
         self._say("No task needs attention.")
 
     def _turn(self, by: int) -> None:
-        """Move to the next plan, wrapping around."""
         if (board := self.board) is not None:
             self.plan = self.boards[(self.boards.index(board) + by) % len(self.boards)].id
             self._draw()
@@ -224,7 +221,6 @@ class PlanBoardScreen(Overlay):
     # Actions.
 
     def _open_session(self, how: type[SessionOpened | DiffRequested]) -> None:
-        """Ask the app to show the session of the task under the cursor, if it has one."""
         board, task = self.board, self.card
         if board is None or task is None:
             return
@@ -237,8 +233,7 @@ class PlanBoardScreen(Overlay):
     def _read(self) -> None:
         board, task = self.board, self.card
         if board is not None and task is not None:
-            title = f"Task {clean_line(task.id)}"
-            self.app.push_screen(TextDialog(self.look, self.keys, title, lambda width: task_rows(board, task, width)))
+            show_text(dashboard_of(self), f"Task {clean_line(task.id)}", lambda width: task_rows(board, task, width))
 
     def _show_edit(self) -> None:
         board = self.board
@@ -264,10 +259,7 @@ class PlanBoardScreen(Overlay):
             self.app.push_screen(OtherAgentDialog(self.look, self.keys, board.id, what.task))
         elif what.questions:
             title, yes = WORDS.get(action, (ROWS[action].label.capitalize(), ROWS[action].label))
-            question = Confirmation(title, what.questions, yes)
-            self.app.push_screen(
-                ConfirmDialog(self.look, self.keys, self.clock, question, lambda dialog: dialog.run_operation(decide))
-            )
+            confirm_operation(dashboard_of(self), title, what.questions, yes, decide)
         else:
             dashboard_of(self).run_operation(decide)
 

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kasmon.errors import KasmonError
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.dialogs import confirm, find_location, show_text
-from kasmon.tui.app_protocols import Dashboard, SuspendableApp
+from kasmon.tui.actions.dialogs import confirm_operation, find_location, show_text
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.gateway.protocol import Operation
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from kasmon.tui.gateway.operations import Operations
     from kasmon.tui.review.dialogs import CommentsDialog
     from kasmon.tui.review.screen import ReviewScreen, ShownReview
-    from kasmon.tui.session_pane import SessionPane
+    from kasmon.tui.session_pane import PaneDashboard
 
 LAST: int = 0
 """In place of a turn's number: the last turn."""
@@ -27,15 +26,10 @@ MOST_SHOWN: int = 40
 """A confirmation shows at most so many lines of a hunk."""
 
 
-class ReviewDashboard(Dashboard, SuspendableApp, Protocol):
-    @property
-    def session_pane(self) -> "SessionPane": ...
-
-
 class ReviewController:
     """Implements `ReviewRequests` of the screen."""
 
-    def __init__(self, app: ReviewDashboard) -> None:
+    def __init__(self, app: "PaneDashboard") -> None:
         self.app = app
         self._listed: CommentsDialog | None = None
         """The list of comments that was opened last."""
@@ -53,7 +47,6 @@ class ReviewController:
         self._run(self._show(screen, LAST))
 
     def step_turn(self, screen: "ReviewScreen", by: int, /) -> None:
-        """Show the turn before (-1) the shown one, or after it (1); from the branch, the last turn."""
         turn, turns = screen.review.turn, screen.review.turns
         if turn is None:
             self._run(self._show(screen, LAST))
@@ -70,7 +63,6 @@ class ReviewController:
         self._run(self._edit(screen, name, line))
 
     def write_comment(self, screen: "ReviewScreen", comment: "ReviewComment", /) -> None:
-        """Have the user write the text of *comment*, or edit it."""
         from kasmon.tui.review.dialogs import CommentDialog
 
         app = self.app
@@ -111,13 +103,11 @@ class ReviewController:
         self._confirm(screen, "Send comments", lines, "send", lambda operations: operations.send_comments(session))
 
     def revert_hunk(self, screen: "ReviewScreen", hunk: "ShownHunk", /) -> None:
-        """Revert *hunk* in the worktree, once the user confirms."""
         session, undo = screen.session_here, self.app.keys.shown("review_undo")
         lines = (f"Revert this hunk of {hunk.name} in the worktree?", *_shown(hunk), "", f"{undo} undoes it.")
         self._confirm(screen, "Revert hunk", lines, "revert", lambda operations: operations.revert_hunk(session, hunk))
 
     def stage_hunk(self, screen: "ReviewScreen", hunk: "ShownHunk", /) -> None:
-        """Stage *hunk*, once the user confirms."""
         session, undo = screen.session_here, self.app.keys.shown("review_undo")
         lines = (f"Stage this hunk of {hunk.name}?", *_shown(hunk), "", f"{undo} unstages it.")
         self._confirm(screen, "Stage hunk", lines, "stage", lambda operations: operations.stage_hunk(session, hunk))
@@ -139,14 +129,13 @@ class ReviewController:
         self, screen: "ReviewScreen", title: str, lines: tuple[str, ...], yes: str, operation: Operation
     ) -> None:
         """Run *operation* once the user confirms, then show the review again."""
-        from kasmon.tui.dialogs.common import Confirmation
 
         async def run(operations: "Operations") -> str | None:
             text = await operation(operations)
             self._reload(screen)
             return text
 
-        confirm(self.app, Confirmation(title, lines, yes), lambda dialog: dialog.run_operation(run))
+        confirm_operation(self.app, title, lines, yes, run)
 
     def _reload(self, screen: "ReviewScreen") -> None:
         self._run(self._show(screen, screen.review.turn))
@@ -223,6 +212,5 @@ class ReviewController:
 
 
 def _shown(hunk: "ShownHunk") -> tuple[str, ...]:
-    """Return the first lines of *hunk*, as a confirmation shows them."""
     more = len(hunk.lines) - MOST_SHOWN
     return (*hunk.lines[:MOST_SHOWN], f"… {more:,} more lines") if more > 0 else hunk.lines

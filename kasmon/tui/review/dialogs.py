@@ -49,18 +49,19 @@ class CommentDialog(Dialog):
         self.title_text = f"Comment on {place}"
         self.quoted = Reader(look, lambda width: _quoted(comment, width), margin=1)
 
+        self.box = TextBox(keys, "Type a comment", comment.text, id="message")
+
     def inside(self) -> Iterable[Widget]:
         yield self.quoted
-        yield TextBox(self.keys, "Type a comment", self.comment.text, id="message")
+        yield self.box
 
     def on_mount(self) -> None:
         newline = self.keys.shown("newline", self.look.utf8)
         self.offer(("enter", "save"), (newline, "new line"), ("esc", "cancel"))
-        self.begin(self.query_one("#message", TextBox))
+        self.begin(self.box)
 
-    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
-        event.stop()
-        if text := event.box.text.strip():
+    def submit(self) -> None:
+        if text := self.box.text.strip():
             comment = msgspec.structs.replace(self.comment, text=text)
             self.run_operation(lambda operations: operations.write_comment(self.session, comment))
 
@@ -101,12 +102,12 @@ class CommentsDialog(Dialog):
 
     def on_key(self, event: events.Key) -> None:
         chosen = self.list.chosen
-        action = next((row.id for name in event.aliases if (row := self.keys.action(name, KeyContext.REVIEW))), "")
-        if chosen is None or (event.key != "enter" and action not in OF_COMMENTS):
+        row = self.keys.action_of(event.aliases, KeyContext.REVIEW)
+        if chosen is None or row is None or row.id not in OF_COMMENTS:
             return
         event.stop()
         requests = self.review.requests
-        match action:
+        match row.id:
             case "review_comment":
                 requests.write_comment(self.review, chosen.comment)
             case "review_comment_delete":
@@ -115,9 +116,11 @@ class CommentsDialog(Dialog):
                 requests.mark_comment(self.review, chosen)
             case "review_send":
                 requests.send_comments(self.review)
-            case _:
-                self.dismiss()
-                self.review.go_to_comment(chosen)
+
+    def submit(self) -> None:
+        if (chosen := self.list.chosen) is not None:
+            self.dismiss()
+            self.review.go_to_comment(chosen)
 
     def _show_chosen(self) -> None:
         if (chosen := self.list.chosen) is not None:

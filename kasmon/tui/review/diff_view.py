@@ -88,7 +88,6 @@ class DiffView(ScrollView, can_focus=False):
         return self._colours.is_ready
 
     def toggle_columns(self) -> None:
-        """Show old and new side by side, or not."""
         self.wants_two = not self.wants_two
         self._redraw()
 

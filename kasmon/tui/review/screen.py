@@ -61,20 +61,16 @@ class ReviewRequests(Protocol):
     def show_last_turn(self, screen: "ReviewScreen", /) -> None: ...
     def step_turn(self, screen: "ReviewScreen", by: int, /) -> None:
         """Show the turn before (-1) the shown one, or after it (1)."""
-        ...
 
     def edit_file(self, screen: "ReviewScreen", name: str, line: int, /) -> None:
         """Open the file in the user's editor at this line."""
-        ...
 
     def write_comment(self, screen: "ReviewScreen", comment: ReviewComment, /) -> None:
         """Have the user write the text of *comment*, or edit it."""
-        ...
 
     def delete_comment(self, screen: "ReviewScreen", comment: LoggedComment, /) -> None: ...
     def mark_comment(self, screen: "ReviewScreen", comment: LoggedComment, /) -> None:
         """Mark *comment* as resolved; a resolved one, reopen."""
-        ...
 
     def list_comments(self, screen: "ReviewScreen", /) -> None: ...
     def send_comments(self, screen: "ReviewScreen", /) -> None: ...
@@ -189,7 +185,6 @@ class ReviewScreen(Overlay):
             self._search(self.find_bar.words.words, moves=False)
 
     def do(self, action: str) -> bool:
-        """Run the action with this id; return whether this screen has it."""
         if action.startswith(PICK):
             self.pick(int(action.removeprefix(PICK)))
             return True
@@ -198,7 +193,7 @@ class ReviewScreen(Overlay):
     def takes(self, key: events.Key) -> bool:
         finds = self.focused is not None and self.focused is self.find_bar.box
         place = KeyContext.FIND if finds else KeyContext.REVIEW
-        row = next((row for name in key.aliases if (row := self.keys.action(name, place))), None)
+        row = self.keys.action_of(key.aliases, place)
         return row is not None and self.do(row.id)
 
     def pick(self, at: int, line: int | None = None) -> None:
@@ -305,9 +300,7 @@ class ReviewScreen(Overlay):
         self.view.go_to_line(line)
 
     def _accept_find(self) -> None:
-        if self.find_bar.written != self.find_bar.words.words:
-            self._search(self.find_bar.written)
-        self.find_bar.close_input()
+        self.find_bar.accept(self._search)
         self.set_focus(None)
 
     def _drop_find(self) -> None:
@@ -324,7 +317,6 @@ class ReviewScreen(Overlay):
     # Comments.
 
     def _comment(self) -> None:
-        """Comment on the selected lines; on a comment, edit that."""
         if (here := self._comment_here()) is not None:
             self.requests.write_comment(self, here.comment)
             return
@@ -361,7 +353,6 @@ class ReviewScreen(Overlay):
             self.requests.report(f"{clean_line(logged.place)} is not in the shown changes.{hint}")
 
     def _on_comment(self, request: Callable[["ReviewScreen", LoggedComment], None]) -> None:
-        """Request this for the comment that the cursor is on."""
         if (here := self._comment_here()) is not None:
             request(self, here)
         else:
@@ -374,7 +365,6 @@ class ReviewScreen(Overlay):
     # Actions.
 
     def _on_hunk(self, request: Callable[["ReviewScreen", ShownHunk], None]) -> None:
-        """Request this for the hunk that the cursor is in."""
         change, file = self.change, self.view.file
         if change is None or not change.has_hunks:
             self.requests.report("There is no hunk here.")

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from textual.widget import Widget
-from textual.widgets import Input
 
 from kasmon.model.sandbox.policy import COPYING
 from kasmon.model.session import Session
@@ -43,12 +42,13 @@ class ForkDialog(Dialog):
         self.title_text = f"{'Replay' if replays else 'Fork'} {clean_line(session.label)}{where}"
         self.about = Sentences(look, id="about")
 
+        self.box = LineInput(self._default_name(), id="another")
+
     def inside(self) -> Iterable[Widget]:
-        yield DialogField("Name", LineInput(self._default_name(), id="another"))
+        yield DialogField("Name", self.box)
         yield self.about
 
     def _default_name(self) -> str:
-        """Return the default name: the session's, with the first free number appended."""
         numbered = (f"{self.session.name}-{number}" for number in itertools.count(2))
         return next(name for name in numbered if name not in self.taken)
 
@@ -71,11 +71,10 @@ class ForkDialog(Dialog):
                 ("Running processes and open files are not copied.", Token.NOTICE),
             )
         self.offer(("enter", "create"), ("esc", "close"))
-        self.begin(self.query_one("#another", LineInput))
+        self.begin(self.box)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        name = event.value.strip() or self._default_name()
+    def submit(self) -> None:
+        name = self.box.value.strip() or self._default_name()
         if name in self.taken:
             self.complain(f"The name {clean_line(name)} is already in use.", "Choose another name.")
         elif self.replays:  # this takes long; the outcome is reported when it is done

@@ -23,7 +23,7 @@ from kasmon.tui.messages import SandboxActionRequested
 from kasmon.tui.sandbox.entries import Entry, about, entries, head, point_of, row, turn_of
 from kasmon.tui.sandbox.status import can_pause, can_sleep
 from kasmon.tui.textual_ext.modal import Overlay
-from kasmon.tui.theme.look import ThemeStyles, width_of
+from kasmon.tui.theme.look import TOKENS, ThemeStyles, width_of
 from kasmon.tui.widgets.reader import Reader, Sentences
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line
 
@@ -132,11 +132,10 @@ class SandboxScreen(Overlay):
         return self.entries[self.at] if self.at < len(self.entries) else None
 
     def takes(self, key: events.Key) -> bool:
-        found = next((found for name in key.aliases if (found := self.keys.action(name, KeyContext.SANDBOX))), None)
-        return found is not None and self.do(found.id)
+        row = self.keys.action_of(key.aliases, KeyContext.SANDBOX)
+        return row is not None and self.do(row.id)
 
     def do(self, action: str) -> bool:
-        """Run the action with this id; return whether it exists here."""
         if action.startswith(PICK):
             self.pick(int(action.removeprefix(PICK)))
         elif super().do(action):
@@ -204,7 +203,7 @@ class SandboxScreen(Overlay):
             lines.append(msgspec.structs.replace(line, action=f"{PICK}{number}"))
         if self.past is not None and not self.entries:
             nothing = NOTHING if self.session.backend == "interpreter" else AGENTS
-            lines = [DrawnLine(), *(DrawnLine(((f"  {text}", _role(token)),)) for text, token in nothing)]
+            lines = [DrawnLine(), *(DrawnLine(((f"  {text}", TOKENS[token]),)) for text, token in nothing)]
         self.list.say(*lines)
         self.foot.say(self._keys())
 
@@ -237,7 +236,3 @@ def _refresh_key(session: Session) -> tuple[object, ...]:
         if sandbox_state
         else ()
     )
-
-
-def _role(token: Token) -> str:
-    return "text" if token is Token.TEXT else "soft"

@@ -166,12 +166,8 @@ class SearchScreen(Overlay):
     def takes(self, key: events.Key) -> bool:
         if key.is_printable:
             return False
-        row = next(
-            (row for name in key.aliases if (row := self.keys.action(name, KeyContext.SEARCH)) is not None), None
-        )
-        if row is not None:
-            self.do(row.id)
-        return row is not None
+        row = self.keys.action_of(key.aliases, KeyContext.SEARCH)
+        return row is not None and self.do(row.id)
 
     def _open(self) -> None:
         if self._timer is not None:  # the search for the current text has not begun

@@ -170,7 +170,6 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
         self.reorder()
 
     def restore_layout(self, layout: ListLayout) -> None:
-        """Arrange the list as it was kept."""
         self.view = msgspec.structs.replace(
             self.view,
             group=layout.group,

@@ -94,7 +94,7 @@ class ScrollbackScreen(Overlay):
             places = (KeyContext.FIND,)
         else:
             return False
-        row = next((row for name in key.aliases if (row := self.keys.action(name, *places))), None)
+        row = self.keys.action_of(key.aliases, *places)
         return row is not None and self.do(row.id)
 
     def on_find_changed(self, message: FindChanged) -> None:
@@ -128,9 +128,7 @@ class ScrollbackScreen(Overlay):
             self._begin_find()
 
     def _accept_find(self) -> None:
-        if self.find_bar.written != self.find_bar.words.words:
-            self._search(self.find_bar.written)
-        self.find_bar.close_input()
+        self.find_bar.accept(self._search)
         self.set_focus(self.view)
 
     def _drop_find(self) -> None:
@@ -156,9 +154,9 @@ class ScrollbackScreen(Overlay):
             self._copied(self.view.buffer.between(*self.view.screenful()))
 
     def _leave(self) -> None:
-        if self.view.drop_selection() if self.view.selects else False:
-            return
-        if self.view.matches and not self._words:  # with an initial search, the key leaves at once
+        if self.view.selects:
+            self.view.drop_selection()
+        elif self.view.matches and not self._words:  # with an initial search, the key leaves at once
             self._drop_matches()
         else:
             self.dismiss()
@@ -169,7 +167,6 @@ class ScrollbackScreen(Overlay):
         self.view.refresh()
 
     def _update_foot(self) -> None:
-        """Update the bottom line: the session, the available keys, the position."""
         keys, utf8 = self.keys, self.look.utf8
         words = [("find", "search"), ("text_select", "select"), ("copy", "copy"), ("copy_answer", "copy screen")]
         words += [("toggle", "link")] if self.view.link() is not None else []

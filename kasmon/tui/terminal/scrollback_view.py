@@ -124,11 +124,9 @@ class ScrollbackView(Widget, can_focus=True):
         self.selects, self.begun_at = not self.selects, self.cursor
         self._report_move()
 
-    def drop_selection(self) -> bool:
-        """Drop the selection; return whether there was one."""
-        had, self.selects = self.selects, False
+    def drop_selection(self) -> None:
+        self.selects = False
         self._report_move()
-        return had
 
     def selected(self) -> tuple[BufferPosition, BufferPosition]:
         """Return the selected range; by keys with the character under the cursor. Without a selection, its line."""

@@ -37,12 +37,12 @@ class InputSender:
         self,
         link: TerminalLink,
         session: SessionId,
-        leave_key_pressed: Callable[[], object],
-        read_key_pressed: Callable[[], object] = lambda: None,
+        leave: Callable[[], None],
+        read: Callable[[], None] = lambda: None,
     ) -> None:
         self.history = 0
         self._link, self._session = link, session
-        self._leave_key_pressed, self._read_key_pressed = leave_key_pressed, read_key_pressed
+        self.leave, self.read = leave, read
         self._up = 0
         self._lock = threading.Lock()
 
@@ -71,12 +71,6 @@ class InputSender:
             if self._up:
                 self._up = 0
                 self._link.send(Scroll(session=self._session, up=0))
-
-    def read(self) -> None:
-        self._read_key_pressed()
-
-    def leave(self) -> None:
-        self._leave_key_pressed()
 
 
 PREVIEW_HZ: Final = 20.0
@@ -274,7 +268,6 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         self.post_message(self.Left(self))
 
     def _update_tap(self) -> None:
-        """Open the tap if this is live and on top; else close it."""
         if (driver := find_tap_driver(self.app)) is None:
             return
         wanted = self.is_live and self.is_mounted and self.screen.is_active

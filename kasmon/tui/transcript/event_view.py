@@ -143,20 +143,10 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
     def show_end(self) -> None:
         self._show_to(None)
 
-    def show_beginning(self) -> None:
+    def action_to_beginning(self) -> None:
         self._show_to(RowPosition(0, 0))
 
-    def action_back(self, pages: int) -> None:
-        self.scroll_back(pages)
-
-    def action_back_lines(self, lines: int) -> None:
-        self.scroll_back_lines(lines)
-
-    def action_to_beginning(self) -> None:
-        self.show_beginning()
-
-    def action_to_end(self) -> None:
-        self.show_end()
+    action_back, action_back_lines, action_to_end = scroll_back, scroll_back_lines, show_end
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()

@@ -79,6 +79,12 @@ class FindBar(Horizontal):
             if not self.words.writing:
                 self.close_input()
 
+    def accept(self, search: Callable[[str], None]) -> None:
+        """Call *search* with the written text, unless it is searched already, and close the input."""
+        if self.written != self.words.words:
+            search(self.written)
+        self.close_input()
+
     def close_input(self) -> None:
         """Close the input, and show the search text."""
         self.words.writing = False

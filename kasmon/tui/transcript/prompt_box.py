@@ -38,13 +38,7 @@ class TextBox(OrderedKeys, PasteHandler, TextArea):
     """Several lines; Enter posts `Submitted`, the keys for a new line insert one."""
 
     class Submitted(Message):
-        def __init__(self, box: "TextBox") -> None:
-            super().__init__()
-            self.box = box
-
-        @property
-        def control(self) -> "TextBox":
-            return self.box
+        """Enter was pressed."""
 
     def __init__(self, keys: KeyMap, placeholder: str = "", text: str = "", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         quiet = Content(placeholder)  # a plain string would be read as markup
@@ -54,7 +48,7 @@ class TextBox(OrderedKeys, PasteHandler, TextArea):
         self.highlight_cursor_line = False
         self.move_cursor(self.document.end)
         self.handlers: Mapping[str, Callable[[], bool | None]] = {
-            "submit": lambda: self.post_message(self.Submitted(self)),
+            "submit": lambda: self.post_message(self.Submitted()),
             "newline": self._insert_line,
         }
         """The handler of each row of the key table that the box runs; False leaves the key to the next handler."""
@@ -269,7 +263,6 @@ class PromptBox(TextBox):
         return suggest_mentions(self._files, others, self._symbols, words)
 
     def _insert(self, text: str) -> None:
-        """Replace the word that is being completed by *text*."""
         (row, column), words = self.cursor_location, written(self._before())
         start = 0 if words is None else column - len(words) - 1
         self.replace(text, (row, start), (row, column))
@@ -321,7 +314,7 @@ class CodeBox(PromptBox):
         self._show_interpreter()
 
     def takes(self, event: events.Key) -> bool:
-        row = next((row for name in event.aliases if (row := self.keys.action(name, KeyContext.CODE))), None)
+        row = self.keys.action_of(event.aliases, KeyContext.CODE)
         return (row is not None and self.means(row.id)) or super().takes(event)
 
     def _choose_interpreter(self) -> None:

@@ -219,8 +219,7 @@ class SessionView(UniformLinesMixin, Vertical):
     def end_find(self, kept: bool) -> None:
         """Keep reading at the match, or return to where the search began."""
         if kept:
-            self._search(self.find_bar.written)
-            self.find_bar.close_input()
+            self.find_bar.accept(self._search)
         else:
             self.screen_of_events.finder.drop()
             self.find_bar.drop()

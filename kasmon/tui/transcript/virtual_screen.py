@@ -25,11 +25,8 @@ class VirtualScreen:
     """
 
     def __init__(self, columns: int, rows: int) -> None:
-        self._page = PyteBuffer(max(columns, 1), max(rows, 1))
-        self._shown: list[Row] = []
-        self._strips: list[Strip | None] = []
         self._ground = Style.null()
-        self._start_over()
+        self.resize(columns, rows)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -38,7 +35,8 @@ class VirtualScreen:
     def resize(self, columns: int, rows: int) -> None:
         """Clear and resize; the next `show` draws everything."""
         self._page = PyteBuffer(max(columns, 1), max(rows, 1))
-        self._start_over()
+        self._shown: list[Row] = [()] * self._page.lines
+        self._strips: list[Strip | None] = [None] * self._page.lines
 
     def show(self, lines: Sequence[TextLine], style_of: StyleOf) -> list[int]:
         """Show *lines* from the top, nothing below them; return the rows whose look changed."""
@@ -66,12 +64,6 @@ class VirtualScreen:
             strip = self._strips[y] = self._page.strip(y).apply_style(self._ground)
         return strip
 
-    def _start_over(self) -> None:
-        columns, rows = self.size
-        self._page = PyteBuffer(columns, rows)
-        self._shown = [()] * rows
-        self._strips = [None] * rows
-
     def _scroll(self, up: int) -> None:
         """Move everything *up* rows, down if negative; the rows that come in are empty."""
         if not up:
@@ -86,7 +78,7 @@ class VirtualScreen:
         self._shown[y] = row
 
     def _draw_plainly(self, rows: Sequence[Row]) -> None:
-        self._start_over()
+        self.resize(*self.size)
         for y, row in enumerate(rows):
             text = "".join(text for text, _ in row)
             self._shown[y] = row
