@@ -10,7 +10,7 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import ACTIONS, ROWS
 from kasmon.tui.permissions.controller import PermissionController
 from kasmon.tui.session_pane import PaneDashboard
-from kasmon.tui.status_bars import is_offered, offers
+from kasmon.tui.status_bars import offers, offers_for
 from kasmon.tui.textual_ext.modal import Overlay
 
 NO_CODE: Final = frozenset({"submit", "read", "queue"})
@@ -117,8 +117,8 @@ class KeyDispatcher:
         if place is KeyContext.PROMPT and self._writes_code:
             wheres.add(KeyContext.CODE)
         rows = [row for row in ACTIONS if row.where in wheres and not (KeyContext.CODE in wheres and row.id in NO_CODE)]
-        is_somewhere, has_sessions = bool(main_view.table.items), bool(self.app.fleet.sessions)
-        rows = [row for row in rows if is_offered(row.offered, session, is_somewhere, has_sessions)]
+        offered = offers_for(session, bool(main_view.table.items), bool(self.app.fleet.sessions))
+        rows = [row for row in rows if row.offered in offered]
         reads = place in (KeyContext.LIST, KeyContext.READING, KeyContext.QUEUE)
         shown = self.app.keys.shown if reads else self.app.keys.shown_while_writing
         main_view.key_bar.offered = offers(rows, [shown(row.id, self.app.utf8) for row in rows])

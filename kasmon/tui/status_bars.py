@@ -195,56 +195,31 @@ class KeyHint(msgspec.Struct, frozen=True):
     label: str
 
 
-def is_offered(when: FooterOffer, session: Session | None, is_somewhere: bool, has_sessions: bool) -> bool:
-    """Whether the key bar offers an action while the cursor is on *session*, or on nothing."""
-    match when:
-        case FooterOffer.NEVER:
-            return False
-        case FooterOffer.ALWAYS:
-            return True
-        case FooterOffer.SOMEWHERE:
-            return is_somewhere
-        case FooterOffer.SESSIONS:
-            return has_sessions
-    if session is None:
-        return False
-    if when is FooterOffer.UNVIEWED:
-        return session.is_unviewed
-    if when is FooterOffer.BRANCHED:
-        return session.worktree is not None
-    if when is FooterOffer.LOGGED_OUT:
-        return session.log_in is not None
-    if when is FooterOffer.QUEUED:
-        return session.queue > 0
-    if when is FooterOffer.ASLEEP and session.is_stopped:
-        return True
-    if when in (
-        FooterOffer.AWAKE,
-        FooterOffer.PAUSABLE,
-        FooterOffer.ASLEEP,
-        FooterOffer.KEEPING,
-        FooterOffer.SANDBOXED,
-    ):
-        return _is_offered_in_sandbox(when, session)
-    runs = session.state in ALIVE
-    if when is FooterOffer.INTERRUPTIBLE:
-        return can(session, "interrupts")
-    if when is FooterOffer.LIVE_TERMINAL:
-        return runs and session.has_screen
-    return runs is (when is FooterOffer.RUNNING)
-
-
-def _is_offered_in_sandbox(when: FooterOffer, session: Session) -> bool:
-    sandbox = session.sandbox_state
-    if sandbox is None or when is FooterOffer.SANDBOXED:
-        return sandbox is not None
-    if session.state not in ALIVE:
-        return False
-    if when is FooterOffer.KEEPING:
-        return session.mode is Mode.INTERPRETER
-    if when is FooterOffer.PAUSABLE:
-        return can_pause(session)
-    return can_sleep(session) if when is FooterOffer.AWAKE else sandbox.is_asleep
+def offers_for(session: Session | None, is_somewhere: bool, has_sessions: bool) -> frozenset[FooterOffer]:
+    """Return which actions the key bar offers while the cursor is on *session*, or on nothing."""
+    holds = {
+        FooterOffer.ALWAYS: True,
+        FooterOffer.SOMEWHERE: is_somewhere,
+        FooterOffer.SESSIONS: has_sessions,
+    }
+    if session is not None:
+        sandbox, runs = session.sandbox_state, session.state in ALIVE
+        holds |= {
+            FooterOffer.RUNNING: runs,
+            FooterOffer.ENDED: not runs,
+            FooterOffer.LIVE_TERMINAL: runs and session.has_screen,
+            FooterOffer.INTERRUPTIBLE: can(session, "interrupts"),
+            FooterOffer.LOGGED_OUT: session.log_in is not None,
+            FooterOffer.QUEUED: session.queue > 0,
+            FooterOffer.AWAKE: can_sleep(session),
+            FooterOffer.PAUSABLE: can_pause(session),
+            FooterOffer.ASLEEP: session.is_stopped or (runs and sandbox is not None and sandbox.is_asleep),
+            FooterOffer.KEEPING: runs and sandbox is not None and session.mode is Mode.INTERPRETER,
+            FooterOffer.UNVIEWED: session.is_unviewed,
+            FooterOffer.BRANCHED: session.worktree is not None,
+            FooterOffer.SANDBOXED: sandbox is not None,
+        }
+    return frozenset(when for when, is_so in holds.items() if is_so)
 
 
 def offers(actions: Sequence[Action], shown: Sequence[str]) -> tuple[KeyHint, ...]:

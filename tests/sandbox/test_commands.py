@@ -23,7 +23,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.notifications.alerts import alert
 from kasmon.tui.action import FooterOffer
 from kasmon.tui.notifications.toasts import toasts
-from kasmon.tui.status_bars import is_offered
+from kasmon.tui.status_bars import offers_for
 from tests.sandbox.conftest import open_to_others
 from tests.support.cli.cli_runner import Cli, on_terminal
 from tests.support.cli.fork_server import KASMON, ForkServer
@@ -438,7 +438,7 @@ def test_a_creation_that_failed_is_called_so_everywhere_and_can_be_removed(kasmo
     assert ["lab failed", "lab failed"] == [toast.title, called.title]
     assert "/nowhere/at/all" in toast.text
     assert "/nowhere/at/all" in called.text
-    assert is_offered(FooterOffer.ENDED, seen, is_somewhere=True, has_sessions=True)
+    assert FooterOffer.ENDED in offers_for(seen, is_somewhere=True, has_sessions=True)
     assert 0 == kasmon("rm", row["id"]).code
     assert [] == kasmon.json("ls")["sessions"]
 

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -22,7 +22,7 @@ URGENT: Final = CRASHED
 """Up to this `attention` no fold hides a session: it asks, has finished unseen, is lost or crashed."""
 LOCAL: Final = "local"
 """What a filter calls this machine."""
-NO_VALUE: Final = frozenset({"none"})
+NO_VALUE: Final = "none"
 """What a filter calls the absence of a value."""
 DEEPEST: Final = 8
 """The deepest indentation of child rows."""
@@ -63,10 +63,22 @@ class ListHeading(msgspec.Struct, frozen=True):
 Item: TypeAlias = SessionRow | ListHeading
 
 
+FIELDS: Final[Mapping[str, Callable[[Session], Iterable[str]]]] = {
+    "state": lambda session: (session.state.value, state_name(session)),
+    "tag": lambda session: session.tags or (NO_VALUE,),
+    "plan": lambda session: ((session.plan or NO_VALUE).casefold(),),
+    "wave": lambda session: () if session.wave is None else (str(session.wave),),
+    "agent": lambda session: (session.agent.casefold(),),
+    "account": lambda session: ((session.account or NO_VALUE).casefold(),),
+    "mode": lambda session: (session.mode.value,),
+    "sandbox": lambda session: (session.sandbox or NO_VALUE,),
+    "machine": lambda session: (machine_name(session).casefold(),),
+}
+"""What a filter can name -> the values of a session that match it."""
+
+
 class SessionFilter:
     """A parsed filter: each word must occur in a row's text; `state:` and the other `FIELDS` match one field."""
-
-    FIELDS = ("state", "tag", "plan", "wave", "agent", "account", "mode", "sandbox", "machine")
 
     def __init__(self, text: str = "") -> None:
         self.text = text
@@ -74,7 +86,7 @@ class SessionFilter:
         self._fields: list[tuple[str, frozenset[str]]] = []
         for term in text.casefold().split():
             field, colon, values = term.partition(":")
-            if colon and field in self.FIELDS:
+            if colon and field in FIELDS:
                 if wanted := frozenset(value for value in values.split(",") if value):
                     self._fields.append((field, wanted))
             else:
@@ -86,7 +98,7 @@ class SessionFilter:
     def takes(self, session: Session) -> bool:
         """Whether *session* matches each named field and each word."""
         for field, wanted in self._fields:
-            if not wanted & self._values(session, field):
+            if wanted.isdisjoint(FIELDS[field](session)):
                 return False
         if not self._words:
             return True
@@ -96,28 +108,6 @@ class SessionFilter:
             f" {session.via} {' '.join(session.tags)} {session.last_line}"
         ).casefold()
         return all(word in text for word in self._words)
-
-    @staticmethod
-    def _values(session: Session, field: str) -> frozenset[str]:
-        match field:
-            case "state":
-                return frozenset({session.state.value, state_name(session)})
-            case "tag":
-                return frozenset(session.tags) or NO_VALUE
-            case "plan":
-                return frozenset({session.plan.casefold()}) if session.plan else NO_VALUE
-            case "account":
-                return frozenset({session.account.casefold()}) if session.account else NO_VALUE
-            case "wave":
-                return frozenset() if session.wave is None else frozenset({str(session.wave)})
-            case "agent":
-                return frozenset({session.agent.casefold()})
-            case "sandbox":
-                return frozenset({session.sandbox or "none"})
-            case "machine":
-                return frozenset({machine_name(session).casefold()})
-            case _:
-                return frozenset({session.mode.value})
 
 
 class FilterCounts:
@@ -185,7 +175,8 @@ class ListOrder:
             before = self.sessions.get(session.id)
             self.sessions[session.id] = session
             key = _key(session, self._sort)
-            moved = moved or self._keys.get(session.id) != key or _placed_otherwise(before, session)
+            is_elsewhere = before is None or _place(before) != _place(session)
+            moved = moved or self._keys.get(session.id) != key or is_elsewhere
             self._keys[session.id] = key
         if change.gone:
             self._order = [id_ for id_ in self._order if id_ in self.sessions]
@@ -302,10 +293,6 @@ class ListOrder:
 def _kept(ids: Iterable[SessionId], members: Iterable[SessionId]) -> list[SessionId]:
     wanted = set(members)
     return [id_ for id_ in ids if id_ in wanted]
-
-
-def _placed_otherwise(before: Session | None, after: Session) -> bool:
-    return before is None or _place(before) != _place(after)
 
 
 def _place(session: Session) -> tuple[object, ...]:

@@ -14,8 +14,8 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.repository.branch import BranchSummary
 from kasmon.sanitize import clean_line
-from kasmon.tui.sandbox.status import badge, is_broken, row_words, to_come
-from kasmon.tui.session_list.branch_marks import branch_marks
+from kasmon.tui.sandbox.status import LONGEST_MODE, badge, is_broken, row_words, to_come
+from kasmon.tui.session_list.branch_marks import MOST, branch_marks
 from kasmon.tui.session_list.order import ListHeading, SessionRow, SortOrder
 from kasmon.tui.theme.look import (
     Background,
@@ -46,36 +46,32 @@ class ListColumn(msgspec.Struct, frozen=True):
     right: bool = False
     sort: SortOrder | None = None
     """The order that a click on its title selects; None if the click does nothing."""
+    least: int = 0
+    """From this width of the list on it is shown."""
+    most: int = 0
+    """The most cells that it takes where its longest value has more than `width`."""
+    grows_from: int = 0
+    """From this width of the list on it does so."""
 
 
-AGENT: Final = ListColumn("agent", "agent", 9, sort=SortOrder.AGENT)
-MODE: Final = ListColumn("mode", "mode", 5)
-LONG_MODES: Final = 100
-"""From this width on, the mode column shows the whole name of a sandbox tier."""
-BRANCH: Final = ListColumn("branch", "branch", 6)
-LEAST_BRANCHES: Final = 84
-"""From this width on the branch of a session's worktree has a column, if there is one."""
-TAGS: Final = ListColumn("tags", "tags", 4)
-LEAST_TAGS: Final = 84
-"""From this width on tags have a column, if a session has some."""
-LONGEST_TAGS: Final = 16
-WAVE: Final = ListColumn("wave", "wave", 7, sort=SortOrder.WAVE)
-MACHINE: Final = ListColumn("machine", "machine", 7, sort=SortOrder.MACHINE)
-"""Only in a list with sessions of other machines; where it has no space, their names get a mark."""
-LEAST_MACHINES: Final = 60
-LONGEST_MACHINE: Final = 12
-ABOUT: Final = ((60, AGENT), (78, MODE), (88, WAVE))
-"""The minimum widths for the columns that describe a session."""
-LONG_AGENTS: Final = 100
-"""From this width on, an agent's name may take more cells than its column usually has, at most:"""
-LONGEST_AGENT: Final = 12
 SHORT_INTERPRETERS: Final = "interp."
+MACHINE: Final = ListColumn("machine", "machine", 7, sort=SortOrder.MACHINE, least=60, most=12)
+"""Only in a list with sessions of other machines; where it has no space, their names get a mark."""
+AGENT: Final = ListColumn("agent", "agent", 9, sort=SortOrder.AGENT, least=60, most=12, grows_from=100)
+MODE: Final = ListColumn("mode", "mode", 5, least=78, most=LONGEST_MODE, grows_from=100)
+WAVE: Final = ListColumn("wave", "wave", 7, sort=SortOrder.WAVE, least=88)
+BRANCH: Final = ListColumn("branch", "branch", 6, least=84, most=MOST)
+TAGS: Final = ListColumn("tags", "tags", 4, least=84, most=16)
+ABOUT: Final = (MACHINE, AGENT, MODE, WAVE, BRANCH, TAGS)
+"""The columns that describe a session."""
+IF_USED: Final = frozenset({MACHINE.key, BRANCH.key, TAGS.key})
+"""Those that are only shown if a session has a value for them."""
 GIVEN_UP: Final = (MODE, WAVE, TAGS, BRANCH, AGENT, MACHINE)
 """The columns to leave out, in this order."""
 NUMBERS: Final = (
-    (136, ListColumn("seen", "source", 13)),
-    (112, ListColumn("tokens", "tokens", 6, right=True)),
-    (100, ListColumn("cost", "cost", 7, right=True, sort=SortOrder.COST)),
+    ListColumn("seen", "source", 13, least=136),
+    ListColumn("tokens", "tokens", 6, right=True, least=112),
+    ListColumn("cost", "cost", 7, right=True, sort=SortOrder.COST, least=100),
 )
 
 
@@ -92,41 +88,28 @@ OPTIONAL: Final[tuple[tuple[str, Callable[[Session], bool]], ...]] = (
 def columns(
     width: int,
     names: int = 20,
-    agents: int = AGENT.width,
-    modes: int = MODE.width,
     *,
-    branches: int = 0,
-    machines: int = 0,
-    tags: int = 0,
     chosen: Sequence[str] = (),
     without: frozenset[str] = frozenset(),
+    **longest: int,
 ) -> tuple[ListColumn, ...]:
     """Return the columns of a list *width* cells wide.
 
-    *names*, *agents*, *modes*, *branches*, *machines* and *tags* are the cells of the longest of each; *without* are
-    the empty columns. The activity column gets the rest. It matters most: the columns of `GIVEN_UP` make space for it.
-    State and name always come first. *chosen* are the other columns by key, in their order, of which those are shown
-    that fit; empty for the usual ones.
+    *names*, and *longest* by the key of a column, are the cells of the longest value of each; *without* are the empty
+    columns. The activity column gets the rest. It matters most: the columns of `GIVEN_UP` make space for it. State and
+    name always come first. *chosen* are the other columns by key, in their order, of which those are shown that fit;
+    empty for the usual ones.
     """
     widest = 14 if width < 60 else 20 if width < 100 else 28
     state = ListColumn("state", "state", 12 if width >= 50 else 11, sort=SortOrder.ATTENTION)
     name = ListColumn("name", "name", max(8, min(names, widest)), sort=SortOrder.NAME)
     since = ListColumn("since", "age", 5, right=True, sort=SortOrder.SINCE)
-    about = [column for least, column in ABOUT if (width >= least or chosen) and column.key not in without]
-    if agents > AGENT.width and width >= LONG_AGENTS:
-        agent = ListColumn(AGENT.key, AGENT.title, min(agents, LONGEST_AGENT), sort=AGENT.sort)
-        about = [agent if column is AGENT else column for column in about]
-    if modes > MODE.width and width >= LONG_MODES:
-        mode = ListColumn(MODE.key, MODE.title, modes)
-        about = [mode if column is MODE else column for column in about]
-    if machines and (width >= LEAST_MACHINES or chosen):
-        cells = max(MACHINE.width, min(machines, LONGEST_MACHINE))
-        about.insert(0, ListColumn(MACHINE.key, MACHINE.title, cells, sort=MACHINE.sort))
-    if branches and (width >= LEAST_BRANCHES or chosen):
-        about.append(ListColumn(BRANCH.key, BRANCH.title, max(BRANCH.width, branches)))
-    if tags and (width >= LEAST_TAGS or chosen):
-        about.append(ListColumn(TAGS.key, TAGS.title, max(TAGS.width, min(tags, LONGEST_TAGS))))
-    numbers = [column for least, column in NUMBERS if (width >= least or chosen) and column.key not in without]
+    hidden = without | {key for key in IF_USED if not longest.get(key)}
+    about, numbers = (
+        [each for each in group if (width >= each.least or chosen) and each.key not in hidden]
+        for group in (ABOUT, NUMBERS)
+    )
+    about = [_widen(each, longest.get(each.key, 0), width) for each in about]
     if chosen:
         return (state, name, *_fit_chosen(width, (state, name), (*about, since, *numbers), chosen))
     while (line := _left(width, state, name, *about, since, *numbers)) < LINE_LEAST and about:
@@ -134,6 +117,11 @@ def columns(
     if line < LINE_LEAST:
         return (state, name, since)
     return (state, name, *about, since, ListColumn("line", "activity", line), *numbers)
+
+
+def _widen(column: ListColumn, longest: int, width: int) -> ListColumn:
+    cells = min(longest, column.most) if width >= column.grows_from else 0
+    return msgspec.structs.replace(column, width=max(column.width, cells))
 
 
 def _fit_chosen(

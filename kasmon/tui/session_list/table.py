@@ -32,7 +32,7 @@ from kasmon.tui.session_list.branch_marks import branch_cells
 from kasmon.tui.session_list.layout import GroupKey, ListLayout
 from kasmon.tui.session_list.order import Item, ListHeading, ListOrder, ListSettings, SessionRow
 from kasmon.tui.session_list.row import (
-    LEAST_MACHINES,
+    MACHINE,
     ListColumn,
     RowContent,
     column_at,
@@ -116,9 +116,14 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
     # Content.
 
     @property
+    def _item(self) -> Item | None:
+        """The line under the cursor; None in an empty list."""
+        return self.items[self._index] if self._index < len(self.items) else None
+
+    @property
     def selected(self) -> SessionId | None:
         """The session under the cursor; None on a heading or in an empty list."""
-        item = self.items[self._index] if self._index < len(self.items) else None
+        item = self._item
         return item.session if isinstance(item, SessionRow) else None
 
     @property
@@ -260,9 +265,8 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
 
     def fold(self, shut: bool) -> None:
         """Fold or unfold the group under the cursor: a wave, or a session with child rows."""
-        if self._index >= len(self.items):
+        if (item := self._item) is None:
             return
-        item = self.items[self._index]
         key = item.key if isinstance(item, ListHeading) else self._group_of(self._index) if shut else str(item.session)
         if key is None or (key in self.view.folded) == shut:
             return
@@ -273,8 +277,7 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
 
     def toggle_fold(self) -> None:
         """Fold the heading under the cursor, or unfold it."""
-        item = self.items[self._index] if self._index < len(self.items) else None
-        if isinstance(item, ListHeading):
+        if isinstance(item := self._item, ListHeading):
             self.fold(not item.folded)
 
     def mark(self, collisions: Mapping[SessionId, CollisionSummary]) -> None:
@@ -389,29 +392,24 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
             if isinstance(item, SessionRow) and item.depth and (child := self.session(item.session)) is not None:
                 self._names_width = max(self._names_width, self._name_cells(child) + 2 * item.depth)
         interpreters = (len(session.agent) for session in sessions if session.mode is Mode.INTERPRETER)
-        longest_agent, longest_mode = max(interpreters, default=0), max(map(mode_cells, sessions), default=0)
-        without = empty_columns(sessions)
-        cells = max(
-            (branch_cells(each, self.look) for id_, each in self.branches.items() if id_ in self._list_order.sessions),
-            default=0,
-        )
+        branches = (each for id_, each in self.branches.items() if id_ in self._list_order.sessions)
         return columns(
             self.size.width,
             self._names_width,
-            longest_agent,
-            longest_mode,
-            branches=cells,
-            machines=max((len(session.via) for session in sessions), default=0),
-            tags=max((cell_len(" ".join(session.tags)) for session in sessions if session.tags), default=0),
             chosen=self.view.columns,
-            without=without,
+            without=empty_columns(sessions),
+            agent=max(interpreters, default=0),
+            mode=max(map(mode_cells, sessions), default=0),
+            branch=max((branch_cells(each, self.look) for each in branches), default=0),
+            machine=max((len(session.via) for session in sessions), default=0),
+            tags=max((cell_len(" ".join(session.tags)) for session in sessions if session.tags), default=0),
         )
 
     def _name_cells(self, session: Session) -> int:
         """Return the width of its name and marks; ASCII names are fast, as there may be thousands."""
         name, marks = session.name, is_broken(session) + (session.id in self.collisions) + (session.id == self.pinned)
         marks += bool(session.finish_proposed)
-        marks += bool(session.via) and self.size.width < LEAST_MACHINES
+        marks += bool(session.via) and self.size.width < MACHINE.least
         return (len(name) if name.isascii() else cell_len(name)) + 2 * marks
 
     def _restore_cursor(self, top: int) -> None:
@@ -447,7 +445,7 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
             self.scroll_to(y=self._index - height + 1, animate=False, immediate=True)
 
     def _post_selection(self) -> None:
-        item = self.items[self._index] if self._index < len(self.items) else None
+        item = self._item
         key: SessionId | str | None = (
             None if item is None else item.session if isinstance(item, SessionRow) else item.key
         )

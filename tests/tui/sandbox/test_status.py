@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from textual.strip import Strip
 
 from kasmon.model.sandbox.policy import MIB, SandboxPhase, Tier
 from kasmon.model.sandbox.state import Confinement
@@ -21,8 +22,13 @@ PLAIN = ThemeStyles(shipped(DEFAULT), utf8=False)
 LEAKS = Confinement(ok=False, mismatches=LEAK)
 
 
+def strip_of(shown: Session, width: int, names: int = 10, look: ThemeStyles = LOOK, **longest: int) -> Strip:
+    fitted = columns(width, names, agent=12, **longest)
+    return row(RowContent(shown, SessionRow(shown.id), fitted, width), NOW, look)
+
+
 def drawn(shown: Session, width: int = 160, look: ThemeStyles = LOOK) -> str:
-    return row(RowContent(shown, SessionRow(shown.id), columns(width, len(shown.name), 12), width), NOW, look).text
+    return strip_of(shown, width, len(shown.name), look).text
 
 
 def words(shown: Session) -> str:
@@ -32,7 +38,7 @@ def words(shown: Session) -> str:
 @pytest.mark.parametrize("width", [40, 60, 78, 80, 99, 100, 120, 160])
 @pytest.mark.parametrize("shown", sandboxes().sessions, ids=lambda shown: shown.id)
 def test_a_row_with_a_sandbox_is_exactly_as_wide_as_the_list(width: int, shown: Session) -> None:
-    assert width == row(RowContent(shown, SessionRow(shown.id), columns(width, 10, 12), width), NOW, LOOK).cell_length
+    assert width == strip_of(shown, width).cell_length
 
 
 @pytest.mark.parametrize(
@@ -228,7 +234,7 @@ def test_an_amount_is_short(size: int, told: str) -> None:
 def test_interpreters_are_called_so_whole_or_by_a_shorter_word(width: int, word: str) -> None:
     shown = interpreters("x", agent="interpreters")
 
-    assert word in row(RowContent(shown, SessionRow(shown.id), columns(width, 10, 12, 8), width), NOW, LOOK).text
+    assert word in strip_of(shown, width, mode=8).text
 
 
 def test_a_filter_finds_what_is_in_a_sandbox() -> None:
@@ -250,9 +256,7 @@ def test_nothing_that_a_sandbox_says_acts_on_the_terminal() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 99, 100, 120, 200])
 @pytest.mark.parametrize("shown", machines().sessions, ids=lambda shown: shown.id)
 def test_a_row_of_a_tier_that_keeps_memory_is_exactly_as_wide_as_the_list(width: int, shown: Session) -> None:
-    assert (
-        width == row(RowContent(shown, SessionRow(shown.id), columns(width, 10, 12, 8), width), NOW, LOOK).cell_length
-    )
+    assert width == strip_of(shown, width, mode=8).cell_length
 
 
 @pytest.mark.parametrize(
@@ -274,12 +278,7 @@ def test_a_tier_with_a_kernel_of_its_own_has_a_shape_of_its_own_and_is_proven_on
         "".join(text for text, _ in status.badge(proven, LOOK)),
         status.badge(proven, LOOK)[-1][1],
     )
-    assert (
-        whole
-        in row(
-            RowContent(shown, SessionRow(shown.id), columns(120, 10, 12, status.mode_cells(shown)), 120), NOW, LOOK
-        ).text
-    )
+    assert whole in strip_of(shown, 120, mode=status.mode_cells(shown)).text
 
 
 @pytest.mark.parametrize(

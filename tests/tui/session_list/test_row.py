@@ -147,7 +147,7 @@ def test_a_column_is_there_as_soon_as_one_session_has_something_for_it() -> None
     ],
 )
 def test_the_machine_has_a_column_only_in_a_list_with_other_machines(width: int, titles: str) -> None:
-    assert titles == " ".join(column.title for column in columns(width, 14, machines=5))
+    assert titles == " ".join(column.title for column in columns(width, 14, machine=5))
     assert "machine" not in [column.title for column in columns(width, 14)]
 
 
@@ -158,7 +158,7 @@ def test_without_its_column_a_session_of_another_machine_has_a_mark() -> None:
 
 def test_a_session_of_an_unreachable_machine_is_faint_and_shows_since_when() -> None:
     shown = cut_off("arm", ago=125, last_line="Closing the gripper")
-    strip = row(RowContent(shown, SessionRow(shown.id), columns(160, 14, machines=5), 160), NOW, LOOK)
+    strip = row(RowContent(shown, SessionRow(shown.id), columns(160, 14, machine=5), 160), NOW, LOOK)
     colours = {segment.style.color for segment in strip if segment.text.strip() and segment.style}
 
     assert "? unsure" in strip.text
@@ -307,7 +307,7 @@ def test_wide_characters_count_double() -> None:
 
 @given(width=st.integers(40, 220), chosen=st.lists(st.sampled_from([*COLUMNS]), min_size=1, unique=True))
 def test_chosen_columns_come_in_their_order_after_name_and_state_and_fit(width: int, chosen: list[str]) -> None:
-    shown = columns(width, 14, branches=6, machines=6, tags=10, chosen=chosen)
+    shown = columns(width, 14, branch=6, machine=6, tags=10, chosen=chosen)
 
     keys = [column.key for column in shown]
     assert ["state", "name"] == keys[:2]
@@ -320,7 +320,7 @@ def test_chosen_columns_come_in_their_order_after_name_and_state_and_fit(width: 
 
 
 def test_every_column_can_be_chosen() -> None:
-    usual = columns(220, 14, branches=6, machines=6, tags=10)
+    usual = columns(220, 14, branch=6, machine=6, tags=10)
 
     assert {"state", "name", *COLUMNS} == {column.key for column in usual}
     assert COLUMNS == {column.key: column.title for column in usual if column.key in COLUMNS}
