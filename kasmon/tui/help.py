@@ -95,7 +95,7 @@ class HelpDialog(Dialog):
         super().__init__(look, keys)
         self._contexts, self._offers = tuple(places), tuple(offers)
         self.words = LineInput(placeholder="key or text", id="help-words")
-        self.reader = Reader(look, self._rows, margin=1)
+        self.reader = Reader(look, self._rows)
 
     def inside(self) -> Iterable[Widget]:
         yield DialogField("Search", self.words)

@@ -255,23 +255,26 @@ class MainView(UniformLinesMixin, Container):
         self.filter_bar.begin(keys)
         self._share_room()
 
+    def change_settings(self, **changes: object) -> None:
+        self.apply_settings(msgspec.structs.replace(self.table.view, **changes))
+
     def show_all(self) -> None:
-        self.apply_settings(msgspec.structs.replace(self.table.view, filter=""))
+        self.change_settings(filter="")
 
     def on_filter_changed(self, message: FilterChanged) -> None:
         message.stop()
-        self.apply_settings(msgspec.structs.replace(self.table.view, filter=message.text))
+        self.change_settings(filter=message.text)
 
     def on_state_clicked(self, message: StateClicked) -> None:
         """Filter by this state, or clear that filter. Ignored while the filter is edited or a session is open."""
         message.stop()
         if self.filter_bar.box is None and not self.focused_inside:
-            text, view = f"state:{message.state}", self.table.view
-            self.apply_settings(msgspec.structs.replace(view, filter="" if view.filter == text else text))
+            text = f"state:{message.state}"
+            self.change_settings(filter="" if self.table.view.filter == text else text)
 
     def on_sort_requested(self, message: SortRequested) -> None:
         message.stop()
-        self.apply_settings(msgspec.structs.replace(self.table.view, sort=message.sort))
+        self.change_settings(sort=message.sort)
 
     def on_filter_closed(self, message: FilterClosed) -> None:
         message.stop()

@@ -200,7 +200,7 @@ class SessionPane:
             self.leave()
         app.main_view.enter(wanted)
         if (view := self.terminal) is not None:
-            view.label = session_label(session, wanted)
+            view.bar.label = session_label(session, wanted)
             view.enter()
         elif self.session_view is not None:
             self.session_view.enter(self._drafts.pop(wanted, ""))

@@ -63,7 +63,6 @@ def show_text(app: Dashboard, title: str, rows: Callable[[int], Sequence[TextLin
 
 
 def write_prompt(app: Dashboard, sessions: Sequence[Session], left_out: Sequence[Session] = ()) -> None:
-    """Open the dialog that sends a prompt to *sessions*."""
     from kasmon.tui.dialogs.prompt import PromptDialog
 
     app.push_screen(PromptDialog(app.look, app.keys, app.clock, sessions, left_out=left_out))
@@ -82,7 +81,7 @@ def offer_link(app: Dashboard, address: str) -> None:
 
 def offer_links(app: Dashboard, addresses: Sequence[str]) -> None:
     """Offer the one of *addresses*, as `offer_link`; of several, the user chooses one first."""
-    from kasmon.tui.dialogs.links import LinkDialog  # not before the first frame
+    from kasmon.tui.dialogs.common import LinkDialog  # not before the first frame
 
     if not addresses:
         app.say("No link here.")

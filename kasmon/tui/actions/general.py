@@ -3,8 +3,6 @@
 import os
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from kasmon.model.agent_program import is_agent
 from kasmon.model.attention import need
 from kasmon.model.commands import Mode
@@ -119,11 +117,11 @@ class GeneralActions:
         view = self.app.main_view.table.view
         has_machines = any(session.via for session in self.app.fleet.sessions)
         orders = tuple(order for order in SortOrder if has_machines or order is not SortOrder.MACHINE)
-        self._apply_view(sort=orders[(orders.index(view.sort) + 1) % len(orders)])
+        self.app.main_view.change_settings(sort=orders[(orders.index(view.sort) + 1) % len(orders)])
 
     def toggle_waves(self) -> None:
         view = self.app.main_view.table.view
-        self._apply_view(group=GroupKey.NONE if view.group is GroupKey.WAVE else GroupKey.WAVE)
+        self.app.main_view.change_settings(group=GroupKey.NONE if view.group is GroupKey.WAVE else GroupKey.WAVE)
 
     def group(self) -> None:
         """Group the rows by the next of tag, folder, plan, machine and account that sessions differ in, or by none."""
@@ -134,7 +132,7 @@ class GeneralActions:
             self.app.say("Nothing to group by: no two sessions differ in tag, folder, plan, machine or account.")
         order = (GroupKey.NONE, *useful)
         at = order.index(view.group) if view.group in order else 0
-        self._apply_view(group=order[(at + 1) % len(order)])
+        self.app.main_view.change_settings(group=order[(at + 1) % len(order)])
 
     def change_tab(self, step: int) -> None:
         """Apply the saved filter that is *step* tabs further; the first tab has all sessions."""
@@ -145,28 +143,27 @@ class GeneralActions:
             return
         texts = ["", *(each.text for each in view.filters)]
         at = texts.index(view.filter) if view.filter in texts else 0
-        self._apply_view(filter=texts[(at + step) % len(texts)])
+        self.app.main_view.change_settings(filter=texts[(at + step) % len(texts)])
 
     def save_filter(self) -> None:
         """Save the filter in force as a tab; rename or remove the tab if it has one."""
-        from kasmon.tui.dialogs.saved_filter import SavedFilterDialog
+        from kasmon.tui.dialogs.list_settings import SavedFilterDialog
 
         app, view = self.app, self.app.main_view.table.view
         if not view.filter:
             app.say(f"No filter is in force. {app.keys.shown('filter')} filters the list.")
             return
+        change = app.main_view.change_settings
         app.push_screen(
-            SavedFilterDialog(
-                app.look, app.keys, view.filter, view.filters, lambda filters: self._apply_view(filters=filters)
-            )
+            SavedFilterDialog(app.look, app.keys, view.filter, view.filters, lambda filters: change(filters=filters))
         )
 
     def choose_columns(self) -> None:
-        from kasmon.tui.dialogs.columns import ColumnsDialog
+        from kasmon.tui.dialogs.list_settings import ColumnsDialog
 
         app = self.app
-        before = app.main_view.table.view.columns
-        app.push_screen(ColumnsDialog(app.look, app.keys, before, lambda columns: self._apply_view(columns=columns)))
+        before, change = app.main_view.table.view.columns, app.main_view.change_settings
+        app.push_screen(ColumnsDialog(app.look, app.keys, before, lambda columns: change(columns=columns)))
 
     # kasmon.
 
@@ -217,7 +214,3 @@ class GeneralActions:
             return
         question = Confirmation("Quit", ("Quit the demo? Its agents stop too.",), "quit", deaf_s=0.0)
         confirm(self.app, question, lambda dialog: app.exit())
-
-    def _apply_view(self, **changes: object) -> None:
-        main_view = self.app.main_view
-        main_view.apply_settings(msgspec.structs.replace(main_view.table.view, **changes))

@@ -22,7 +22,7 @@ class SandboxActions:
     def __init__(self, app: SessionDashboard) -> None:
         self.app = app
         self.screen_handlers: Mapping[str, Callable[[Session, SandboxActionRequested], None]] = {
-            "box_diff": self._show_turn_diff,
+            "box_diff": lambda session, wanted: self.app.review.open(session, wanted.turn),
             "box_restore": self._restore,
             "box_fork": lambda session, wanted: self._ask_fork_name(session, wanted.checkpoint),
             "box_fork_now": lambda session, _: self._ask_fork_name(session, ""),
@@ -96,9 +96,6 @@ class SandboxActions:
     def on_sandbox(self, wanted: "SandboxActionRequested") -> None:
         if (session := self.app.main_view.table.session(wanted.session)) is not None:
             self.screen_handlers[wanted.action](session, wanted)
-
-    def _show_turn_diff(self, session: Session, wanted: "SandboxActionRequested") -> None:
-        self.app.review.open(session, wanted.turn)
 
     def _restore(self, session: Session, wanted: "SandboxActionRequested") -> None:
         name, point = clean_line(session.label), wanted.checkpoint

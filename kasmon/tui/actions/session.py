@@ -247,7 +247,6 @@ class SessionActions:
         )
 
     def send_feedback(self, session: Session) -> None:
-        """Send the session's agent what its pull request needs."""
         self.app.run_operation(lambda operations: operations.send_feedback(session.id))
 
     def mark_viewed(self, session: Session) -> None:
@@ -263,7 +262,6 @@ class SessionActions:
         self.app.run_operation(lambda operations: operations.export(session.id))
 
     def explain(self, session: Session) -> None:
-        """Show why the session is in its state."""
         self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
 
     async def _explain(self, session: Session) -> None:

@@ -40,8 +40,7 @@ class AdoptDialog(Dialog):
         super().__init__(look, keys)
         self.list: RowList[AdoptablePane | BackgroundSession] = RowList(look, self._draw, most_rows=ROWS, id="panes")
         self._target_cells = 0
-        self.said = Sentences(look, id="adopting")
-        self.said.say(("Loading panes…", Token.FAINT))
+        self.said = Sentences(look, ("Loading panes…", Token.FAINT), id="adopting")
 
     def inside(self) -> Iterable[Widget]:
         yield self.list

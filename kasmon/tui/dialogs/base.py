@@ -68,7 +68,7 @@ class Dialog(Overlay):
         self.within = Vertical(id="within")
         """The part that scrolls where the window is too low; the keys are always below it."""
         self.has_text = rows is not None
-        self.text = Reader(look, rows or (lambda width: ()), margin=1)
+        self.text = Reader(look, rows or (lambda width: ()))
         self.problem = Sentences(look, id="problem")
         self.foot = TextLines(look, id="foot")
         self.banner = Banner(look, id="dialog-banner")
@@ -245,7 +245,6 @@ class Dialog(Overlay):
             self.show_problem()
 
     def show_problem(self, *lines: tuple[str, Token]) -> None:
-        """Show *lines* above the keys."""
         self.problem.say(*lines)
         self.share_room()
 

@@ -1,4 +1,4 @@
-"""The small dialogs: a new name, tags, a move, a confirmation, a text to read."""
+"""The small dialogs: a new name, tags, a move, a choice of links, a confirmation, a text to read."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import TextLine, Token, wrap
-from kasmon.sanitize import clean_line
+from kasmon.sanitize import clean_line, visible
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.dialogs.fields import ChoiceChanged, ChoiceField, DialogField
@@ -111,17 +111,39 @@ class TagsDialog(Dialog):
 
     def inside(self) -> Iterable[Widget]:
         yield DialogField("Tags", self.box)
-        yield Sentences(self.look, id="used-tags")
+        said = f"Words with a space between them. In use: {clean_line(', '.join(self.used)) or 'none'}."
+        yield Sentences(self.look, (said, Token.FAINT), id="used-tags")
 
     def on_mount(self) -> None:
-        said = f"Words with a space between them. In use: {clean_line(', '.join(self.used)) or 'none'}."
-        self.query_one("#used-tags", Sentences).say((said, Token.FAINT))
         self.offer(("enter", "save"), ("esc", "cancel"))
         self.begin(self.box)
 
     def submit(self) -> None:
         tags = [each for each in re.split(r"[\s,]+", self.box.value) if each]
         self.run_operation(lambda operations: operations.set_tags(self.session.id, self.session.tags, tags))
+
+
+class LinkDialog(Dialog):
+    """Asks which of several links is meant; it opens none itself."""
+
+    title_text = "Links"
+
+    def __init__(self, look: ThemeStyles, keys: KeyMap, addresses: Sequence[str], then: Callable[[str], None]) -> None:
+        """Call *then* with the chosen one of *addresses*."""
+        super().__init__(look, keys)
+        self.addresses, self.then = addresses, then
+        self.choice = ChoiceField(look, tuple(look.cut(visible(each), 60) for each in addresses), id="link")
+
+    def inside(self) -> Iterable[Widget]:
+        yield DialogField("Link", self.choice)
+
+    def on_mount(self) -> None:
+        self.offer(("left right", "choose"), ("enter", "show"), ("esc", "cancel"))
+        self.begin(self.choice)
+
+    def submit(self) -> None:
+        self.dismiss()
+        self.then(self.addresses[self.choice.chosen])
 
 
 class TextDialog(Dialog):

@@ -62,7 +62,6 @@ class ConversationField(DialogField):
         self.note.say(*([(remark, Token.FAINT)] if remark else []))
 
     def fail(self, problem: str, key: object) -> None:
-        """Show why there are none for *key*."""
         self.show(ConversationOffers(), key)
         self.note.say((problem, Token.ERROR))
 

@@ -133,7 +133,6 @@ class MoreToggle(Widget, can_focus=True):
         return self.look.strip(spans, self.size.width, "background")
 
     def summarize(self, summary: str) -> None:
-        """Show *summary* while it is folded."""
         self.summary = summary
         self.refresh()
 

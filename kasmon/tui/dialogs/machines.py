@@ -120,7 +120,7 @@ class AddMachineDialog(Dialog):
         super().__init__(look, keys)
         self.name_box = LineInput(placeholder="gpu-1", id="machine-name")
         self.ssh_box = LineInput(placeholder="HOST or USER@HOST", id="destination")
-        self.said = Sentences(look, id="adding")
+        self.said = Sentences(look, ("ssh must reach it without a password.", Token.FAINT), id="adding")
 
     def inside(self) -> Iterable[Widget]:
         yield DialogField("Name", self.name_box)
@@ -128,7 +128,6 @@ class AddMachineDialog(Dialog):
         yield self.said
 
     def on_mount(self) -> None:
-        self.said.say(("ssh must reach it without a password.", Token.FAINT))
         self.offer(("enter", "add"), ("tab", "next field"), ("esc", "cancel"))
         self.begin(self.name_box)
 

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, cast
 
@@ -115,8 +115,13 @@ class NewSessionDialog(Dialog):
             self.folder.complete(gateway.folders)
             self.run_worker(self._load(gateway), group="offers")
         self._show_folder_notice()
-        self._show_worktrees()
-        self._show_templates()
+        self._start(self._load_worktrees, "worktrees")
+        self._start(self._load_templates, "templates")
+
+    def _start(self, load: Callable[[Gateway], Coroutine[object, object, None]], group: str) -> None:
+        """Run *load* in place of the last one of *group*, if that still runs."""
+        if (gateway := self.dashboard.gateway) is not None:
+            self.run_worker(load(gateway), group=group, exclusive=True)
 
     async def _load(self, gateway: Gateway) -> None:
         try:
@@ -171,7 +176,6 @@ class NewSessionDialog(Dialog):
             self.work_in.explain()
 
     def offer_agents(self, offers: Sequence[ProfileOffer]) -> None:
-        """Offer the agents that can be started; if there are none, show why."""
         self.agent.offer(offers)
         missing = ", ".join(offer.name for offer in offers if offer.problem)
         if self.agent.can_start and missing:
@@ -193,10 +197,6 @@ class NewSessionDialog(Dialog):
         if self.more.is_open:
             hidden = (self.sandbox.choice, self.amount, self.hosts, self.machine)
             self.set_focus(next(field for field in hidden if field.can_focus and _is_shown(field)))
-
-    def _show_templates(self) -> None:
-        if (gateway := self.dashboard.gateway) is not None:
-            self.run_worker(self._load_templates(gateway), group="templates", exclusive=True)
 
     async def _load_templates(self, gateway: Gateway) -> None:
         try:
@@ -241,9 +241,9 @@ class NewSessionDialog(Dialog):
             self._show_folder_notice()
             self._refresh_preview()
         if event.input in (self.folder.box, self.work_in.base):
-            self._show_worktrees()
+            self._start(self._load_worktrees, "worktrees")
         if event.input is self.folder.box:
-            self._show_templates()
+            self._start(self._load_templates, "templates")
             self._show_conversations()
 
     @property
@@ -260,8 +260,8 @@ class NewSessionDialog(Dialog):
         self.workers.cancel_group(self, "conversations")
         self.conversation.begin_loading()
         is_wanted = self.conversation.is_earlier and self._offers_conversations and self.agent.can_start
-        if is_wanted and (gateway := self.dashboard.gateway) is not None:
-            self.run_worker(self._load_conversations(gateway, key), group="conversations")
+        if is_wanted:
+            self._start(partial(self._load_conversations, key=key), "conversations")
         self._fit()
 
     async def _load_conversations(self, gateway: Gateway, key: tuple[str, Mode | None, str, str]) -> None:
@@ -270,10 +270,6 @@ class NewSessionDialog(Dialog):
         except KasmonError as error:
             self.conversation.fail(f"{sentence(error.message)} {error.hint}".strip(), key)
         self.submit_if_confirmed()
-
-    def _show_worktrees(self) -> None:
-        if (gateway := self.dashboard.gateway) is not None:
-            self.run_worker(self._load_worktrees(gateway), group="worktrees", exclusive=True)
 
     async def _load_worktrees(self, gateway: Gateway) -> None:
         folder = self.folder.value
@@ -288,8 +284,8 @@ class NewSessionDialog(Dialog):
     def _show_folder_notice(self) -> None:
         """Show the notice on the folder's config; there is none for a folder on another machine."""
         self.folder.show_notice()
-        if not self.machine.value.strip() and (gateway := self.dashboard.gateway) is not None:
-            self.run_worker(self._load_folder_notice(gateway), group="folder", exclusive=True)
+        if not self.machine.value.strip():
+            self._start(self._load_folder_notice, "folder")
 
     async def _load_folder_notice(self, gateway: Gateway) -> None:
         try:
@@ -320,8 +316,8 @@ class NewSessionDialog(Dialog):
         self._fit()
         self._preview_folder = self.folder.value
         self.workers.cancel_group(self, "preview")
-        if self.sandbox.say() and (gateway := self.dashboard.gateway) is not None:
-            self.run_worker(self._load_preview(gateway), group="preview")
+        if self.sandbox.say():
+            self._start(self._load_preview, "preview")
 
     async def _load_preview(self, gateway: Gateway) -> None:
         try:
@@ -458,7 +454,7 @@ class NewSessionDialog(Dialog):
             return location
         if self.work_in.folder != folder:
             self.wait_for("the worktrees of its folder are known")
-            self._show_worktrees()
+            self._start(self._load_worktrees, "worktrees")
             return None
         if (chosen := self.work_in.location(location.workdir)) is None:
             self._complain_at(

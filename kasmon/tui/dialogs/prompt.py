@@ -62,8 +62,9 @@ class PromptDialog(Dialog):
     ) -> None:
         super().__init__(look, keys)
         self.clock, self.sessions, self.draft, self.left_out = clock, tuple(sessions), draft, tuple(left_out)
-        self.title_text = self._title()
-        self.names = Reader(look, self._names, margin=1, id="names")
+        one = len(sessions) == 1
+        self.title_text = f"Prompt {clean_line(sessions[0].name)}" if one else f"Prompt {len(sessions)} agents"
+        self.names = Reader(look, self._names, id="names")
         self.when = ChoiceField(look, tuple(WHEN), id="when")
 
     def inside(self) -> Iterable[Widget]:
@@ -114,10 +115,6 @@ class PromptDialog(Dialog):
             self.when.put((*self.when.options, ANYWAY), self.when.chosen)
             self.complain(error.message, f'To send it although the input box is not visible, choose "{ANYWAY}".')
         return is_shown
-
-    def _title(self) -> str:
-        one = len(self.sessions) == 1
-        return f"Prompt {clean_line(self.sessions[0].name)}" if one else f"Prompt {len(self.sessions)} agents"
 
     def _names(self, width: int) -> Sequence[TextLine]:
         names = ", ".join(clean_line(session.label) for session in self.sessions)

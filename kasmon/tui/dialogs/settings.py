@@ -54,14 +54,13 @@ class SettingsDialog(Dialog):
 
     def inside(self) -> Iterable[Widget]:
         yield self.themes
-        yield Sentences(self.look, id="config")
-
-    def on_mount(self) -> None:
         said = [("", Token.TEXT), (f"Config: {clean_line(self.config_path) or 'none'}", Token.TEXT)]
         said += [(IN_LIGHT, Token.TEXT)] if self.key == LIGHT_KEY else []
         said += [("Changes to this file apply immediately. Put custom themes in themes/ next to it.", Token.FAINT)]
         said += [(clean_line(problem), Token.ERROR) for problem in self.problems]
-        self.query_one("#config", Sentences).say(*said)
+        yield Sentences(self.look, *said, id="config")
+
+    def on_mount(self) -> None:
         self.offer(("up down", "preview"), ("enter", "apply"), ("esc", "revert"))
         self.begin(self.themes)
 
@@ -116,14 +115,12 @@ class ModelDialog(Dialog):
         if self.modes:
             yield DialogField("Permissions", self.mode)
         for switch, choice in self.switches:
-            about = Sentences(self.look)
-            about.say(*[(clean_line(text), Token.FAINT) for text in (switch.title or switch.id, switch.text) if text])
-            yield DialogField("Option", Vertical(choice, about))
-        yield Sentences(self.look, id="filled-by")
+            about = [(clean_line(text), Token.FAINT) for text in (switch.title or switch.id, switch.text) if text]
+            yield DialogField("Option", Vertical(choice, Sentences(self.look, *about)))
+        yield Sentences(self.look, *((line, Token.FAINT) for line in filled_lines(self.session)), id="filled-by")
 
     def on_mount(self) -> None:
         self.offer(("left right", "choose"), ("enter", "change"), ("tab", "next field"), ("esc", "close"))
-        self.query_one("#filled-by", Sentences).say(*((line, Token.FAINT) for line in filled_lines(self.session)))
         fields = [*([self.model] if self.models else []), *([self.mode] if self.modes else [])]
         self.begin([*fields, *(choice for _, choice in self.switches)][0])
 

@@ -34,12 +34,10 @@ class TemplateField(DialogField):
 
     @property
     def chosen(self) -> TemplateConfig | None:
-        """The chosen template; None for none."""
         return [None, *self._templates.values()][self.choice.chosen]
 
     @property
     def first_empty(self) -> LineInput | None:
-        """The first input for a field that is empty; None if none is."""
         return next((box for box in self._inputs.values() if not box.value.strip()), None)
 
     def values_for(self, prompt: str) -> dict[str, str]:

@@ -75,7 +75,6 @@ class WorkInField(DialogField):
         self.explain()
 
     def explain(self) -> None:
-        """Show what belongs to the choice, and what comes of it."""
         self.base.display = self.choice.value == NEW
         self.existing.display = self.choice.value == EXISTING
         if self.choice.value == NEW and self._choices is not None:

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
 CHANGED: Final = "Something changed since this was shown. The plan now:"
 REWRITE: Final = "Do this only if you alone work on the branch. The next question shows what is done."
-TITLES: Final = {
-    "finish_push": "Push",
-    "finish_take_over": "Take over",
-}
 DRAFT: Final = "draft"
 FETCH: Final = "yes, the base"
 MERGES: Final[Mapping[str, Literal["merge", "squash", "ff"]]] = {
@@ -126,12 +122,12 @@ class FinishController:
             self.app.push_screen(OptionsDialog(self.app.look, self.app.keys, options, then))
             return
         requests = {
-            "finish_push": FinishRequest(pushes=True),
-            "finish_take_over": FinishRequest(takes_over=True),
-            "finish_discard": FinishRequest(discards=True),
+            "finish_push": ("Push", FinishRequest(pushes=True)),
+            "finish_take_over": ("Take over", FinishRequest(takes_over=True)),
+            "finish_discard": ("Discard", FinishRequest(discards=True)),
         }
         if (request := requests.get(action)) is not None:
-            self._plan(session, TITLES.get(action, "Discard"), request)
+            self._plan(session, *request)
 
     def _options(self, session: Session, action: str) -> "FinishOptions | None":
         from kasmon.supervisor.finish.finish_plan import FinishRequest
@@ -142,7 +138,6 @@ class FinishController:
             case "finish_commit":
                 return FinishOptions(
                     title="Commit all changes",
-                    yes="review",
                     text_label="message",
                     text=message,
                     build=lambda text, chosen: FinishRequest(commits=True, message=text),
@@ -150,7 +145,6 @@ class FinishController:
             case "finish_update":
                 return FinishOptions(
                     title="Update from the base",
-                    yes="review",
                     choices=(
                         ("By", ("rebase", "merge")),
                         ("Conflicts", tuple(CONFLICTS)),
@@ -165,7 +159,6 @@ class FinishController:
             case "finish_propose":
                 return FinishOptions(
                     title="Open a pull request",
-                    yes="review",
                     text_label="Title",
                     text=message.partition("\n")[0],
                     choices=(("As", ("ready for review", DRAFT)),),
@@ -174,7 +167,6 @@ class FinishController:
             case "finish_merge":
                 return FinishOptions(
                     title="Merge into the base",
-                    yes="review",
                     text_label="Message",
                     text=message.partition("\n")[0],
                     choices=(("As", tuple(MERGES)),),
@@ -276,9 +268,7 @@ class FinishController:
 
     def _carry_out(self, session: Session, title: str, plan: "PlannedFinish") -> None:
         """Do what *plan* says; if something changed since it was made, show the new plan."""
-        self._running.add(session.id)
-        if (screen := self._screen_of(session)) is not None:
-            screen.set_running("; ".join(step.text for step in plan.steps))
+        self._set_running(session, "; ".join(step.text for step in plan.steps) or title)
         done: list[str] = []
 
         def report(text: str) -> None:
@@ -286,14 +276,8 @@ class FinishController:
             if (screen := self._screen_of(session)) is not None:
                 screen.note((f"{text[:1].upper()}{text[1:]}", Token.OK))
 
-        def end() -> "FinishScreen | None":
-            self._running.discard(session.id)
-            if (screen := self._screen_of(session)) is not None:
-                screen.set_running("")
-            return screen
-
         def succeed(text: str) -> bool:
-            screen = end()
+            screen = self._set_running(session, "")
             if screen is None or plan.request.discards:
                 if screen is not None:
                     screen.dismiss()
@@ -306,7 +290,7 @@ class FinishController:
             return True
 
         def fail(error: KasmonError) -> bool:
-            screen = end()
+            screen = self._set_running(session, "")
             if screen is None:
                 return False
             if isinstance(error, StaleRequestError):
@@ -348,27 +332,21 @@ class FinishController:
 
     def _carry_out_merges(self, session: Session, plan: "MergePlan") -> None:
         """Merge as *plan* says; if something changed since it was made, show the new plan."""
-        self._running.add(session.id)
-        if (screen := self._screen_of(session)) is not None:
-            screen.set_running(f"Merging into {plan.base_name}")
-
-        def end() -> None:
-            self._running.discard(session.id)
-            if (screen := self._screen_of(session)) is not None:
-                screen.set_running("")
-                self._refresh(session)
+        self._set_running(session, f"Merging into {plan.base_name}")
 
         def succeed(text: str) -> bool:
-            end()
-            if (screen := self._screen_of(session)) is None:
+            if (screen := self._set_running(session, "")) is None:
                 self.app.say(text)
             else:
+                self._refresh(session)
                 screen.note(*((clean_line(line), Token.OK) for line in text.split("\n")))
             return True
 
         def fail(error: KasmonError) -> bool:
-            end()
-            if self._screen_of(session) is not None and isinstance(error, StaleRequestError):
+            screen = self._set_running(session, "")
+            if screen is not None:
+                self._refresh(session)
+            if screen is not None and isinstance(error, StaleRequestError):
                 self.app.run_worker(self._confirm_merges(session, CHANGED), group="finish-plan", exclusive=True)
                 return True
             return self._note_error(session, error)
@@ -409,6 +387,13 @@ class FinishController:
 
         prompt = Prompt(text=PROMPT, when="idle")
         self.app.session_pane.send_prompt(session.id, prompt, done=show, failed=partial(self._note_error, session))
+
+    def _set_running(self, session: Session, text: str) -> "FinishScreen | None":
+        """Note what is being done with the branch, empty for nothing; return the screen of *session* if it is open."""
+        (self._running.add if text else self._running.discard)(session.id)
+        if (screen := self._screen_of(session)) is not None:
+            screen.set_running(text)
+        return screen
 
     def _note_receipt(self, session: Session, text: str) -> bool:
         """Show *text* on the screen of *session*; return whether it is open."""

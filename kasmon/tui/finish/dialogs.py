@@ -32,8 +32,6 @@ class FinishOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a dialog asks before an action is planned."""
 
     title: str
-    yes: str
-    """What Enter does."""
     build: BuildRequest
     text_label: str = ""
     """The label of the text; empty for none. `message` has several lines."""
@@ -73,7 +71,7 @@ class OptionsDialog(Dialog):
         newline = self.keys.shown("newline", self.look.utf8)
         several = [(newline, "new line")] if isinstance(self.box, TextBox) else []
         fields = [("tab", "next field")] if len(self.choices) + (self.box is not None) > 1 else []
-        self.offer(("enter", self.options.yes), *several, *fields, ("esc", "cancel"))
+        self.offer(("enter", "review"), *several, *fields, ("esc", "cancel"))
         self.begin(self.box or self.choices[0])
 
     def submit(self) -> None:
@@ -92,8 +90,8 @@ class ConflictDialog(Dialog):
         self, look: ThemeStyles, keys: KeyMap, title: str, problem: str, then: Callable[[OnConflict], None]
     ) -> None:
         super().__init__(look, keys)
-        self.title_text, self.problem_text, self.then = title, problem, then
-        self.about = Sentences(look)
+        self.title_text, self.then = title, then
+        self.about = Sentences(look, (problem, Token.TEXT))
         self.choice = ChoiceField(look, tuple(ON_CONFLICT))
 
     def inside(self) -> Iterable[Widget]:
@@ -101,7 +99,6 @@ class ConflictDialog(Dialog):
         yield DialogField("Do", self.choice)
 
     def on_mount(self) -> None:
-        self.about.say((self.problem_text, Token.TEXT))
         self.offer(("enter", "do this"), ("esc", "stop"))
         self.begin(self.choice)
 
@@ -124,17 +121,16 @@ class DiscardDialog(Dialog):
         then: Callable[[PlannedFinish], None],
     ) -> None:  # fmt: skip
         super().__init__(look, keys)
-        self.plan, self.names, self.lines, self.then = plan, tuple(names), tuple(lines), then
-        self.about, self.box = Sentences(look), LineInput(id="discard-name")
+        self.plan, self.names, self.then = plan, tuple(names), then
+        asks = f"Type {' or '.join(map(repr, names))} to discard it."
+        self.about = Sentences(look, *((line, Token.TEXT) for line in lines), (asks, Token.NOTICE))
+        self.box = LineInput(id="discard-name")
 
     def inside(self) -> Iterable[Widget]:
         yield self.about
         yield DialogField("Its name", self.box)
 
     def on_mount(self) -> None:
-        names = " or ".join(map(repr, self.names))
-        said = [*((line, Token.TEXT) for line in self.lines), (f"Type {names} to discard it.", Token.NOTICE)]
-        self.about.say(*said)
         self.offer(("enter", "discard"), ("esc", "cancel"))
         self.begin(self.box)
 

@@ -77,7 +77,7 @@ class FinishScreen(Overlay):
         self.running = ""
         """What is being done; empty for nothing."""
         self.head = TextLines(look, "surface")
-        self.reader = Reader(look, self._rows, ground="background", margin=1)
+        self.reader = Reader(look, self._rows, ground="background")
         self.foot = TextLines(look, "surface")
         self.handlers = {
             "finish_down": lambda: self.reader.scroll_pages(1),

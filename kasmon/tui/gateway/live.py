@@ -399,7 +399,7 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def sandbox(self, session: SessionId, /) -> "SandboxHistory":
-        from kasmon.tui.gateway.live_sandbox import read_history  # rarely needed
+        from kasmon.supervisor.sandboxes.history import read_history  # rarely needed
 
         return await asyncio.to_thread(read_history, self.places, self._session(session))
 

@@ -11,6 +11,7 @@ from kasmon.errors import UnableError
 from kasmon.model.commands import Mode
 from kasmon.model.session import Session
 from kasmon.paths import Paths
+from kasmon.sanitize import clean_lines
 from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.worktrees import changes, turn_changes
 from kasmon.tui.gateway.protocol import SessionChanges
@@ -37,9 +38,10 @@ async def read_changes(places: Paths, session: Session, turn: int | None) -> Ses
         KasmonError: as `diff_of`, `turn_diff` and `sandbox_operations.diff` raise.
     """
     if session.mode is Mode.INTERPRETER or (session.sandbox is not None and turn is not None):
-        from kasmon.tui.gateway import live_sandbox  # heavy, and only for sandboxes
+        from kasmon.supervisor.sandboxes import sandbox_operations  # heavy, and only for sandboxes
 
-        return SessionChanges(diff=await live_sandbox.turn_diff(places, session, turn or None), turn=turn or None)
+        diff = await asyncio.to_thread(sandbox_operations.diff, places, session, turn or None)
+        return SessionChanges(diff=clean_lines(diff), turn=turn or None)
     if turn is None:
         return SessionChanges(diff=await asyncio.to_thread(changes.diff_of, session))
     found, diff = await asyncio.to_thread(turn_changes.turn_diff, places, session, turn or None)

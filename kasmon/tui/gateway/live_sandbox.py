@@ -1,25 +1,14 @@
 """What `LiveGateway` reads about sandboxes; imported by the first reader."""
 
-import asyncio
-
 from kasmon.config import Config, ProfileOffer, offers, resolve
 from kasmon.model.commands import Mode
 from kasmon.model.sandbox.policy import SIZES
-from kasmon.model.session import Session
 from kasmon.paths import Paths
-from kasmon.sanitize import clean_lines
-from kasmon.supervisor.sandboxes import availability, sandbox_operations
+from kasmon.supervisor.sandboxes import availability
 from kasmon.supervisor.sandboxes.agent_policy import describe_sandbox, is_agreed
 from kasmon.supervisor.sandboxes.create import CALLED
-from kasmon.supervisor.sandboxes.history import read_history
 from kasmon.supervisor.sessions.folder_config import for_session, in_folder
-from kasmon.tui.gateway.protocol import (
-    SandboxChoices,
-    SandboxPreview,
-    TierOffer,
-)
-
-__all__ = ["confined", "may_be", "offered", "read_history", "turn_diff"]
+from kasmon.tui.gateway.protocol import SandboxChoices, SandboxPreview, TierOffer
 
 
 def offered(places: Paths, config: Config, folder: str) -> tuple[ProfileOffer, ...]:
@@ -56,8 +45,3 @@ def confined(places: Paths, config: Config, agent: str, mode: Mode | None, workd
     resolved = resolve(for_session(places, config, workdir, agent).config, agent, mode, sandbox=tier)
     availability.must_confine(places, resolved, workdir)
     return SandboxPreview(lines=describe_sandbox(resolved, workdir), is_agreed=is_agreed(places, resolved))
-
-
-async def turn_diff(places: Paths, session: Session, turn: int | None = None) -> str:
-    """Return the cleaned diff of *turn*, by default the last one that ended, in its files."""
-    return clean_lines(await asyncio.to_thread(sandbox_operations.diff, places, session, turn))

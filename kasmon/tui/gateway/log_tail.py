@@ -63,26 +63,20 @@ async def follow(
 def _read_events(log: EventLog, cursor: Cursor, publish: Callable[[TranscriptUpdate], None], ended: StopEvent) -> None:
     """In a thread: send the events after *cursor*, a batch at a time, until *ended*, which this closes."""
     with contextlib.closing(ended), _FileWatch(str(log.path), ended) as watch:
-        _read_until_ended(log, cursor, publish, ended, watch)
-
-
-def _read_until_ended(
-    log: EventLog, cursor: Cursor, publish: Callable[[TranscriptUpdate], None], ended: StopEvent, watch: "_FileWatch"
-) -> None:
-    if cursor == START and (size := log.size()) > LONG_BYTES:
-        with contextlib.suppress(LogMissingError, OSError):
-            publish(_read_end(log, Cursor(size - END_BYTES)))
-    while not ended.is_set():
-        if log.size() > cursor:
+        if cursor == START and (size := log.size()) > LONG_BYTES:
             with contextlib.suppress(LogMissingError, OSError):
-                facts = log.read(cursor)
-                piece = list(islice(facts, AT_ONCE))
-                while piece and not ended.is_set():
-                    cursor = piece[-1][1]
-                    following = list(islice(facts, AT_ONCE))
-                    publish(EventBatch(tuple(event for event, _ in piece), cursor, more=bool(following)))
-                    piece = following
-        watch.wait()
+                publish(_read_end(log, Cursor(size - END_BYTES)))
+        while not ended.is_set():
+            if log.size() > cursor:
+                with contextlib.suppress(LogMissingError, OSError):
+                    facts = log.read(cursor)
+                    piece = list(islice(facts, AT_ONCE))
+                    while piece and not ended.is_set():
+                        cursor = piece[-1][1]
+                        following = list(islice(facts, AT_ONCE))
+                        publish(EventBatch(tuple(event for event, _ in piece), cursor, more=bool(following)))
+                        piece = following
+            watch.wait()
 
 
 class _FileWatch:

@@ -331,7 +331,6 @@ class Operations:
         return await asyncio.to_thread(hunks.stage_hunk, self._places, self._session(session), hunk)
 
     async def undo_hunk(self, session: SessionId, /) -> str:
-        """Undo the last reverted or staged hunk."""
         from kasmon.supervisor.review import hunks
 
         return await asyncio.to_thread(hunks.undo_last_hunk, self._places, self._session(session))

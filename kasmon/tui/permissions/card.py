@@ -115,7 +115,6 @@ class PermissionCard(Vertical):
 
     @property
     def decision(self) -> CardDecision:
-        """What the user may decide now."""
         view = self.view
         return CardDecision(view.state, view.is_whole, view.keys, view.look.utf8)
 
@@ -151,7 +150,7 @@ class PermissionCard(Vertical):
         self.editor.end()
         if self.request not in requests:
             self.view.state = self._build_state(requests[0])
-        listed = request_groups.entries(requests, self.asked)
+        listed = tuple(request_groups.entry_of(request, self.asked) for request in requests)
         self.view.state = msgspec.structs.replace(self.view.state, group=listed, left_out=())
         self.view.read_again()
         self.view.change(doing=CardMode.TOGETHER)
@@ -196,7 +195,6 @@ class PermissionCard(Vertical):
     # Keys.
 
     def press(self, event: events.Key) -> None:
-        """Handle a key pressed on the card's screen."""
         view = self.view
         if self.editor.box is not None:
             if event.key == "escape":
@@ -357,7 +355,6 @@ class PermissionCard(Vertical):
             self._answer(Decision.CHOOSE, labels=labels, text=text)
 
     def on_input_submitted(self, event: "Input.Submitted") -> None:
-        """A reason is typed, or a custom answer."""
         event.stop()
         state, said = self.view.state, event.value.strip()
         if not self.view.fits:

@@ -143,12 +143,10 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reach(self) -> str:
-        """The scope of a rule created here, as text."""
         return next((reach.words for reach in self.reaches if reach.scope == self.scope), "")
 
     @property
     def is_busy(self) -> bool:
-        """Whether the user is typing, or in the middle of an answer."""
         return self.doing not in (CardMode.READING, CardMode.TOGETHER, CardMode.OVER)
 
     @property

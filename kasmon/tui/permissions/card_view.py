@@ -33,7 +33,7 @@ class CardView:
         self.look, self.clock, self.keys, self.state = look, clock, keys, state
         self.arming = InputGuard(clock.ticking())
         self.head = TextLines(look, id="card-head")
-        self.body = Reader(look, ground="background", margin=1)
+        self.body = Reader(look, ground="background")
         self.notes = TextLines(look, id="card-notes")
         self.choices = TextLines(look, id="card-choices")
         self.gauge: Timer | None = None

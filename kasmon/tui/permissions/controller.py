@@ -178,7 +178,7 @@ class PermissionController:
         else:
             notice = app.plan_board.notice()
         if (inside := app.session_pane.terminal) is not None:
-            inside.waiting = waiting if inside.is_live else 0
+            inside.bar.waiting = waiting if inside.is_live else 0
             notice = None if inside.is_live else notice
         above = [each for each in app.screen_stack[1:] if isinstance(each, Overlay) and each.carries_notice]
         if above or not app.is_palette_open:  # under the palette nothing moves

@@ -167,7 +167,6 @@ def head_line(rows: Sequence[InboxRow], marked: int, message: str) -> DrawnLine:
 
 
 def bar(keys: KeyMap, look: ThemeStyles, *, has_card: bool, in_request: bool) -> tuple[KeyHint, ...]:
-    """Return the keys that count now."""
     words = {"mark": "mark", "to_request": "focus list" if in_request else "focus request"}
     shown = ["leave_inbox", "help"]
     if has_card:

@@ -13,14 +13,10 @@ class QuestionPicks(NamedTuple):
     own: str = ""
 
 
-def takes_words(request: Request) -> bool:
-    """Whether the user may type a custom answer."""
-    return Decision.CHOOSE in request.choices and (request.free_text or not request.options)
-
-
 def row_count(request: Request) -> int:
-    """Return how many rows can be marked; 0 if the request has no options to choose."""
-    return len(request.options) + takes_words(request) if Decision.CHOOSE in request.choices else 0
+    """Return how many rows can be marked, with that of a custom answer; 0 if there is nothing to choose."""
+    takes_words = request.free_text or not request.options
+    return len(request.options) + takes_words if Decision.CHOOSE in request.choices else 0
 
 
 def pressed(request: Request, picks: QuestionPicks, key: str) -> tuple[QuestionPicks, bool]:

@@ -24,11 +24,6 @@ class GroupedRequest(msgspec.Struct, frozen=True):
         return self.sheet.request
 
 
-def entries(requests: Sequence[Request], asked: PermissionSnapshot) -> tuple[GroupedRequest, ...]:
-    """Return *requests* as a list shows them."""
-    return tuple(_entry(request, asked) for request in requests)
-
-
 def left_out(listed: Sequence[GroupedRequest], waiting: Sequence[Request]) -> tuple[GroupedRequest, ...]:
     """Return those *listed* that are no longer pending as they were read: answered, withdrawn, or changed."""
     still = {(ask.id, ask.digest) for ask in waiting}
@@ -47,7 +42,7 @@ def rows(listed: Sequence[GroupedRequest], width: int) -> list[TextLine]:
     return drawn
 
 
-def _entry(request: Request, asked: PermissionSnapshot) -> GroupedRequest:
+def entry_of(request: Request, asked: PermissionSnapshot) -> GroupedRequest:
     session = asked.sessions.get(request.session)
     name = session.label if session is not None else request.session
     place = f"{session.agent} in {session.workdir}" if session is not None else ""

@@ -107,7 +107,6 @@ def _bar(text: str, role: str, look: ThemeStyles, width: int) -> list[DrawnLine]
 
 
 def bar(board: PlanBoard | None, task: Task | None, keys: KeyMap, look: ThemeStyles) -> tuple[KeyHint, ...]:
-    """Return the keys that count now."""
     actions: Sequence[str] = () if board is None else offered(board, task)
     words: dict[str, str] = {"plan_pause": "pause" if board is None else decision_of(board, "plan_pause")}
     if board is not None and board.edit is not None:

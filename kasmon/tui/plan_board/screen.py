@@ -1,6 +1,7 @@
 """The wave board: the waves of a plan as columns, its tasks as cards, its question on top; keys decide on both."""
 
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from textual import events
@@ -24,7 +25,7 @@ from kasmon.tui.messages import (
 )
 from kasmon.tui.plan_board.board_view import PlanBoardView
 from kasmon.tui.plan_board.card_text import standing
-from kasmon.tui.plan_board.decisions import resolve_action
+from kasmon.tui.plan_board.decisions import DECISIONS, resolve_action
 from kasmon.tui.plan_board.dialogs import OtherAgentDialog, PlanEditDialog, task_rows
 from kasmon.tui.plan_board.header import NOTHING, bar, head_line, notice_lines
 from kasmon.tui.status_bars import Banner, BannerContent, KeyBar
@@ -80,14 +81,8 @@ class PlanBoardScreen(Overlay):
             "task_open": lambda: self._open_session(SessionOpened),
             "task_read": self._read,
             "task_diff": lambda: self._open_session(DiffRequested),
-            "plan_advance": lambda: self._decide("plan_advance"),
-            "task_accept": lambda: self._decide("task_accept"),
-            "task_retry": lambda: self._decide("task_retry"),
-            "task_replace": lambda: self._decide("task_replace"),
-            "task_skip": lambda: self._decide("task_skip"),
-            "plan_pause": lambda: self._decide("plan_pause"),
             "plan_edit": self._show_edit,
-            "plan_abort": lambda: self._decide("plan_abort"),
+            **{action: partial(self._decide, action) for action in (*DECISIONS, "plan_pause")},
             "plan_on": lambda: self._turn(1),
             "plan_back": lambda: self._turn(-1),
             "leave_board": self._close,

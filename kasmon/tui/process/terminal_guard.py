@@ -219,9 +219,8 @@ def _clean_up(status: int, saved: Modes) -> int:
         if _is_foreground() and (code < 0 or _modes() != saved):
             _restore(saved)
             if code < 0:
-                _print_line(
-                    f"the dashboard was killed (signal {-code}); your sessions are still running - run kasmon again"
-                )
+                killed = f"kasmon: the dashboard was killed (signal {-code}); your sessions are still running"
+                os.write(2, f"{killed} - run kasmon again\n".encode())
     return 128 - code if code < 0 else code
 
 
@@ -239,10 +238,6 @@ def _restore(saved: Modes) -> None:
     modes: list[int | list[int]] = [*saved[:FLAGS], list(saved[FLAGS:])]
     termios.tcsetattr(0, termios.TCSADRAIN, modes)
     termios.tcflush(0, termios.TCIFLUSH)
-
-
-def _print_line(sentence: str) -> None:
-    os.write(2, f"kasmon: {sentence}\n".encode())
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class CommentDialog(Dialog):
         self.session, self.comment, self._done = session, comment, done
         place = f"{clean_line(comment.file)}:{line_range(comment.line, comment.last_line)}"
         self.title_text = f"Comment on {place}"
-        self.quoted = Reader(look, lambda width: _quoted(comment, width), margin=1)
+        self.quoted = Reader(look, lambda width: _quoted(comment, width))
 
         self.box = TextBox(keys, "Type a comment", comment.text, id="message")
 
@@ -78,7 +78,7 @@ class CommentsDialog(Dialog):
         self.review = review
         self.title_text = f"Comments on {review.review.name}"
         self.list = RowList(look, self._draw, most_rows=MOST_LISTED, id="comments")
-        self.details = Reader(look, margin=1)
+        self.details = Reader(look)
 
     def inside(self) -> Iterable[Widget]:
         yield self.list

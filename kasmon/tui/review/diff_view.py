@@ -79,7 +79,6 @@ class DiffView(ScrollView, can_focus=False):
 
     @property
     def is_two(self) -> bool:
-        """Whether old and new are side by side now."""
         return self.wants_two and self._columns >= NARROW
 
     @property
@@ -103,7 +102,6 @@ class DiffView(ScrollView, can_focus=False):
         return self.entry.line if self.entry is not None else 0
 
     def move(self, by: int) -> None:
-        """Move the cursor by so many entries."""
         self.go_to(self.cursor + by)
 
     def move_pages(self, by: int) -> None:
@@ -155,7 +153,6 @@ class DiffView(ScrollView, can_focus=False):
         return bool(found)
 
     def toggle_fold(self) -> None:
-        """Fold the hunk that the cursor is in, or unfold it."""
         if not self.file.hunks or not self.rows.entries:
             return
         hunk = self.file.hunk_at(self.line)

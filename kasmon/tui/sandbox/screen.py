@@ -63,7 +63,7 @@ class SandboxScreen(Overlay):
         self.at = 0
         self.head = TextLines(look, "surface", id="box-head")
         self.list = TextLines(look, "background", id="box-list")
-        self.reader = Reader(look, ground="background", margin=1, id="box-about")
+        self.reader = Reader(look, ground="background", id="box-about")
         self.problem = Sentences(look, id="box-problem")
         self.foot = TextLines(look, "surface", id="box-keys")
         self.handlers = {

@@ -184,18 +184,19 @@ class SearchScreen(Overlay):
         message.stop()
         self._draw_around()
 
-    def on_input_changed(self, message: "Input.Changed") -> None:
-        message.stop()
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
+
+    def on_input_changed(self, message: "Input.Changed") -> None:
+        message.stop()
+        self._stop_timer()
         if message.value != self.words:
             self._timer = start_timer(self, TYPED_S, self._request_search)
 
     def _request_search(self) -> None:
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
+        self._stop_timer()
         self.begin(self.box.value)
         self.post_message(SearchRequested(self.words))
 

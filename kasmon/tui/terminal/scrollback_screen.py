@@ -157,14 +157,11 @@ class ScrollbackScreen(Overlay):
         if self.view.selects:
             self.view.drop_selection()
         elif self.view.matches and not self._words:  # with an initial search, the key leaves at once
-            self._drop_matches()
+            self.view.matches = []
+            self.find_bar.drop()
+            self.view.refresh()
         else:
             self.dismiss()
-
-    def _drop_matches(self) -> None:
-        self.view.matches = []
-        self.find_bar.drop()
-        self.view.refresh()
 
     def _update_foot(self) -> None:
         keys, utf8 = self.keys, self.look.utf8

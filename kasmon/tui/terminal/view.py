@@ -73,7 +73,6 @@ class InputSender:
                 self._link.send(Scroll(session=self._session, up=0))
 
 
-PREVIEW_HZ: Final = 20.0
 RESIZE_S: Final = 0.1
 """The minimum interval between two resizes of a window, in seconds."""
 ENDED: Final = "program ended; keys are ignored"
@@ -93,7 +92,9 @@ class FocusBar(Widget):
     """
 
     label: reactive[str] = reactive("")
+    """The session's name and state, sanitized."""
     waiting: reactive[int] = reactive(0)
+    """The number of pending requests, of all sessions."""
     lost: reactive[str] = reactive("")
     ended: reactive[bool] = reactive(False)
     scrolled: reactive[str] = reactive("")
@@ -150,14 +151,6 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
     class Left(Message):
         """The keyboard belongs to the dashboard again."""
 
-        def __init__(self, view: "FocusView") -> None:
-            self.view = view
-            super().__init__()
-
-        @property
-        def control(self) -> "FocusView":
-            return self.view
-
     class WaitingClicked(Message):
         """The user clicked the number of pending requests."""
 
@@ -171,24 +164,13 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
     class _LeaveKeyPressed(Message):
         pass
 
-    label: reactive[str] = reactive("")
-    """The session's name and state, sanitized."""
-    waiting: reactive[int] = reactive(0)
-    """The number of pending requests, of all sessions."""
-
-    def __init__(
-        self,
-        link: TerminalLink,
-        session: SessionId,
-        leave: Sequence[ReservedKey] = LEAVE_KEYS,
-        rate_hz: float = PREVIEW_HZ,
-    ) -> None:
+    def __init__(self, link: TerminalLink, session: SessionId, leave: Sequence[ReservedKey] = LEAVE_KEYS) -> None:
         super().__init__()
         self.session = session
         self.terminal = TerminalWidget()
         self.bar = FocusBar(leave)
         self.is_live = self._enters_once_mounted = False
-        self._link, self._leave_keys, self._rate_hz = link, leave, rate_hz
+        self._link, self._leave_keys = link, leave
         self._input_sender = InputSender(link, session, self._leave_key_pressed, self._read_key_pressed)
         self._tap: StdinTap | None = None
         self._is_left = False
@@ -201,19 +183,13 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         yield self.bar
 
     def on_mount(self) -> None:
-        self._link.send(Watch(session=self.session, rate_hz=self._rate_hz))
+        self._link.send(Watch(session=self.session))
         self.app.screen_change_signal.subscribe(self, lambda _screen: self._update_tap())
         self.call_later(self._enter_if_wanted)  # that comes once this is mounted
 
     def on_unmount(self) -> None:
         self.leave()
         self._link.send(Unwatch(session=self.session))
-
-    def watch_label(self, label: str) -> None:
-        self.bar.label = label
-
-    def watch_waiting(self, waiting: int) -> None:
-        self.bar.waiting = waiting
 
     def show(self, rows: TerminalRows) -> None:
         """Apply one update of this session's host."""
@@ -264,8 +240,8 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         self.terminal.can_focus = False
         self._input_sender.scroll_to_bottom()
         self._link.send(Blur(session=self.session))
-        self._link.send(Watch(session=self.session, rate_hz=self._rate_hz))
-        self.post_message(self.Left(self))
+        self._link.send(Watch(session=self.session))
+        self.post_message(self.Left())
 
     def _update_tap(self) -> None:
         if (driver := find_tap_driver(self.app)) is None:
@@ -341,7 +317,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
                 self.leave()
             case "read":
                 self._read_key_pressed()
-            case _ if self.waiting:
+            case _ if self.bar.waiting:
                 self.post_message(self.WaitingClicked())
 
     def on_key(self, event: events.Key) -> None:

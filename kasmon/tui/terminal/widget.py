@@ -38,12 +38,8 @@ class TerminalWidget(LinesOnlyMixin, Widget):
     class Moved(Message):
         """The visible part of the pane moved, or the program changed its modes."""
 
-        def __init__(self, terminal: "TerminalWidget") -> None:
-            self.terminal = terminal
-            super().__init__()
-
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's names
-        super().__init__(id=id, classes=classes)
+    def __init__(self) -> None:
+        super().__init__()
         self.columns = self.rows = 0
         """The pane's size in cells."""
         self.cursor, self.modes = Cursor(), TerminalModes()
@@ -76,7 +72,7 @@ class TerminalWidget(LinesOnlyMixin, Widget):
         after = (self.cursor, self.scrolled, self.history, self.modes, self.corner)
         if after[1:] != before[1:]:
             changed.add(self.corner.y)
-            self.post_message(self.Moved(self))
+            self.post_message(self.Moved())
         if everything or self.corner != before[-1]:
             self.refresh()
         elif changed:
@@ -118,7 +114,7 @@ class TerminalWidget(LinesOnlyMixin, Widget):
     def _recrop(self) -> None:
         self.corner = self._best_corner()
         self.refresh()
-        self.post_message(self.Moved(self))
+        self.post_message(self.Moved())
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width

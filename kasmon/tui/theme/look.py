@@ -18,7 +18,7 @@ from kasmon.model.formatting import GLYPHS, age, ending, foremost, lost_why, mb,
 from kasmon.model.permission import RequestKind
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.model.transcript.text import TextLine, Token
+from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
 from kasmon.tui.theme.theme import ThemeFile, diff_backgrounds, readable, variables
 
@@ -189,12 +189,6 @@ class ThemeStyles:
     def token(self, token: Token, ground: Background = "background") -> Style:
         """Return the style of a piece of a transcript or a request."""
         return self.style(TOKENS[token], ground)
-
-    def strip_of(self, line: TextLine, width: int, ground: Background, margin: str = "", faint: bool = False) -> Strip:
-        """Return a row of styled text as cells."""
-        spans: list[Span] = [(margin, "text")] if margin else []
-        spans += [(text, "faint" if faint else TOKENS[token]) for text, token in line.spans]
-        return self.strip(spans, width, ground)
 
 
 HUES: Final = {

@@ -137,7 +137,6 @@ class Suggestions(TextLines):
             self._update()
 
     def move(self, by: int) -> None:
-        """Choose another one."""
         if self.offered:
             self.chosen = (self.chosen + by) % len(self.offered)
             self._update()

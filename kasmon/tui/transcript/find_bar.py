@@ -86,7 +86,6 @@ class FindBar(Horizontal):
         self.close_input()
 
     def close_input(self) -> None:
-        """Close the input, and show the search text."""
         self.words.writing = False
         if self.box is not None:
             self.box.display = False

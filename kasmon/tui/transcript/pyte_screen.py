@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
+from operator import itemgetter
 from types import ModuleType
 
 from rich.cells import cell_len, split_graphemes
@@ -32,6 +33,8 @@ finally:
         del sys.modules["wcwidth"]
 
 Char = pyte.screens.Char
+_LOOK = itemgetter(slice(1, None))
+"""Returns all of a `Char` but its text."""
 
 Piece = tuple[str, Style]
 """Sanitized text, and its style."""
@@ -93,9 +96,7 @@ class PyteBuffer(pyte.Screen):
         """Return row *y* as cells, exactly as wide as the screen."""
         row = self.buffer[y]
         cells: Sequence[Char] = [row[x] for x in range(self.columns)]
-        segments = [
-            Segment("".join(cell.data for cell in run), _style(look)) for look, run in groupby(cells, _without_text)
-        ]
+        segments = [Segment("".join(cell.data for cell in run), _style(look)) for look, run in groupby(cells, _LOOK)]
         return Strip(segments).adjust_cell_length(self.columns)
 
 
@@ -109,10 +110,6 @@ def _characters(data: str) -> Iterator[tuple[str, int]]:
 @lru_cache(8192)
 def _char(attributes: Char, text: str) -> Char:
     return attributes._replace(data=text)
-
-
-def _without_text(cell: Char) -> tuple[object, ...]:
-    return cell[1:]
 
 
 @lru_cache(1024)

@@ -1,6 +1,7 @@
 """A scrolling reader: text wrapped to the available width, which records whether its end was seen."""
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from textual import events
 from textual.geometry import Size
@@ -9,8 +10,10 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from kasmon.model.transcript.text import TextLine, Token, wrap
-from kasmon.tui.theme.look import Background, ThemeStyles
+from kasmon.tui.theme.look import TOKENS, Background, ThemeStyles
 
+MARGIN: Final = 1
+"""Cells before the text."""
 Rows = Callable[[int], Sequence[TextLine]]
 """Creates the rows for a width in cells."""
 
@@ -31,12 +34,11 @@ class Reader(ScrollView, can_focus=False):
         look: ThemeStyles,
         rows: Rows = lambda width: (),
         ground: Background = "raised",
-        margin: int = 0,
         *,
         id: str | None = None,  # noqa: A002 - Textual's name
     ) -> None:
         super().__init__(id=id)
-        self.look, self.ground, self.margin = look, ground, margin
+        self.look, self.ground = look, ground
         self.seen_end = False
         self.faint = False
         self._rows = rows
@@ -82,7 +84,7 @@ class Reader(ScrollView, can_focus=False):
         self.scroll_rows(by * max(1, self.size.height - 1))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._rows(max(1, width - 1 - self.margin)))
+        return len(self._rows(max(1, width - 1 - MARGIN)))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
@@ -98,10 +100,11 @@ class Reader(ScrollView, can_focus=False):
         row, width = y + self.scroll_offset.y, self.size.width
         if row >= len(self._drawn):
             return Strip.blank(width, self.look.style("text", self.ground))
-        return self.look.strip_of(self._drawn[row], width, self.ground, " " * self.margin, self.faint)
+        text = ((text, "faint" if self.faint else TOKENS[token]) for text, token in self._drawn[row].spans)
+        return self.look.strip([(" " * MARGIN, "text"), *text], width, self.ground)
 
     def _wrap(self) -> None:
-        width = max(1, (self.container_size.width or self._expected.width) - 1 - self.margin)
+        width = max(1, (self.container_size.width or self._expected.width) - 1 - MARGIN)
         if width != self._width:
             if self._width != -1:
                 self.seen_end = False
@@ -117,8 +120,10 @@ class Reader(ScrollView, can_focus=False):
 class Sentences(Reader):
     """A few sentences, each wrapped to as many rows as it needs; an empty one is a blank row."""
 
-    def __init__(self, look: ThemeStyles, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(look, margin=1, id=id)
+    def __init__(self, look: ThemeStyles, *said: tuple[str, Token], id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(look, id=id)
+        if said:
+            self.say(*said)
 
     def say(self, *said: tuple[str, Token]) -> None:
         """Show these sentences, each in the style of its token."""

@@ -192,8 +192,8 @@ async def test_a_storm_of_resizes_is_told_ten_times_a_second() -> None:
 
 async def test_the_bar_says_whose_it_is_and_how_to_leave() -> None:
     async with focused(columns=120) as (app, pilot):
-        app.view.label = "docs · working [b]"
-        app.view.waiting = 2
+        app.view.bar.label = "docs · working [b]"
+        app.view.bar.waiting = 2
         app.view.show(pushed("x", columns=60, height=16, scrolled=7, history=90))
         await pilot.pause()
 
@@ -203,7 +203,7 @@ async def test_the_bar_says_whose_it_is_and_how_to_leave() -> None:
         )
         app.view.bar.scrolled = ""
         assert str(app.view.bar.render()).endswith(" · Ctrl+] or F12 list · Shift+PgUp scrollback")
-        app.view.waiting = 1
+        app.view.bar.waiting = 1
         assert "1 pending request" in str(app.view.bar.render())
 
 
@@ -238,7 +238,7 @@ async def test_a_click_on_the_count_opens_what_waits() -> None:
     async with focused() as (app, pilot):
         await pilot.click(app.view.bar)
         assert [] == app.happened
-        app.view.waiting = 1
+        app.view.bar.waiting = 1
         await pilot.click(app.view.bar)
 
         assert ["waiting clicked"] == app.happened
