@@ -13,7 +13,7 @@ from kasmon.tui.gateway.theme_library import shipped_names
 from tests.support.dashboard_scenes import NO_AGENT, kasmon, parser, run_app
 from tests.support.sample_fleet import StillClock, asking, fleet, idle, working
 from tests.support.sample_sandboxes import machine, machines
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.wait import auntil
 
 LEAST = (40, 10)
@@ -141,7 +141,7 @@ async def test_the_line_at_the_bottom_says_no_key_by_half_and_always_the_way_bac
     keys: tuple[str, ...], mode: Mode, foot: str
 ) -> None:
     app = kasmon(fleet(working("docs", mode=mode)), panes={"docs": ("make html",)})
-    cast(FakeGateway, app.gateway).diffs = {"docs": CHANGE}
+    gateway_of(app).diffs = {"docs": CHANGE}
     async with run_app(app, LEAST, act=settled) as pilot:
         await pilot.press(*keys)
 
@@ -157,7 +157,7 @@ async def test_of_what_a_narrow_head_does_not_take_no_half_word_is_left() -> Non
 
 async def test_the_first_picture_says_all_of_what_was_not_found() -> None:
     app = kasmon(fleet())
-    cast(FakeGateway, app.gateway).offered = NO_AGENT
+    gateway_of(app).offered = NO_AGENT
     async with run_app(app, LEAST, act=settled):
         await auntil(lambda: "No coding agent is installed" in text_of(app), what="what was found")
         words = " ".join(text_of(app).split())

@@ -22,19 +22,11 @@ from tests.support.bus.sample_machines import there
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import NOW, ended, fleet, idle, session, working
 from tests.support.sample_transcripts import MAKE, long_talk, talk
-from tests.support.tui.fake_gateway import FakeGateway, called, fleet_update, text_of
+from tests.support.tui.fake_gateway import app_of, called, fleet_update, gateway_of, text_of
 from tests.support.wait import auntil
 
 README = SessionId("readme")
 TALK = {"readme": talk()}
-
-
-def app_of(pilot: Pilot[None]) -> Kasmon:
-    return cast(Kasmon, pilot.app)
-
-
-def world_of(pilot: Pilot[None]) -> FakeGateway:
-    return cast(FakeGateway, app_of(pilot).gateway)
 
 
 async def told(pilot: Pilot[None], session: str = "readme") -> None:
@@ -114,7 +106,7 @@ async def test_enter_sends_and_the_box_is_empty() -> None:
         await pilot.press("enter", *"tidy up", "enter")
         await pilot.pause()
 
-        assert [called(Operations.send_prompt, README, Prompt(text="tidy up"))] == world_of(pilot).calls
+        assert [called(Operations.send_prompt, README, Prompt(text="tidy up"))] == gateway_of(pilot.app).calls
         assert "" == pilot.app.query_one(PromptBox).text
 
 
@@ -125,7 +117,7 @@ async def test_a_prompt_has_as_many_lines_as_one_likes(key: str) -> None:
         await pilot.press("enter", "a", key, "b", "enter")
         await pilot.pause()
 
-        assert [called(Operations.send_prompt, README, Prompt(text="a\nb"))] == world_of(pilot).calls
+        assert [called(Operations.send_prompt, README, Prompt(text="a\nb"))] == gateway_of(pilot.app).calls
 
 
 async def test_blanks_are_no_prompt() -> None:
@@ -134,14 +126,14 @@ async def test_blanks_are_no_prompt() -> None:
         await pilot.press("enter", "space", "enter")
         await pilot.pause()
 
-        assert [] == world_of(pilot).calls
+        assert [] == gateway_of(pilot.app).calls
 
 
 async def test_a_prompt_that_was_refused_is_in_the_box_again() -> None:
     app = kasmon(fleet(idle("readme")), transcripts=TALK)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await told(pilot)
-        world_of(pilot).refusing = SessionEndedError("readme")
+        gateway_of(pilot.app).refusing = SessionEndedError("readme")
         await pilot.press("enter", *"tidy up", "enter")
         await pilot.pause()
         await pilot.pause()
@@ -175,14 +167,14 @@ async def test_ctrl_c_in_the_box_ends_the_turn() -> None:
         await pilot.press("enter", "ctrl+c")
         await pilot.pause()
 
-        assert [called(Operations.interrupt, README)] == world_of(pilot).calls
+        assert [called(Operations.interrupt, README)] == gateway_of(pilot.app).calls
 
 
 async def test_a_prompt_from_the_box_is_told_above_it_and_nowhere_else() -> None:
     async with run_app(kasmon(fleet(idle("readme"))), notifications=True) as pilot:
-        world_of(pilot).word = "readme: sent"
+        gateway_of(pilot.app).word = "readme: sent"
         await pilot.press("enter", *"Go on", "enter")
-        await auntil(lambda: world_of(pilot).calls)
+        await auntil(lambda: gateway_of(pilot.app).calls)
         await pilot.pause()
         assert "readme: sent" not in text_of(pilot.app)
 
@@ -240,7 +232,7 @@ async def test_enter_gives_a_terminal_the_keyboard_and_the_leave_key_takes_it_ba
         await pilot.press("ctrl+right_square_bracket")
         await pilot.pause()
 
-        told_host = world_of(pilot).link.told
+        told_host = gateway_of(pilot.app).link.told
         assert b"qx" == b"".join(wish.data for wish in told_host if isinstance(wish, SendKeys))
         assert any(isinstance(wish, Focus) and wish.columns > 100 for wish in told_host)
         assert any(isinstance(wish, Blur) for wish in told_host)
@@ -257,7 +249,7 @@ async def test_f12_leaves_a_terminal_too_and_the_bar_says_so() -> None:
         await pilot.pause()
 
         assert app.main_view.table.has_focus
-        assert [] == [wish for wish in world_of(pilot).link.told if isinstance(wish, SendKeys)]
+        assert [] == [wish for wish in gateway_of(pilot.app).link.told if isinstance(wish, SendKeys)]
 
 
 async def test_another_leave_key_can_be_chosen() -> None:
@@ -281,7 +273,7 @@ async def test_moving_on_stops_watching_the_terminal() -> None:
         await pilot.press("j")
         await pilot.pause()
 
-        watching = [wish for wish in world_of(pilot).link.told if isinstance(wish, Watch | Unwatch)]
+        watching = [wish for wish in gateway_of(pilot.app).link.told if isinstance(wish, Watch | Unwatch)]
         assert isinstance(watching[-1], Unwatch)
 
 
@@ -290,7 +282,7 @@ async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
     async with run_app(app) as pilot:
         await pilot.press("enter")
         await pilot.pause()
-        world_of(pilot).push(SubscriptionEnd(session=SessionId("docs"), why="host process died"))
+        gateway_of(pilot.app).push(SubscriptionEnd(session=SessionId("docs"), why="host process died"))
         await pilot.pause()
 
         assert "host process died" in text_of(app)
@@ -298,7 +290,7 @@ async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
 
 async def test_without_tmux_the_preview_says_what_is_missing() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
-    cast(FakeGateway, app.gateway).has_tmux = False
+    gateway_of(app).has_tmux = False
     async with run_app(app):
         assert "Live terminals require tmux" in text_of(app)
 
@@ -306,7 +298,7 @@ async def test_without_tmux_the_preview_says_what_is_missing() -> None:
 async def test_pushes_for_another_session_are_not_shown() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
     async with run_app(app) as pilot:
-        world_of(pilot).push(SubscriptionEnd(session=SessionId("someone-else"), why="gone"))
+        gateway_of(pilot.app).push(SubscriptionEnd(session=SessionId("someone-else"), why="gone"))
         await pilot.pause()
 
         view = app.session_pane.widget
@@ -350,19 +342,19 @@ async def test_a_program_may_write_to_the_clipboard_only_where_the_config_allows
     async with run_app(app, (120, 30), notifications=True) as pilot:
         await pilot.press("enter")
         await pilot.pause()
-        world_of(pilot).push(ClipboardCopy(session=SessionId("docs"), text="one\ntwo"))
+        gateway_of(pilot.app).push(ClipboardCopy(session=SessionId("docs"), text="one\ntwo"))
         await auntil(lambda: "[agents.claude] clipboard = true allows it" in text_of(app))
-        assert [] == world_of(pilot).passed(Operations.copy_text, "text")
+        assert [] == gateway_of(pilot.app).passed(Operations.copy_text, "text")
         assert "" == app.clipboard
 
-        world_of(pilot).kept.put_nowait(DashboardSettings(clipboard=("claude",)))
+        gateway_of(pilot.app).kept.put_nowait(DashboardSettings(clipboard=("claude",)))
         await auntil(lambda: app.settings.clipboard)
-        world_of(pilot).push(ClipboardCopy(session=SessionId("docs"), text="one\ntwo"))
+        gateway_of(pilot.app).push(ClipboardCopy(session=SessionId("docs"), text="one\ntwo"))
         await auntil(lambda: "Copied for docs (2 lines)" in text_of(app))
-        assert ["one\ntwo"] == world_of(pilot).passed(Operations.copy_text, "text")
+        assert ["one\ntwo"] == gateway_of(pilot.app).passed(Operations.copy_text, "text")
         assert "one\ntwo" == app.clipboard
 
-        world_of(pilot).push(ClipboardCopy(session=SessionId("docs"), text=None))
+        gateway_of(pilot.app).push(ClipboardCopy(session=SessionId("docs"), text=None))
         await auntil(lambda: "nothing was copied." in text_of(app))
         assert "one\ntwo" == app.clipboard
 
@@ -372,7 +364,7 @@ async def test_a_program_that_ended_in_focus_is_said_to_have_ended() -> None:
     async with run_app(app, (120, 30)) as pilot:
         await pilot.press("enter")
         await pilot.pause()
-        world_of(pilot).fleets.put_nowait(fleet(ended("docs", mode=Mode.TMUX)))
+        gateway_of(pilot.app).fleets.put_nowait(fleet(ended("docs", mode=Mode.TMUX)))
 
         await auntil(lambda: "program ended; keys are ignored" in text_of(app))
 

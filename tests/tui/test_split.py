@@ -15,7 +15,7 @@ from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings, Split
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import fleet, idle, working
-from tests.support.tui.fake_gateway import FakeGateway
+from tests.support.tui.fake_gateway import gateway_of
 from tests.support.wait import auntil
 
 WIDE, LOW = (160, 45), (100, 40)
@@ -41,7 +41,7 @@ def divider(app: Kasmon) -> tuple[int, int]:
 
 
 def saved(app: Kasmon) -> list[Split]:
-    return cast(FakeGateway, app.gateway).passed(Operations.save_split, "split")
+    return gateway_of(app).passed(Operations.save_split, "split")
 
 
 async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() -> None:
@@ -113,8 +113,8 @@ async def test_without_a_preview_the_list_has_the_whole_width() -> None:
 async def test_the_settings_apply_that_come_once_the_dashboard_is_open() -> None:
     """A real kasmon reads them after the first picture."""
     app = shown()
-    cast(FakeGateway, app.gateway).kept.get_nowait()
-    cast(FakeGateway, app.gateway).kept.put_nowait(DashboardSettings(preview=False, split=Split(width=40)))
+    gateway_of(app).kept.get_nowait()
+    gateway_of(app).kept.put_nowait(DashboardSettings(preview=False, split=Split(width=40)))
     async with app.run_test(size=WIDE) as pilot:
         await auntil(lambda: 160 == app.main_view.side.region.width, what="a list without a preview")
         await pilot.press("space")

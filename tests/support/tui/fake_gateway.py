@@ -3,9 +3,10 @@
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from textual.app import App
+from textual.pilot import Pilot
 
 from kasmon.config.profile import ProfileOffer
 from kasmon.config.schema import TemplateConfig
@@ -34,6 +35,9 @@ from kasmon.supervisor.worktrees.code_symbols import CodeSymbol
 from kasmon.tui.gateway import protocol
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.terminal.link import TerminalCommand, TerminalLink
+
+if TYPE_CHECKING:
+    from kasmon.tui.app import Kasmon
 
 OFFERS = (
     ProfileOffer(name="claude", modes=(Mode.TMUX, Mode.SDK)),
@@ -414,6 +418,14 @@ def rows(session: SessionId, lines: Sequence[str], columns: int = 120, height: i
         modes=TerminalModes(),
         full=True,
     )
+
+
+def app_of(pilot: Pilot[None]) -> "Kasmon":
+    return cast("Kasmon", pilot.app)
+
+
+def gateway_of(app: App[Any]) -> FakeGateway:
+    return cast(FakeGateway, cast("Kasmon", app).gateway)
 
 
 def text_of(app: App[Any]) -> str:

@@ -18,7 +18,7 @@ from kasmon.tui.gateway.protocol import MemoryUse
 from kasmon.tui.theme.look import news
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import NOW, StillClock, fleet, session
-from tests.support.tui.fake_gateway import Call, FakeGateway, called, text_of
+from tests.support.tui.fake_gateway import Call, called, gateway_of, text_of
 from tests.support.wait import auntil
 
 ORPHAN = session("docs", SessionState.UNSURE, unsure_why=f"{AGENT_LEFT} (pid 7)", host=HostProbe(pid=None, alive=False))
@@ -32,7 +32,7 @@ async def shown(*sessions: Session) -> AsyncIterator[Pilot[None]]:
 
 
 async def calls(pilot: Pilot[Any]) -> list[Call]:
-    world = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+    world = gateway_of(pilot.app)
     await auntil(lambda: world.calls, what="a command")
     return world.calls
 
@@ -81,7 +81,7 @@ async def test_a_stops_nothing_where_there_are_no_children() -> None:
         await pilot.press("a")
         await pilot.pause()
         assert "Stop docs?" in text_of(pilot.app)
-        assert [] == cast(FakeGateway, cast(Kasmon, pilot.app).gateway).calls
+        assert [] == gateway_of(pilot.app).calls
 
 
 async def test_capital_r_restarts_an_agent_that_lost_its_host() -> None:
@@ -117,7 +117,7 @@ async def test_above_the_memory_budget_those_idle_for_the_longest_time_are_propo
     )
     app = kasmon(fleet(young, old))
     over = MemoryUse(total_bytes=9_100_000_000, budget_bytes=8_000_000_000, proposed=(old.id,))
-    cast(FakeGateway, app.gateway).measured = (over, over)
+    gateway_of(app).measured = (over, over)
     async with run_app(app, notifications=True) as pilot:
         await auntil(lambda: "9.1 GB of 8.0 GB" in text_of(app))
         [message] = [note.message for note in app._notifications]

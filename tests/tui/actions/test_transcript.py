@@ -50,7 +50,7 @@ from tests.model.prompts.test_image import png
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import NOW, StillClock, fleet, idle, working
 from tests.support.sample_transcripts import long_talk
-from tests.support.tui.fake_gateway import FakeGateway, called, fleet_update, text_of
+from tests.support.tui.fake_gateway import called, fleet_update, gateway_of, text_of
 from tests.support.wait import auntil
 
 README = SessionId("readme")
@@ -71,7 +71,7 @@ class Desk:
     def __init__(self, pilot: Pilot[None]) -> None:
         self.pilot = pilot
         self.app = cast(Kasmon, pilot.app)
-        self.gateway = cast(FakeGateway, self.app.gateway)
+        self.gateway = gateway_of(self.app)
 
     @property
     def view(self) -> SessionView:

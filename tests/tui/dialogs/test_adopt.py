@@ -10,12 +10,11 @@ from kasmon.model.adoption.background_session import BackgroundSession
 from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
-from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.adopt import ROWS
 from kasmon.tui.gateway.operations import Operations
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle
-from tests.support.tui.fake_gateway import FakeGateway, called, text_of
+from tests.support.tui.fake_gateway import called, gateway_of, text_of
 from tests.support.wait import auntil
 
 
@@ -28,13 +27,9 @@ def pane(number: int, session: str, **fields: Any) -> AdoptablePane:
     return AdoptablePane(**{**base, **fields})
 
 
-def world_of(app: Kasmon) -> FakeGateway:
-    return cast(FakeGateway, app.gateway)
-
-
 async def test_a_pane_is_chosen_and_watched_under_its_sessions_name() -> None:
     app = kasmon(fleet(idle("readme")))
-    world_of(app).foreign = [pane(0, "work"), pane(3, "api", agent="claude", title="✳ fixing"), pane(4, "web")]
+    gateway_of(app).foreign = [pane(0, "work"), pane(3, "api", agent="claude", title="✳ fixing"), pane(4, "web")]
     async with run_app(app) as pilot:
         await pilot.press("t")
         await auntil(lambda: "api:0.0" in text_of(app), what="the panes")
@@ -46,12 +41,12 @@ async def test_a_pane_is_chosen_and_watched_under_its_sessions_name() -> None:
         await pilot.press("down", "enter")
         await auntil(lambda: len(app.screen_stack) == 1, what="the dialog's end")
 
-        assert [called(Operations.adopt_pane, "%3", "api")] == world_of(app).calls
+        assert [called(Operations.adopt_pane, "%3", "api")] == gateway_of(app).calls
 
 
 async def test_what_is_watched_already_or_dead_is_not_offered() -> None:
     app = kasmon(fleet(idle("readme")))
-    world_of(app).foreign = [pane(0, "watched", adopted="abcdefgh"), pane(1, "gone", is_dead=True)]
+    gateway_of(app).foreign = [pane(0, "watched", adopted="abcdefgh"), pane(1, "gone", is_dead=True)]
     async with run_app(app) as pilot:
         await pilot.press("t")
         await auntil(lambda: "no other pane to adopt" in text_of(app), what="the word")
@@ -59,12 +54,12 @@ async def test_what_is_watched_already_or_dead_is_not_offered() -> None:
         await pilot.pause()
 
         assert "watched:0.0" not in text_of(app)
-        assert [] == world_of(app).calls
+        assert [] == gateway_of(app).calls
 
 
 async def test_of_many_panes_the_chosen_one_is_in_sight() -> None:
     app = kasmon(fleet(idle("readme")))
-    world_of(app).foreign = [pane(number, f"s{number:02}") for number in range(ROWS * 3)]
+    gateway_of(app).foreign = [pane(number, f"s{number:02}") for number in range(ROWS * 3)]
     async with run_app(app, (100, 40)) as pilot:
         await pilot.press("t")
         await auntil(lambda: "s00:0.0" in text_of(app), what="the panes")
@@ -76,7 +71,7 @@ async def test_of_many_panes_the_chosen_one_is_in_sight() -> None:
 
 async def test_hostile_names_are_only_text() -> None:
     app = kasmon(fleet(idle("readme")))
-    world_of(app).foreign = [pane(0, "[red]x[/]\x1b[2J", command="a", title="[@click=app.quit]t[/]")]
+    gateway_of(app).foreign = [pane(0, "[red]x[/]\x1b[2J", command="a", title="[@click=app.quit]t[/]")]
     async with run_app(app) as pilot:
         await pilot.press("t")
         await auntil(lambda: "[red]x[/]" in text_of(app), what="the panes")
@@ -86,7 +81,7 @@ async def test_hostile_names_are_only_text() -> None:
 
 async def test_where_there_is_no_tmux_it_says_so_and_stays() -> None:
     app = kasmon(fleet(idle("readme")))
-    world_of(app).refusing = NotFoundError("no tmux server listens at '/x'.", hint="Pass its socket.")
+    gateway_of(app).refusing = NotFoundError("no tmux server listens at '/x'.", hint="Pass its socket.")
     async with run_app(app) as pilot:
         await pilot.press("t")
         await auntil(lambda: "No tmux server listens at '/x'." in text_of(app), what="the reason")
@@ -104,19 +99,19 @@ async def test_it_is_never_stopped_and_can_be_let_go(key: str) -> None:
         await pilot.pause()
         if key == "x":
             assert "runs in your own tmux. Stop it there" in " ".join(text_of(app).split())
-            assert [] == world_of(app).calls
+            assert [] == gateway_of(app).calls
         else:
             assert "It keeps running in your own tmux" in text_of(app)
             cast(StillClock, app.clock).ticked += 5
             await pilot.press("y")
-            await auntil(lambda: world_of(app).calls, what="the wish")
-            assert [called(Operations.remove, SessionId("mine"))] == world_of(app).calls
+            await auntil(lambda: gateway_of(app).calls, what="the wish")
+            assert [called(Operations.remove, SessionId("mine"))] == gateway_of(app).calls
 
 
 async def test_a_background_session_of_claude_is_chosen_too() -> None:
     app = kasmon(fleet(idle("readme")))
-    world_of(app).foreign = [pane(0, "work")]
-    world_of(app).background = [
+    gateway_of(app).foreign = [pane(0, "work")]
+    gateway_of(app).background = [
         BackgroundSession(id="86f99758", name="fix the build", state="blocked"),
         BackgroundSession(id="12345678", name="is shown", adopted="abcdefgh"),
     ]
@@ -130,19 +125,19 @@ async def test_a_background_session_of_claude_is_chosen_too() -> None:
         await pilot.press("enter")
         await auntil(lambda: len(app.screen_stack) == 1, what="the dialog's end")
 
-        assert [called(Operations.adopt_background, "86f99758")] == world_of(app).calls
+        assert [called(Operations.adopt_background, "86f99758")] == gateway_of(app).calls
 
 
 async def test_the_cursor_goes_to_the_adopted_session_whatever_name_it_got() -> None:
     app = kasmon(fleet(idle("readme")))
-    world_of(app).background = [BackgroundSession(id="86f99758", name="fix the build", state="working")]
-    world_of(app).word = "fix the bu-2"
+    gateway_of(app).background = [BackgroundSession(id="86f99758", name="fix the build", state="working")]
+    gateway_of(app).word = "fix the bu-2"
     async with run_app(app) as pilot:
         await pilot.press("t")
         await auntil(lambda: "fix the build" in text_of(app), what="the background session")
         await pilot.press("enter")
         await auntil(lambda: len(app.screen_stack) == 1, what="the dialog's end")
-        world_of(app).fleets.put_nowait(fleet(idle("readme"), idle("fix the bu-2")))
+        gateway_of(app).fleets.put_nowait(fleet(idle("readme"), idle("fix the bu-2")))
         await auntil(lambda: "fix the bu-2" in text_of(app), what="the session")
 
         selected = app.main_view.table.selected_session
@@ -152,8 +147,8 @@ async def test_the_cursor_goes_to_the_adopted_session_whatever_name_it_got() -> 
 
 async def test_background_sessions_are_offered_where_there_is_no_tmux() -> None:
     app = kasmon(fleet(idle("readme")))
-    world_of(app).refusing = NotFoundError("no tmux server listens at '/x'.", hint="Pass its socket.")
-    world_of(app).background = [BackgroundSession(id="86f99758", name="fix the build", state="working")]
+    gateway_of(app).refusing = NotFoundError("no tmux server listens at '/x'.", hint="Pass its socket.")
+    gateway_of(app).background = [BackgroundSession(id="86f99758", name="fix the build", state="working")]
     async with run_app(app) as pilot:
         await pilot.press("t")
         await auntil(lambda: "fix the build" in text_of(app), what="the background session")

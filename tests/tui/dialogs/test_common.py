@@ -37,22 +37,14 @@ from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.support.sample_sandboxes import interpreters
 from tests.support.sample_transcripts import talk
-from tests.support.tui.fake_gateway import Call, FakeGateway, called, created, fleet_update, text_of
+from tests.support.tui.fake_gateway import Call, FakeGateway, app_of, called, created, fleet_update, gateway_of, text_of
 from tests.support.wait import auntil
 
 README = SessionId("readme")
 
 
-def app_of(pilot: Pilot[None]) -> Kasmon:
-    return cast(Kasmon, pilot.app)
-
-
-def world_of(pilot: Pilot[None]) -> FakeGateway:
-    return cast(FakeGateway, app_of(pilot).gateway)
-
-
 def calls(pilot: Pilot[None]) -> list[Call]:
-    return world_of(pilot).calls
+    return gateway_of(pilot.app).calls
 
 
 async def dialog(pilot: Pilot[None], key: str) -> None:
@@ -71,7 +63,7 @@ async def closed(pilot: Pilot[None]) -> None:
 
 async def test_why_what_the_folder_brings_along_does_not_count_stands_under_it() -> None:
     app = kasmon(fleet(idle("readme")), settings=protocol.DashboardSettings(workdir="/home/you"))
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     gateway.notices = {"/home/you": "It is [b]not[/b] trusted.", "/other": "Nor is this."}
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
@@ -103,7 +95,7 @@ async def test_a_new_session_is_asked_for_with_what_was_filled_in() -> None:
 
 async def test_an_account_is_chosen_where_the_config_names_some_for_the_agent() -> None:
     async with run_app(kasmon(fleet(idle("readme")))) as pilot:
-        world_of(pilot).offered = (
+        gateway_of(pilot.app).offered = (
             ProfileOffer(name="claude", modes=(Mode.TMUX,), accounts=("work", "home")),
             ProfileOffer(name="shell", modes=(Mode.TMUX,)),
         )
@@ -165,7 +157,7 @@ async def test_the_fields_that_few_sessions_need_are_folded_and_say_what_stands_
 async def test_a_folder_that_is_written_is_completed_by_tab_which_then_goes_on() -> None:
     app = kasmon(fleet(idle("readme")), settings=protocol.DashboardSettings(workdir="/home/you"))
     async with app.run_test(size=(120, 40)) as pilot:
-        world_of(pilot).folders_here = ("/srv/app/", "/srv/www/")
+        gateway_of(pilot.app).folders_here = ("/srv/app/", "/srv/www/")
         await dialog(pilot, "n")
         await pilot.press(*["tab"] * 3, "ctrl+u", *"/srv/a")
         await auntil(lambda: "/srv/app/" in text_of(app), what="what completes it")
@@ -241,7 +233,7 @@ async def test_a_long_reason_is_said_to_its_end() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(80, 24)) as pilot:
         await dialog(pilot, "n")
         why = f"cannot start 'x': {'there is a reason and ' * 6}that is all."
-        world_of(pilot).refusing = LaunchError(why, hint="Mend it.")
+        gateway_of(pilot.app).refusing = LaunchError(why, hint="Mend it.")
         await pilot.press("x", "enter")
         await auntil(lambda: "Mend it." in text_of(pilot.app))
 
@@ -301,7 +293,7 @@ async def test_what_cannot_be_a_machine_is_said_at_its_place() -> None:
 async def test_the_machines_that_ssh_knows_are_offered_and_right_takes_the_one_that_was_begun() -> None:
     app = kasmon(fleet(idle("readme")))
     async with app.run_test(size=(120, 40)) as pilot:
-        world_of(pilot).hosts = ("build-box", "gpu")
+        gateway_of(pilot.app).hosts = ("build-box", "gpu")
         await dialog(pilot, "n")
         await pilot.press("x", *["tab"] * 5, "enter")
         await auntil(lambda: "local; ssh hosts: build-box, gpu" in text_of(pilot.app))
@@ -326,7 +318,7 @@ async def test_enter_starts_also_from_a_choice() -> None:
 
 async def hurried(pilot: Pilot[None]) -> None:
     """Say "start" before the agents are known."""
-    world_of(pilot).knows.clear()
+    gateway_of(pilot.app).knows.clear()
     await dialog(pilot, "n")
     await pilot.press(*"docs", "enter")
     await auntil(lambda: "Starts as soon as the installed agents" in text_of(pilot.app))
@@ -336,10 +328,10 @@ async def test_who_says_start_before_the_agents_are_known_gets_it_once_they_are(
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await hurried(pilot)
         assert [] == calls(pilot)
-        world_of(pilot).knows.set()
+        gateway_of(pilot.app).knows.set()
         await closed(pilot)
 
-        assert ["docs"] == [new.name for new in world_of(pilot).passed(Operations.create_session, "new")]
+        assert ["docs"] == [new.name for new in gateway_of(pilot.app).passed(Operations.create_session, "new")]
 
 
 @pytest.mark.parametrize("key", ["x", "escape"])
@@ -350,7 +342,7 @@ async def test_whoever_turns_away_before_that_starts_nothing(key: str) -> None:
         await pilot.press(key)
         await pilot.pause()
         assert "Starts as soon" not in text_of(pilot.app)
-        world_of(pilot).knows.set()
+        gateway_of(pilot.app).knows.set()
         await auntil(lambda: shown.agent.offers is not None or not shown.is_open)
         await pilot.pause()
 
@@ -359,7 +351,7 @@ async def test_whoever_turns_away_before_that_starts_nothing(key: str) -> None:
 
 async def test_why_nobody_can_tell_which_agents_there_are_stands_in_the_dialog_and_in_an_empty_list_nothing() -> None:
     app = kasmon(fleet())
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     gateway.offering = UnavailableError("a system call failed '/etc/kasmon': Input/output error.", hint="Look there.")
     async with app.run_test(size=(120, 40)) as pilot:
         await hurried(pilot)
@@ -385,7 +377,9 @@ async def test_the_cursor_goes_to_the_session_that_was_started() -> None:
 async def test_what_the_world_refuses_is_said_in_place_and_nothing_typed_is_lost() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
-        world_of(pilot).refusing = LaunchError("cannot start 'claude': it is not signed in.", hint="Run `claude` once.")
+        gateway_of(pilot.app).refusing = LaunchError(
+            "cannot start 'claude': it is not signed in.", hint="Run `claude` once."
+        )
         await pilot.press(*"fix-auth", "tab", "tab", "tab", "tab", *"Do it", "enter")
         await auntil(lambda: calls(pilot))
         await pilot.pause()
@@ -396,7 +390,7 @@ async def test_what_the_world_refuses_is_said_in_place_and_nothing_typed_is_lost
         assert "fix-auth" == pilot.app.screen.query_one("#name", LineInput).value
         assert "Do it" == pilot.app.screen.query_one("#first-prompt", TextBox).text
 
-        world_of(pilot).refusing = None
+        gateway_of(pilot.app).refusing = None
         await pilot.press("enter")
         await closed(pilot)
         assert 2 == len(calls(pilot))
@@ -425,17 +419,17 @@ async def test_what_nobody_would_see_typed_is_typed_only_by_whoever_chooses_that
     async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "m")
         assert ANYWAY not in text_of(pilot.app)
-        world_of(pilot).refusing = PromptBoxError("readme", "its screen shows no input box", is_unseen=True)
+        gateway_of(pilot.app).refusing = PromptBoxError("readme", "its screen shows no input box", is_unseen=True)
         await pilot.press(*"Go on", "enter")
         message = cast(PromptDialog, pilot.app.screen)
         await auntil(lambda: ANYWAY in message.when.options and not message.busy)
         await pilot.pause()
         assert "choose" in text_of(pilot.app)
-        world_of(pilot).refusing = None
+        gateway_of(pilot.app).refusing = None
         await pilot.press("tab", "right", "right", "right", "shift+tab", "enter")
         await closed(pilot)
 
-        said = world_of(pilot).passed(Operations.send_prompt, "prompt")
+        said = gateway_of(pilot.app).passed(Operations.send_prompt, "prompt")
         assert [Prompt(text="Go on"), Prompt(text="Go on", anyway=True)] == said
 
 
@@ -465,14 +459,14 @@ async def test_a_broadcast_goes_to_what_the_list_shows_and_says_to_whom() -> Non
         await confirmed(pilot, "Go on")
         await auntil(lambda: len(calls(pilot)) == 2)
 
-        assert ["c", "a"] == world_of(pilot).passed(Operations.send_prompt, "session")
+        assert ["c", "a"] == gateway_of(pilot.app).passed(Operations.send_prompt, "session")
 
 
 async def test_what_becomes_of_a_broadcast_is_told_for_each_session_as_it_happens() -> None:
     old = with_receipt(idle("a"), ReceiptState.FINISHED)
     async with kasmon(fleet(old, idle("b"), working("c"))).run_test(size=(120, 40), notifications=True) as pilot:
         await dialog(pilot, "M")
-        world_of(pilot).word = "it: sent"
+        gateway_of(pilot.app).word = "it: sent"
         await confirmed(pilot, "Go on")
         await auntil(lambda: "3 sending" in text_of(pilot.app))
         sent = (
@@ -480,7 +474,7 @@ async def test_what_becomes_of_a_broadcast_is_told_for_each_session_as_it_happen
             with_receipt(idle("b"), ReceiptState.LOST, "its pane died"),
             with_receipt(with_receipt(working("c"), ReceiptState.QUEUED), ReceiptState.STARTED, text="another's"),
         )
-        world_of(pilot).fleets.put_nowait(fleet(*sent))
+        gateway_of(pilot.app).fleets.put_nowait(fleet(*sent))
         await auntil(lambda: "1 running · 1 lost · 1 queued" in text_of(pilot.app))
         rows = text_of(pilot.app).splitlines()
         assert any(all(word in row for word in ("b ", "lost", "its pane died")) for row in rows)
@@ -492,22 +486,22 @@ async def test_what_becomes_of_a_broadcast_is_told_for_each_session_as_it_happen
 async def test_a_broadcast_tried_again_goes_only_to_those_that_did_not_take_it() -> None:
     async with kasmon(fleet(idle("a"), idle("b"), idle("c"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "M")
-        world_of(pilot).refusing_for = {"b": SessionEndedError("b")}
+        gateway_of(pilot.app).refusing_for = {"b": SessionEndedError("b")}
         await confirmed(pilot, "Go on")
         await auntil(lambda: "retry 1 failed" in text_of(pilot.app))
         assert SessionEndedError("b").message in text_of(pilot.app)
         calls(pilot).clear()
-        world_of(pilot).refusing_for = {}
+        gateway_of(pilot.app).refusing_for = {}
         await pilot.press("enter")
         await auntil(lambda: "retry" not in text_of(pilot.app))
 
-        assert ["b"] == world_of(pilot).passed(Operations.send_prompt, "session")
+        assert ["b"] == gateway_of(pilot.app).passed(Operations.send_prompt, "session")
 
 
 async def test_a_broadcast_that_some_did_not_take_can_be_changed_for_these_and_nothing_typed_is_lost() -> None:
     async with kasmon(fleet(idle("a"), idle("b"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "M")
-        world_of(pilot).refusing_for = {"b": SessionEndedError("b")}
+        gateway_of(pilot.app).refusing_for = {"b": SessionEndedError("b")}
         await confirmed(pilot, "Go on")
         await auntil(lambda: "edit for failed" in text_of(pilot.app))
         calls(pilot).clear()
@@ -541,7 +535,7 @@ async def test_a_broadcast_goes_to_no_shell_and_names_what_it_leaves_out() -> No
         await confirmed(pilot, "Go on")
         await auntil(lambda: len(calls(pilot)) == 2)
 
-        assert {"a", "b"} == set(world_of(pilot).passed(Operations.send_prompt, "session"))
+        assert {"a", "b"} == set(gateway_of(pilot.app).passed(Operations.send_prompt, "session"))
 
 
 async def test_a_list_of_shells_alone_gets_no_broadcast() -> None:
@@ -560,7 +554,7 @@ async def test_the_palette_says_why_a_session_is_in_its_state() -> None:
         await pilot.press("escape")
         await closed(pilot)
 
-        world_of(pilot).refusing = SessionEndedError("readme")
+        gateway_of(pilot.app).refusing = SessionEndedError("readme")
         app_of(pilot).key_dispatcher.run("explain")
         await auntil(lambda: sentence(SessionEndedError("readme").message) in text_of(pilot.app))
 
@@ -686,7 +680,7 @@ async def test_a_session_moves_to_the_other_mode_once_that_was_said(mode: Mode, 
 async def test_a_session_moves_to_another_account_where_the_config_names_some_for_its_agent() -> None:
     session = idle("readme", permission_mode="default", account="work")
     async with run_app(kasmon(fleet(session))) as pilot:
-        world_of(pilot).offered = (ProfileOffer(name="claude", modes=(Mode.TMUX,), accounts=("work", "home")),)
+        gateway_of(pilot.app).offered = (ProfileOffer(name="claude", modes=(Mode.TMUX,), accounts=("work", "home")),)
         await dialog(pilot, "V")
         choice = pilot.app.screen.query_one("#move-to", ChoiceField)
         assert ("a terminal", "its own log-in", "account home") == choice.options
@@ -727,7 +721,7 @@ async def test_an_ended_session_says_that_it_does_not_run(key: str) -> None:
 async def test_renaming_keeps_the_dialog_when_the_name_is_taken() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "r")
-        world_of(pilot).refusing = NameTakenError("readme2", "abc")
+        gateway_of(pilot.app).refusing = NameTakenError("readme2", "abc")
         await pilot.press("end", "2", "enter")
         await auntil(lambda: calls(pilot))
         await pilot.pause()
@@ -742,7 +736,7 @@ async def test_tags_are_edited_as_words_on_a_line_and_kept_when_one_is_refused()
     async with kasmon(fleet(idle("readme", tags=("api", "docs")), idle("x", tags=("web",)))).run_test() as pilot:
         await dialog(pilot, "T")
         assert "In use: api, docs, web." in text_of(pilot.app)
-        world_of(pilot).refusing = UsageError("'-x' is not a tag.")
+        gateway_of(pilot.app).refusing = UsageError("'-x' is not a tag.")
         await pilot.press("end", *("backspace",) * 4, "u", "r", "comma", "minus", "x", "enter")
         await auntil(lambda: calls(pilot))
         await settled(pilot)
@@ -1041,7 +1035,7 @@ async def test_the_help_opens_on_every_screen_with_the_keys_of_that_screen_first
 )
 async def test_over_what_a_session_shows_the_help_has_those_keys_first(shown: Session, key: str, first: str) -> None:
     app = kasmon(fleet(shown))
-    cast(FakeGateway, app.gateway).diffs = {"web": DIFF}
+    gateway_of(app).diffs = {"web": DIFF}
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, key)
         screen = app.screen

@@ -14,18 +14,14 @@ from kasmon.tui.gateway.operations import Operations
 from tests.support.bus.sample_machines import MACHINES
 from tests.support.dashboard_scenes import kasmon, settled
 from tests.support.sample_fleet import StillClock, fleet, idle
-from tests.support.tui.fake_gateway import FakeGateway, called, text_of
+from tests.support.tui.fake_gateway import called, gateway_of, text_of
 from tests.support.wait import auntil
-
-
-def gateway_of(pilot: Pilot[None]) -> FakeGateway:
-    return cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
 
 
 async def opened(pilot: Pilot[None]) -> None:
     """The dialog, once the machines are known."""
     app = cast(Kasmon, pilot.app)
-    gateway_of(pilot).registered.put_nowait(MACHINES)
+    gateway_of(pilot.app).registered.put_nowait(MACHINES)
     await settled(pilot)
     await auntil(lambda: app.machines, what="the machines")
     app.key_dispatcher.run("machines")
@@ -52,12 +48,12 @@ async def test_a_machine_is_removed_after_a_question() -> None:
         await pilot.press("down", "X")
         await pilot.pause()
         assert "Remove gpu-1, and the copies of its sessions here?" in text_of(pilot.app)
-        assert [] == gateway_of(pilot).calls
+        assert [] == gateway_of(pilot.app).calls
         cast(StillClock, cast(Kasmon, pilot.app).clock).forward(1)
         await pilot.press("y")
-        await auntil(lambda: gateway_of(pilot).calls, what="the removal")
+        await auntil(lambda: gateway_of(pilot.app).calls, what="the removal")
 
-        assert [called(Operations.remove_machine, "gpu-1")] == gateway_of(pilot).calls
+        assert [called(Operations.remove_machine, "gpu-1")] == gateway_of(pilot.app).calls
 
 
 async def test_a_machine_is_added_by_name_and_ssh_destination() -> None:
@@ -66,14 +62,14 @@ async def test_a_machine_is_added_by_name_and_ssh_destination() -> None:
         await pilot.press("a")
         await auntil(lambda: isinstance(pilot.app.screen, AddMachineDialog), what="the dialog")
         await pilot.press(*"gpu-2", "enter", *"you@gpu2", "enter")
-        await auntil(lambda: gateway_of(pilot).calls, what="the registration")
+        await auntil(lambda: gateway_of(pilot.app).calls, what="the registration")
 
-        assert [called(Operations.add_machine, "gpu-2", "you@gpu2")] == gateway_of(pilot).calls
+        assert [called(Operations.add_machine, "gpu-2", "you@gpu2")] == gateway_of(pilot.app).calls
 
 
 async def test_a_new_session_on_a_registered_machine_is_started_by_kasmon_there_in_its_mode() -> None:
     async with kasmon(fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
-        app, gateway = cast(Kasmon, pilot.app), gateway_of(pilot)
+        app, gateway = cast(Kasmon, pilot.app), gateway_of(pilot.app)
         gateway.hosts = ("box",)
         gateway.registered.put_nowait(MACHINES)
         await auntil(lambda: app.machines, what="the machines")
@@ -91,7 +87,7 @@ async def test_a_new_session_on_a_registered_machine_is_started_by_kasmon_there_
 async def test_a_machine_without_kasmon_gets_it_after_a_question() -> None:
     async with kasmon(fleet(idle("docs"))).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
-        gateway = gateway_of(pilot)
+        gateway = gateway_of(pilot.app)
         gateway.refusing = NotInstalledError("kasmon is not installed on 'gpu2'.")
         await pilot.press("a")
         await auntil(lambda: isinstance(pilot.app.screen, AddMachineDialog), what="the dialog")
@@ -116,7 +112,7 @@ async def test_a_clock_that_is_off_is_named() -> None:
     async with kasmon(fleet(idle("docs"))).run_test(size=(100, 30)) as pilot:
         status, *others = MACHINES
         presence = msgspec.structs.replace(status.presence, clock_offset_s=-90.0)
-        gateway_of(pilot).registered.put_nowait((msgspec.structs.replace(status, presence=presence), *others))
+        gateway_of(pilot.app).registered.put_nowait((msgspec.structs.replace(status, presence=presence), *others))
         await auntil(lambda: cast(Kasmon, pilot.app).machines, what="the machines")
         cast(Kasmon, pilot.app).key_dispatcher.run("machines")
         await settled(pilot)

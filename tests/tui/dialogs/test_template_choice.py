@@ -15,7 +15,7 @@ from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.textual_ext.inputs import LineInput
 from tests.support.dashboard_scenes import kasmon, settled
 from tests.support.sample_fleet import fleet, idle
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.wait import auntil
 
 FIX = TemplateConfig(
@@ -32,13 +32,9 @@ def dialog_of(pilot: Pilot[None]) -> NewSessionDialog:
     return cast(NewSessionDialog, pilot.app.screen)
 
 
-def gateway_of(pilot: Pilot[None]) -> FakeGateway:
-    return cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
-
-
 async def opened(pilot: Pilot[None]) -> NewSessionDialog:
     """Open the dialog where templates apply, and focus their choice."""
-    gateway_of(pilot).templates_in = {"/home/you": TEMPLATES}
+    gateway_of(pilot.app).templates_in = {"/home/you": TEMPLATES}
     await settled(pilot)
     await pilot.press("n")
     await auntil(lambda: len(pilot.app.screen_stack) == 2, what="the dialog")
@@ -62,7 +58,7 @@ def app() -> Kasmon:
 async def test_an_account_of_a_template_that_is_not_offered_is_not_replaced_by_another_log_in() -> None:
     """The start is refused with the reason, in place of a session with a log-in that nobody chose."""
     async with app().run_test(size=(120, 50)) as pilot:
-        gateway_of(pilot).offered = (ProfileOffer(name="scripted", modes=(Mode.TMUX,), accounts=("home",)),)
+        gateway_of(pilot.app).offered = (ProfileOffer(name="scripted", modes=(Mode.TMUX,), accounts=("home",)),)
         dialog = await chosen(pilot)
 
         assert dialog.account_field.display
@@ -83,9 +79,9 @@ async def test_a_template_fills_in_the_dialog_and_its_fields_are_asked_for() -> 
         await settled(pilot)
         assert "The field 'issue' is empty." in text_of(pilot.app)
         await pilot.press(*"12 {who}", "tab", *"me", "enter")
-        await auntil(lambda: gateway_of(pilot).calls)
+        await auntil(lambda: gateway_of(pilot.app).calls)
 
-        [(name, call)] = gateway_of(pilot).calls
+        [(name, call)] = gateway_of(pilot.app).calls
         assert Operations.create_session.__name__ == name
         assert {"issue": "12 {who}", "who": "me"} == call["fields"]
         new = call["new"]
@@ -98,9 +94,9 @@ async def test_without_a_template_a_prompt_is_no_template() -> None:
         dialog = await opened(pilot)
         dialog.prompt_box.text = "Why {a.b}?"
         await pilot.press("enter")
-        await auntil(lambda: gateway_of(pilot).calls)
+        await auntil(lambda: gateway_of(pilot.app).calls)
 
-        [(_, call)] = gateway_of(pilot).calls
+        [(_, call)] = gateway_of(pilot.app).calls
         assert (None, "Why {a.b}?", ()) == (call["fields"], call["new"].prompt, call["new"].tags)
 
 
@@ -109,10 +105,10 @@ async def test_a_prompt_of_the_users_own_stays_and_is_no_template() -> None:
         dialog = await opened(pilot)
         dialog.prompt_box.text = "mine {x}"
         await pilot.press("right", "enter")
-        await auntil(lambda: gateway_of(pilot).calls)
+        await auntil(lambda: gateway_of(pilot.app).calls)
 
         assert "mine {x}" == dialog.prompt_box.text
-        [(_, call)] = gateway_of(pilot).calls
+        [(_, call)] = gateway_of(pilot.app).calls
         assert (None, "mine {x}", ("bug",)) == (call["fields"], call["new"].prompt, call["new"].tags)
 
 
@@ -130,7 +126,7 @@ async def test_an_edited_prompt_has_the_fields_of_its_template_or_fewer(text: st
         await settled(pilot)
 
         assert said in text_of(pilot.app)
-        assert [{"who": "x"}] * (not said) == [call["fields"] for _, call in gateway_of(pilot).calls]
+        assert [{"who": "x"}] * (not said) == [call["fields"] for _, call in gateway_of(pilot.app).calls]
 
 
 async def test_another_template_brings_its_own_fields_and_none_takes_them_away() -> None:

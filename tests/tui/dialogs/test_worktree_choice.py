@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from typing import cast
 
 import pytest
 from textual import events
@@ -17,7 +16,7 @@ from kasmon.tui.gateway.protocol import DashboardSettings
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.git_repo import Repo
 from tests.support.sample_fleet import fleet, idle
-from tests.support.tui.fake_gateway import FakeGateway, created, text_of
+from tests.support.tui.fake_gateway import created, gateway_of, text_of
 from tests.support.wait import auntil
 
 CHOICES = WorktreeChoices(base="main", begins="main, 1a2b3c4 Fix it", others={"feature/x": "/srv/x", "[b]y": "/srv/y"})
@@ -35,19 +34,15 @@ def repo(tmp_path: Path) -> Repo:
 
 def dashboard(*, worktree: bool = False) -> Kasmon:
     app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
-    world_of(app).offered = tuple(
+    gateway_of(app).offered = tuple(
         ProfileOffer(name=name, modes=(Mode.TMUX,), worktree=worktree and name == "claude") for name in ("claude", "sh")
     )
-    world_of(app).repositories = {
+    gateway_of(app).repositories = {
         ("/home/you", ""): CHOICES,
         ("/home/you", "v1"): WorktreeChoices(base="main", begins="v1, 4d5e6f7 Old"),
         ("/home/you", "nope"): WorktreeChoices(base="main", error="the base 'nope' names no commit. Name a branch."),
     }
     return app
-
-
-def world_of(app: Kasmon) -> FakeGateway:
-    return cast(FakeGateway, app.gateway)
 
 
 async def test_a_new_worktree_begins_where_the_user_says_and_the_commit_is_shown() -> None:
@@ -63,10 +58,10 @@ async def test_a_new_worktree_begins_where_the_user_says_and_the_commit_is_shown
         await pilot.press("shift+tab", "ctrl+u", *"v1", "tab")
         await auntil(lambda: "A new branch begins at v1, 4d5e6f7 Old." in text_of(app), what="the other base")
         await pilot.press("shift+tab", "enter")
-        await auntil(lambda: world_of(app).calls != [], what="the session")
+        await auntil(lambda: gateway_of(app).calls != [], what="the session")
 
         expected = created("fix", "claude", mode=Mode.TMUX, workdir="/home/you", worktree=True, base="v1")
-        assert [expected] == world_of(app).calls
+        assert [expected] == gateway_of(app).calls
 
 
 async def test_a_base_that_is_typed_at_once_is_not_lost() -> None:
@@ -79,9 +74,9 @@ async def test_a_base_that_is_typed_at_once_is_not_lost() -> None:
             app.post_message(events.Key(key, character))
         await pilot.pause()
         await pilot.press("enter")
-        await auntil(lambda: world_of(app).calls != [], what="the session")
+        await auntil(lambda: gateway_of(app).calls != [], what="the session")
 
-        assert "v1" == world_of(app).calls[0][1]["new"].base
+        assert "v1" == gateway_of(app).calls[0][1]["new"].base
 
 
 async def test_an_existing_worktree_is_named_by_its_branch_and_becomes_the_folder() -> None:
@@ -94,10 +89,10 @@ async def test_an_existing_worktree_is_named_by_its_branch_and_becomes_the_folde
         await pilot.press("enter")
         await auntil(lambda: "No other worktree is on the branch ''." in text_of(app), what="the refusal")
         await pilot.press(*"feature/x", "enter")
-        await auntil(lambda: world_of(app).calls != [], what="the session")
+        await auntil(lambda: gateway_of(app).calls != [], what="the session")
 
         expected = created("fix", "claude", mode=Mode.TMUX, workdir="/srv/x", worktree=False)
-        assert [expected] == world_of(app).calls
+        assert [expected] == gateway_of(app).calls
 
 
 async def test_the_agents_default_is_preselected_until_the_user_chooses() -> None:
@@ -115,15 +110,15 @@ async def test_the_agents_default_is_preselected_until_the_user_chooses() -> Non
 
 async def test_a_folder_typed_last_is_read_before_the_session_starts_there() -> None:
     app = dashboard()
-    world_of(app).repositories["/srv/app", ""] = WorktreeChoices(base="dev", begins="dev, 7f6e5d4 App")
+    gateway_of(app).repositories["/srv/app", ""] = WorktreeChoices(base="dev", begins="dev, 7f6e5d4 App")
     async with run_app(app, size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "existing worktree" in text_of(app), what="the choice")
         await pilot.press(*"fix", *["tab"] * 5, "right", "right", *["shift+tab"] * 2, "ctrl+u", *"/srv/app", "enter")
-        await auntil(lambda: world_of(app).calls != [], what="the session")
+        await auntil(lambda: gateway_of(app).calls != [], what="the session")
 
         expected = created("fix", "claude", mode=Mode.TMUX, workdir="/srv/app", worktree=False)
-        assert [expected] == world_of(app).calls
+        assert [expected] == gateway_of(app).calls
 
 
 async def test_outside_of_git_and_on_another_machine_there_is_no_choice() -> None:
@@ -134,8 +129,8 @@ async def test_outside_of_git_and_on_another_machine_there_is_no_choice() -> Non
         await pilot.press(*"fix", *["tab"] * 6, "enter", *"box")
         await auntil(lambda: "Work in" not in text_of(app), what="its end")
         await pilot.press("enter")
-        await auntil(lambda: world_of(app).calls != [], what="the session")
-        assert world_of(app).calls[0][1]["new"].worktree is None
+        await auntil(lambda: gateway_of(app).calls != [], what="the session")
+        assert gateway_of(app).calls[0][1]["new"].worktree is None
 
         await pilot.press("n")
         await auntil(lambda: "Work in" in text_of(app), what="the choice")

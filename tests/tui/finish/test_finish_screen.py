@@ -21,14 +21,14 @@ from kasmon.tui.gateway.operations import Operations
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_branches import MERGES, TREE, planned
 from tests.support.sample_fleet import StillClock, fleet, idle
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import FakeGateway, gateway_of, text_of
 from tests.support.wait import auntil
 
 
 @asynccontextmanager
 async def shown(size: tuple[int, int] = (120, 30)) -> AsyncIterator[tuple[Pilot[None], FakeGateway]]:
     app = kasmon(fleet(idle("fix", worktree=TREE, mode=Mode.SDK)))
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     gateway.finishes = planned
     async with run_app(app, size) as pilot:
         await pilot.press("F")
@@ -63,7 +63,7 @@ async def test_it_lists_what_is_left_with_the_key_for_each() -> None:
 
 async def test_it_names_the_command_that_shows_what_conflicts_with_another_worktree() -> None:
     app = kasmon(fleet(idle("fix", worktree=TREE)))
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     gateway.finishes = planned
     async with run_app(app) as pilot:
         gateway.collided.put_nowait({SessionId("fix"): CollisionSummary("docs changes src/app.py too", False)})
@@ -257,7 +257,7 @@ async def test_the_last_prompt_that_a_person_wrote_is_proposed_and_none_that_kas
         for number, text in enumerate(texts)
     )
     app = kasmon(fleet(idle("fix", worktree=TREE, receipts=receipts)))
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     gateway.finishes = planned
     async with run_app(app) as pilot:
         await pilot.press("F", "c")
@@ -300,7 +300,7 @@ async def test_a_dialog_of_a_removed_session_says_so_and_keeps_the_text() -> Non
 
 async def test_a_plan_that_comes_late_is_not_asked_about_on_the_screen_of_another_session() -> None:
     app = kasmon(fleet(idle("fix", worktree=TREE), idle("other", worktree=TREE)))
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     gateway.finishes = planned
     async with run_app(app, (120, 30)) as pilot:
         await pilot.press("F")

@@ -15,7 +15,7 @@ from kasmon.tui.gateway.protocol import DashboardSettings
 from tests.support.bus.sample_machines import MACHINES, cut_off, registered, there
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, asking, command, ended, fleet, idle, session, working
-from tests.support.tui.fake_gateway import FakeGateway, fleet_update
+from tests.support.tui.fake_gateway import fleet_update, gateway_of
 from tests.support.wait import auntil
 
 
@@ -192,7 +192,7 @@ def test_after_a_cut_only_what_happened_meanwhile_calls() -> None:
 
 async def test_a_machine_that_becomes_unreachable_calls_once_and_one_that_is_back_is_told() -> None:
     app = kasmon(fleet(working("x")))
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     async with run_app(app, notifications=True) as pilot:
         told: list[str] = []
         back = (*MACHINES[:2], registered("lab"))
@@ -207,7 +207,7 @@ async def test_a_machine_that_becomes_unreachable_calls_once_and_one_that_is_bac
 
 
 def called(app: Kasmon) -> list[Alert]:
-    return cast(FakeGateway, app.gateway).passed(Operations.send_alert, "alert")
+    return gateway_of(app).passed(Operations.send_alert, "alert")
 
 
 async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,12 +265,12 @@ async def test_the_process_that_pushes_learns_of_keys_where_there_are_targets() 
             later(app, 1)
             later(app, 8)
             await pilot.pause()
-            begun = cast(FakeGateway, app.gateway).passed(Operations.maintain_notifier, "quiet_s")
+            begun = gateway_of(app).passed(Operations.maintain_notifier, "quiet_s")
             await pilot.press("down")
             later(app, 2)
             later(app, 2)
             await pilot.pause()
-            quiet_s = cast(FakeGateway, app.gateway).passed(Operations.maintain_notifier, "quiet_s")
+            quiet_s = gateway_of(app).passed(Operations.maintain_notifier, "quiet_s")
 
         assert (1, [2.0]) == (len(begun), quiet_s[1:]) if has_targets else [] == quiet_s
 

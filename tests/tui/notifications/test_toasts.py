@@ -1,7 +1,5 @@
 """What deserves a word: once for each change, never for each look."""
 
-from typing import cast
-
 import pytest
 
 from kasmon.model.session import Session
@@ -10,7 +8,7 @@ from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.notifications.toasts import toasts
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import asking, command, ended, fleet, idle, session, working
-from tests.support.tui.fake_gateway import FakeGateway, fleet_update, text_of
+from tests.support.tui.fake_gateway import fleet_update, gateway_of, text_of
 from tests.support.wait import auntil
 
 
@@ -70,7 +68,7 @@ async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.Monke
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
     async with run_app(app, notifications=True) as pilot:
-        gateway = cast(FakeGateway, app.gateway)
+        gateway = gateway_of(app)
         gateway.fleets.put_nowait(fleet(ended("x", 3), idle("y")))
         await auntil(lambda: "x crashed" in text_of(app))
         gateway.fleets.put_nowait(fleet(ended("x", 3, last_line="again"), idle("y")))
@@ -117,7 +115,7 @@ async def test_of_a_storm_of_requests_that_a_card_is_about_to_show_no_note_is_co
     names = [f"s{number}" for number in range(6)]
     app = kasmon(fleet(*(working(name) for name in names), working("x")), settings=DashboardSettings(popup=True))
     async with run_app(app, notifications=True):
-        gateway = cast(FakeGateway, app.gateway)
+        gateway = gateway_of(app)
         gateway.fleets.put_nowait(fleet(*(asking(name) for name in names), ended("x", 3)))
         await auntil(lambda: "x crashed" in text_of(app))
 

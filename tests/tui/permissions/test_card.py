@@ -37,15 +37,11 @@ from tests.support.sample_fleet import (
     request,
     working,
 )
-from tests.support.tui.fake_gateway import FakeGateway, fleet_update, text_of
+from tests.support.tui.fake_gateway import fleet_update, gateway_of, text_of
 from tests.support.wait import auntil
 
 FIRST = RequestId("fix-auth-1")
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
-
-
-def world_of(pilot: Pilot[None]) -> FakeGateway:
-    return cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
 
 
 def clock_of(pilot: Pilot[None]) -> StillClock:
@@ -54,7 +50,7 @@ def clock_of(pilot: Pilot[None]) -> StillClock:
 
 def answers(pilot: Pilot[None]) -> list[Answer]:
     """What was answered so far."""
-    return world_of(pilot).passed(Operations.answer, "answer")
+    return gateway_of(pilot.app).passed(Operations.answer, "answer")
 
 
 async def opened(pilot: Pilot[None]) -> PermissionCard:
@@ -597,7 +593,7 @@ async def test_a_reason_half_written_is_dropped_when_the_request_closes() -> Non
 
 async def test_an_answer_that_is_refused_brings_the_request_back_and_says_why() -> None:
     async with kasmon(asks()).run_test(size=(120, 40), notifications=True) as pilot:
-        world_of(pilot).refusing = StaleRequestError("fix-auth-1")
+        gateway_of(pilot.app).refusing = StaleRequestError("fix-auth-1")
         await opened(pilot)
         await pilot.press("a")
         await pilot.pause()

@@ -1,7 +1,5 @@
 """Several requests that are alike, answered by one key after all of them were read."""
 
-from typing import cast
-
 import pytest
 from textual.pilot import Pilot
 
@@ -12,7 +10,7 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.permissions.card import PermissionCard
 from tests.support.dashboard_scenes import HIDDEN, armed, kasmon, run_app
 from tests.support.sample_fleet import asking, change, command, fleet, idle, question
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.wait import auntil
 from tests.tui.permissions.test_card import answers, opened, show
 
@@ -161,13 +159,13 @@ async def test_a_list_of_which_nothing_waits_any_more_is_over() -> None:
 async def test_nobody_is_listed_of_whom_it_is_not_known_what_must_not_stand_there() -> None:
     app = kasmon(crowd(ONE))
     async with run_app(app, act=opened) as pilot:
-        gateway = cast(FakeGateway, app.gateway)
+        gateway = gateway_of(app)
         gateway.holding_cards = True
         gateway.fleets.put_nowait(crowd(ONE, TWO))
         await pilot.pause()
         assert "similar" not in text_of(pilot.app)
 
-        cast(FakeGateway, app.gateway).let_cards_go()
+        gateway_of(app).let_cards_go()
         await auntil(lambda: "2 similar" in text_of(pilot.app), what="two")
 
 

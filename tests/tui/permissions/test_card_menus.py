@@ -13,9 +13,9 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.permissions.card import PermissionCard
 from tests.support.dashboard_scenes import armed, kasmon, run_app
 from tests.support.sample_fleet import asking, fleet, idle, request, working
-from tests.support.tui.fake_gateway import text_of
+from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.wait import auntil
-from tests.tui.permissions.test_card import answers, show, world_of
+from tests.tui.permissions.test_card import answers, show
 
 RULE = "Yes, and don't ask again for: Bash(git push:*)"
 
@@ -110,7 +110,7 @@ async def test_a_prompt_that_changed_is_said_on_the_card_of_what_stands_there_no
     said = "The request changed and nothing was sent"
     first, second, third = on_screen(1, "git push"), on_screen(2, "rm -rf /"), on_screen(3, "git pull")
     async with kasmon(asks(first)).run_test(size=(120, 40), notifications=True) as pilot:
-        world_of(pilot).refusing = PromptChangedError(first.id)
+        gateway_of(pilot.app).refusing = PromptChangedError(first.id)
         await opened(pilot)
         await pilot.press("a")
         await auntil(lambda: "the prompt" in text_of(pilot.app), what="why it is back")
@@ -119,7 +119,7 @@ async def test_a_prompt_that_changed_is_said_on_the_card_of_what_stands_there_no
         text = text_of(pilot.app)
         assert "rm -rf /" in text
         assert said in text
-        world_of(pilot).refusing = None
+        gateway_of(pilot.app).refusing = None
         await pilot.press("d")
         await pilot.pause()
         await show(pilot, fleet(idle("fix-auth"), working("docs")))

@@ -12,7 +12,6 @@ from kasmon.errors import UnavailableError
 from kasmon.model.commands import Answer
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Decision, SessionId
-from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.plan_board.screen import PlanBoardScreen
 from kasmon.tui.review.screen import ReviewScreen
@@ -24,17 +23,13 @@ from tests.support.dashboard_scenes import armed, kasmon, planned, run_app
 from tests.support.sample_boards import RUNNING, board
 from tests.support.sample_fleet import StillClock, asking, command, crew, fleet, idle, login, working
 from tests.support.sample_search import WORDS, finds
-from tests.support.tui.fake_gateway import FakeGateway, fleet_update, text_of
+from tests.support.tui.fake_gateway import app_of, fleet_update, gateway_of, text_of
 from tests.support.wait import auntil
 
 QUIET = fleet(working("docs"), idle("readme"))
 QUIET_ALONE = fleet(working("docs"))
 ASKS = fleet(working("docs"), asking("readme"))
 POPUP = DashboardSettings(popup=True)
-
-
-def app_of(pilot: Pilot[None]) -> Kasmon:
-    return cast(Kasmon, pilot.app)
 
 
 async def pass_time(pilot: Pilot[None], seconds: float) -> None:
@@ -253,7 +248,7 @@ async def test_on_a_task_without_a_session_the_oldest_opens_as_another_sessions(
 async def test_in_the_search_the_key_opens_the_request_of_the_matchs_session(key: str) -> None:
     asks = fleet(asking("old", ago=900), asking("fix-auth", command("fix-auth", "make", ago=5), ago=5))
     app = kasmon(asks)
-    world = cast(FakeGateway, app.gateway)
+    world = gateway_of(app)
     world.finds, world.is_searchable = {WORDS: finds()}, True
     async with run_app(app) as pilot:
         app.main_view.table.select(SessionId("old"))
@@ -267,7 +262,7 @@ async def test_in_the_search_the_key_opens_the_request_of_the_matchs_session(key
 @pytest.mark.parametrize("key", ["f2", "f4"])
 async def test_over_a_diff_the_key_opens_the_request_of_the_session_that_changed_the_files(key: str) -> None:
     app = kasmon(fleet(asking("old", ago=900), asking("young", command("young", "make", ago=5), ago=5)))
-    cast(FakeGateway, app.gateway).diffs = {"young": DIFF}
+    gateway_of(app).diffs = {"young": DIFF}
     async with run_app(app) as pilot:
         app.main_view.table.select(SessionId("young"))
         await pilot.press("D")
@@ -384,7 +379,7 @@ async def test_a_request_put_off_is_counted_again_as_soon_as_its_answer_failed()
         request = (await armed(pilot)).request
         await pilot.press("escape")
         await pilot.pause()
-        inbox, gateway = app_of(pilot).permissions, cast(FakeGateway, app_of(pilot).gateway)
+        inbox, gateway = app_of(pilot).permissions, gateway_of(pilot.app)
         gateway.refusing = UnavailableError("the disk is full.")
         inbox.answer(request.session, Answer(request=request.id, digest=request.digest, decision=Decision.DENY))
         assert () == inbox.queue.waiting
@@ -464,7 +459,7 @@ async def test_after_leaving_a_session_a_waiting_request_rises() -> None:
 
 async def test_no_card_before_it_is_known_what_must_not_stand_on_it() -> None:
     app = kasmon(ASKS, settings=POPUP)
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     gateway.holding_cards = True
     async with run_app(app) as pilot:
         await pass_time(pilot, 5)
@@ -483,7 +478,7 @@ async def test_a_card_that_was_asked_for_too_early_opens_once_it_can_unless_anot
     key: str, opens: bool
 ) -> None:
     app = kasmon(ASKS)
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     gateway.holding_cards = True
     async with run_app(app) as pilot:
         await pilot.press("i")

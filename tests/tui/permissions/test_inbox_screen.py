@@ -31,9 +31,9 @@ from tests.support.sample_fleet import (
     question,
     working,
 )
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.wait import auntil
-from tests.tui.permissions.test_card import KEY, answers, clock_of, show, world_of
+from tests.tui.permissions.test_card import KEY, answers, clock_of, show
 
 RULE = "Bash(git push:*)"
 
@@ -340,7 +340,7 @@ async def test_an_own_answer_is_on_its_way_until_the_log_says_whose_counts() -> 
 
 async def test_an_answer_that_came_too_late_says_so_and_the_row_says_who_won() -> None:
     async with run_app(kasmon(crowd(ONE, OTHER)), act=opened, notifications=True) as pilot:
-        world_of(pilot).refusing = RequestClosedError(ONE.id, "user at /dev/pts/7 answered deny")
+        gateway_of(pilot.app).refusing = RequestClosedError(ONE.id, "user at /dev/pts/7 answered deny")
         await pilot.press("a")
         await pilot.pause()
         await pilot.pause()
@@ -472,12 +472,12 @@ async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> Non
 
 async def test_secrets_stand_in_no_row_and_nothing_is_shown_before_they_are_known() -> None:
     app = kasmon(crowd(command("a", f"curl -H 'Bearer {KEY}' --user hunter2hunter2")), secrets=["hunter2hunter2"])
-    cast(FakeGateway, app.gateway).holding_cards = True
+    gateway_of(app).holding_cards = True
     async with run_app(app, (160, 50)) as pilot:
         await pilot.press("I")
         await pilot.pause()
         assert "curl" not in text_of(app)
-        cast(FakeGateway, app.gateway).let_cards_go()
+        gateway_of(app).let_cards_go()
         await armed(pilot)
         text = text_of(app)
 

@@ -40,7 +40,7 @@ from tests.support.dashboard_scenes import planned, run_app, settled, waves
 from tests.support.sample_boards import DONE, PLAN, RUNNING, T, at, board, task
 from tests.support.sample_fleet import NOW, StillClock, asking, fleet, idle, session, working
 from tests.support.supervisor.env import Env
-from tests.support.tui.fake_gateway import Call, FakeGateway, called, text_of
+from tests.support.tui.fake_gateway import Call, called, gateway_of, text_of
 from tests.support.wait import auntil
 
 BOARD = {
@@ -61,12 +61,8 @@ def screen_of(pilot: Pilot[None]) -> PlanBoardScreen:
     return screen
 
 
-def world_of(pilot: Pilot[None]) -> FakeGateway:
-    return cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
-
-
 def decisions(pilot: Pilot[None]) -> list[Call]:
-    return [call for call in world_of(pilot).calls if call[0] in ("decide_on_plan", "apply_plan_edit")]
+    return [call for call in gateway_of(pilot.app).calls if call[0] in ("decide_on_plan", "apply_plan_edit")]
 
 
 def cursor(pilot: Pilot[None]) -> str:
@@ -530,19 +526,19 @@ async def test_another_agent_is_chosen_of_those_that_can_be_started() -> None:
 
 async def test_who_replaces_before_the_agents_are_known_gets_it_once_they_are() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
-        world_of(pilot).knows.clear()
+        gateway_of(pilot.app).knows.clear()
         await waves("w", "R", "enter")(pilot)
         assert "Starts as soon as the installed agents" in text_of(pilot.app)
         assert [] == decisions(pilot)
 
-        world_of(pilot).knows.set()
+        gateway_of(pilot.app).knows.set()
         await auntil(lambda: decisions(pilot), what="the wish")
         assert [called(Operations.decide_on_plan, "parser", "replace", "5", "claude")] == decisions(pilot)
 
 
 async def test_why_nobody_can_tell_who_could_replace_an_agent_stands_in_the_dialog() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
-        world_of(pilot).offering = RefusedError("a system call failed '/etc/kasmon'.")
+        gateway_of(pilot.app).offering = RefusedError("a system call failed '/etc/kasmon'.")
         await waves("w", "R")(pilot)
         await auntil(lambda: "A system call failed '/etc/kasmon'" in text_of(pilot.app), what="the reason")
         await press(pilot, "enter")
@@ -552,7 +548,7 @@ async def test_why_nobody_can_tell_who_could_replace_an_agent_stands_in_the_dial
 
 async def test_a_refusal_is_said_and_the_board_stays() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40), notifications=True) as pilot:
-        world_of(pilot).refusing = RefusedError("plan 'parser' is over: done.")
+        gateway_of(pilot.app).refusing = RefusedError("plan 'parser' is over: done.")
         await waves("w", "r")(pilot)
 
         await auntil(lambda: "Plan 'parser' is over" in text_of(pilot.app), what="the word")
@@ -621,7 +617,7 @@ def test_only_of_a_scripted_agent_the_script_is_not_what_a_person_reads(agent: s
 async def test_a_board_that_changes_while_it_is_open_shows_it_and_keeps_the_cursor() -> None:
     async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves("G")(pilot)
-        world_of(pilot).planned.put_nowait((board(RUNNING | {"5": at(T.SKIPPED, why="skipped by user")}),))
+        gateway_of(pilot.app).planned.put_nowait((board(RUNNING | {"5": at(T.SKIPPED, why="skipped by user")}),))
         await auntil(lambda: "3/7 done" in text_of(pilot.app), what="the change")
 
         assert "7" == cursor(pilot)
@@ -671,7 +667,7 @@ async def test_of_several_plans_that_ask_the_first_says_what_and_the_others_are_
 
 
 def calls(pilot: Pilot[None]) -> list[str]:
-    return [alert.text for alert in world_of(pilot).passed(Operations.send_alert, "alert")]
+    return [alert.text for alert in gateway_of(pilot.app).passed(Operations.send_alert, "alert")]
 
 
 async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what_was_so_at_the_start_does_not() -> None:

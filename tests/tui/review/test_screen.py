@@ -21,14 +21,14 @@ from tests.model.review.test_file_changes import DIFF, of
 from tests.safety.test_markup import WORST
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, working
-from tests.support.tui.fake_gateway import FakeGateway, called, text_of
+from tests.support.tui.fake_gateway import called, gateway_of, text_of
 from tests.support.wait import auntil
 
 
 @asynccontextmanager
 async def shown(diff: str = DIFF, size: tuple[int, int] = (120, 30)) -> AsyncIterator[Pilot[None]]:
     app = kasmon(fleet(working("api")))
-    cast(FakeGateway, app.gateway).diffs = {"api": diff}
+    gateway_of(app).diffs = {"api": diff}
     async with run_app(app, size) as pilot:
         await pilot.press("D")
         await auntil(lambda: isinstance(app.screen, ReviewScreen))
@@ -84,9 +84,7 @@ async def test_escape_leads_back_to_the_list() -> None:
 
 async def test_a_session_in_no_repository_says_so() -> None:
     app = kasmon(fleet(working("api")))
-    cast(FakeGateway, app.gateway).refusing = UnableError(
-        "'/x' is not in a git repository, so its changes are unknown."
-    )
+    gateway_of(app).refusing = UnableError("'/x' is not in a git repository, so its changes are unknown.")
     async with run_app(app, (120, 30), notifications=True) as pilot:
         await pilot.press("D")
         await auntil(lambda: "'/x' is not in a git" in text_of(app))
@@ -105,7 +103,7 @@ async def test_names_and_lines_of_a_diff_are_shown_and_never_read() -> None:
 async def test_a_diff_that_comes_late_does_not_lie_over_what_was_opened_meanwhile() -> None:
     """The keys for that would be its keys."""
     app = kasmon(fleet(working("api")))
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     gateway.diffs = {"api": DIFF}
     async with run_app(app, (120, 30)) as pilot:
         gateway.knows.clear()
@@ -167,7 +165,7 @@ async def test_a_hunk_folds_and_a_long_one_is_folded_at_first_and_says_so() -> N
 
 async def test_turns_are_chosen_by_keys() -> None:
     async with shown() as pilot:
-        gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+        gateway = gateway_of(pilot.app)
         gateway.turn_diffs = {"api": {1: DIFF, 4: "", 5: DIFF.replace("+hello", "+later")}}
         screen = cast(ReviewScreen, pilot.app.screen)
         for key, turn in (("t", 5), ("less_than_sign", 4), ("less_than_sign", 1), ("greater_than_sign", 4)):
@@ -183,7 +181,7 @@ async def test_turns_are_chosen_by_keys() -> None:
 async def test_the_editor_gets_the_file_and_the_line_of_the_new_file() -> None:
     async with shown() as pilot:
         await pilot.press("e")
-        gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+        gateway = gateway_of(pilot.app)
         await auntil(lambda: gateway.edited)
 
         assert [("api", "src/x.py", 2)] == gateway.edited
@@ -211,7 +209,7 @@ async def test_a_long_name_cuts_neither_the_kind_of_its_change_nor_what_is_revie
 async def test_a_comment_is_written_on_the_selected_lines_and_shown_below_them() -> None:
     async with shown() as pilot:
         app = cast(Kasmon, pilot.app)
-        gateway = cast(FakeGateway, app.gateway)
+        gateway = gateway_of(app)
         await pilot.press("j", "v", "j", "c")
         await auntil(lambda: isinstance(app.screen, CommentDialog))
         await pilot.pause()
@@ -237,7 +235,7 @@ async def test_a_comment_is_written_on_the_selected_lines_and_shown_below_them()
 
 async def test_comments_are_edited_deleted_listed_and_sent() -> None:
     app = kasmon(fleet(working("api")))
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     comment = ReviewComment(id="c1", file="src/x.py", line=2, last_line=2, lines=("new line",), text="why?")
     gateway.diffs, gateway.commented = {"api": DIFF}, {"api": (LoggedComment(comment=comment, at=1.0, line_now=2),)}
     async with run_app(app, (120, 30)) as pilot:
@@ -268,7 +266,7 @@ async def test_comments_are_edited_deleted_listed_and_sent() -> None:
 async def test_the_list_of_comments_leads_to_one_and_has_the_keys_that_change_it() -> None:
     """The first is on the shown file, the second on another one, and the third on a file that is not shown."""
     app = kasmon(fleet(working("api")))
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     places = (("src/x.py", "new line"), ("n", "hello"), ("elsewhere", "x"))
     comments = [
         LoggedComment(
@@ -304,7 +302,7 @@ async def test_the_list_of_comments_leads_to_one_and_has_the_keys_that_change_it
 async def test_a_hunk_is_reverted_or_staged_once_that_is_confirmed_and_undone_at_once() -> None:
     async with shown() as pilot:
         app = cast(Kasmon, pilot.app)
-        gateway = cast(FakeGateway, app.gateway)
+        gateway = gateway_of(app)
         change = of("src/x.py")
         hunk = ShownHunk(name="src/x.py", head="diff --git a/src/x.py b/src/x.py", lines=change.lines[:6])
         await pilot.press("slash", "x", "escape")
@@ -325,7 +323,7 @@ async def test_a_hunk_is_reverted_or_staged_once_that_is_confirmed_and_undone_at
 async def test_the_review_of_a_removed_session_stays_and_says_so_in_a_window_of_12_rows() -> None:
     """The list of files leaves rows for the diff."""
     app = kasmon(fleet(working("api")))
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     gateway.diffs = {"api": DIFF}
     async with run_app(app, (100, 30), notifications=True) as pilot:
         await pilot.press("D")

@@ -16,7 +16,6 @@ from kasmon.model.session_state import SessionState
 from kasmon.supervisor.sandboxes.create import NewSandbox
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
-from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.new_session import NewSessionDialog
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings, SandboxChoices, SandboxPreview, TierOffer
@@ -28,7 +27,7 @@ from tests.model.review.test_file_changes import DIFF
 from tests.support.dashboard_scenes import history, kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle, working
 from tests.support.sample_sandboxes import interpreters, machine, machines, past, remembered, sandbox_state, sandboxes
-from tests.support.tui.fake_gateway import GETS, JAILED, Call, FakeGateway, called, created, text_of
+from tests.support.tui.fake_gateway import GETS, JAILED, Call, app_of, called, created, gateway_of, text_of
 from tests.support.wait import auntil
 
 NUMBERS = SessionId("numbers")
@@ -46,20 +45,12 @@ async def shown(over: Fleet | None = None, size: tuple[int, int] = (120, 40)) ->
         yield pilot
 
 
-def app_of(pilot: Pilot[None]) -> Kasmon:
-    return cast(Kasmon, pilot.app)
-
-
-def world_of(pilot: Pilot[None]) -> FakeGateway:
-    return cast(FakeGateway, app_of(pilot).gateway)
-
-
 def changed(*commands: SandboxCommand) -> Sequence[Call]:
     return [called(Operations.change_sandbox, NUMBERS, command) for command in commands]
 
 
 async def calls(pilot: Pilot[None], count: int) -> list[Call]:
-    gateway = world_of(pilot)
+    gateway = gateway_of(pilot.app)
     await auntil(lambda: len(gateway.calls) >= count, what="the calls")
     return gateway.calls
 
@@ -102,7 +93,7 @@ async def test_its_keys_are_offered_only_where_they_apply_and_say_why_elsewhere(
         await auntil(lambda: "readme has no sandbox." in text_of(pilot.app))
         await pilot.press("j", "f", "s")
         await auntil(lambda: "docs is a sandboxed agent" in text_of(pilot.app))
-        assert [] == world_of(pilot).calls
+        assert [] == gateway_of(pilot.app).calls
         assert "checkpoint" not in footer(pilot)
         assert "z pause" in footer(pilot)
         await pilot.press("z")
@@ -117,7 +108,7 @@ async def test_all_are_frozen_only_after_a_question_that_says_how_many() -> None
         assert "1 is in a turn and will pause when it ends." in text_of(pilot.app)
         await pilot.press("y")  # too soon: it was typed for something else
         await auntil(lambda: "This key came before the question could be read." in text_of(pilot.app))
-        assert [] == world_of(pilot).calls
+        assert [] == gateway_of(pilot.app).calls
         await sure(pilot)
 
         frozen = {arguments["session"] for _, arguments in await calls(pilot, 4)}
@@ -145,7 +136,7 @@ async def test_what_ran_comes_back_into_the_box_by_up_and_is_given_back_when_it_
         await pilot.pause()
         await pilot.press("up")
         await auntil(lambda: "frame.describe()" in text_of(pilot.app).rpartition("[python]")[2], what="what ran")
-        world_of(pilot).refusing = UnableError("it is paused, and is not resumed on use.")
+        gateway_of(pilot.app).refusing = UnableError("it is paused, and is not resumed on use.")
         await pilot.press("enter")
         await auntil(lambda: "It is paused, and is not resumed" in text_of(pilot.app))
 
@@ -180,14 +171,14 @@ async def test_the_history_shows_runs_checkpoints_and_refusals_newest_first() ->
 
 async def test_a_turns_diff_is_shown_and_escape_leads_back_to_the_history() -> None:
     async with shown() as pilot:
-        world_of(pilot).diffs = {"numbers": DIFF}
+        gateway_of(pilot.app).diffs = {"numbers": DIFF}
         await history(pilot)
         await pilot.press("j", "j", "D")
         await auntil(lambda: isinstance(pilot.app.screen, ReviewScreen))
         await pilot.press("escape")
         await pilot.pause()
 
-        assert [3] == world_of(pilot).asked_turns
+        assert [3] == gateway_of(pilot.app).asked_turns
         assert isinstance(pilot.app.screen, SandboxScreen)
 
 
@@ -196,7 +187,7 @@ async def test_going_back_to_a_checkpoint_is_asked_for_first() -> None:
         await history(pilot)
         await pilot.press("j", "j", "j", "r")
         await auntil(lambda: "Restore numbers to c4?" in text_of(pilot.app))
-        assert [] == world_of(pilot).calls
+        assert [] == gateway_of(pilot.app).calls
         await sure(pilot)
 
         assert changed(Restore(checkpoint="c4")) == await calls(pilot, 1)
@@ -232,7 +223,7 @@ async def test_a_host_that_was_refused_is_allowed_from_there_and_only_after_a_qu
         await pilot.press("a")  # not on this entry
         await pilot.press("G", "k", "k", "a")
         await auntil(lambda: "to reach example.org:443?" in text_of(pilot.app))
-        assert [] == world_of(pilot).calls
+        assert [] == gateway_of(pilot.app).calls
         await sure(pilot)
 
         assert changed(Allow(hosts=("example.org:443",))) == await calls(pilot, 1)
@@ -253,11 +244,11 @@ async def test_what_comes_while_the_history_is_open_is_shown_and_the_choice_stay
         await history(pilot)
         await pilot.press("j", "j")
         more = past().checkpoints[-1]
-        world_of(pilot).pasts = {"numbers": past()}
+        gateway_of(pilot.app).pasts = {"numbers": past()}
         moved = interpreters(
             "numbers", sandbox_state=sandbox_state(checkpoints_counted=7, phase=SandboxPhase.PAUSED, held=True)
         )
-        world_of(pilot).fleets.put_nowait(fleet(moved, working("docs")))
+        gateway_of(pilot.app).fleets.put_nowait(fleet(moved, working("docs")))
         await auntil(lambda: "paused in RAM" in text_of(pilot.app))
         await pilot.pause()
 
@@ -268,12 +259,12 @@ async def test_what_comes_while_the_history_is_open_is_shown_and_the_choice_stay
 
 async def test_a_new_session_says_what_its_sandbox_gets_and_starts_after_a_person_agreed() -> None:
     async with shown() as pilot:
-        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
+        gateway_of(pilot.app).offered, gateway_of(pilot.app).confinement = JAILED, GETS
         await pilot.press("n")
         await auntil(lambda: "login.json" in text_of(pilot.app))
         await pilot.press(*"x", "enter")
         await auntil(lambda: "agree and start" in text_of(pilot.app))
-        assert [] == world_of(pilot).calls
+        assert [] == gateway_of(pilot.app).calls
         await sure(pilot)
 
         made = created("x", "claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail", agrees=True)
@@ -282,22 +273,22 @@ async def test_a_new_session_says_what_its_sandbox_gets_and_starts_after_a_perso
 
 async def test_who_says_start_before_it_is_known_what_the_sandbox_gets_is_asked_all_the_same() -> None:
     async with shown() as pilot:
-        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
-        world_of(pilot).knows.clear()
+        gateway_of(pilot.app).offered, gateway_of(pilot.app).confinement = JAILED, GETS
+        gateway_of(pilot.app).knows.clear()
         await pilot.press("n")
         await auntil(lambda: "New session" in text_of(pilot.app))
         await pilot.press(*"x", "enter")
         await auntil(lambda: "Starts as soon as" in text_of(pilot.app))
-        world_of(pilot).knows.set()
+        gateway_of(pilot.app).knows.set()
         await auntil(lambda: "agree and start" in text_of(pilot.app))
 
-        assert [] == world_of(pilot).calls
+        assert [] == gateway_of(pilot.app).calls
 
 
 async def test_what_a_person_agrees_to_is_told_of_the_folder_that_stands_there_then() -> None:
     async with shown() as pilot:
-        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
-        world_of(pilot).confinement_in = {"/other": SandboxPreview(lines=("It sees '/other'.",), is_agreed=False)}
+        gateway_of(pilot.app).offered, gateway_of(pilot.app).confinement = JAILED, GETS
+        gateway_of(pilot.app).confinement_in = {"/other": SandboxPreview(lines=("It sees '/other'.",), is_agreed=False)}
         await pilot.press("n")
         await auntil(lambda: "login.json" in text_of(pilot.app))
         dialog = cast(NewSessionDialog, pilot.app.screen)
@@ -313,7 +304,7 @@ async def test_what_a_person_agrees_to_is_told_of_the_folder_that_stands_there_t
 
 async def test_a_person_can_take_no_sandbox_or_interpreters() -> None:
     async with shown() as pilot:
-        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
+        gateway_of(pilot.app).offered, gateway_of(pilot.app).confinement = JAILED, GETS
         await pilot.press("n")
         await auntil(lambda: "login.json" in text_of(pilot.app))
         await pilot.press(*"x", *TO_SANDBOX, "left", "enter")
@@ -347,7 +338,7 @@ HAD = SandboxChoices(
 
 async def test_every_tier_is_offered_and_one_that_cannot_be_had_says_why_and_is_not_started() -> None:
     async with shown() as pilot:
-        world_of(pilot).offered, world_of(pilot).may_be = JAILED, HAD
+        gateway_of(pilot.app).offered, gateway_of(pilot.app).may_be = JAILED, HAD
         await pilot.press("n")
         await auntil(lambda: all(each.tier in text_of(pilot.app) for each in HAD.tiers))
         await pilot.press(*"x", *TO_SANDBOX, "right")
@@ -357,19 +348,19 @@ async def test_every_tier_is_offered_and_one_that_cannot_be_had_says_why_and_is_
         await pilot.press("left", "left")
         await auntil(lambda: "unavailable: microvm, e2b" in text_of(pilot.app))
         assert "Choose another sandbox." not in text_of(pilot.app)
-        assert [] == world_of(pilot).calls
+        assert [] == gateway_of(pilot.app).calls
         await pilot.press("left")
         await auntil(lambda: "This version of kasmon runs only interpreters" in text_of(pilot.app))
         await pilot.press("left", "left", "tab", "enter")
 
         made = created("x", "claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail")
         assert [made] == await calls(pilot, 1)
-        assert [("claude", "jail")] == world_of(pilot).confining[-1:]
+        assert [("claude", "jail")] == gateway_of(pilot.app).confining[-1:]
 
 
 async def test_interpreters_have_the_tier_the_size_and_the_hosts_of_the_config_unless_others_are_chosen() -> None:
     async with shown() as pilot:
-        world_of(pilot).offered, world_of(pilot).may_be = JAILED[-1:], HAD
+        gateway_of(pilot.app).offered, gateway_of(pilot.app).may_be = JAILED[-1:], HAD
         for keys in ([*"x", *TO_SANDBOX, "tab"], [*"y", *TO_SANDBOX, "left", "tab"]):
             await pilot.press("n")
             await auntil(lambda: "Network" in text_of(pilot.app))
@@ -404,12 +395,12 @@ async def test_its_memory_is_put_on_disk_by_a_key_where_its_tier_keeps_it_there_
         await pilot.press("P")
         await auntil(lambda: "A jail sandbox cannot pause to disk" in text_of(pilot.app))
 
-        assert [] == world_of(pilot).calls
+        assert [] == gateway_of(pilot.app).calls
 
 
 async def test_what_sleeps_on_disk_is_woken_at_once_where_its_memory_fits() -> None:
     async with shown(fleet(ON_DISK)) as pilot:
-        world_of(pilot).pasts = {"numbers": remembered()}
+        gateway_of(pilot.app).pasts = {"numbers": remembered()}
         assert "P pause" not in footer(pilot)
         await pilot.press("u")
 
@@ -423,11 +414,11 @@ async def test_where_its_memory_cannot_be_used_a_person_says_first_that_it_goes_
     there: SandboxHistory,
 ) -> None:
     async with shown(fleet(ON_DISK)) as pilot:
-        world_of(pilot).pasts = {"numbers": there}
+        gateway_of(pilot.app).pasts = {"numbers": there}
         await pilot.press("u")
         await auntil(lambda: "The memory snapshot of numbers cannot be used: it is truncated" in text_of(pilot.app))
         assert "Resuming keeps the files. Interpreter state" in text_of(pilot.app)
-        assert [] == world_of(pilot).calls
+        assert [] == gateway_of(pilot.app).calls
         await sure(pilot)
 
         assert changed(Resume()) == await calls(pilot, 1)

@@ -25,7 +25,7 @@ from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import NOW, fleet, working
-from tests.support.tui.fake_gateway import FakeGateway, called, fleet_update, text_of
+from tests.support.tui.fake_gateway import called, fleet_update, gateway_of, text_of
 from tests.support.wait import auntil
 
 TALK = (
@@ -63,16 +63,12 @@ NEEDLES = (
 )
 
 
-def world_of(pilot: Pilot[None]) -> FakeGateway:
-    return cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
-
-
 @asynccontextmanager
 async def searching(
     words: str = "needle", found: tuple[SessionHits, ...] = NEEDLES, size: tuple[int, int] = (80, 24)
 ) -> AsyncIterator[Pilot[None]]:
     app = kasmon(fleet(PARSER, DOCS), transcripts={"parser": TALK}, panes={"docs": ()})
-    gateway = cast(FakeGateway, app.gateway)
+    gateway = gateway_of(app)
     gateway.finds = {words: found}
     gateway.records = {"docs": RecordedText(lines=PRINTED, here=120)}
     async with run_app(app, size) as pilot:
@@ -93,8 +89,8 @@ def screen_of(pilot: Pilot[None]) -> SearchScreen:
 async def test_before_anything_is_written_it_says_what_to_do_and_finds_nothing() -> None:
     async with searching("") as pilot:
         assert "Type to search." in text_of(pilot.app)
-        assert [] == world_of(pilot).searched
-        assert world_of(pilot).is_searchable
+        assert [] == gateway_of(pilot.app).searched
+        assert gateway_of(pilot.app).is_searchable
 
 
 async def test_what_is_found_stands_below_its_session_while_it_is_written() -> None:
@@ -113,20 +109,20 @@ async def test_what_is_found_stands_below_its_session_while_it_is_written() -> N
 async def test_all_letters_are_words_also_those_that_are_keys_elsewhere() -> None:
     async with searching("qFxn i?") as pilot:
         assert "qFxn i?" == screen_of(pilot).box.value
-        assert "qFxn i?" == world_of(pilot).searched[-1]
+        assert "qFxn i?" == gateway_of(pilot.app).searched[-1]
 
 
 async def test_nothing_found_and_what_cannot_be_searched_for_are_said() -> None:
     async with searching("zzz", ()) as pilot:
         assert "No matches." in text_of(pilot.app)
-        world_of(pilot).refusing = UsageError("that is no pattern.")
+        gateway_of(pilot.app).refusing = UsageError("that is no pattern.")
         await pilot.press("z")
         await auntil(lambda: "That is no pattern." in text_of(pilot.app))
 
 
 async def test_enter_shows_the_line_of_a_transcript_and_esc_leads_back_to_the_same_place() -> None:
     async with searching() as pilot:
-        app, asked = cast(Kasmon, pilot.app), len(world_of(pilot).searched)
+        app, asked = cast(Kasmon, pilot.app), len(gateway_of(pilot.app).searched)
         await pilot.press("enter")
         session_view = await auntil(lambda: app.session_pane.session_view, what="the session")
 
@@ -147,7 +143,7 @@ async def test_enter_shows_the_line_of_a_transcript_and_esc_leads_back_to_the_sa
         await pilot.pause()
 
         assert "row 77 needle" in text_of(app)
-        assert asked == len(world_of(pilot).searched)
+        assert asked == len(gateway_of(pilot.app).searched)
         assert "row 77 needle" == getattr(screen_of(pilot).chosen, "line", "")
         await pilot.press("escape")
         await auntil(lambda: app.list_has_keys)
@@ -177,12 +173,12 @@ async def test_a_match_that_is_opened_in_a_terminals_text_is_a_look_at_its_sessi
         await auntil(lambda: isinstance(pilot.app.screen, ScrollbackScreen))
         await pilot.pause()
 
-        assert [called(Operations.mark_viewed, DOCS.id)] == world_of(pilot).calls
+        assert [called(Operations.mark_viewed, DOCS.id)] == gateway_of(pilot.app).calls
 
 
 async def test_a_line_that_went_meanwhile_is_said_to_be_gone() -> None:
     async with searching() as pilot:
-        world_of(pilot).records = {}
+        gateway_of(pilot.app).records = {}
         await pilot.press("down", "down", "enter")
         await auntil(lambda: "no longer exists" in text_of(pilot.app))
         assert isinstance(pilot.app.screen, SearchScreen)
@@ -226,4 +222,4 @@ async def test_export_is_offered_by_name_and_wanted_of_the_world() -> None:
         await pilot.press("escape")
         await auntil(lambda: cast(Kasmon, pilot.app).list_has_keys)
         cast(Kasmon, pilot.app).key_dispatcher.run("export")
-        await auntil(lambda: world_of(pilot).passed(Operations.export, "session"))
+        await auntil(lambda: gateway_of(pilot.app).passed(Operations.export, "session"))

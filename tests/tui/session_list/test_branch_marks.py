@@ -1,7 +1,5 @@
 """The branch of a session's worktree: marks in its row where there is room, and words above its preview."""
 
-from typing import cast
-
 import pytest
 
 from kasmon.model.permission import SessionId
@@ -13,7 +11,7 @@ from kasmon.tui.theme.theme import DEFAULT
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_branches import BUSY, branch, pull_request
 from tests.support.sample_fleet import fleet, idle, working
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.wait import auntil
 
 
@@ -41,7 +39,7 @@ def test_the_marks_say_what_is_left(shown: BranchSummary, utf8: str, ascii_: str
 async def test_a_row_is_marked_where_there_is_room(width: int, is_marked: bool) -> None:
     app = kasmon(fleet(working("fix"), idle("docs")))
     async with run_app(app, (width, 30)) as pilot:
-        cast(FakeGateway, app.gateway).branched.put_nowait({SessionId("fix"): BUSY})
+        gateway_of(app).branched.put_nowait({SessionId("fix"): BUSY})
         await auntil(lambda: app.main_view.table.branches)
         await pilot.pause()
         rows = {name: row for row in text_of(app).splitlines() for name in ("fix", "docs") if f"  {name}  " in row[:24]}
@@ -53,8 +51,8 @@ async def test_the_head_of_its_preview_says_it_in_words() -> None:
     app = kasmon(fleet(working("fix")))
     async with run_app(app, (160, 30)):
         app.main_view.enter(SessionId("fix"))
-        cast(FakeGateway, app.gateway).branched.put_nowait({SessionId("fix"): branch(ahead=2, pull_request=None)})
+        gateway_of(app).branched.put_nowait({SessionId("fix"): branch(ahead=2, pull_request=None)})
 
         await auntil(lambda: "kasmon/fix from main: 2 ahead" in text_of(app))
-        cast(FakeGateway, app.gateway).branched.put_nowait({})
+        gateway_of(app).branched.put_nowait({})
         await auntil(lambda: "2 ahead" not in text_of(app))

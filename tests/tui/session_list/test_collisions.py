@@ -1,13 +1,12 @@
 """Two sessions whose worktrees change one file: both rows say so."""
 
 import re
-from typing import cast
 
 from kasmon.model.collisions import CollisionSummary, FileCollision, summarize
 from kasmon.model.permission import SessionId
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import asking, command, fleet, idle, working
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.wait import auntil
 
 API = CollisionSummary("web changes src/app.py too", False)
@@ -21,7 +20,7 @@ def row_of(text: str, name: str) -> str:
 async def test_both_rows_are_marked_and_say_with_whom_and_what() -> None:
     app = kasmon(fleet(working("api"), working("web"), idle("docs")))
     async with run_app(app):
-        cast(FakeGateway, app.gateway).collided.put_nowait({SessionId("api"): API, SessionId("web"): WEB})
+        gateway_of(app).collided.put_nowait({SessionId("api"): API, SessionId("web"): WEB})
         await auntil(lambda: "⇄" in text_of(app))
 
         assert "api ⇄" in row_of(text_of(app), "api")
@@ -34,7 +33,7 @@ async def test_what_a_session_asks_is_not_hidden_by_it() -> None:
     ask = command("api", "git push")
     app = kasmon(fleet(asking("api", ask)))
     async with run_app(app):
-        cast(FakeGateway, app.gateway).collided.put_nowait({SessionId("api"): WEB})
+        gateway_of(app).collided.put_nowait({SessionId("api"): WEB})
         await auntil(lambda: "api ⇄" in text_of(app))
 
         assert "git push" in row_of(text_of(app), "api")
@@ -43,7 +42,7 @@ async def test_what_a_session_asks_is_not_hidden_by_it() -> None:
 async def test_the_mark_goes_with_the_collision() -> None:
     app = kasmon(fleet(working("api")))
     async with run_app(app):
-        collided = cast(FakeGateway, app.gateway).collided
+        collided = gateway_of(app).collided
         collided.put_nowait({SessionId("api"): WEB})
         await auntil(lambda: "⇄" in text_of(app))
         collided.put_nowait({})

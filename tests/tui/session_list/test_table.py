@@ -26,7 +26,7 @@ from kasmon.tui.session_list.table import SessionTable
 from kasmon.tui.textual_ext.repaint import RowsUpdate
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import NOW, StillClock, asking, crew, ended, fleet, idle, session, working
-from tests.support.tui.fake_gateway import FakeGateway, called, fleet_update, text_of
+from tests.support.tui.fake_gateway import FakeGateway, called, fleet_update, gateway_of, text_of
 from tests.support.wait import auntil
 
 
@@ -683,7 +683,7 @@ async def test_a_name_of_wide_letters_is_not_cut_while_there_is_room() -> None:
 async def test_what_finished_unseen_has_a_mark_of_its_own_and_a_count_until_it_is_opened() -> None:
     shown = fleet(working("docs"), idle("web", finished_at=NOW - 5), idle("seen", finished_at=NOW - 9, viewed_at=NOW))
     async with kasmon(shown).run_test(size=(120, 40)) as pilot:
-        app, gateway = cast(Kasmon, pilot.app), cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+        app, gateway = cast(Kasmon, pilot.app), gateway_of(pilot.app)
         await settled(pilot)
         rows = text_of(app).splitlines()
         assert "✦ 1 finished" in rows[0]
@@ -715,7 +715,7 @@ async def test_what_reads_or_attaches_a_terminal_marks_what_finished_as_viewed(k
     shown = fleet(idle("web", mode=Mode.TMUX, finished_at=NOW - 5))
     async with run_app(kasmon(shown)) as pilot:
         await pilot.press(key)
-        gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+        gateway = gateway_of(pilot.app)
         await auntil(lambda: gateway.calls, what="the mark")
 
         assert [called(Operations.mark_viewed, SessionId("web"))] == gateway.calls
@@ -723,7 +723,7 @@ async def test_what_reads_or_attaches_a_terminal_marks_what_finished_as_viewed(k
 
 async def test_a_mark_that_could_not_be_saved_can_be_repeated() -> None:
     async with run_app(kasmon(fleet(idle("web", finished_at=NOW - 5)))) as pilot:
-        gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+        gateway = gateway_of(pilot.app)
         gateway.refusing = UnavailableError("the disk is full.")
         await pilot.press("L")
         await auntil(lambda: len(pilot.app._notifications), what="the refusal")
@@ -736,7 +736,7 @@ async def test_a_mark_that_could_not_be_saved_can_be_repeated() -> None:
 
 async def test_a_turn_that_ends_while_a_person_is_inside_is_viewed() -> None:
     async with kasmon(fleet(working("web"))).run_test(size=(120, 40)) as pilot:
-        app, gateway = cast(Kasmon, pilot.app), cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+        app, gateway = cast(Kasmon, pilot.app), gateway_of(pilot.app)
         await settled(pilot)
         await pilot.press("enter")
         await pilot.pause()
@@ -760,7 +760,7 @@ async def test_g_groups_by_what_sessions_differ_in_and_the_choice_is_kept() -> N
         await pilot.press("g", "home", "h")
         await settled(pilot)
 
-        kept = cast(FakeGateway, app.gateway).passed(Operations.save_layout, "layout")
+        kept = gateway_of(app).passed(Operations.save_layout, "layout")
         assert ListLayout(group=GroupKey.TAG, folded=("tag api",)) == kept[-1]
         assert "▸ api  1" in text_of(app)
         assert "▾ no tag  1  1 needs you" in text_of(app)
@@ -786,7 +786,7 @@ async def test_the_cursor_stays_on_the_row_of_its_tag_and_a_prompt_reaches_each_
         assert ["", "a", "", "a", "b"] == [getattr(item, "session", "") for item in table.items]
         table.select_index(3)
         for moved in (working("a", tags=("api", "x")), idle("a", tags=("a-first", "api", "x"))):
-            cast(FakeGateway, app.gateway).fleets.put_nowait(fleet(moved, idle("b", tags=("x",))))
+            gateway_of(app).fleets.put_nowait(fleet(moved, idle("b", tags=("x",))))
             clock_of(app).forward(2)
             await settled(pilot)
             table.reorder()
@@ -835,7 +835,7 @@ async def test_columns_are_hidden_moved_and_kept() -> None:
         await auntil(lambda: len(app.screen_stack) == 1, 20.0)
         await settled(pilot)
         assert "state name source mode age activity" == titles(app)
-        kept = cast(FakeGateway, app.gateway).passed(Operations.save_layout, "layout")[-1]
+        kept = gateway_of(app).passed(Operations.save_layout, "layout")[-1]
 
     again = kasmon(app.fleet, settings=DashboardSettings(layout=kept))
     async with run_app(again) as pilot:
@@ -892,7 +892,7 @@ async def test_a_filter_is_saved_as_a_tab_with_its_count_and_kept() -> None:
             seen.append(table.view.filter)
         assert ["", "tag:api", "state:asking", "tag:api", ""] == seen
 
-        cast(FakeGateway, app.gateway).fleets.put_nowait(fleet(sessions[0], *map(idle, "bcd")))
+        gateway_of(app).fleets.put_nowait(fleet(sessions[0], *map(idle, "bcd")))
         await auntil(lambda: [("all", 4), ("api", 1), ("ask", 0)] == tabs(app), 20.0)
         await pilot.press("]")
         await saved_as(pilot, "mine")
@@ -904,7 +904,7 @@ async def test_a_filter_is_saved_as_a_tab_with_its_count_and_kept() -> None:
         await auntil(lambda: len(app.screen_stack) == 1, 20.0)
         await saved_as(pilot, "")
         assert [("all", 4), ("mine", 1)] == tabs(app)
-        kept = cast(FakeGateway, app.gateway).passed(Operations.save_layout, "layout")[-1]
+        kept = gateway_of(app).passed(Operations.save_layout, "layout")[-1]
         assert ListLayout(filters=(SavedFilter("mine", "tag:api"),)) == kept
 
     again = kasmon(app.fleet, settings=DashboardSettings(layout=kept))

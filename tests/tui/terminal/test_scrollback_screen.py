@@ -18,7 +18,7 @@ from kasmon.tui.terminal.scrollback_view import ScrollbackView
 from kasmon.tui.terminal.view import FocusView
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, working
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.wait import auntil
 
 LINES = (
@@ -35,12 +35,12 @@ def view_of(pilot: Pilot[None]) -> ScrollbackView:
 
 
 def copied(pilot: Pilot[None]) -> list[str]:
-    gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+    gateway = gateway_of(pilot.app)
     return gateway.passed(Operations.copy_text, "text")
 
 
 def opened(pilot: Pilot[None]) -> list[str]:
-    gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+    gateway = gateway_of(pilot.app)
     return gateway.passed(Operations.open_link, "address")
 
 
@@ -85,14 +85,14 @@ async def test_from_within_the_session_it_begins_where_one_was_and_leads_back_in
         assert view.is_live
         assert view.terminal.has_focus
         await pilot.press("z")
-        link = cast(FakeGateway, app.gateway).link
+        link = gateway_of(app).link
         assert [b"z"] == [wish.data for wish in link.told if isinstance(wish, SendKeys)]
 
 
 async def test_the_program_gets_no_key_of_it() -> None:
     async with reading() as pilot:
         await pilot.press("j", "k", "g", "x", "a", "enter")
-        gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+        gateway = gateway_of(pilot.app)
 
         assert not [wish for wish in gateway.link.told if isinstance(wish, SendKeys)]
 
@@ -231,7 +231,7 @@ async def test_a_terminal_without_text_can_be_read_and_left(lines: Sequence[str]
 async def test_why_a_terminal_cannot_be_read_is_said() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
     async with run_app(app, (100, 24), notifications=True) as pilot:
-        cast(FakeGateway, app.gateway).refusing = UnavailableError("its pane is gone.")
+        gateway_of(app).refusing = UnavailableError("its pane is gone.")
         await pilot.press("v")
         await pilot.pause()
         await pilot.pause()

@@ -45,7 +45,7 @@ from tests.support.sample_fleet import (
     working,
 )
 from tests.support.syntax_trees import nodes, parsed
-from tests.support.tui.fake_gateway import FakeGateway, fleet_update, text_of
+from tests.support.tui.fake_gateway import fleet_update, gateway_of, text_of
 
 ACTS = "\x1b]52;c;AAAA\x07\x1b[6n\x9b2J\x05\u202e\x1b]0;title\x07"
 """Sets a clipboard, asks the terminal to type, clears it, turns the text round, renames the window."""
@@ -148,7 +148,7 @@ async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transc
 
         assert not [screen for screen in screens if FORBIDDEN.search(screen.replace("\n", ""))]
         assert not clickable(app)
-        assert not [name for name, _ in cast(FakeGateway, app.gateway).calls if name != "send_alert"]
+        assert not [name for name, _ in gateway_of(app).calls if name != "send_alert"]
 
 
 async def test_markup_stands_literally_in_the_list() -> None:
@@ -399,7 +399,7 @@ def test_the_dashboard_starts_without_what_only_later_frames_need(module: str) -
 async def test_a_push_about_nobody_is_no_error() -> None:
     app = dashboard(fleet(working("docs", mode=Mode.TMUX)))
     async with run_app(app, (80, 24)) as pilot:
-        cast(FakeGateway, app.gateway).push(SubscriptionEnd(session=SessionId("nobody"), why=ACTS))
+        gateway_of(app).push(SubscriptionEnd(session=SessionId("nobody"), why=ACTS))
         await pilot.pause()
 
         assert app.is_running

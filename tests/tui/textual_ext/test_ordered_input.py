@@ -1,7 +1,5 @@
 """Keys that come all at once, as from a fast hand or a paste, go where they would have gone one by one."""
 
-from typing import cast
-
 from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -9,13 +7,12 @@ from textual.widgets import Input
 from kasmon.host.rpc.frames import SendKeys
 from kasmon.model.commands import Mode
 from kasmon.model.transcript.rows import RowPosition
-from kasmon.tui.app import Kasmon
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import PromptBox, TextBox
 from tests.support.dashboard_scenes import armed, kasmon, run_app
 from tests.support.sample_fleet import asking, fleet, idle, working
 from tests.support.sample_transcripts import MAKE, long_talk
-from tests.support.tui.fake_gateway import FakeGateway
+from tests.support.tui.fake_gateway import gateway_of
 from tests.support.wait import auntil
 
 ENTER, BACK, HOME, TAB, ESC = "\r", "\x7f", "\x01", "\t", "\x1b"
@@ -31,7 +28,7 @@ async def at_once(pilot: Pilot[None], text: str) -> None:
 
 
 def wished(pilot: Pilot[None]) -> list[object]:
-    return list(cast(FakeGateway, cast(Kasmon, pilot.app).gateway).calls)
+    return list(gateway_of(pilot.app).calls)
 
 
 async def test_what_follows_the_filters_key_is_the_filter() -> None:
@@ -73,7 +70,7 @@ async def test_what_follows_enter_on_a_terminal_does_nothing_in_the_list() -> No
 
         assert 1 == len(app.screen_stack)
         assert [] == wished(pilot)
-        told = b"".join(wish.data for wish in cast(FakeGateway, app.gateway).link.told if isinstance(wish, SendKeys))
+        told = b"".join(wish.data for wish in gateway_of(app).link.told if isinstance(wish, SendKeys))
         assert b"xyq".endswith(told)
 
 

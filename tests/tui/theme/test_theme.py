@@ -2,7 +2,6 @@
 
 import itertools
 from pathlib import Path
-from typing import cast
 
 import msgspec
 import pytest
@@ -23,7 +22,7 @@ from tests.support.cli.fork_server import KASMON
 from tests.support.dashboard_scenes import kasmon as dashboard
 from tests.support.dashboard_scenes import run_app, settled
 from tests.support.sample_fleet import crew
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.tui.pty_program import OnTerminal
 from tests.support.wait import auntil, until
 
@@ -270,7 +269,7 @@ async def test_a_theme_that_is_edited_shows_at_once() -> None:
     app = dashboard(crew(), settings=DashboardSettings(theme="own", theme_files=(("/c/own.toml", MOON),)))
     async with run_app(app) as pilot:
         edited = MOON.replace('background = "#232136"', 'background = "#101010"')
-        gateway = cast(FakeGateway, app.gateway)
+        gateway = gateway_of(app)
         gateway.kept.put_nowait(DashboardSettings(theme="own", theme_files=(("/c/own.toml", edited),)))
         await auntil(lambda: app.look.colour("background") == "#101010")
         await pilot.pause()
@@ -284,7 +283,7 @@ async def test_a_theme_that_is_edited_shows_at_once() -> None:
 async def test_a_config_that_names_another_theme_shows_it_at_once() -> None:
     app = dashboard(crew())
     async with run_app(app):
-        cast(FakeGateway, app.gateway).kept.put_nowait(DashboardSettings(theme="nord"))
+        gateway_of(app).kept.put_nowait(DashboardSettings(theme="nord"))
         await auntil(lambda: app.theme == "nord")
 
         assert shipped("nord").colors.text == app.look.colour("text")
@@ -304,7 +303,7 @@ async def test_the_sheet_is_read_once_for_the_first_picture_and_the_settings_tha
     monkeypatch.setattr(Stylesheet, "reparse", counted)
     app = dashboard(crew())
     async with run_app(app, (80, 24)) as pilot:
-        gateway = cast(FakeGateway, app.gateway)
+        gateway = gateway_of(app)
         await auntil(gateway.kept.empty)
         await settled(pilot)
         assert DEFAULT == app.theme
@@ -323,9 +322,7 @@ async def test_a_broken_theme_is_told_and_the_screen_stays_as_it_was() -> None:
     app = dashboard(crew(), settings=DashboardSettings(theme="own", theme_files=(("/c/own.toml", MOON),)))
     async with run_app(app, notifications=True):
         before = app.look.colour("background")
-        cast(FakeGateway, app.gateway).kept.put_nowait(
-            DashboardSettings(theme="own", theme_files=(("/c/own.toml", "x = 1"),))
-        )
+        gateway_of(app).kept.put_nowait(DashboardSettings(theme="own", theme_files=(("/c/own.toml", "x = 1"),)))
         await auntil(lambda: "no such key" in " ".join(text_of(app).split()))
 
         assert before == app.look.colour("background")
@@ -388,7 +385,7 @@ def test_the_terminal_is_asked_and_its_replies_are_followed(tmp_path: Path) -> N
 async def test_a_broken_config_is_told_once() -> None:
     app = dashboard(crew())
     async with run_app(app, notifications=True) as pilot:
-        gateway = cast(FakeGateway, app.gateway)
+        gateway = gateway_of(app)
         for _ in range(3):
             gateway.kept.put_nowait(DashboardSettings(problems=("config.toml:3 at 'ui.bel': no such key.",)))
         await auntil(lambda: gateway.kept.empty())
