@@ -22,8 +22,8 @@ PLAIN = ThemeStyles(shipped(DEFAULT), utf8=False)
 LEAKS = Confinement(ok=False, mismatches=LEAK)
 
 
-def strip_of(shown: Session, width: int, names: int = 10, look: ThemeStyles = LOOK, **longest: int) -> Strip:
-    fitted = columns(width, names, agent=12, **longest)
+def strip_of(shown: Session, width: int, names: int = 10, look: ThemeStyles = LOOK, mode: int = 0) -> Strip:
+    fitted = columns(width, names, agent=12, mode=mode)
     return row(RowContent(shown, SessionRow(shown.id), fitted, width), NOW, look)
 
 
