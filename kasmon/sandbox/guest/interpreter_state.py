@@ -11,6 +11,7 @@ from kasmon.sandbox.guest.interpreter import Interpreter
 from kasmon.sandbox.guest.private_folder import PrivateFolder
 from kasmon.sandbox.guest.turn import GuestTurn
 
+MOST_BYTES = 32 * 1024 * 1024
 PART_BYTES = 4 * 1024 * 1024
 TIME_S = 60.0
 FORMAT = 1
@@ -28,82 +29,81 @@ def unpacked(data: object) -> bytes:
         raise OSError("'data' is base64") from None
 
 
-class StateSaver:
-    """Lets each interpreter save its state; `send` gets `part`s, then the answer."""
+def ask_all(turns: Sequence[tuple[Interpreter, GuestTurn]], finish: Callable[[dict[str, JsonObject]], None]) -> None:
+    """Submit each turn to its interpreter; call *finish* with all answers, by the interpreters' names, after the last.
 
-    MOST_BYTES = 32 * 1024 * 1024
+    The answer of a busy interpreter is that all is `lost`.
+    """
+    answers: dict[str, JsonObject] = {}
 
-    def __init__(self, place: PrivateFolder, asked: Sequence[Interpreter], secrets: Sequence[str]) -> None:
-        self._place, self._asked, self._secrets = place, asked, secrets
-        self._said: dict[str, JsonObject] = {}
-        self._blobs: dict[str, bytes] = {}
+    def handle_reply(name: str, said: JsonObject) -> None:
+        answers[name] = said
+        if len(answers) == len(turns):
+            finish(answers)
 
-    def begin(self, send: Callable[[JsonObject], None]) -> None:
-        self._send = send
-        if not self._asked:
-            self._finish()
-        for each in self._asked:
-            path = self._place.write(f"{each.name}.state", b"")
-            turn = GuestTurn({"path": path, "secrets": list(self._secrets)}, do="save", timeout_s=TIME_S)
-            turn.waiting.append(lambda said, name=each.name: self._handle_reply(name, said))  # type: ignore[misc]
-            if not each.submit(turn):
-                self._handle_reply(each.name, {"lost": f"{each.name} is busy"})
+    for each, turn in turns:
+        turn.waiting.append(lambda said, name=each.name: handle_reply(name, said))  # type: ignore[misc]
+        if not each.submit(turn):
+            handle_reply(each.name, {"lost": f"{each.name} is busy"})
+    if not turns:
+        finish({})
 
-    def _handle_reply(self, name: str, said: JsonObject) -> None:
-        blob = self._place.read(f"{name}.state")
-        self._place.drop(f"{name}.state")
-        if isinstance(said.get("lost"), str):  # all of it
-            said = {"kept": [], "lost": {name: said["lost"]}}
-        elif sum(map(len, self._blobs.values())) + len(blob) > self.MOST_BYTES:
-            said = {"kept": [], "lost": {name: f"its state is too large: {len(blob)} bytes"}}
-        elif any(secret.encode() in blob for secret in self._secrets if secret):
-            said = {"kept": [], "lost": {name: "its state contains a credential"}}
-        else:
-            self._blobs[name] = blob
-        self._said[name] = {"kept": said.get("kept", []), "lost": said.get("lost", {})}
-        if len(self._said) == len(self._asked):
-            self._finish()
 
-    def _finish(self) -> None:
-        head = json.dumps({"format": FORMAT, "sizes": {name: len(blob) for name, blob in self._blobs.items()}})
-        whole = head.encode() + b"\n" + b"".join(self._blobs.values())
+def save_state(
+    place: PrivateFolder, asked: Sequence[Interpreter], secrets: Sequence[str], send: Callable[[JsonObject], None]
+) -> None:
+    """Let each of *asked* save its state; *send* gets `part`s, then the answer."""
+
+    def finish(answers: dict[str, JsonObject]) -> None:
+        blobs: dict[str, bytes] = {}
+        for name, said in answers.items():
+            blob, lost = place.read(f"{name}.state"), said.get("lost", {})
+            place.drop(f"{name}.state")
+            if not isinstance(lost, str) and sum(map(len, blobs.values())) + len(blob) > MOST_BYTES:
+                lost = f"its state is too large: {len(blob)} bytes"
+            elif not isinstance(lost, str) and any(secret.encode() in blob for secret in secrets if secret):
+                lost = "its state contains a credential"
+            if isinstance(lost, str):  # all of it
+                answers[name] = {"kept": [], "lost": {name: lost}}
+            else:
+                blobs[name], answers[name] = blob, {"kept": said.get("kept", []), "lost": lost}
+        head = json.dumps({"format": FORMAT, "sizes": {name: len(blob) for name, blob in blobs.items()}})
+        whole = head.encode() + b"\n" + b"".join(blobs.values())
         for at in range(0, len(whole), PART_BYTES):
-            self._send({"type": "part", "data": base64.b64encode(whole[at : at + PART_BYTES]).decode()})
-        self._send({"type": "answer", "interpreters": self._said})
+            send({"type": "part", "data": base64.b64encode(whole[at : at + PART_BYTES]).decode()})
+        send({"type": "answer", "interpreters": answers})
+
+    paths = {each: place.write(f"{each.name}.state", b"") for each in asked}
+    ask_all([(each, _turn("save", path=path, secrets=list(secrets))) for each, path in paths.items()], finish)
 
 
-class StateLoader:
-    """Lets each interpreter load the saved state of its kind; the answer has the names restored in each."""
+def load_state(
+    place: PrivateFolder, interpreters: Mapping[str, Interpreter], state: bytes, send: Callable[[JsonObject], None]
+) -> None:
+    """Let each interpreter load the saved state of its kind; the answer has the names restored in each."""
+    head, _, rest = state.partition(b"\n")
+    try:
+        told = json.loads(head)
+        sizes = {name: int(size) for name, size in told["sizes"].items() if name in interpreters}
+        if told["format"] != FORMAT or sum(sizes.values()) != len(rest):
+            raise ValueError("another format")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        send({"stdout": "", "stderr": "this is not interpreter state", "exit_code": 1})
+        return
 
-    def __init__(self, place: PrivateFolder, interpreters: Mapping[str, Interpreter], state: bytes) -> None:
-        self._place, self._interpreters, self._state = place, interpreters, state
-        self._said: dict[str, JsonObject] = {}
+    def finish(answers: dict[str, JsonObject]) -> None:
+        for name, said in answers.items():
+            place.drop(f"{name}.state")
+            lost = said.get("lost", {})
+            answers[name] = {"kept": said.get("kept", []), "lost": {name: lost} if isinstance(lost, str) else lost}
+        send({"type": "answer", "interpreters": answers})
 
-    def begin(self, send: Callable[[JsonObject], None]) -> None:
-        self._send = send
-        head, _, rest = self._state.partition(b"\n")
-        try:
-            told = json.loads(head)
-            sizes = {name: int(size) for name, size in told["sizes"].items() if name in self._interpreters}
-            if told["format"] != FORMAT or sum(sizes.values()) != len(rest):
-                raise ValueError("another format")
-        except (ValueError, TypeError, KeyError, AttributeError):
-            send({"stdout": "", "stderr": "this is not interpreter state", "exit_code": 1})
-            return
-        self._expected = len(sizes)
-        if not sizes:
-            send({"type": "answer", "interpreters": {}})
-        for name, size in sizes.items():
-            blob, rest = rest[:size], rest[size:]
-            path = self._place.write(f"{name}.state", blob)
-            turn = GuestTurn({"path": path}, do="load", timeout_s=TIME_S)
-            turn.waiting.append(lambda said, name=name: self._handle_reply(name, said))  # type: ignore[misc]
-            if not self._interpreters[name].submit(turn):
-                self._handle_reply(name, {"lost": f"{name} is busy"})
+    turns = []
+    for name, size in sizes.items():
+        blob, rest = rest[:size], rest[size:]
+        turns.append((interpreters[name], _turn("load", path=place.write(f"{name}.state", blob))))
+    ask_all(turns, finish)
 
-    def _handle_reply(self, name: str, said: JsonObject) -> None:
-        self._place.drop(f"{name}.state")
-        lost = said.get("lost", {})
-        self._said[name] = {"kept": said.get("kept", []), "lost": {name: lost} if isinstance(lost, str) else lost}
-        if len(self._said) == self._expected:
-            self._send({"type": "answer", "interpreters": self._said})
+
+def _turn(do: str, **words: object) -> GuestTurn:
+    return GuestTurn(words, do=do, timeout_s=TIME_S)

@@ -15,7 +15,7 @@ from kasmon.sandbox.guest.client import VARIABLE, GuestConnection, InvalidReques
 from kasmon.sandbox.guest.environment import GuestEnvironment, GuestService, report_confinement
 from kasmon.sandbox.guest.event_loop import EventLoop
 from kasmon.sandbox.guest.interpreter import Interpreter
-from kasmon.sandbox.guest.interpreter_state import StateLoader, StateSaver, unpacked
+from kasmon.sandbox.guest.interpreter_state import MOST_BYTES, ask_all, load_state, save_state, unpacked
 from kasmon.sandbox.guest.outcome import NOT_DONE, refusal
 from kasmon.sandbox.guest.private_folder import PrivateFolder
 from kasmon.sandbox.guest.process import GuestProcess
@@ -178,11 +178,9 @@ class RequestRouter:
         self._interpreter(message).reset()
         return {}
 
-    def _prewarm(self, client: GuestConnection, message: JsonObject) -> JsonObject | None:
+    def _prewarm(self, client: GuestConnection, message: JsonObject) -> None:
         names = texts(message, "interpreters")
-        return self._ask_all(
-            client, message, [self._interpreter({"interpreter": name}) for name in names], "nothing", {}
-        )
+        self._ask_all(client, message, [self._interpreter({"interpreter": name}) for name in names], "nothing", {})
 
     def _ask_all(
         self,
@@ -191,25 +189,16 @@ class RequestRouter:
         asked: list[Interpreter],
         do: str,
         words: Mapping[str, object],
-    ) -> JsonObject | None:
+    ) -> None:
         """Submit *do* to each of *asked*; the answer has the reply of each."""
-        said: dict[str, JsonObject] = {}
-
-        def handle_reply(name: str, answer: JsonObject) -> None:
-            said[name] = answer
-            if len(said) == len(asked):
-                client.send({"id": message.get("id"), "type": "answer", "interpreters": said})
-
-        for each in asked:
-            turn = GuestTurn(words, do=do)
-            turn.waiting.append(lambda answer, name=each.name: handle_reply(name, answer))  # type: ignore[misc]
-            if not each.submit(turn):
-                handle_reply(each.name, {"lost": f"{each.name} is busy"})
-        return None if asked else {"interpreters": {}}
+        ask_all(
+            [(each, GuestTurn(words, do=do)) for each in asked],
+            lambda said: client.send({"id": message.get("id"), "type": "answer", "interpreters": said}),
+        )
 
     # State to save, and secrets to delete.
 
-    def _forget(self, client: GuestConnection, message: JsonObject) -> JsonObject | None:
+    def _forget(self, client: GuestConnection, message: JsonObject) -> None:
         names, values = texts(message, "names"), [value for value in texts(message, "values") if value]
         if not all(VARIABLE.fullmatch(name) for name in names) or any("\0" in value for value in values):
             raise InvalidRequestError("'names' are names of variables, 'values' texts without NUL")
@@ -219,25 +208,28 @@ class RequestRouter:
         living = [each for each in self._interpreters.values() if each.has_state()]
         for each in living:
             each.forget_output()
-        return self._ask_all(client, message, living, "forget", {"names": names, "values": values})
+        self._ask_all(client, message, living, "forget", {"names": names, "values": values})
 
     def _save_state(self, client: GuestConnection, message: JsonObject) -> None:
         living = [each for each in self._interpreters.values() if each.has_state()]
-        StateSaver(self._place, living, texts(message, "secrets") if "secrets" in message else []).begin(
-            lambda words: client.send({"id": message.get("id"), **words})
+        save_state(
+            self._place,
+            living,
+            texts(message, "secrets"),
+            lambda words: client.send({"id": message.get("id"), **words}),
         )
 
     def _load_part(self, client: GuestConnection, message: JsonObject) -> None:
         parts = self._parts.setdefault(client, bytearray())
         parts += unpacked(message.get("data"))
-        if len(parts) > StateSaver.MOST_BYTES * 2:
+        if len(parts) > MOST_BYTES * 2:
             del self._parts[client]
             raise InvalidRequestError("the state is too large")
 
     def _load_state(self, client: GuestConnection, message: JsonObject) -> None:
         state = bytes(self._parts.pop(client, b""))
-        StateLoader(self._place, self._interpreters, state).begin(
-            lambda words: client.send({"id": message.get("id"), **words})
+        load_state(
+            self._place, self._interpreters, state, lambda words: client.send({"id": message.get("id"), **words})
         )
 
     def _ping(self, client: GuestConnection, message: JsonObject) -> JsonObject:
@@ -264,12 +256,12 @@ class RequestRouter:
         self._instance = os.urandom(8).hex()
         return {}
 
-    def _set_variables(self, client: GuestConnection, message: JsonObject) -> JsonObject | None:
+    def _set_variables(self, client: GuestConnection, message: JsonObject) -> None:
         """Set these variables in the running interpreters, and for all processes started from now on."""
         variables = variables_of(message)
         os.environ.update(variables)
         living = [each for each in self._interpreters.values() if each.pid]
-        return self._ask_all(client, message, living, "surround", {"variables": variables})
+        self._ask_all(client, message, living, "surround", {"variables": variables})
 
     def _shutdown(self, client: GuestConnection, message: JsonObject) -> None:
         client.send({"id": message.get("id"), "type": "answer"})
