@@ -181,6 +181,43 @@ class FolderMirror:
             self._writing = None
 
 
+class MirrorReceiver:
+    """Applies the other side's records to *mirrors*, by name; the rest of a file is skipped once it fails."""
+
+    def __init__(self, mirrors: dict[str, FolderMirror]) -> None:
+        self.mirrors = mirrors
+        self._current: FolderMirror | None = None
+        self._faults: list[str] = []
+
+    def handle_change(self, words: dict[str, object]) -> None:
+        """Apply a record to its folder, or complete the file that is being received."""
+        if words["tell"] == "whole":
+            self._apply(lambda mirror: mirror.complete())
+            return
+        self._current = self.mirrors[str(words["tree"])]
+        self._apply(lambda mirror: mirror.apply_record(words))
+
+    def append(self, content: bytes) -> None:
+        """Append bytes to the file that is being received."""
+        self._apply(lambda mirror: mirror.append(content))
+
+    def pop_faults(self) -> list[str]:
+        """Return and clear the failures since the last call."""
+        faults, self._faults = self._faults, []
+        return faults
+
+    def pop_conflicts(self) -> list[str]:
+        return [said for mirror in self.mirrors.values() for said in mirror.pop_conflicts()]
+
+    def _apply(self, act: Callable[[FolderMirror], None]) -> None:
+        if self._current:
+            try:
+                act(self._current)
+            except OSError as error:
+                self._faults.append(f"{self._current.name}: {error.strerror or error}")
+                self._current = None
+
+
 def _is_folder(folder: int, name: str) -> bool:
     try:
         return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)

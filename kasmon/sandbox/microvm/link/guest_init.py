@@ -19,7 +19,6 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
 
 from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, pack_json
 from kasmon.sandbox.guest.mux import (
@@ -41,7 +40,7 @@ from kasmon.sandbox.guest.mux import (
     parse_record,
 )
 from kasmon.sandbox.microvm.link.folder_changes import FolderChanges
-from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror
+from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror, MirrorReceiver
 
 USER = 1000
 CODE = "/opt/kasmon"
@@ -82,9 +81,7 @@ class GuestInit:
             "workspace": FolderChanges("workspace", "/mnt/workspace"),
             "home": FolderChanges("home", "/mnt/home"),
         }
-        self.mirrors = {name: open_mirror(tree) for name, tree in self.trees.items()}
-        self.mirror: FolderMirror | None = None
-        self.faults: list[str] = []
+        self.receiver = MirrorReceiver({name: open_mirror(tree) for name, tree in self.trees.items()})
         self.poll = select.poll()
         self.agent = 0
         self.mux = ConnectionMux(
@@ -149,7 +146,7 @@ class GuestInit:
         for frame in self.records.feed(data):
             kind, channel, content = parse_record(frame)
             if kind == CONTENT:
-                self.apply(lambda mirror, content=content: mirror.append(content))  # type: ignore[misc]
+                self.receiver.append(content)
             elif kind == REQUEST:
                 self.handle_request(json.loads(content))
             elif kind >= CONNECT:
@@ -168,14 +165,10 @@ class GuestInit:
                 with open("/proc/sys/vm/drop_caches", "w") as file:  # noqa: PTH123
                     file.write("1")
             elif words["do"] == "mirror":
-                self.apply_change(words)
+                self.receiver.handle_change(words)
                 return
             elif words["do"] == "taken":
-                answer |= {
-                    "not_taken": self.faults,
-                    "apart": [said for each in self.mirrors.values() for said in each.pop_conflicts()],
-                }
-                self.faults = []
+                answer |= {"not_taken": self.receiver.pop_faults(), "apart": self.receiver.pop_conflicts()}
             elif words["do"] == "fresh":
                 for tree in self.trees.values():
                     tree.forget()
@@ -199,7 +192,7 @@ class GuestInit:
         _mount("none", at, MS_BIND | MS_REMOUNT | MS_SAFE | (0 if writable else MS_RDONLY))
         tree = self.trees[name] = FolderChanges(name, root)
         tree.tells = writable
-        self.mirrors[name] = open_mirror(tree)
+        self.receiver.mirrors[name] = open_mirror(tree)
 
     def mount_programs(self) -> None:
         """Mount the programs of the outside read-only, each at its path."""
@@ -225,23 +218,6 @@ class GuestInit:
             _mount(source, at, MS_BIND)
             _mount("none", at, MS_BIND | MS_REMOUNT | MS_SAFE | MS_RDONLY)
         self.has_programs = True
-
-    def apply_change(self, words: dict[str, object]) -> None:
-        """Apply an outside change to its folder; failures are reported once all was received."""
-        if words["tell"] == "whole":
-            self.apply(lambda mirror: mirror.complete())
-            return
-        self.mirror = self.mirrors[str(words["tree"])]
-        self.apply(lambda mirror: mirror.apply_record(words))
-
-    def apply(self, act: Callable[[FolderMirror], None]) -> None:
-        """Call *act* with the current mirror; if it fails, the rest of that file is skipped."""
-        if self.mirror:
-            try:
-                act(self.mirror)
-            except OSError as error:
-                self.faults.append(f"{self.mirror.name}: {error.strerror or error}")
-                self.mirror = None
 
     def send_manifest(self, tree: FolderChanges) -> None:
         """Send what the outside has of *tree*, to a host end that was not there before."""

@@ -35,7 +35,7 @@ from kasmon.sandbox.guest.mux import (
     parse_record,
 )
 from kasmon.sandbox.microvm.link.folder_changes import FolderChanges
-from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror
+from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror, MirrorReceiver
 
 READ_BYTES = 1 << 16
 BEHIND_BYTES = 8 * 1024 * 1024
@@ -85,13 +85,10 @@ class VmHostEnd:
             for name, handle in handles.items()
         }
         read_only: list[str] = words["read_only"]  # type: ignore[assignment]
-        self._mirrors = {
-            name: FolderMirror(self._trees[name], handle, most)
-            for name, handle in handles.items()
-            if name not in read_only
-        }
-        self._mirror: FolderMirror | None = None
-        self._faults: list[str] = []
+        writable = {name: handle for name, handle in handles.items() if name not in read_only}
+        self._receiver = MirrorReceiver(
+            {name: FolderMirror(self._trees[name], handle, most) for name, handle in writable.items()}
+        )
         self._records, self._out = FrameReader(RECORD_BYTES), bytearray()
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
@@ -171,8 +168,8 @@ class VmHostEnd:
         os._exit(0)
 
     def _handle_record(self, kind: int, channel: int, content: bytes) -> None:
-        if kind == CONTENT and self._mirror:
-            self._apply(lambda mirror: mirror.append(content))
+        if kind == CONTENT:
+            self._receiver.append(content)
         elif kind == MESSAGE:
             self._handle_message(json.loads(content))
         elif kind >= CONNECT:
@@ -202,18 +199,14 @@ class VmHostEnd:
                 words = {
                     **words,
                     "left": self._left.pop(name)[:8],
-                    "apart": [*words.get("apart", []), *self._pop_conflicts()],  # type: ignore[misc]
+                    "apart": [*words.get("apart", []), *self._receiver.pop_conflicts()],  # type: ignore[misc]
                 }
             if asking is not None:
-                faults, self._faults = self._faults, []
-                self._answer(asking, {**words, "faults": faults[:8]})
-        elif what == "whole":
-            self._apply(lambda mirror: mirror.complete())
+                self._answer(asking, {**words, "faults": self._receiver.pop_faults()[:8]})
         elif what in ("known", "level"):
             self._record_manifest(self._trees[str(words["tree"])], words)
         else:
-            self._mirror = self._mirrors[str(words["tree"])]
-            self._apply(lambda mirror: mirror.apply_record(words))
+            self._receiver.handle_change(words)
 
     def _record_manifest(self, tree: FolderChanges, words: JsonObject) -> None:
         """Record what the machine already had before this host end started."""
@@ -229,18 +222,6 @@ class VmHostEnd:
         self._leveling.discard(name)
         self._left[name] = [why for tree in self._trees.values() for why in tree.send_changes(self._send_whole)]
         self._send(pack_message(REQUEST, {"do": "taken", "id": name}))
-
-    def _pop_conflicts(self) -> list[str]:
-        return [said for mirror in self._mirrors.values() for said in mirror.pop_conflicts()]
-
-    def _apply(self, act: Callable[[FolderMirror], None]) -> None:
-        """Call *act* with the current mirror; if it fails, the rest of that file is skipped and reported."""
-        if self._mirror:
-            try:
-                act(self._mirror)
-            except OSError as error:
-                self._faults.append(f"{self._mirror.name}: {error.strerror or error}")
-                self._mirror = None
 
     def _send(self, data: bytes) -> None:
         self._out += data
@@ -307,7 +288,7 @@ class VmHostEnd:
         if words["do"] == "hello":
             self._mux.resume()
         if words["do"] == "refresh" and all(tree.is_sent() for tree in self._trees.values()):
-            self._answer(stream, {"left": [], "apart": self._pop_conflicts()})
+            self._answer(stream, {"left": [], "apart": self._receiver.pop_conflicts()})
             return
         if words["do"] == "freeze":  # overwrite the connection's buffers
             self._send_whole(pack_record(CONTENT, 0, bytes(BUFFERS_BYTES)))
