@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
@@ -53,25 +53,24 @@ def start(
     """
     until = time.monotonic() + READY_S
     init = 0
-    with _Handles() as made, contextlib.ExitStack() as on_failure:
-        log = made.add(open_log())
-        info, tells_info = _open_pipe(made)
-        gate, opens_gate = _open_pipe(made)
-        ready, tells_ready = _open_pipe(made)
-        listening = {name: _listen(path, made, on_failure) for name, path in sockets.items()}
-        seccomp = made.add(open_memory_file(filter_))
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs, contextlib.ExitStack() as on_failure:
+        log = _close_with(ours, open_log())
+        info, tells_info = _open_pipe(ours, theirs)
+        gate, opens_gate = _open_pipe(theirs, ours)
+        ready, tells_ready = _open_pipe(ours, theirs)
+        listening = {name: _listen(path, theirs, on_failure) for name, path in sockets.items()}
+        seccomp = _close_with(theirs, open_memory_file(filter_))
         handles = {**listening, "KASMON_READY_FD": tells_ready}
         variables = {**view.variables, **{name: str(handle) for name, handle in handles.items()}}
         whole = msgspec.structs.replace(
             view, variables=variables, seccomp=str(seccomp), info=tells_info, gate=gate, new_session=True
         )
-        words = made.add(open_memory_file(encode_arguments(build_arguments(whole))))
-        theirs = (words, seccomp, tells_info, gate, *handles.values())
-        child = _popen([program, "--args", str(words), "--", *command], theirs, log, owner)
+        words = _close_with(theirs, open_memory_file(encode_arguments(build_arguments(whole))))
+        inherited = (words, seccomp, tells_info, gate, *handles.values())
+        child = _popen([program, "--args", str(words), "--", *command], inherited, log, owner)
         on_failure.callback(_kill_child, child)
+        theirs.close()
         try:
-            for handle in (tells_info, gate, tells_ready):
-                made.close(handle)
             told = _read(info, until, whole=True)
             init = int(json.loads(told)["child-pid"]) if told else 0
             if not init:
@@ -113,35 +112,19 @@ def _popen(argv: Sequence[str], handles: Sequence[int], log: int, owner: tuple[i
         raise SandboxError("cannot create a jail", f"{argv[0]} could not be run: {error}") from error
 
 
-class _Handles:
-    """File descriptors that are closed at the end, each once."""
-
-    def __init__(self) -> None:
-        self._open: list[int] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        while self._open:
-            os.close(self._open.pop())
-
-    def add(self, handle: int) -> int:
-        self._open.append(handle)
-        return handle
-
-    def close(self, handle: int) -> None:
-        self._open.remove(handle)
-        os.close(handle)
+def _close_with(stack: contextlib.ExitStack, handle: int) -> int:
+    """Have *stack* close *handle*; return it."""
+    stack.callback(os.close, handle)
+    return handle
 
 
-def _open_pipe(made: _Handles) -> tuple[int, int]:
+def _open_pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
     reads, writes = os.pipe()
-    return made.add(reads), made.add(writes)
+    return _close_with(reader, reads), _close_with(writer, writes)
 
 
-def _listen(path: Path, made: _Handles, on_failure: contextlib.ExitStack) -> int:
-    handle = made.add(listen(path).detach())
+def _listen(path: Path, stack: contextlib.ExitStack, on_failure: contextlib.ExitStack) -> int:
+    handle = _close_with(stack, listen(path).detach())
     on_failure.callback(path.unlink, missing_ok=True)
     return handle
 
