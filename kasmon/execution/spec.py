@@ -31,11 +31,7 @@ def lines(start: str | int, end: str | int) -> tuple[int, int | None]:
 
 
 def check_size(columns: int, rows: int) -> None:
-    """Refuse an invalid terminal size.
-
-    Raises:
-        UsageError: if it is invalid.
-    """
+    """Raise `UsageError` if the terminal size is invalid."""
     if not (1 <= columns <= LARGEST and 1 <= rows <= LARGEST):
         raise UsageError(
             f"invalid terminal size '{columns}x{rows}'.", hint=f"Columns and rows must be from 1 to {LARGEST}."
@@ -43,11 +39,7 @@ def check_size(columns: int, rows: int) -> None:
 
 
 def check_text(keys: str) -> None:
-    """Refuse text that is not valid Unicode; bytes escaped by `os.fsdecode` are accepted.
-
-    Raises:
-        UsageError: if it is invalid.
-    """
+    """Raise `UsageError` if *keys* are not valid Unicode; bytes escaped by `os.fsdecode` are accepted."""
     try:
         keys.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
@@ -55,11 +47,7 @@ def check_text(keys: str) -> None:
 
 
 def check_scope(scope: str) -> None:
-    """Check that *scope* is a scope of a rule.
-
-    Raises:
-        UsageError: if it is not.
-    """
+    """Raise `UsageError` if *scope* is no scope of a rule."""
     if scope not in get_args(Scope):
         raise UsageError(f"unknown scope {scope!r}.", hint=f"Scopes: {', '.join(get_args(Scope))}.")
 
@@ -112,11 +100,7 @@ class Poll(NamedTuple):
 
 
 def check(spec: LaunchSpec) -> None:
-    """Refuse an invalid *spec*.
-
-    Raises:
-        UsageError: if a variable's name or a number is invalid, or another machine is not told a field.
-    """
+    """Raise `UsageError` if a variable's name or a number is invalid, or another machine does not get a field."""
     for name in spec.environment:
         if "=" in name:
             raise UsageError(f"{name!r} is not a valid variable name: it contains '='.")

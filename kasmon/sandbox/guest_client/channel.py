@@ -15,7 +15,13 @@ from typing import Any, Final, TypeAlias
 
 from kasmon.errors import AgentLostError, SandboxError, UsageError
 from kasmon.model.sandbox.policy import Interpreter, RunResult, ServiceSpec
-from kasmon.sandbox.guest_client.connection import AgentConnection, AgentConnectionError, ConnectionPool, pack_request
+from kasmon.sandbox.guest_client.connection import (
+    AgentConnection,
+    AgentConnectionError,
+    ConnectionPool,
+    Shape,
+    pack_request,
+)
 from kasmon.sandbox.guest_client.protocol import (
     ConfinementReport,
     GuestReply,
@@ -43,7 +49,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 
 class GuestChannel:
-    """Calls may come from any thread, and block only on their own answer.
+    """Calls may come from any thread, and block only on their own answer. They raise `AgentLostError` without one.
 
     Text from a sandbox is passed on unchanged: it is not sanitized and may be false; only its shape is checked.
     """
@@ -98,9 +104,6 @@ class GuestChannel:
     def recall(self, run: str, *, timeout_s: float, on_output: Output | None = None) -> RunResult | None:
         """Return the result of the run with the key *run*, which is not run again; None if the guest does not know it.
         Waits for the run's end. Output from before the call is not repeated to *on_output*.
-
-        Raises:
-            AgentLostError: if the guest program does not answer.
         """
         request = {"id": "", "type": "recall", "once": run, "began": True, "stream": on_output is not None}
         reply = self._pool.ask(_frame(request), lambda conn: self._receive_result(conn, timeout_s, on_output))
@@ -139,20 +142,12 @@ class GuestChannel:
             raise AgentLostError("it does not respond while a run is waiting", may_have_run=True) from error
 
     def interrupt(self, interpreter: Interpreter, run: str = "") -> InterruptResult:
-        """Interrupt the current run, or only that with the key *run*; return its reaction within two seconds.
-
-        Raises:
-            AgentLostError: if the guest program does not answer.
-        """
+        """Interrupt the current run, or only that with the key *run*; return its reaction within two seconds."""
         reply = self._ask({"type": "interrupt", "interpreter": interpreter, "once": run or None}, again=False)
         return InterruptResult(reply.state) if reply.state in REACTIONS else InterruptResult.NONE
 
     def reset(self, interpreter: Interpreter) -> None:
-        """End the interpreter and its child processes; the next run restarts it.
-
-        Raises:
-            AgentLostError: if the guest program does not answer, as for all methods below.
-        """
+        """End the interpreter and its child processes; the next run restarts it."""
         self._ask({"type": "reset", "interpreter": interpreter})
 
     def prewarm(self, interpreters: Sequence[Interpreter]) -> dict[str, str]:
@@ -164,7 +159,7 @@ class GuestChannel:
         """Set *variables* in the running interpreters, and in all processes started inside from now on.
 
         Raises:
-            SandboxError: if an interpreter cannot be updated.
+            SandboxError: if an interpreter does not take them.
         """
         reply = self._ask({"type": "surround", "variables": dict(variables)}, limit_s=40.0)
         for name, part in reply.interpreters.items():
@@ -172,30 +167,20 @@ class GuestChannel:
                 raise SandboxError(f"{name} does not have its variables", str(part.lost))
 
     def ping(self, nonce: str) -> GuestStatus:
-        """Return the guest program's status, requested with *nonce*.
-
-        Raises:
-            SandboxError: if the answer has another nonce.
-        """
-        status = self._pool.ask(
-            _frame({"id": "", "type": "ping", "nonce": nonce}), lambda conn: conn.receive(GuestStatus, _deadline())
-        )
+        """Return the guest program's status. Raises `SandboxError` if the answer has another nonce than *nonce*."""
+        status = self._request(GuestStatus, {"type": "ping", "nonce": nonce})
         if status.nonce != nonce:
             raise SandboxError("the sandbox cannot be trusted", "it answers with another nonce")
         return status
 
     def report_confinement(self) -> ConfinementReport | None:
         """Return the guest program's report of its confinement; None if its version cannot make one."""
-        reply = self._pool.ask(
-            _frame({"id": "", "type": "look"}), lambda conn: conn.receive(ConfinementReport, _deadline())
-        )
+        reply = self._request(ConfinementReport, {"type": "look"})
         return reply if reply.type == "answer" else None
 
     def level(self) -> None:
         """Return once the mirrored copy of its folders outside is up to date."""
-        self._pool.ask(
-            _frame({"id": "", "type": "level"}), lambda conn: conn.receive(GuestReply, time.monotonic() + LEVEL_S)
-        )
+        self._request(GuestReply, {"type": "level"}, limit_s=LEVEL_S)
 
     def set_clock(self, at: float) -> float:
         """Set its clock to *at*; return how many seconds it was behind. A jail shares this machine's: no effect."""
@@ -211,11 +196,7 @@ class GuestChannel:
         return self._ask({"type": "probe", "port": port}, limit_s=limit_s + LIMIT_S).listening
 
     def spawn(self, service: ServiceSpec, variables: Mapping[str, str] = {}) -> None:
-        """Start *service*; a running one of the same name is ended first.
-
-        Raises:
-            SandboxError: if it cannot be started.
-        """
+        """Start *service*; a running one of the same name is ended first. Raises `SandboxError` if it cannot start."""
         request = {"type": "spawn", "name": service.name, "start": service.start, "variables": dict(variables)}
         self._ask({**request, "again": True})
 
@@ -245,12 +226,13 @@ class GuestChannel:
         """Load *content* into the interpreters; return which names they restored.
 
         Raises:
-            SandboxError: if it is no saved state.
+            SandboxError: if *content* is no saved state.
         """
         pieces = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)]
         frames = [_frame({"type": "load_part", "data": base64.b64encode(piece).decode("ascii")}) for piece in pieces]
         whole = b"".join([*frames, _frame({"id": "", "type": "load_state"})])
-        return _saved_interpreters(content, self._answer(whole, "load_state", limit_s=STATE_S))
+        reply = self._pool.ask(whole, lambda conn: conn.receive(GuestReply, time.monotonic() + STATE_S))
+        return _saved_interpreters(content, _check_reply(reply, "load_state"))
 
     def shutdown(self) -> None:
         """End the guest program and all its child processes; no error where it is gone already."""
@@ -263,11 +245,13 @@ class GuestChannel:
         self._pool.close()
 
     def _ask(self, request: JsonObject, *, limit_s: float = LIMIT_S, again: bool = True) -> GuestReply:
-        return self._answer(_frame({"id": "", **request}), str(request["type"]), limit_s=limit_s, again=again)
+        return _check_reply(self._request(GuestReply, request, limit_s=limit_s, again=again), request["type"])
 
-    def _answer(self, frame: bytes, request_type: str, *, limit_s: float, again: bool = True) -> GuestReply:
-        reply = self._pool.ask(frame, lambda conn: conn.receive(GuestReply, time.monotonic() + limit_s), again=again)
-        return _check_reply(reply, request_type)
+    def _request(
+        self, shape: type[Shape], request: JsonObject, *, limit_s: float = LIMIT_S, again: bool = True
+    ) -> Shape:
+        frame = _frame({"id": "", **request})
+        return self._pool.ask(frame, lambda conn: conn.receive(shape, time.monotonic() + limit_s), again=again)
 
 
 def _run_result(reply: RunReply) -> RunResult:
@@ -286,10 +270,6 @@ def _check_reply(reply: GuestReply, request_type: str) -> GuestReply:
     if reply.type != "answer":
         raise SandboxError(f"the sandbox refused {request_type!r}", reply.stderr.rstrip("."))
     return reply
-
-
-def _deadline() -> float:
-    return time.monotonic() + LIMIT_S
 
 
 def _receive_parts(conn: AgentConnection) -> tuple[list[bytes], GuestReply]:

@@ -339,7 +339,7 @@ def test_an_agent_that_does_not_know_the_nonce_is_not_trusted(
     channel: GuestChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     status = GuestStatus("other", "i", 1, 1, 1.0, 1.0, {}, {})
-    monkeypatch.setattr(channel._pool, "ask", lambda frame, receive: status)
+    monkeypatch.setattr(channel._pool, "ask", lambda frame, receive, again: status)
 
     with pytest.raises(SandboxError, match="nonce"):
         channel.ping("mine")
