@@ -13,6 +13,7 @@ import msgspec
 from kasmon.errors import SandboxError
 from kasmon.paths import write_private
 from kasmon.sandbox.checkpoint.scan import opened
+from kasmon.sandbox.shared.json_files import load_json
 
 
 class FolderSwap(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,11 +75,7 @@ def _empty_folder(swap: FolderSwap, note: Path) -> None:
 
 
 def load_unfinished(note: Path) -> FolderSwap | None:
-    """Return the swap recorded in *note*, or None."""
-    try:
-        return msgspec.json.decode(note.read_bytes(), type=FolderSwap)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    return load_json(note, FolderSwap)
 
 
 def resume(swap: FolderSwap, note: Path) -> None:

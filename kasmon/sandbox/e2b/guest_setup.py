@@ -1,20 +1,22 @@
-"""Sets up a sandbox at the service: installs the guest program, and copies the workspace there and back."""
+"""Sets up a sandbox at the service: installs the guest program, and copies the workspace there and back.
+
+Each function raises `SandboxError` if that fails.
+"""
 
 import io
 import secrets
 import shlex
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-import kasmon.sandbox.guest
 from kasmon.errors import SandboxError
 from kasmon.sandbox.e2b.service import converted_errors, sdk
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
 from kasmon.sandbox.shared.filesystem_view import BASE
+from kasmon.sandbox.shared.host_folders import INSIDE, list_program_files
 
 if TYPE_CHECKING:
     import e2b
@@ -61,8 +63,7 @@ class GuestFolder(NamedTuple):
 def set_up_guest(sandbox: "e2b.Sandbox", folders: Sequence[GuestFolder]) -> None:
     """Install the guest program and the files of *folders*, and start the guest program.
 
-    Raises:
-        SandboxError: if that fails; the sandbox is unusable then.
+    If that fails, the sandbox is unusable.
     """
     with converted_errors("cannot create a sandbox"):
         try:
@@ -84,10 +85,7 @@ def set_up_guest(sandbox: "e2b.Sandbox", folders: Sequence[GuestFolder]) -> None
 
 
 def _check_paths_free(sandbox: "e2b.Sandbox", places: Sequence[str]) -> None:
-    """
-    Raises:
-        SandboxError: if its template has files at one of *places*, which must not be mixed with those from here.
-    """
+    """Refuse a template with files at one of *places*: they must not be mixed with those from here."""
     if not places:
         return
     command = f'for each in {shlex.join(places)}; do [ -z "$(ls -A "$each" 2>&1 | head -c 1)" ] || [ ! -e "$each" ] ||'
@@ -97,11 +95,7 @@ def _check_paths_free(sandbox: "e2b.Sandbox", places: Sequence[str]) -> None:
 
 
 def fetch_folders(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, ...]:
-    """Bring *folders* here up to date with the sandbox; return a sentence for each path that was not.
-
-    Raises:
-        SandboxError: if that fails.
-    """
+    """Bring *folders* here up to date with the sandbox; return a sentence for each path that was not."""
     sentences: list[str] = []
     with converted_errors("the files in its folders were not fetched"):
         for name, path, outside in folders:
@@ -113,8 +107,7 @@ def fetch_folders(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tup
 def send_folders(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, ...]:
     """Copy changes of *folders* here into the sandbox; return a sentence for each path that was not applied as is.
 
-    Raises:
-        SandboxError: if that fails; the next call sends them again.
+    If that fails, the next call sends them again.
     """
     sentences: list[str] = []
     for folder in folders:
@@ -137,11 +130,7 @@ def send_folders(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tupl
 
 
 def delete_credentials(sandbox: "e2b.Sandbox", files: Sequence[str], variables: Sequence[str]) -> None:
-    """Delete *files* in it, and remove *variables* from its interpreters; values that code derived from them stay.
-
-    Raises:
-        SandboxError: if that may have failed.
-    """
+    """Delete *files* in it, and remove *variables* from its interpreters; values that code derived from them stay."""
     with converted_errors("credentials were not removed"):
         run_command(sandbox, f"rm -f -- {shlex.join(files)}")
         run_command(sandbox, f"{PYTHON} -c {shlex.quote(FORGET_PROGRAM)} {AGENT} {shlex.join(variables)}")
@@ -166,11 +155,7 @@ def run_command(
     limit_s: float = COMMAND_S,
     variables: Mapping[str, str] = {},
 ) -> str:
-    """Run *command* with *variables* added to the service's, and return its stdout.
-
-    Raises:
-        SandboxError: if it fails.
-    """
+    """Run *command* with *variables* added to the service's, and return its stdout."""
     try:
         return str(sandbox.commands.run(command, user=user, timeout=limit_s, envs=dict(variables)).stdout)
     except sdk().CommandExitException as error:
@@ -181,10 +166,9 @@ def run_command(
 def _pack_guest() -> bytes:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
-        for path in sorted(Path(next(iter(kasmon.sandbox.guest.__path__))).iterdir()):
-            if path.is_file() and path.suffix != ".pyc":
-                data = path.read_bytes()
-                facts = tarfile.TarInfo(path.name)
-                facts.size, facts.mode = len(data), 0o644
-                tar.addfile(facts, io.BytesIO(data))
+        for path in list_program_files(INSIDE):
+            data = path.read_bytes()
+            facts = tarfile.TarInfo(path.name)
+            facts.size, facts.mode = len(data), 0o644
+            tar.addfile(facts, io.BytesIO(data))
     return content.getvalue()

@@ -1,4 +1,4 @@
-"""This machine's records of the sandboxes at the service: each session's sandbox, and the paths of its files here."""
+"""This machine's records of the sandboxes at the service, and what a policy may require of the service."""
 
 from pathlib import Path
 from typing import Final
@@ -7,8 +7,9 @@ import msgspec
 
 from kasmon.errors import RefusedError, SandboxError, SandboxUnreachableError
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
-from kasmon.paths import Paths, private_folder, write_private
+from kasmon.paths import write_private
 from kasmon.sandbox.network.allowlist import allowlist
+from kasmon.sandbox.shared.host_folders import HostFolders
 
 
 class E2bRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,37 +26,13 @@ class E2bRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class E2bRecords:
-    """The records of one kasmon. The constructor touches no file."""
+    """The records of one kasmon, each in its session's folder. The constructor touches no file."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
-
-    def make(self, policy: SandboxPolicy) -> None:
-        """Create a session's folders, and a workspace where its policy names none."""
-        private_folder(self._places.state)
-        private_folder(self.session_folder(policy).parent)
-        private_folder(self.session_folder(policy))
-        if not policy.workspace:
-            private_folder(Path(self.workspace(policy)))
-        self._places.make()
-
-    def session_folder(self, policy: SandboxPolicy) -> Path:
-        """The folder of all files of a session's sandbox here."""
-        return self._places.state / "e2b" / policy.session
-
-    def workspace(self, policy: SandboxPolicy) -> str:
-        """The folder of this machine that is synchronized with `/workspace` inside."""
-        return policy.workspace or str(self.session_folder(policy) / "workspace")
-
-    def note(self, policy: SandboxPolicy) -> Path:
-        """The file that records which state of the workspace the sandbox has."""
-        return self.session_folder(policy) / "outside.json"
+    def __init__(self, host_folders: HostFolders) -> None:
+        self._host_folders = host_folders
 
     def of(self, policy: SandboxPolicy) -> E2bRecord | None:
-        """
-        Raises:
-            SandboxError: if it cannot be read.
-        """
+        """Return the record of the sandbox of *policy*. Raises `SandboxError` if it cannot be read."""
         try:
             return msgspec.json.decode(self._path(policy).read_bytes(), type=E2bRecord)
         except FileNotFoundError:
@@ -91,14 +68,11 @@ class E2bRecords:
         self._path(policy).unlink(missing_ok=True)
 
     def _path(self, policy: SandboxPolicy) -> Path:
-        return self.session_folder(policy) / "record.json"
+        return self._host_folders.of(policy.session) / "record.json"
 
 
 def check_policy(policy: SandboxPolicy) -> None:
-    """
-    Raises:
-        RefusedError: if *policy* requires what a service cannot provide.
-    """
+    """Raise `RefusedError` if *policy* requires what a service cannot provide."""
     if policy.project or policy.mounts:
         raise RefusedError(
             "a sandbox at the service has only a copy of its workspace, no other folder of this machine.",

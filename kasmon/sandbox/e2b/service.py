@@ -1,4 +1,4 @@
-"""Calls of the service through its official SDK, with its errors converted to kasmon's.
+"""Calls of the service through its official SDK. Each raises as `converted_errors` if the service does not do it.
 
 The SDK gets all settings with each call: this process keeps no state of it but open connections.
 """
@@ -49,13 +49,6 @@ _learned: list[ServiceAccess] = []
 def access(variables: Mapping[str, str] = os.environ) -> ServiceAccess | None:
     """Return the access from the environment, else from a caller's variables; None where neither has a key."""
     return _from_variables(variables) or (_learned[-1] if _learned else None)
-
-
-def require_access() -> ServiceAccess:
-    """Return `access()`. Raises `SandboxError` if there is no key."""
-    if (found := access()) is None:
-        raise SandboxError("the service is unavailable", "no API key is set", HINT)
-    return found
 
 
 def add_access(variables: Mapping[str, str]) -> None:
@@ -135,9 +128,6 @@ def create(
         hosts: the hosts that it may reach; none where empty. Its ports have no public address.
         attempt: idempotency key: repeated calls with the same one create one sandbox.
         keeps: whether its memory may be stored; else it is ended instead of being paused.
-
-    Raises:
-        SandboxError: if the service cannot create it.
     """
     network: dict[str, Any] = {"allow_public_traffic": False}
     reach: dict[str, Any] = {"network": network}
@@ -159,23 +149,14 @@ def create(
 
 
 def connect(access: ServiceAccess, identity: str, timeout_s: int) -> "e2b.Sandbox":
-    """Return the sandbox *identity*, resumed, with a timeout of at least *timeout_s* from now.
-
-    Raises:
-        SandboxMissingError: if the service no longer has it.
-        SandboxError: if it cannot be reached.
-    """
+    """Return the sandbox *identity*, resumed, with a timeout of at least *timeout_s* from now."""
     with converted_errors("the sandbox cannot be resumed"):
         sandbox: e2b.Sandbox = sdk().Sandbox.connect(identity, timeout=timeout_s, **access.options())
     return sandbox
 
 
 def state(access: ServiceAccess, identity: str) -> str:
-    """Return `running` or `paused`; empty where the service has no such sandbox.
-
-    Raises:
-        SandboxError: if the service cannot be asked.
-    """
+    """Return `running` or `paused`; empty where the service has no such sandbox."""
     try:
         with converted_errors("the sandbox cannot be inspected"):
             return str(sdk().Sandbox.get_info(identity, **access.options()).state.value)
@@ -184,11 +165,7 @@ def state(access: ServiceAccess, identity: str) -> str:
 
 
 def pause(access: ServiceAccess, identity: str) -> None:
-    """Pause it, with its memory; no error where it is paused already.
-
-    Raises:
-        SandboxError: if it could not be paused.
-    """
+    """Pause it, with its memory; no error where it is paused already."""
     with converted_errors("the sandbox was not paused"):
         sdk().Sandbox.pause(identity, **access.options())
 
@@ -199,7 +176,7 @@ def extend_timeout(access: ServiceAccess, identity: str, timeout_s: int) -> None
 
 
 def set_hosts(access: ServiceAccess, identity: str, hosts: Sequence[str]) -> None:
-    """Let it reach only *hosts* from now on. Raises `SandboxError` if the service cannot apply that."""
+    """Let it reach only *hosts* from now on."""
     with converted_errors("the hosts that the sandbox may reach were not changed"):
         sdk().Sandbox.update_network(identity, _egress(hosts), **access.options())
 
@@ -212,16 +189,13 @@ def create_snapshot(access: ServiceAccess, identity: str) -> str:
     """Create a snapshot of it, with its memory, at the service; return its id, usable as a template.
 
     The sandbox must be running, and keeps running.
-
-    Raises:
-        SandboxError: if the service cannot create it.
     """
     with converted_errors("cannot create a snapshot"):
         return str(sdk().Sandbox.create_snapshot(identity, **access.options()).snapshot_id)
 
 
 def delete_snapshot(access: ServiceAccess, snapshot: str) -> None:
-    """Delete *snapshot* at the service. Idempotent. Raises `SandboxError` if the service does not confirm it."""
+    """Delete *snapshot* at the service. Idempotent."""
     with converted_errors("a snapshot was not removed at the service"):
         sdk().Sandbox.delete_snapshot(snapshot, **access.options())
 

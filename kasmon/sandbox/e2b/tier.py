@@ -75,7 +75,7 @@ class E2b:
         """The folders of each session's sandbox on this machine."""
         self.host_folders.base = self.places.state / "e2b"
         self.host_folders.owner = (os.geteuid(), os.getegid())
-        self._records = E2bRecords(self.places)
+        self._records = E2bRecords(self.host_folders)
         self._access, self._timeout_s, self._prolong_s = access, timeout_s, prolong_s
 
     @property
@@ -116,24 +116,14 @@ class E2b:
 
     def workspace(self, policy: SandboxPolicy, /) -> str:
         """The folder of this machine that is synchronized with `/workspace` inside."""
-        return self._records.workspace(policy)
+        return str(self.host_folders.workspace(policy))
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
-        """Create it; its guest program answers when this returns.
-
-        Raises:
-            SandboxError: if there is one already, or none can be created. Nothing is left behind then.
-            RefusedError: if its policy requires what a service cannot provide.
-        """
+        """Create it. Raises `RefusedError` if its policy requires what a service cannot provide."""
         return self._create(policy, E2bRecord(attempt=secrets.token_hex(16)))
 
     def create_for_agent(self, policy: SandboxPolicy, program_launch: ProgramLaunch, /) -> SandboxRuntime:
-        """As `create`, for an agent: its home is synchronized too. Its memory is stored nowhere if it got secrets
-        that must not be there.
-
-        Raises:
-            SandboxError, RefusedError: as `create`.
-        """
+        """Do as `create`, with its home synchronized too. Its memory is stored nowhere if it got secrets."""
         return self._create(policy, E2bRecord(attempt=secrets.token_hex(16), has_home=True, keeps=keeps_memory(policy)))
 
     def _create(self, policy: SandboxPolicy, record: E2bRecord) -> SandboxRuntime:
@@ -144,7 +134,7 @@ class E2b:
         record = msgspec.structs.replace(record, hosts=hosts_of(policy))
         # `destroy` finds it by name, where it has no id yet.
         with or_nothing(lambda: self.destroy(policy, None), "cannot create a sandbox"):
-            self._records.make(policy)
+            self._make_folders(policy)
             self._records.write(policy, record)
             name, template, timeout_s = self._name(policy.session), policy.template, self._timeout_s
             vm = service.create(access, template, timeout_s, name, record.hosts, record.attempt, keeps=record.keeps)
@@ -154,11 +144,7 @@ class E2b:
             return runtime
 
     def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
-        """Whether *runtime* is still the recorded sandbox, and the service has it.
-
-        Raises:
-            SandboxError: if the service cannot be asked.
-        """
+        """Whether *runtime* is still the recorded sandbox, and the service has it."""
         record = self._records.of(policy)
         if record is None or record.runtime is None or _identity(record.runtime) != _identity(runtime):
             return False
@@ -167,11 +153,7 @@ class E2b:
         return bool(service.state(self.access(), runtime.remote))
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
-        """Reconnect to *policy*'s sandbox at the service; None where the service has none, or kasmon paused it.
-
-        Raises:
-            SandboxError: if the service cannot be asked.
-        """
+        """Reconnect to *policy*'s sandbox at the service; None where the service has none, or kasmon paused it."""
         record = self._records.of(policy)
         if record is None or record.runtime is None or record.paused_at is not None:
             return None
@@ -199,22 +181,13 @@ class E2b:
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
     ) -> list[str]:
-        """Return the command that runs *argv* in a sandbox of its own; *workdir* has the same path there.
-
-        Raises:
-            SandboxError, RefusedError: as `prepare_program`.
-        """
+        """Return the command that runs *argv* in a sandbox of its own; raises as `prepare_program`."""
         return wrap_program(self, policy, argv, workdir, variables)
 
     def prepare_program(
         self, policy: SandboxPolicy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /
     ) -> ProgramLaunch:
-        """Return how *argv* is run there: with its template's programs, in a copy of *workdir* at the same path.
-
-        Raises:
-            SandboxError: if no API key for the service is set.
-            RefusedError: if *policy* requires what a service cannot provide.
-        """
+        """Return how *argv* is run there: with its template's programs, in a copy of *workdir* at the same path."""
         check_policy(policy)
         hosts_of(policy)
         own = {name: value for name, value in own_variables(variables).items() if not name.startswith(DROPPED_PREFIXES)}
@@ -233,7 +206,6 @@ class E2b:
 
         Raises:
             UnableError: if its memory may not be stored.
-            SandboxError: if that fails; it runs then, or is gone.
         """
         record, known = self._records.require(policy, runtime.remote)
         if not record.keeps:
@@ -246,11 +218,7 @@ class E2b:
         return PauseResult(held=False, snapshot=runtime.remote)
 
     def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, paused: PauseResult, /) -> SandboxRuntime:
-        """Resume it; one that was not paused runs on.
-
-        Raises:
-            SandboxError: if the service no longer has it, or cannot be reached.
-        """
+        """Resume it; one that was not paused runs on."""
         (record, runtime), hosts = self._records.require(policy, paused.snapshot or runtime.remote), hosts_of(policy)
         access = self.access()
         service.connect(access, runtime.remote, self._timeout_s)
@@ -262,11 +230,7 @@ class E2b:
         return runtime
 
     def fetch(self, policy: SandboxPolicy, /) -> None:
-        """Bring the folders here up to date with it, if it runs; the relay is stopped first.
-
-        Raises:
-            SandboxError: if that fails.
-        """
+        """Bring the folders here up to date with it, if it runs; the relay is stopped first."""
         record = self._records.of(policy)
         if record is not None and record.runtime is not None and record.paused_at is None:
             relay.end_relay(record.runtime)
@@ -279,8 +243,6 @@ class E2b:
         The service copies only a running sandbox, so it is resumed for that, without a relay, and paused again.
 
         Raises:
-            SnapshotRefusedError: if it is not paused.
-            SandboxError: if it could not be copied; nothing of *other* is left then.
             RefusedError: if *other* requires what a service cannot provide.
         """
         check_policy(other)
@@ -292,11 +254,9 @@ class E2b:
         if (other_record := self._records.of(other)) is not None and other_record.runtime is not None:
             raise SandboxError(f"cannot create a sandbox for {other.session!r}", "it already has one")
         identity = record.runtime.remote
-        with or_nothing(lambda: self.forget(other), f"cannot create a sandbox for {other.session!r}"):  # as in `_made`
-            self._records.make(other)
-            FolderSync(self.workspace(policy), self._records.note(policy)).copy(
-                self.workspace(other), self._records.note(other)
-            )
+        with or_nothing(lambda: self.forget(other), f"cannot create a sandbox for {other.session!r}"):
+            self._make_folders(other)
+            self._sync(policy).copy(self._sync(other))
             fresh = E2bRecord(attempt=secrets.token_hex(16), hosts=hosts_of(other), paused_at=time.time())
             self._records.write(other, fresh)
             service.connect(access, identity, self._timeout_s)
@@ -319,8 +279,7 @@ class E2b:
         """Let it reach the hosts of *policy* from now on; a paused one, once it is resumed.
 
         Raises:
-            SandboxError: if the service cannot apply that.
-            RefusedError: if it cannot enforce it.
+            RefusedError: if the service cannot enforce it.
         """
         hosts, record = hosts_of(policy), self._records.of(policy)
         if record is None or record.runtime is None or record.paused_at is not None:
@@ -333,19 +292,14 @@ class E2b:
         return ""
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> E2bPorts:
-        """Return a connector to the ports of the sandbox at *runtime*, which is resumed for it.
-
-        Raises:
-            SandboxError: if there is no record of it.
-        """
+        """Return a connector to the ports of the sandbox at *runtime*, which is resumed for it."""
         self._records.require(policy, runtime.remote)
         return E2bPorts(self.access(), runtime.remote, self._timeout_s)
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
         """Remove all of it at the service, and all here but its workspace. Idempotent.
 
-        Raises:
-            SandboxError: if the service does not confirm that; the record stays, so that it can be tried again.
+        If the service does not confirm that, the record stays, so that it can be tried again.
         """
         record = self._records.of(policy)
         for known in (record.runtime if record else None, runtime):
@@ -357,30 +311,35 @@ class E2b:
             self._records.remove(policy)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
-        """Remove its files here too; a folder given by the user stays unchanged. Idempotent.
-
-        Raises:
-            SandboxError: as for `destroy`, or if something is left here.
-        """
+        """Remove its files here too; a folder given by the user stays unchanged. Idempotent."""
         self.destroy(policy, None)
         with clearing(f"the sandbox of {policy.session!r}"):
-            remove_tree(self._records.session_folder(policy))
+            remove_tree(self.host_folders.of(policy.session))
         return ""
 
     def access(self) -> service.ServiceAccess:
         """Return the access to the service. Raises `SandboxError` if there is no key for it."""
-        return self._access or service.require_access()
+        if (found := self._access or service.access()) is None:
+            raise SandboxError("the service is unavailable", "no API key is set", service.HINT)
+        return found
+
+    def _make_folders(self, policy: SandboxPolicy) -> None:
+        self.host_folders.make(policy.session)
+        if not policy.workspace:
+            self.host_folders.own_workspace(policy.session)
+
+    def _sync(self, policy: SandboxPolicy) -> FolderSync:
+        return FolderSync(self.workspace(policy), self.host_folders.of(policy.session) / "outside.json")
 
     def _fetch_folders(self, policy: SandboxPolicy, record: E2bRecord, runtime: SandboxRuntime) -> None:
         fetch_folders(service.connect(self.access(), runtime.remote, self._timeout_s), self._folders(policy, record))
 
     def _folders(self, policy: SandboxPolicy, record: E2bRecord) -> tuple[GuestFolder, ...]:
-        outside = FolderSync(self.workspace(policy), self._records.note(policy))
         if not record.has_home:
-            return (GuestFolder("workspace", WORKSPACE, outside),)
+            return (GuestFolder("workspace", WORKSPACE, self._sync(policy)),)
         home = self.host_folders.home(policy.session)
-        return (
-            GuestFolder("workspace", self.workspace(policy), outside),  # agents find their conversations by its path
+        return (  # agents find their conversations by the workspace's path
+            GuestFolder("workspace", self.workspace(policy), self._sync(policy)),
             GuestFolder("home", HOME, FolderSync(str(home), home.with_name("home.json"))),
         )
 
@@ -393,7 +352,7 @@ class E2b:
             "remote": identity,
             "folders": [(name, path, *outside.where) for name, path, outside in self._folders(policy, record)],
             "keeps": record.keeps,
-            "session_folder": str(self._records.session_folder(policy)),
+            "session_folder": str(self.host_folders.of(policy.session)),
             "volatile": [each.path for each in policy.volatile],
             "names": [name for each in policy.credentials for name in (each.name, *each.aliases)],
             "timeout_s": self._timeout_s,
@@ -405,7 +364,7 @@ class E2b:
         return msgspec.structs.replace(
             runtime,
             remote=identity,
-            session_folder=str(self._records.session_folder(policy)),
+            session_folder=str(self.host_folders.of(policy.session)),
             workspace=self.workspace(policy),
             notices=(SIZED, COPIED, *_widened_notices(policy)),
         )

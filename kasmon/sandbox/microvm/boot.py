@@ -31,6 +31,7 @@ from kasmon.sandbox.microvm.start import (
 )
 from kasmon.sandbox.network.proxy_control import socket_in
 from kasmon.sandbox.shared.credentials import SHORTEST, CredentialFindings, forms, resolve
+from kasmon.sandbox.shared.host_folders import INSIDE, list_program_files
 from kasmon.sandbox.shared.processes import listen, open_log, open_memory_file
 
 WRITE_S: Final = 60.0
@@ -62,9 +63,14 @@ def write_memory(qmp: QmpClient, path: Path) -> None:
 
 
 def remove_credentials(policy: SandboxPolicy, path: Path) -> None:
-    """Remove remaining values of credentials from the memory at *path*: node does not clear freed memory."""
-    if policy.credentials:
-        scrub_file(path, resolve(policy.credentials))
+    """Remove remaining values of credentials from the memory at *path*: node does not clear freed memory.
+
+    Raises:
+        OSError: if it cannot be read and written.
+    """
+    if policy.credentials and path.stat().st_size:
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+            scrub(memory, resolve(policy.credentials))
 
 
 def scrub(image: Image, findings: CredentialFindings) -> int:
@@ -81,20 +87,7 @@ def scrub(image: Image, findings: CredentialFindings) -> int:
     return count
 
 
-def scrub_file(path: Path, findings: CredentialFindings) -> int:
-    """Do the same in the file at *path*, without reading it as a whole.
-
-    Raises:
-        OSError: if it cannot be read and written.
-    """
-    if not path.stat().st_size:
-        return 0
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
-        return scrub(memory, findings)
-
-
 LINE: Final = Path(__file__).with_name("link")
-INSIDE: Final = Path(__file__).parent.with_name("guest")
 FOLDERS: Final = ("bin", "dev", "low", "modules", "new", "opt", "opt/kasmon", "opt/kasmon/line", "proc", "sys")
 
 CPIO_MAGIC: Final = "070701"
@@ -154,9 +147,8 @@ def initrd(folder: Path, image: VmImage) -> bytes:
     made.add_file("modules/order", "\n".join(image.modules).encode())
     for name in image.modules:
         made.add_file(f"modules/{name}", (folder / "modules" / name).read_bytes())
-    for path in sorted(INSIDE.iterdir()):
-        if path.is_file() and path.suffix != ".pyc":
-            made.add_file(f"opt/kasmon/{path.name}", path.read_bytes())
+    for path in list_program_files(INSIDE):
+        made.add_file(f"opt/kasmon/{path.name}", path.read_bytes())
     for path in sorted(LINE.glob("*.py")):
         made.add_file(f"opt/kasmon/line/{path.name}", path.read_bytes())
     return made.whole()
@@ -165,10 +157,9 @@ def initrd(folder: Path, image: VmImage) -> bytes:
 def code_hash() -> str:
     """Return a hash of kasmon's code that runs in a machine, different for each version."""
     digest = hashlib.sha256()
-    for folder in (INSIDE, LINE):
-        for path in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".pyc"):
-            content = path.read_bytes()
-            digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    for path in (*list_program_files(INSIDE), *list_program_files(LINE)):
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]
 
 

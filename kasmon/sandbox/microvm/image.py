@@ -21,6 +21,8 @@ from kasmon.model.sandbox.policy import MIB
 from kasmon.paths import Paths, hash_file, private_folder, write_private
 from kasmon.sandbox.microvm import debian_packages
 from kasmon.sandbox.microvm.debian_packages import MERGED, DebianPackage, fetch, unpack
+from kasmon.sandbox.microvm.qemu_program import format_disk
+from kasmon.sandbox.shared.json_files import load_json
 
 FORMAT: Final = 3
 """Increased when the build steps change; `recipe` covers changes of the input."""
@@ -71,12 +73,9 @@ def folder_of(places: Paths) -> Path:
 
 def load_image(folder: Path) -> VmImage | None:
     """Return the image in *folder*; None if there is none that this version can use."""
-    try:
-        image = msgspec.json.decode((folder / TOLD).read_bytes(), type=VmImage)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    whole = all((folder / name).is_file() for name in image.hashes)
-    return image if image.recipe == recipe() and whole else None
+    image = load_json(folder / TOLD, VmImage)
+    is_whole = image is not None and all((folder / name).is_file() for name in image.hashes)
+    return image if image and image.recipe == recipe() and is_whole else None
 
 
 def build(folder: Path, report: Callable[[str], None] = lambda _: None) -> VmImage:
@@ -217,9 +216,5 @@ def create_disk(root: Path, target: Path) -> None:
     entries = list(root.rglob("*"))
     used = sum((path.lstat().st_size + 4095) // 4096 * 4096 for path in entries)
     blocks = (used * 21 // 20 + len(entries) * 512 + SPARE_BYTES) // 4096
-    program = debian_packages.find_program("mke2fs") or "mke2fs"
-    args = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096", "-d", str(root)]
-    args += ["-N", str(len(entries) + SPARE_INODES)]
-    done = subprocess.run([program, *args, str(target), str(blocks)], capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        raise SandboxError("cannot create a disk", f"mke2fs: {done.stderr.strip()[-200:]}")
+    inodes = str(len(entries) + SPARE_INODES)
+    format_disk("-b", "4096", "-d", str(root), "-N", inodes, str(target), str(blocks))

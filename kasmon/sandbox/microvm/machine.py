@@ -9,7 +9,6 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -31,7 +30,6 @@ from kasmon.sandbox.microvm.session_files import VmFiles
 from kasmon.sandbox.microvm.start import send_request
 from kasmon.sandbox.microvm.warm_pool import MEMORY
 from kasmon.sandbox.network import proxy_control
-from kasmon.sandbox.network.denials import Denial
 from kasmon.sandbox.network.port_forward import ListenerConnector
 from kasmon.sandbox.remote_guest.launch_spec import BIN, ProgramLaunch, wrap_program
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing, remove_session_files
@@ -97,12 +95,9 @@ class MicroVm:
         return str(self.host_folders.workspace(policy))
 
     def create(self, policy: SandboxPolicy, /, *, is_copy: bool = True) -> SandboxRuntime:
-        """Create it, as a copy of the warm machine or booted; the guest agent answers then. Takes up to two minutes.
-
-        Without *is_copy* it is always booted.
+        """Create it, as a copy of the warm machine or booted, which takes up to two minutes; booted without *is_copy*.
 
         Raises:
-            SandboxError: if the session has one already, or none can be created. Whatever was begun is removed.
             RefusedError: if the policy names a folder that a machine cannot mount.
         """
         return self._create(policy, (), is_copy=is_copy)
@@ -112,7 +107,7 @@ class MicroVm:
         vm_files, warm_pool = self._vm_files(policy), self.provisioning.warm_pool(policy.size)
         if vm_files.is_taken():
             raise SandboxError(f"cannot create a machine for {policy.session!r}", "it already has a running one")
-        with self._undo_on_error(policy):
+        with or_nothing(lambda: self.destroy(policy, None), "cannot create a machine"):
             notices = vm_files.make_folders()
             vm_files.replace_program_disk(self.provisioning.disks.of(parts) if parts else None)
             self._open_gate(policy)
@@ -160,11 +155,7 @@ class MicroVm:
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
     ) -> list[str]:
-        """Return the command that runs *argv* in a machine of its own; *workdir* is `/workspace` there.
-
-        Raises:
-            SandboxError, RefusedError, UnableError: as `prepare_program`.
-        """
+        """Return the command that runs *argv* in a machine of its own; raises as `prepare_program`."""
         return wrap_program(self, policy, argv, workdir, variables)
 
     def prepare_program(
@@ -172,12 +163,7 @@ class MicroVm:
     ) -> ProgramLaunch:
         """Return how *argv* is run there: with the image's programs, or copies of this machine's if it is elsewhere.
 
-        It runs in `/workspace`, which mirrors *workdir*.
-
-        Raises:
-            SandboxError: if no machine can be created here.
-            NotFoundError: if the program does not exist.
-            RefusedError: if it is too large.
+        It runs in `/workspace`, which mirrors *workdir*. A program that is too large is refused.
         """
         self.provisioning.require_available()
         brought = program_disks.prepare_program(argv, variables)
@@ -205,11 +191,7 @@ class MicroVm:
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
     ) -> PauseResult:
-        """Stop it. *to_disk*: its memory is on disk when this returns, and its processes have ended.
-
-        Raises:
-            SandboxError: if it has ended, or its memory cannot be stored; it can be resumed then.
-        """
+        """Stop it. *to_disk*: its memory is on disk when this returns, and its processes have ended."""
         self._require_running(policy, runtime)
         vm_files = self._vm_files(policy)
         if not to_disk:
@@ -224,9 +206,9 @@ class MicroVm:
         with QmpClient(vm_files.qmp_socket) as qmp:
             qmp.do("stop")
             with vm_files.snapshots.draft() as draft:
-                write_memory(qmp, draft.folder / MEMORY)
-                remove_credentials(policy, draft.folder / MEMORY)
-                snapshot = draft.confirm(self.provisioning.made_by, turn)
+                write_memory(qmp, draft / MEMORY)
+                remove_credentials(policy, draft / MEMORY)
+                snapshot = vm_files.snapshots.confirm(draft, self.provisioning.made_by, turn)
         read_back = vm_files.snapshots.check_snapshot(lambda: self.provisioning.made_by, whole=True)
         if read_back is None or read_back.refused or read_back.snapshot.id != snapshot.id:
             why = read_back.refused if read_back is not None and read_back.refused else "it does not exist"
@@ -235,12 +217,7 @@ class MicroVm:
         return PauseResult(held=False, snapshot=snapshot.id)
 
     def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, pause_result: PauseResult, /) -> SandboxRuntime:
-        """Resume it and set its clock; from a snapshot on disk only once, and only with the disk that belongs to it.
-
-        Raises:
-            SnapshotRefusedError: if that snapshot may not be resumed; nothing runs then.
-            SandboxError: if it has ended, or does not resume.
-        """
+        """Resume it and set its clock; from a snapshot on disk only once, and only with the disk that belongs to it."""
         vm_files = self._vm_files(policy)
         if pause_result.held:
             self._require_running(policy, runtime)
@@ -278,16 +255,11 @@ class MicroVm:
             raise
 
     def fork(self, policy: SandboxPolicy, pause_result: PauseResult, other: SandboxPolicy, /) -> PauseResult:
-        """Copy the disk, snapshot and mirrored folders of a machine that is paused to disk for *other*.
-
-        Raises:
-            SnapshotRefusedError: if that snapshot may not be resumed.
-            SandboxError: if it could not be copied; nothing of *other* is left then.
-        """
+        """Copy the disk, snapshot and mirrored folders of a machine that is paused to disk for *other*."""
         vm_files, theirs = self._vm_files(policy), self._vm_files(other)
         snapshot = vm_files.snapshots.require_usable(self.provisioning.made_by)
         limit = SIZES[policy.size].disk_bytes
-        with self._undo_on_error(other):
+        with or_nothing(lambda: self.destroy(other, None), "cannot create a machine"):
             theirs.make_folders()
             theirs.replace_disks(vm_files.base, vm_files.disk)
             theirs.replace_program_disk(vm_files.programs.resolve() if vm_files.programs.exists() else None)
@@ -305,25 +277,14 @@ class MicroVm:
             return PauseResult(held=False, snapshot=vm_files.snapshots.copy_to(theirs.snapshots, snapshot).id)
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
-        """Remove its processes, sockets, disks and snapshots; its mirrored folders stay. Idempotent.
-
-        Raises:
-            SandboxError: if something is left.
-        """
+        """Remove its processes, sockets, disks and snapshots; its mirrored folders stay. Idempotent."""
         self._vm_files(policy).end(runtime if runtime is not None and self.find(policy, runtime) else None)
         proxy_control.close_proxy(self._vm_files(policy).gate)
         with clearing(_label(policy)):
             self.host_folders.clear(policy.session)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
-        """Remove what a session keeps after `destroy`: its home, and a workspace that kasmon made. Idempotent.
-
-        Returns:
-            The path of the copy of its folder, if that is kept since it differs from the original; else "".
-
-        Raises:
-            SandboxError: if something is left.
-        """
+        """Remove what a session keeps after `destroy`; return the path of the copy of its folder, if that is kept."""
         self.destroy(policy, None)
         return remove_session_files(self.host_folders, policy.session, policy.workspace, _label(policy))
 
@@ -336,19 +297,12 @@ class MicroVm:
         """Copy changes outside into the machine's folders; return notices for the user.
 
         If a path changed on both sides, the outside version keeps its name, and the inside version is put beside it.
-
-        Raises:
-            SandboxError: if it has ended, or does not answer.
         """
         self._require_running(policy, runtime)
         return _collect_notices(send_request(self._vm_files(policy).control, FILL_S, "refresh"))
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> ListenerConnector:
-        """Return a connector to the ports of the machine of *runtime*, over its one connection.
-
-        Raises:
-            SandboxError: if it has ended.
-        """
+        """Return a connector to the ports of the machine of *runtime*, over its one connection."""
         self._require_running(policy, runtime)
         return ListenerConnector(str(self._vm_files(policy).ports))
 
@@ -356,17 +310,8 @@ class MicroVm:
         """Return which hosts were refused after *since* and how to allow them; empty if none."""
         return proxy_control.hint(self._gate(policy), since)
 
-    def denials(self, policy: SandboxPolicy) -> tuple[Denial, ...]:
-        """Return the connections refused since its proxy was set up, oldest first."""
-        return proxy_control.denials(self._gate(policy))
-
     def allow(self, policy: SandboxPolicy, /) -> None:
-        """Allow the hosts of *policy* from now on, even if the sandbox had no network access before.
-
-        Raises:
-            UsageError: if the policy's hosts are not a valid list.
-            SandboxError: if its proxy, or the sandbox, does not answer.
-        """
+        """Allow the hosts of *policy* from now on, even if the sandbox had no network access before."""
         if proxy_control.is_running(self._gate(policy)):
             proxy_control.allow(self._gate(policy), policy.hosts)
         elif (runtime := self._vm_files(policy).runtime()) is not None:
@@ -398,10 +343,6 @@ class MicroVm:
     def _require_running(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
         if not self.find(policy, runtime):
             raise SandboxError(f"the machine of {policy.session!r} has ended", "QEMU has ended")
-
-    def _undo_on_error(self, policy: SandboxPolicy) -> AbstractContextManager[None]:
-        """Clean up if the block raises; an error of the system becomes a `SandboxError`."""
-        return or_nothing(lambda: self.destroy(policy, None), "cannot create a machine")
 
 
 def _label(policy: SandboxPolicy) -> str:

@@ -98,11 +98,9 @@ class VmProvisioning:
     @functools.cached_property
     def accelerator(self) -> str:
         """QEMU's accelerator: KVM if a trial here found it faster (`qemu_program.KvmTrial`), else emulation."""
-        found = (
-            None
-            if qemu_program.find_obstacle(self.host_folders.owner)
-            else qemu_program.load_trial(self._trial, self._identity)
-        )
+        if qemu_program.find_obstacle(self.host_folders.owner):
+            return qemu_program.EMULATED
+        found = qemu_program.load_trial(self._trial, self._identity)
         return qemu_program.ACCELERATED if found is not None and found.uses_kvm else qemu_program.EMULATED
 
     def describe_accelerator(self, emulated_ms: float | None = None) -> str:

@@ -22,8 +22,10 @@ from kasmon.errors import SandboxError
 from kasmon.paths import private_folder, write_private
 from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.jail.probe import find_install_command
+from kasmon.sandbox.microvm import debian_packages
 from kasmon.sandbox.microvm.qemu import MACHINE, OLDEST
 from kasmon.sandbox.shared.host_folders import may_use
+from kasmon.sandbox.shared.json_files import load_json
 
 LEAST_S: Final = 3.0
 """The least time that a start with KVM may take before it counts as slower."""
@@ -67,11 +69,8 @@ def identity(program: str, image: str) -> str:
 
 def load_trial(path: Path, on: str) -> KvmTrial | None:
     """Return the result for the machine *on* that is stored at *path*; None if there is none."""
-    try:
-        trial = msgspec.json.decode(path.read_bytes(), type=KvmTrial)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    return trial if trial.on == on else None
+    trial = load_json(path, KvmTrial)
+    return trial if trial and trial.on == on else None
 
 
 def store_trial(path: Path, trial: KvmTrial) -> KvmTrial:
@@ -109,7 +108,7 @@ def find_obstacle(owner: tuple[int, int]) -> str:
     """Return why KVM cannot be tried for machines that *owner* runs; empty if it can."""
     if not KVM.exists():
         return f"this machine has no {KVM}"
-    if not can_use_kvm(owner):
+    if not may_use(KVM, owner, writable=True):
         who = f"user {owner[0]}, as whom QEMU runs," if os.geteuid() == 0 else "this user"
         return f"{who} may not open {KVM}"
     return ""
@@ -122,6 +121,7 @@ SETPRIV: Final = Path("/usr/bin/setpriv")
 EMULATED: Final = "tcg,tb-size=128"
 ACCELERATED: Final = "kvm"
 RUN_S: Final = 60.0
+FORMAT_S: Final = 300.0
 
 
 def lacking(program: str = PROGRAM) -> UnavailableReason | None:
@@ -151,15 +151,16 @@ def read_version(program: str = PROGRAM) -> str:
     return " ".join(part for part in found.groups() if part) if found else ""
 
 
-def can_use_kvm(owner: tuple[int, int]) -> bool:
-    """Whether *owner* can open KVM; then it may be tried, and only a timed start proves it."""
-    return KVM.exists() and may_use(KVM, owner, writable=True)
+def format_disk(*words: str) -> None:
+    """Create an ext4 file system, without a journal, by `mke2fs` with *words*. Raises `SandboxError` if that fails."""
+    program = debian_packages.find_program("mke2fs") or "mke2fs"
+    run_tool(program, "-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", *words, limit_s=FORMAT_S)
 
 
-def run_tool(*words: str) -> None:
+def run_tool(*words: str, limit_s: float = RUN_S) -> None:
     """Run a program that creates or changes a disk. Raises `SandboxError` if it fails, with its own message."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, stdin=subprocess.DEVNULL)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError) as error:
         raise SandboxError("cannot create a disk", str(error)) from error
     if done.returncode:

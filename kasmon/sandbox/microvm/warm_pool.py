@@ -18,8 +18,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxSize
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker
 from kasmon.paths import private_folder
-from kasmon.sandbox.microvm import debian_packages
-from kasmon.sandbox.microvm.qemu_program import IMAGES, run_tool
+from kasmon.sandbox.microvm.qemu_program import IMAGES, format_disk, run_tool
 from kasmon.sandbox.shared.snapshot_store import SnapshotStore
 from kasmon.store.file_lock import lock_folder
 
@@ -61,14 +60,7 @@ class WarmPool:
             raw, plain, nothing = (Path(name) / each for each in ("raw", "plain", "nothing"))
             with raw.open("xb") as file:
                 file.truncate(self._size.disk_bytes)
-            format_ = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0"]
-            run_tool(
-                debian_packages.find_program("mke2fs") or "mke2fs",
-                *format_,
-                "-E",
-                "lazy_itable_init=1,nodiscard",
-                str(raw),
-            )
+            format_disk("-E", "lazy_itable_init=1,nodiscard", str(raw))
             run_tool(IMAGES, "convert", "-q", "-f", "raw", "-O", "qcow2", str(raw), str(plain))
             run_tool(IMAGES, "create", "-q", "-f", "qcow2", str(nothing), str(self._size.disk_bytes))
             plain.replace(self.plain)
@@ -96,12 +88,12 @@ class WarmPool:
             SandboxError: if that fails; the former one stays current.
         """
         with self.locked(), self.snapshots.draft() as draft:
-            whole = draft.folder / DISK
+            whole = draft / DISK
             shutil.copyfile(self.plain, whole)
             run_tool(IMAGES, "rebase", "-u", "-f", "qcow2", "-F", "qcow2", "-b", str(whole), str(machine))
             run_tool(IMAGES, "commit", "-q", "-f", "qcow2", str(machine))
-            memory.replace(draft.folder / MEMORY)
-            return draft.confirm(made_by)
+            memory.replace(draft / MEMORY)
+            return self.snapshots.confirm(draft, made_by)
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[bool]:

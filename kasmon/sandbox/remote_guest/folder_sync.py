@@ -22,6 +22,7 @@ from kasmon.errors import RefusedError, SandboxError
 from kasmon.paths import write_private
 from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Files, ManifestEntry, is_proper, parents_first
 from kasmon.sandbox.checkpoint.scan import ScanBounds, beneath, opened, opened_file, scan, target
+from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.shared.safe_tree import copy, remove_tree
 
 BOUNDS: Final = ScanBounds(files=50_000, bytes=256 * 1024 * 1024, seconds=30.0)
@@ -170,7 +171,7 @@ FolderFiles = dict[str, ManifestEntry]
 
 
 class FolderSync:
-    """The sync of one *folder*. Not thread-safe."""
+    """The sync of one *folder*. Not thread-safe. Each method raises `SandboxError` if the folder cannot be read."""
 
     def __init__(self, folder: str, note: Path) -> None:
         self.folder: Final = folder
@@ -182,47 +183,31 @@ class FolderSync:
         return self.folder, str(self._note)
 
     def whole(self) -> bytes:
-        """Return all of it as a bundle, and record that the sandbox has it.
-
-        Raises:
-            SandboxError: if it cannot be read, or is too large.
-        """
+        """Return all of it as a bundle, and record that the sandbox has it. A folder that is too large is refused."""
         now = self._scan()
         packed = encode_bundle(self.folder, _require_size(now))
-        self._record(now)
+        self.record_files(now)
         return packed
 
     def changes(self) -> tuple[bytes, FolderFiles] | None:
-        """Return a bundle of the changes here since the last sync, and the argument for `record_files`, or None.
-
-        Raises:
-            SandboxError: if it cannot be read, or is too large.
-        """
+        """Return a bundle of the changes here since the last sync, and the argument for `record_files`, or None."""
         known, now = self._load_record(), self._scan()
         if known is None:
-            self._record(now)
+            self.record_files(now)
             return None
         fresh = {path: each for path, each in now.items() if known.get(path) != each}
         gone = tuple(path for path in known if path not in now)
         return (encode_bundle(self.folder, _require_size(fresh), gone, whole=False), now) if fresh or gone else None
 
-    def copy(self, folder: str, note: Path) -> None:
-        """Copy the folder to *folder*, for a copy of the sandbox, which has the same files.
-
-        Raises:
-            SandboxError: if it cannot be copied, or is too large.
-        """
-        remove_tree(Path(folder))
+    def copy(self, other: "FolderSync") -> None:
+        """Copy the folder to that of *other*, for a copy of the sandbox, which has the same files."""
+        target, owner = Path(other.folder), (os.geteuid(), os.getegid())
+        remove_tree(target)
         try:
-            owner, bounds = (os.geteuid(), os.getegid()), BOUNDS
-            copy(Path(self.folder), Path(folder), owner, limit_bytes=bounds.bytes, limit_entries=bounds.files)
+            copy(Path(self.folder), target, owner, limit_bytes=BOUNDS.bytes, limit_entries=BOUNDS.files)
         except (OSError, RefusedError) as error:
             raise SandboxError("the folder was not copied", str(error)) from error
-        copied = FolderSync(folder, note)
-        copied.record_files(copied._scan() if self.changes() is None else {})
-
-    def record_files(self, now: FolderFiles) -> None:
-        self._record(now)
+        other.record_files(other._scan() if self.changes() is None else {})
 
     def takes(self, reply: str | bytes) -> tuple[str, ...]:
         """Write the sandbox's changes in *reply* to the folder; return what differs here after that, in sentences.
@@ -242,27 +227,24 @@ class FolderSync:
     def _record_taken(self, paths: Iterable[str], before: FolderFiles | None, *, whole: bool) -> None:
         now = self._scan()
         if whole or before is None:
-            self._record(now)
+            self.record_files(now)
             return
         for path in paths:
             before.pop(path, None)
             if path in now:
                 before[path] = now[path]
-        self._record(before)
+        self.record_files(before)
 
     def _scan(self) -> FolderFiles:
         with opened(self.folder) as top:
             return scan(top, ScanBounds()).files
 
     def _load_record(self) -> FolderFiles | None:
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            return {
-                path: ManifestEntry(*each)
-                for path, each in msgspec.json.decode(self._note.read_bytes(), type=_FileFacts).items()
-            }
-        return None
+        facts = load_json(self._note, _FileFacts)
+        return None if facts is None else {path: ManifestEntry(*each) for path, each in facts.items()}
 
-    def _record(self, files: FolderFiles) -> None:
+    def record_files(self, files: FolderFiles) -> None:
+        """Record *files* as what the sandbox has."""
         with contextlib.suppress(UnicodeEncodeError):  # a name that is not text was not copied either
             write_private(self._note, msgspec.json.encode(files))
 

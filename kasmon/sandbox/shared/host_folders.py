@@ -168,7 +168,7 @@ class HostFolders:
         """Return the folder of programs that run inside and of `etc`, readable for the jail's user and shared."""
         if self._things is not None and self._things.is_dir():
             return self._things
-        contents = {f"opt/{path.name}": path.read_bytes() for path in _files(self.inside)}
+        contents = {f"opt/{path.name}": path.read_bytes() for path in list_program_files(self.inside)}
         contents |= {f"etc/{name}": text.encode() for name, text in ETC.items()}
         digest = hashlib.sha256()
         for name in sorted(contents):
@@ -311,7 +311,8 @@ def _may(path: Path, owner: tuple[int, int], access: int) -> bool:
     return (stat.S_IMODE(facts.st_mode) >> shift) & access == access
 
 
-def _files(folder: Path) -> list[Path]:
+def list_program_files(folder: Path) -> list[Path]:
+    """Return the files of *folder* that belong inside a sandbox."""
     return sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".pyc")
 
 

@@ -26,6 +26,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker, SnapshotPart, SnapshotVerdict, refusal
 from kasmon.paths import private_folder, write_private
+from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.shared.safe_tree import remove_tree
 
 RECORD: Final = "snapshot.json"
@@ -63,43 +64,39 @@ class SnapshotStore:
     def current(self) -> Snapshot | None:
         """Return the last confirmed snapshot, resumable or not; None if there is none."""
         known = self._state().current
-        try:
-            return msgspec.json.decode((self.folder / known / RECORD).read_bytes(), type=Snapshot) if known else None
-        except (OSError, msgspec.MsgspecError):
-            return None
+        return load_json(self.folder / known / RECORD, Snapshot) if known else None
 
     def path(self, snapshot: Snapshot, part: str) -> Path:
         return self.folder / snapshot.id / part
 
     @contextlib.contextmanager
-    def draft(self) -> "Iterator[SnapshotDraft]":
-        """Yield a new draft, whose parts are written into its `folder`; if it is not confirmed, it is removed.
+    def draft(self) -> Iterator[Path]:
+        """Yield the folder of a new snapshot: each file in it becomes a part. It is removed, if not confirmed by then.
 
         Raises:
             SandboxError: if the disk is full, or it cannot be written; the former snapshot stays current.
         """
-        fresh = SnapshotDraft(self, secrets.token_hex(6))
+        fresh = self.folder / f".{secrets.token_hex(6)}"
         try:
             self._sweep()
             private_folder(self.folder)
-            private_folder(fresh.folder)
-            yield fresh
+            yield private_folder(fresh)
         except OSError as error:
             why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
             raise SandboxError("its memory was not saved", why) from error
         finally:
-            remove_tree(fresh.folder)
+            remove_tree(fresh)
 
-    def confirm_draft(self, draft: "SnapshotDraft", made_by: SnapshotMaker, turn: int) -> Snapshot:
-        """Make *draft* the current snapshot and remove the former one.
+    def confirm(self, draft: Path, made_by: SnapshotMaker, turn: int = 0) -> Snapshot:
+        """Make *draft*, whose parts are complete and closed, the current snapshot, and remove the former one.
 
         Raises:
             OSError: if that cannot be written; the former one stays current.
         """
         state = self._state()
-        parts = tuple(_describe_part(path) for path in sorted(draft.folder.iterdir()))
+        parts = tuple(_describe_part(path) for path in sorted(draft.iterdir()))
         snapshot = Snapshot(
-            id=draft.id,
+            id=draft.name.removeprefix("."),
             session=self._session,
             tier=self._tier,
             at=time.time(),
@@ -109,7 +106,7 @@ class SnapshotStore:
             made_by=made_by,
             parts=parts,
         )
-        self._place(draft.folder, snapshot)
+        self._place(draft, snapshot)
         self._write(msgspec.structs.replace(state, current=snapshot.id))
         self._sweep()
         return snapshot
@@ -166,8 +163,8 @@ class SnapshotStore:
         """
         with other.draft() as draft:
             for part in snapshot.parts:
-                _copy_file(self.path(snapshot, part.name), draft.folder / part.name)
-            return other.confirm_draft(draft, snapshot.made_by, snapshot.turn)
+                _copy_file(self.path(snapshot, part.name), draft / part.name)
+            return other.confirm(draft, snapshot.made_by, snapshot.turn)
 
     def _place(self, fresh: Path, snapshot: Snapshot) -> None:
         for part in snapshot.parts:
@@ -219,25 +216,8 @@ class SnapshotStore:
                     remove_tree(path)
 
 
-class SnapshotDraft:
-    """A snapshot that is being written."""
-
-    def __init__(self, snapshots: SnapshotStore, identity: str) -> None:
-        self._snapshots, self.id = snapshots, identity
-        self.folder = snapshots.folder / f".{identity}"
-        """Each file in it becomes a part."""
-
-    def confirm(self, made_by: SnapshotMaker, turn: int = 0) -> Snapshot:
-        """Make it the current snapshot: its parts are complete and closed.
-
-        Raises:
-            OSError: if that cannot be written.
-        """
-        return self._snapshots.confirm_draft(self, made_by, turn)
-
-
 @contextlib.contextmanager
-def _require_written() -> "Iterator[None]":
+def _require_written() -> Iterator[None]:
     """Turn an error in writing what must precede a run into a `SandboxUnreachableError`."""
     try:
         yield

@@ -81,7 +81,7 @@ def test_a_microvm_whose_memory_on_disk_is_not_what_was_written_goes_on_and_is_n
         os.truncate(part, 10)
         return 0
 
-    assert killed(vm, "sleep", ("SnapshotStore.confirm_draft", "return"), truncate)
+    assert killed(vm, "sleep", ("SnapshotStore.confirm", "return"), truncate)
     sandbox_state = vm.sandbox_state()
     assert sandbox_state is not None
     assert SandboxPhase.RUNNING is sandbox_state.phase

@@ -287,7 +287,7 @@ def test_qemu_killed_while_its_memory_is_written_leaves_no_memory_that_counts(vm
     with QmpClient(lot.qmp_socket) as orders:
         orders.do("stop")
         with lot.snapshots.draft() as draft:
-            handle = os.open(draft.folder / "memory", os.O_WRONLY | os.O_CREAT)
+            handle = os.open(draft / "memory", os.O_WRONLY | os.O_CREAT)
             orders.do("getfd", [handle], fdname="memory")
             os.close(handle)
             orders.do("migrate", uri="fd:memory")

@@ -27,8 +27,8 @@ def snapshots(tmp_path: Path) -> SnapshotStore:
 
 def keep(snapshots: SnapshotStore, content: bytes = b"state", turn: int = 0) -> Snapshot:
     with snapshots.draft() as draft:
-        (draft.folder / "ram").write_bytes(content)
-        return draft.confirm(MADE_BY, turn)
+        (draft / "ram").write_bytes(content)
+        return snapshots.confirm(draft, MADE_BY, turn)
 
 
 class KilledError(BaseException):
@@ -92,7 +92,7 @@ def test_a_disk_that_is_full_in_the_midst_leaves_the_old_one(snapshots: Snapshot
 
     def fills() -> None:
         with snapshots.draft() as draft:
-            (draft.folder / "ram").write_bytes(b"half")
+            (draft / "ram").write_bytes(b"half")
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(SandboxError, match="the disk is full"):

@@ -165,7 +165,7 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/microvm/link/folder_mirror.py", "complete"),  # likewise
         ("kasmon/sandbox/microvm/link/guest_init.py", "handle_request"),  # inside a machine: the kernel's
         ("kasmon/sandbox/microvm/link/guest_init.py", "hello"),  # likewise
-        ("kasmon/sandbox/microvm/boot.py", "scrub_file"),  # a memory of ours, a secret's bytes in it
+        ("kasmon/sandbox/microvm/boot.py", "remove_credentials"),  # a memory of ours, a secret's bytes in it
         ("kasmon/sandbox/microvm/debian_packages.py", "_put"),  # a package's file, with its own mode, for a disk
         ("kasmon/sandbox/microvm/warm_pool.py", "make"),  # an empty disk, in a folder of ours
         ("kasmon/sandbox/microvm/boot.py", "write_memory"),  # a memory, 0600, handed to QEMU open

@@ -56,9 +56,10 @@ class PausingTier(UnconfinedTier):
         slept = super().pause(policy, runtime)
         if not to_disk:
             return slept
-        with self.snapshots(policy).draft() as draft:
-            (draft.folder / "ram").write_bytes(b"state")
-            snapshot = draft.confirm(MADE_BY, turn)
+        snapshots = self.snapshots(policy)
+        with snapshots.draft() as draft:
+            (draft / "ram").write_bytes(b"state")
+            snapshot = snapshots.confirm(draft, MADE_BY, turn)
         self.slept.add(runtime.pid)
         return PauseResult(held=False, snapshot=snapshot.id)
 
