@@ -8,7 +8,6 @@ What code inside appends to the notes is untrusted: the reader checks its shape,
 
 import contextlib
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, write_private
 from kasmon.sandbox.jail.bwrap_arguments import INSIDE, BindMount
 from kasmon.sandbox.shared.host_folders import PYTHON
+from kasmon.sandbox.shared.json_files import load_json
 
 READ_BYTES: Final = 64 * 1024
 LINE_BYTES: Final = 8192
@@ -130,21 +130,13 @@ class AgentContextFiles:
 
 def load_context(places: Paths, session: SessionId) -> bytes:
     """Return `context` of the launch stored in the session's folder; only the id where none is stored."""
-    try:
-        launch = msgspec.json.decode(places.launch(session).read_bytes(), type=Launch)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.encode({"schema": 1, "id": session})
-    return context(places, launch)
+    launch = load_json(places.launch(session), Launch)
+    return context(places, launch) if launch else msgspec.json.encode({"schema": 1, "id": session})
 
 
 def context(places: Paths, launch: Launch) -> bytes:
     """Return as JSON what the agent of *launch* may know: its own fields, and the context from the plan runner."""
-    plan_context: Mapping[str, object] = {}
-    try:
-        decoded = msgspec.json.decode(places.context(launch.session).read_bytes())
-        plan_context = decoded if isinstance(decoded, dict) else {}
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        pass
+    plan_context = load_json(places.context(launch.session), dict[str, object]) or {}
     own = {
         "schema": 1,
         "id": launch.session,

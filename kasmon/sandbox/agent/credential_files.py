@@ -22,6 +22,7 @@ import msgspec
 from kasmon.errors import RefusedError
 from kasmon.model.sandbox.policy import CopiedFile, SandboxPolicy
 from kasmon.paths import expanded, write_private
+from kasmon.sandbox.shared.json_files import load_json
 
 FILE_BYTES: Final = 1024 * 1024
 ON_DISK: Final = (
@@ -182,9 +183,7 @@ def record_digests(files: Sequence[CopiedFile], session_folder: Path) -> None:
 
 def load_digests(session_folder: Path) -> Mapping[str, str]:
     """Return the digests of the last `record_digests`; clearing the jail's session folder removes them."""
-    with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode((session_folder / DIGESTS_FILE).read_bytes(), type=dict[str, str])
-    return {}
+    return load_json(session_folder / DIGESTS_FILE, dict[str, str]) or {}
 
 
 def copy_back(files: Sequence[CopiedFile], home: Path, digests: Mapping[str, str]) -> tuple[str, ...]:

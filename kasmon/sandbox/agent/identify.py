@@ -22,6 +22,8 @@ from kasmon.sandbox.agent.launch import NOTICES, policy_of
 from kasmon.sandbox.base import HostedTier
 from kasmon.sandbox.jail.bwrap_arguments import INSIDE
 from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.jail.session_files import JailFiles
+from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.remote_guest import proof
 from kasmon.sandbox.remote_guest.launch_spec import (
     AgentTier,
@@ -30,6 +32,7 @@ from kasmon.sandbox.remote_guest.launch_spec import (
     load_agent_tier,
     load_status,
 )
+from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.shared.processes import children, is_inside, lives, name_inside, tree
 from kasmon.system.linux import fields
 
@@ -68,7 +71,7 @@ def identify_agent(places: Paths, launch: Launch, front: int) -> ConfinementSeen
         report.unlink(missing_ok=True)
     with contextlib.suppress(KasmonError):
         if policy.hosts:
-            jail.bind_proxy(policy, first)
+            proxy_control.bind_to_process(JailFiles(jail.host_folders, launch.session).gate, first)
     try:
         result = jail.prove(policy, agent, workdir=launch.workdir)
         ok, faults = result.ok, tuple(result.mismatches)
@@ -86,7 +89,7 @@ def identify_agent(places: Paths, launch: Launch, front: int) -> ConfinementSeen
             boot=boot(),
             front=front,
             session_folder=str(jail.host_folders.of(launch.session)),
-            notices=_notices(jail.host_folders.of(launch.session)),
+            notices=load_json(jail.host_folders.of(launch.session) / NOTICES, tuple[str, ...]) or (),
         ),
     )
 
@@ -173,10 +176,3 @@ def _is_program(pid: int) -> bool:
         return False
     is_relay = f"{INSIDE}/proxy_forwarder.py".encode() in arguments and b"--" in arguments
     return fields(pid) is not None and head not in LAUNCHERS and not is_relay
-
-
-def _notices(session_folder: Path) -> tuple[str, ...]:
-    try:
-        return msgspec.json.decode((session_folder / NOTICES).read_bytes(), type=tuple[str, ...])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return ()

@@ -19,16 +19,17 @@ from kasmon.model.sandbox.policy import LoggedTier, Mount, SandboxPolicy, Sandbo
 from kasmon.paths import Paths, write_private
 from kasmon.sandbox.agent import credential_files, remote_launch
 from kasmon.sandbox.agent.context_files import BIN, CONTEXT, AgentContextFiles, context, emit_command
-from kasmon.sandbox.agent.remote_launch import AgentLaunch
-from kasmon.sandbox.base import PauseResult
+from kasmon.sandbox.agent.remote_launch import AgentLaunch, replace_sandbox
+from kasmon.sandbox.base import HostedTier, PauseResult
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.remote_guest import launch_spec
-from kasmon.sandbox.remote_guest.launch_spec import FOLDER, load_agent_tier, load_status
+from kasmon.sandbox.remote_guest.launch_spec import FOLDER, AgentTier, load_agent_tier, load_status
 from kasmon.sandbox.remote_guest.scripted_agent import KASMON, SCRIPTED
 from kasmon.sandbox.shared import credentials
 from kasmon.sandbox.shared.cleanup import forget_removed_tier
 from kasmon.sandbox.shared.host_folders import HostFolders, may_use
+from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.tiers import TIERS, load
 
 NOTICES: Final = "notices.json"
@@ -83,9 +84,8 @@ def sync_folders(places: Paths, session: SessionId) -> None:
     Raises:
         SandboxError: if the sandbox does not answer.
     """
-    policy = policy_of(places, session)
-    status = None if policy.tier == "jail" else load_status(load_agent_tier(places, policy).host_folders.of(session))
-    if status is not None:
+    host_folders = _load_tier(places, policy_of(places, session)).host_folders
+    if (status := load_status(host_folders.of(session))) is not None:
         with contextlib.closing(GuestChannel(status.runtime.socket)) as guest:
             guest.level()
 
@@ -102,7 +102,7 @@ def describe_differences(places: Paths, session: SessionId) -> tuple[str, ...]:
 
 def build_emit_command(places: Paths, session: SessionId) -> tuple[str, ...]:
     """Return the command by which a hook inside writes a note."""
-    return emit_command() if _tier(places, session) == "jail" else emit_command(FOLDER)
+    return emit_command() if _tier_name(places, session) == "jail" else emit_command(FOLDER)
 
 
 def prepare_launch(
@@ -122,46 +122,52 @@ def prepare_launch(
         LaunchError: if it cannot be started there; the message says why.
     """
     try:
-        policy, jail = policy_of(places, launch.session), Jail(places)
-        if policy.tier != "jail":
+        policy = policy_of(places, launch.session)
+        tier = _load_tier(places, policy)
+        if isinstance(tier, Jail):
+            prepared = _prepare_jail(places, launch, tier, policy, argv, variables, environment)
+        else:
             variables = filter_variables(policy, launch.workdir, variables)
-            prepared = remote_launch.prepare_launch(places, launch, policy, argv, variables, environment)
-            _secrets[launch.session] = prepared.secrets
-            return prepared
-        if SCRIPTED in argv:  # the scripted agent is part of kasmon
-            policy = msgspec.structs.replace(policy, mounts=(*policy.mounts, Mount(source=str(KASMON))))
-        digests = credential_files.load_digests(
-            jail.host_folders.of(launch.session)
-        )  # its last host may have been killed
-        jail.destroy(policy, None)
-        session_folder = jail.host_folders.make(launch.session)
-        home = jail.host_folders.home(launch.session)
-        found_credentials = credentials.resolve(policy.credentials, environment)
-        renewal_notices = credential_files.copy_back(policy.files, home, digests)
-        credential_files.record_digests(policy.files, session_folder)
-        credential_files.copy_in(policy.files, home, jail.host_folders.owner)
-        context_files = AgentContextFiles(session_folder)
-        context_files.make(jail.host_folders.owner, context(places, launch))
-        jail_command = jail.wrap_agent(
-            policy,
-            argv,
-            launch.workdir,
-            filter_variables(policy, launch.workdir, variables) | found_credentials.values,
-            context_binds=context_files.binds,
-            path=(BIN,),
-        )
-        jail_notices = [each for each in jail_command.notices if "control group" not in each]  # reported at creation
-        notices = (*renewal_notices, *jail_notices, *found_credentials.missing)
-        write_private(session_folder / NOTICES, msgspec.json.encode(notices))
-    except KasmonError as error:
-        raise LaunchError(
-            f"session {launch.name!r} cannot be started in its sandbox: {error.message}", hint=error.hint
-        ) from error
-    except OSError as error:
-        raise LaunchError(f"session {launch.name!r} cannot be started in its sandbox: {error}.") from error
-    _secrets[launch.session] = found_credentials.secrets
+            prepared = remote_launch.prepare_launch(places, launch, tier, policy, argv, variables, environment)
+    except (KasmonError, OSError) as error:
+        why, hint = (error.message, error.hint) if isinstance(error, KasmonError) else (f"{error}.", "")
+        raise LaunchError(f"session {launch.name!r} cannot be started in its sandbox: {why}", hint=hint) from error
+    _secrets[launch.session] = prepared.secrets
+    return prepared
+
+
+def _prepare_jail(
+    places: Paths,
+    launch: Launch,
+    jail: Jail,
+    policy: SandboxPolicy,
+    argv: Sequence[str],
+    variables: Mapping[str, str],
+    environment: Mapping[str, str],
+) -> AgentLaunch:
+    if SCRIPTED in argv:  # the scripted agent is part of kasmon
+        policy = msgspec.structs.replace(policy, mounts=(*policy.mounts, Mount(source=str(KASMON))))
+    found_credentials = credentials.resolve(policy.credentials, environment)
+    renewal_notices = replace_sandbox(jail, policy)
+    session_folder = jail.host_folders.of(launch.session)
+    context_files = AgentContextFiles(session_folder)
+    context_files.make(jail.host_folders.owner, context(places, launch))
+    jail_command = jail.wrap_agent(
+        policy,
+        argv,
+        launch.workdir,
+        filter_variables(policy, launch.workdir, variables) | found_credentials.values,
+        context_binds=context_files.binds,
+        path=(BIN,),
+    )
+    jail_notices = [each for each in jail_command.notices if "control group" not in each]  # reported at creation
+    notices = (*renewal_notices, *jail_notices, *found_credentials.missing)
+    write_private(session_folder / NOTICES, msgspec.json.encode(notices))
     return AgentLaunch(
-        command=tuple(jail_command.command), home=home, notes=context_files.notes, secrets=found_credentials.secrets
+        command=tuple(jail_command.command),
+        home=jail.host_folders.home(launch.session),
+        notes=context_files.notes,
+        secrets=found_credentials.secrets,
     )
 
 
@@ -176,9 +182,10 @@ def keeps_memory(places: Paths, session: SessionId) -> bool:
 
 
 def can_pause(places: Paths, session: SessionId) -> bool:
+    """Whether its sandbox can be paused; a service stores its memory then."""
     with contextlib.suppress(KasmonError):
         policy = policy_of(places, session)
-        return remote_launch.can_pause(load(policy.tier, places), policy)
+        return not isinstance(load(policy.tier, places), HostedTier) or credential_files.keeps_memory(policy)
     return True
 
 
@@ -190,7 +197,8 @@ def pause(
     Raises:
         UnableError: for *to_disk*, where its tier cannot, or it holds secrets that must not be on disk; at a service
             it cannot be paused at all then.
-        SandboxError: if it is gone, or a process in it does not stop; all processes run on then.
+        SandboxError: if it is gone, a process in it does not stop, or its memory cannot be stored; all run on then.
+        OSError: likewise.
     """
     policy = policy_of(places, session)
     if not can_pause(places, session):
@@ -203,9 +211,16 @@ def pause(
             f"session {session!r} is not paused to disk: {why}.",
             hint=f"`kasmon sandbox pause {session} --hold` keeps the memory in RAM.",
         )
-    if policy.tier == "jail":
-        return Jail(places).pause(policy, runtime)
-    return remote_launch.pause(places, policy, runtime, to_disk=to_disk, turn=turn)
+    tier = _load_tier(places, policy)
+    if not to_disk and not isinstance(tier, HostedTier):
+        return tier.pause(policy, runtime)
+    session_folder = tier.host_folders.of(session)
+    launch_spec.require_wait(session_folder)
+    try:
+        return tier.pause(policy, runtime, to_disk=True, turn=turn)
+    except BaseException:
+        launch_spec.end_wait(session_folder)
+        raise
 
 
 def resume(
@@ -217,12 +232,20 @@ def resume(
 
     Raises:
         SnapshotRefusedError: if that snapshot may not be resumed.
-        SandboxError: if the sandbox is gone.
+        SandboxError: if the sandbox is gone, or cannot be resumed.
     """
     policy = policy_of(places, session)
-    if policy.tier == "jail":
-        return Jail(places).resume(policy, runtime, PauseResult(held=True))
-    return remote_launch.resume(places, policy, runtime, paused)
+    tier = _load_tier(places, policy)
+    if isinstance(tier, Jail):
+        return tier.resume(policy, runtime, PauseResult(held=True))
+    if paused is None:
+        runtime, paused = launch_spec.find_paused(tier, policy, runtime)
+    resumed = tier.resume(policy, runtime, paused)
+    session_folder = tier.host_folders.of(session)
+    launch_spec.end_wait(session_folder)
+    if (status := load_status(session_folder)) is not None:
+        launch_spec.store_status(session_folder, msgspec.structs.replace(status, runtime=resumed))
+    return resumed
 
 
 def clean_up(places: Paths, session: SessionId, *, spares_memory: bool = False) -> tuple[str, ...]:
@@ -235,12 +258,21 @@ def clean_up(places: Paths, session: SessionId, *, spares_memory: bool = False) 
         SandboxError: if a part of the sandbox is left.
     """
     policy = policy_of(places, session)
-    if policy.tier != "jail":
-        return remote_launch.clean_up(places, policy, spares_memory=spares_memory)
-    jail = Jail(places)
-    digests = credential_files.load_digests(jail.host_folders.of(session))
-    jail.destroy(policy, None)
-    return remote_launch.reclaim_files(policy, jail.host_folders.home(session), digests)
+    tier = _load_tier(places, policy)
+    if spares_memory and not isinstance(tier, Jail) and tier.adopt(policy) is None and tier.kept(policy) is not None:
+        return ()
+    session_folder, home = tier.host_folders.of(session), tier.host_folders.home(session)
+    digests = credential_files.load_digests(session_folder)
+    launch_spec.end_wait(session_folder)
+    if isinstance(tier, HostedTier):
+        with contextlib.suppress(KasmonError):  # it may be gone; what it sent before is here
+            tier.fetch(policy)
+    tier.destroy(policy, None)
+    if not home.is_dir():
+        return ()
+    sentences = credential_files.copy_back(policy.files, home, digests)
+    credential_files.remove_copies(policy.files, home)
+    return sentences
 
 
 def forget(places: Paths, session: SessionId) -> str:
@@ -252,16 +284,19 @@ def forget(places: Paths, session: SessionId) -> str:
     policy = policy_of(places, session)
     if policy.tier not in TIERS:
         return forget_removed_tier(places, policy)
-    if policy.tier != "jail":
-        return remote_launch.forget(places, policy)
     clean_up(places, session)
-    workdir = "/"  # no session's folder: a copy of an unknown folder stays
-    with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-        workdir = msgspec.json.decode(places.launch(session).read_bytes(), type=Launch).workdir
-    return Jail(places).forget(policy, workdir)
+    tier = _load_tier(places, policy)
+    if not isinstance(tier, Jail):
+        return tier.forget(policy)
+    launch = load_json(places.launch(session), Launch)
+    return tier.forget(policy, launch.workdir if launch else "/")  # "/": a copy of an unknown folder stays
 
 
-def _tier(places: Paths, session: SessionId) -> LoggedTier:
+def _load_tier(places: Paths, policy: SandboxPolicy) -> Jail | AgentTier:
+    return Jail(places) if policy.tier == "jail" else load_agent_tier(places, policy)
+
+
+def _tier_name(places: Paths, session: SessionId) -> LoggedTier:
     with contextlib.suppress(SandboxError):
         return policy_of(places, session).tier
     return "jail"
@@ -270,9 +305,7 @@ def _tier(places: Paths, session: SessionId) -> LoggedTier:
 def _host_folders(places: Paths, session: SessionId) -> HostFolders:
     """The host folders of its sandbox; a jail's, where no policy names another tier."""
     with contextlib.suppress(KasmonError):
-        policy = policy_of(places, session)
-        if policy.tier != "jail":
-            return load_agent_tier(places, policy).host_folders
+        return _load_tier(places, policy_of(places, session)).host_folders
     return Jail(places).host_folders
 
 

@@ -24,6 +24,7 @@ import msgspec
 from kasmon.model.sandbox.policy import MIB, SandboxSize
 from kasmon.paths import write_private
 from kasmon.sandbox.base import UsageReport
+from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.shared.processes import LOOK_S, PROC, children, send_signal, threads, tree
 from kasmon.sandbox.shared.safe_tree import measure_tree
 from kasmon.system.linux import fields
@@ -245,11 +246,7 @@ def unfreeze_jail(init: int, group: Cgroup | None, note: Path) -> None:
     """Continue a jail that `freeze_jail` stopped, except for the processes that were stopped before."""
     if group is not None and group.is_there:
         group.freeze(frozen=False)
-    try:
-        before = msgspec.json.decode(note.read_bytes(), type=list[int])
-    except (OSError, msgspec.MsgspecError):
-        before = []
-    continue_tree(init, before)
+    continue_tree(init, load_json(note, list[int]) or ())
     note.unlink(missing_ok=True)
 
 
@@ -286,14 +283,6 @@ def stop_tree(init: int, limit_s: float = STOP_S) -> tuple[list[int], list[int]]
     return list(known), before
 
 
-def _list_tree(init: int) -> list[int]:
-    """Return *init* and all its descendants, as far as they can be listed while the parents may run."""
-    found = [init]
-    for pid in found:
-        found += (child for child in children(pid) if child not in found)
-    return found
-
-
 def continue_processes(processes: Collection[int], but: Collection[int] = ()) -> None:
     """Continue *processes* (each parent before its children), the last first; those in *but* stay stopped."""
     for pid in reversed(list(processes)):
@@ -303,4 +292,4 @@ def continue_processes(processes: Collection[int], but: Collection[int] = ()) ->
 
 def continue_tree(init: int, but: Collection[int] = ()) -> None:
     """Continue the process *init* and all its descendants; those in *but* stay stopped."""
-    continue_processes(_list_tree(init), but)
+    continue_processes(tree(init), but)

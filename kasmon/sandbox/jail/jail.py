@@ -33,11 +33,11 @@ from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.jail.start import start
 from kasmon.sandbox.jail.wrap import WrappedCommand, build_entry, build_jail_view, run_entry
 from kasmon.sandbox.network import proxy_control
-from kasmon.sandbox.network.denials import Denial
 from kasmon.sandbox.network.port_forward import NetworkConnector
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing, remove_session_files
 from kasmon.sandbox.shared.filesystem_view import own_variables
 from kasmon.sandbox.shared.host_folders import PYTHON, HostFolders
+from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.shared.processes import lives, started_at
 from kasmon.sandbox.shared.program_files import needed
 
@@ -102,12 +102,7 @@ class Jail:
         return str(self.host_folders.workspace(policy))
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
-        """Create the jail; the guest agent answers when this returns.
-
-        Raises:
-            SandboxError: if the session has one already, or none can be created. Whatever was begun is removed.
-            RefusedError: if the policy names a folder that is not allowed.
-        """
+        """Create the jail. Raises `RefusedError` if the policy names a folder that is not allowed."""
         session, files = policy.session, self._session_files(policy)
         if files.first_process() is not None:
             raise SandboxError(f"cannot create a jail for {session!r}", "it already has a running one")
@@ -148,26 +143,13 @@ class Jail:
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
         """Return the running jail of *policy*, even if its creator did not record it; None if there is none."""
-        try:
-            runtime = msgspec.json.decode(self._session_files(policy).record.read_bytes(), type=SandboxRuntime)
-        except (OSError, msgspec.MsgspecError):
-            return None
-        return runtime if self.find(policy, runtime) else None
+        runtime = load_json(self._session_files(policy).record, SandboxRuntime)
+        return runtime if runtime and self.find(policy, runtime) else None
 
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
     ) -> list[str]:
-        """Return the command that runs *argv* in a jail of its own, on the caller's stdin, stdout and terminal.
-
-        The agent's folder has the same path inside and outside, since agents record paths. Its home is the session's
-        and outlives each jail (`HostFolders.home`). The jail ends with the thread that starts it: that thread must
-        live as long as its process.
-
-        Raises:
-            SandboxError: if no jail can be created here.
-            RefusedError: if the policy or the agent needs a folder that is not allowed in a jail.
-            NotFoundError: if the program does not exist.
-        """
+        """Return the command that runs *argv* in a jail of its own; raises as `wrap_agent`."""
         return self.wrap_agent(policy, argv, workdir, variables).command
 
     def wrap_agent(
@@ -182,9 +164,18 @@ class Jail:
     ) -> WrappedCommand:
         """Do as `wrap`, and return notices for the user as well.
 
+        The agent's folder has the same path inside and outside, since agents record paths. Its home is the session's
+        and outlives each jail (`HostFolders.home`). The jail ends with the thread that starts it: that thread must
+        live as long as its process.
+
         Args:
             context_binds: kasmon's own files that are mounted inside as well.
             path: folders inside that are searched for programs first.
+
+        Raises:
+            SandboxError: if no jail can be created here.
+            RefusedError: if the policy or the agent needs a folder that is not allowed in a jail.
+            NotFoundError: if the program does not exist.
         """
         self._require_available()
         need = needed(argv[0], variables.get("PATH"))
@@ -212,13 +203,7 @@ class Jail:
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
     ) -> PauseResult:
-        """Stop all processes inside; they keep their memory.
-
-        Raises:
-            UnableError: for *to_disk*.
-            SandboxError: if the jail has ended, a process does not stop, or the list of those stopped before cannot be
-                written; all processes continue.
-        """
+        """Stop all processes inside; they keep their memory. If it raises, all continue."""
         if to_disk:
             raise UnableError("a jail cannot save its memory to disk.", hint="Pause it in RAM (`--hold`).")
         self._require_running(policy, runtime)
@@ -234,11 +219,7 @@ class Jail:
         return PauseResult(held=True)
 
     def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, pause_result: PauseResult, /) -> SandboxRuntime:
-        """Continue the jail; its network access is in force before that.
-
-        Raises:
-            SandboxError: if the jail has ended.
-        """
+        """Continue the jail; its network access is in force before that."""
         self._require_running(policy, runtime)
         files = self._session_files(policy)
         if policy.hosts:
@@ -248,28 +229,14 @@ class Jail:
         return runtime
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
-        """Remove its processes, sockets, mounts and files, except for its home and workspace. Idempotent.
-
-        Raises:
-            SandboxError: if something is left.
-        """
+        """Remove its processes, sockets, mounts and files, except for its home and workspace. Idempotent."""
         files = self._session_files(policy)
         files.end(runtime if runtime is not None and self.find(policy, runtime) else None, LIMIT_S)
         with clearing(_label(policy)):
             files.clear()
 
     def forget(self, policy: SandboxPolicy, /, workdir: str = "") -> str:
-        """Remove what a session keeps after `destroy`: its home, and a workspace that kasmon made. Idempotent.
-
-        Returns:
-            The path of the copy of its folder, if that is kept since it differs from the original; else "".
-
-        Args:
-            workdir: the folder that it had, if that is not the policy's workspace.
-
-        Raises:
-            SandboxError: if something is left.
-        """
+        """Do as `SandboxTier.forget`; *workdir* is the folder that it had, if that is not the policy's workspace."""
         self.destroy(policy, None)
         return remove_session_files(self.host_folders, policy.session, workdir or policy.workspace, _label(policy))
 
@@ -297,7 +264,6 @@ class Jail:
         Raises:
             UnableError: if the jail does not run, or an earlier version created it without a proxy.
             UsageError: if the policy's hosts are not a valid list.
-            SandboxError: if its proxy cannot be started, or does not answer.
         """
         files = self._session_files(policy)
         first = files.first_process()
@@ -309,47 +275,24 @@ class Jail:
         if policy.hosts:
             proxy_control.bind_to_process(files.gate, first)
 
-    def bind_proxy(self, policy: SandboxPolicy, pid: int) -> None:
-        """Make the egress proxy end with the jail whose first process is *pid*.
-
-        Raises:
-            SandboxError: if no proxy answers, or the process does not exist.
-        """
-        proxy_control.bind_to_process(self._session_files(policy).gate, pid)
-
     def refusals(self, policy: SandboxPolicy, since: float) -> str:
         """Return which hosts were refused after *since* and how to allow them; empty if none."""
         return proxy_control.hint(self._session_files(policy).gate, since)
 
-    def denials(self, policy: SandboxPolicy) -> tuple[Denial, ...]:
-        """Return the connections refused since its proxy was set up, oldest first."""
-        return proxy_control.denials(self._session_files(policy).gate)
-
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> NetworkConnector:
-        """Return a connector to the ports of the jail of *runtime*; it needs no help from inside.
-
-        Raises:
-            SandboxError: if the jail has ended, or its network cannot be joined.
-        """
+        """Return a connector to the ports of the jail of *runtime*; it needs no help from inside."""
         return NetworkConnector(runtime.pid, runtime.started, runtime.boot)
 
     def prove(self, policy: SandboxPolicy, pid: int, *, workdir: str = WORKSPACE) -> ConfinementProof:
         """Check from outside, with the kernel, whether the jail of *pid* is confined as *policy* requires.
 
         *pid* is the pane's program, a jail's first process, or any process inside, in this machine's numbering.
-
-        Raises:
-            SandboxError: if the process has ended or cannot be read.
         """
         expected = ExpectedConfinement(writable=[*_writable(policy, workdir), NOTES], user=self.host_folders.owner[0])
         return proof.verify(pid, expected)
 
     def prove_inside(self, policy: SandboxPolicy, *, workdir: str = WORKSPACE) -> ConfinementProof:
-        """Run a program in a jail of *policy* that checks its own confinement, and return the result.
-
-        Raises:
-            SandboxError: if no jail can be created, or the program does not answer.
-        """
+        """Run a program in a jail of *policy* that checks its own confinement, and return the result."""
         with self._undo_on_error(policy, keeps_alive=True):
             view, _ = build_jail_view(self.host_folders, policy, workdir)
             command = [*build_limit_prefix(view.size, data_bytes=view.size.memory_bytes), *proof.probe_command()]
@@ -363,10 +306,7 @@ class Jail:
             raise SandboxError("cannot create a jail", found.why, found.hint)
 
     def _undo_on_error(self, policy: SandboxPolicy, *, keeps_alive: bool = False) -> AbstractContextManager[None]:
-        """Clean up if the block raises; an error of the system becomes a `SandboxError`.
-
-        *keeps_alive*: a running jail of the session is left alone.
-        """
+        """Clean up if the block raises; with *keeps_alive*, a running jail of the session is left alone."""
 
         def clear() -> None:
             if not keeps_alive or self._session_files(policy).first_process() is None:

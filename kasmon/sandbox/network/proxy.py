@@ -268,7 +268,7 @@ def main() -> None:
         os.setgroups([])
         os.setgid(group)
         os.setuid(user)
-    os.write(wanted["ready"], b"1")
+    os.write(wanted["ready"], b"R")
     os.close(wanted["ready"])
     egress.serve()
     os._exit(0)  # hanging connections must not delay the exit

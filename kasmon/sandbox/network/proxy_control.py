@@ -8,11 +8,10 @@ import contextlib
 import json
 import logging
 import os
+import select
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,8 @@ from kasmon.paths import write_private
 from kasmon.process_identity import started_at
 from kasmon.sandbox.network.allowlist import allowlist
 from kasmon.sandbox.network.denials import Denial, read_denials
-from kasmon.sandbox.shared.processes import listen, lives
+from kasmon.sandbox.shared.json_files import load_json
+from kasmon.sandbox.shared.processes import listen, lives, start_helper
 
 MOUNTED: Final = "/run/kasmon"
 """Where the sandbox sees the `inside` folder."""
@@ -40,6 +40,8 @@ INSIDE: Final[Mapping[str, str]] = {
 NODE: Final = "NODE_OPTIONS"
 NODE_ALSO: Final = "--require /opt/kasmon/nodeproxy.js"
 """Node programs ignore those variables."""
+GIVEN: Final = ("PATH", "LC_ALL", "LANG", "PYTHONPATH")
+"""Variables that a proxy inherits."""
 READY_S: Final = 10.0
 ANSWER_S: Final = 5.0
 END_S: Final = 3.0
@@ -135,9 +137,7 @@ def open_on_demand(
     A running proxy gets the empty list. The waiting ends with this process; call it again in the next one.
 
     Args:
-        folder: as for `open_proxy`.
-        session: as for `open_proxy`.
-        owner: as for `open_proxy`.
+        folder, session, owner: as for `open_proxy`.
         find_sandbox: returns the sandbox's outermost process, with which the proxy ends.
 
     Raises:
@@ -171,7 +171,7 @@ def _start_on_connection(
 ) -> None:
     try:
         with client_listener:
-            while not _wait_readable(client_listener.fileno(), LOOK_S) and _has_socket(folder, inode):
+            while not select.select([client_listener], [], [], LOOK_S)[0] and _has_socket(folder, inode):
                 pass
             with _binding:
                 if not _has_socket(folder, inode):  # the sandbox is gone, or another proxy serves it
@@ -309,51 +309,12 @@ def _start_proxy(
     if not denied.exists():
         write_private(denied, b"")
     refusals = os.open(denied, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-    ready, tells = os.pipe()
-    handles = {
-        "client_listener": client_listener.fileno(),
-        "control": control.fileno(),
-        "log": refusals,
-        "ready": tells,
-    }
-    user = owner if os.geteuid() == 0 else None
-    given = {"session": session, "hosts": list(hosts), "user": user, **handles}
+    files = {"client_listener": client_listener.fileno(), "control": control.fileno(), "log": refusals}
+    config = {"session": session, "hosts": list(hosts), "user": owner if os.geteuid() == 0 else None}
     try:
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kasmon.sandbox.network.proxy"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env={name: os.environ[name] for name in ("PATH", "LC_ALL", "LANG", "PYTHONPATH") if name in os.environ},
-            pass_fds=list(handles.values()),
-            start_new_session=True,
-        )
-        os.close(tells)
-        tells = -1
-        assert child.stdin is not None
-        with contextlib.suppress(BrokenPipeError), child.stdin:
-            child.stdin.write(json.dumps(given).encode() + b"\n")
-        threading.Thread(target=child.wait, name=f"reaps proxy {child.pid}", daemon=True).start()
-        with open(ready, "rb", closefd=False) as pipe:
-            said = pipe.read(1) if _wait_readable(ready, READY_S) else None
-        if said != b"1":
-            child.kill()
-            raise OSError(
-                "its proxy exited immediately" if said is not None else f"its proxy took longer than {READY_S:g} s"
-            )
-        return child.pid
+        return start_helper("kasmon.sandbox.network.proxy", config, files, GIVEN, READY_S)
     finally:
         os.close(refusals)
-        os.close(ready)
-        if tells >= 0:
-            os.close(tells)
-
-
-def _wait_readable(handle: int, limit_s: float) -> bool:
-    import select  # only needed to start a proxy
-
-    return bool(select.select([handle], [], [], limit_s)[0])
 
 
 def _write_record(folder: Path, pid: int) -> EgressProxyHandle:
@@ -363,7 +324,4 @@ def _write_record(folder: Path, pid: int) -> EgressProxyHandle:
 
 
 def _read_record(folder: Path) -> EgressProxyHandle | None:
-    try:
-        return msgspec.json.decode((folder / "gate.json").read_bytes(), type=EgressProxyHandle)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    return load_json(folder / "gate.json", EgressProxyHandle)

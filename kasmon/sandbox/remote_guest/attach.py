@@ -18,7 +18,6 @@ import msgspec
 
 from kasmon.errors import KasmonError, SandboxError, SandboxUnreachableError
 from kasmon.model.sandbox.policy import SandboxRuntime
-from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError
 from kasmon.sandbox.guest_client.connection import AgentConnection, AgentConnectionError, pack_request
 from kasmon.sandbox.remote_guest import launch_spec
@@ -264,14 +263,8 @@ def _attach_existing(tier: AgentTier, spec: RemoteLaunchSpec) -> GuestAttachment
     known = launch_spec.load_status(Path(spec.session_folder))
     if known is None or known.run != spec.run:
         raise SandboxError("it is unknown", "there is no record of it")
-    runtime = tier.adopt(spec.policy)
-    if runtime is not None:
-        runtime = tier.resume(spec.policy, runtime, PauseResult(held=True))
-    else:
-        kept = tier.kept(spec.policy)
-        if kept is None:
-            raise SandboxError("it has ended", "it is not running, and nothing of it was saved")
-        runtime = tier.resume(spec.policy, known.runtime, PauseResult(held=False, snapshot=kept.id))
+    runtime, paused = launch_spec.find_paused(tier, spec.policy, known.runtime)
+    runtime = tier.resume(spec.policy, runtime, paused)
     launch_spec.end_wait(Path(spec.session_folder))
     return GuestAttachment(tier=tier, runtime=runtime, run=spec.run, marks=known.marks, is_running=True)
 

@@ -19,8 +19,9 @@ from kasmon import system
 from kasmon.errors import SandboxError, UnableError
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime, Tier
 from kasmon.paths import Paths, write_private
-from kasmon.sandbox.base import RecordTier, SandboxTier
+from kasmon.sandbox.base import PauseResult, RecordTier, SandboxTier
 from kasmon.sandbox.shared.host_folders import HostFolders
+from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.tiers import TIERS, load
 from kasmon.sanitize import clean_line
 
@@ -83,6 +84,21 @@ def load_agent_tier(places: Paths, policy: SandboxPolicy) -> AgentTier:
             hint=f"Take {', '.join(f'`{each}`' for each in TIERS if has_agents(each, places))}.",
         )
     return tier
+
+
+def find_paused(tier: AgentTier, policy: SandboxPolicy, runtime: SandboxRuntime) -> tuple[SandboxRuntime, PauseResult]:
+    """Return the sandbox of *policy*, last known at *runtime*, and how it is paused; one that runs counts as held.
+
+    Raises:
+        SandboxError: if it does not run, and nothing of it was saved.
+    """
+    if (running := tier.adopt(policy)) is not None:
+        return running, PauseResult(held=True)
+    if (snapshot := tier.kept(policy)) is None:
+        raise SandboxError(
+            f"the sandbox of {policy.session!r} has ended", "it is not running, and nothing of it was saved"
+        )
+    return runtime, PauseResult(held=False, snapshot=snapshot.id)
 
 
 class LaunchFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,10 +200,7 @@ def is_front(pid: int) -> bool:
 
 def load_status(session_folder: Path) -> RemoteAgentStatus | None:
     """Return the last recorded status of the agent of *session_folder*; None if there is none."""
-    try:
-        return msgspec.json.decode((session_folder / "stay.json").read_bytes(), type=RemoteAgentStatus)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return load_json(session_folder / "stay.json", RemoteAgentStatus)
 
 
 def store_status(session_folder: Path, noted: RemoteAgentStatus) -> None:

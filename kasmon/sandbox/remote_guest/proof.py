@@ -20,17 +20,6 @@ def ours() -> ConfinementReport:
     return ConfinementReport(kernel=f"{told.release} {told.version}", boot=boot(), user=os.getuid())
 
 
-def mismatches(runtime: SandboxRuntime) -> tuple[str, ...] | None:
-    """Return what differs from expectation in the sandbox at *runtime*; None if the guest cannot report it. Blocks.
-
-    Raises:
-        SandboxError: if it does not answer.
-    """
-    with contextlib.closing(GuestChannel(runtime.socket)) as inside:
-        report = inside.report_confinement()
-    return None if report is None else compare(report, ours())
-
-
 def compare(report: ConfinementReport, here: ConfinementReport) -> tuple[str, ...]:
     """Return the faults in the guest's report *report*, compared with this machine's *here*, for the user. Pure."""
     faults = []
@@ -49,7 +38,11 @@ def compare(report: ConfinementReport, here: ConfinementReport) -> tuple[str, ..
 def seen(runtime: SandboxRuntime) -> tuple[bool, tuple[str, ...]] | None:
     """Return whether it is as expected, and the faults; None if the guest cannot report it. Blocks."""
     try:
-        found = mismatches(runtime)
+        with contextlib.closing(GuestChannel(runtime.socket)) as inside:
+            report = inside.report_confinement()
     except KasmonError as error:
         return False, (f"it cannot be inspected: {error.message.rstrip('.')}",)
-    return None if found is None else (not found, found)
+    if report is None:
+        return None
+    faults = compare(report, ours())
+    return not faults, faults

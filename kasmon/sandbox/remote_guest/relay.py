@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -23,7 +22,7 @@ from kasmon.boot_id import boot
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import SandboxRuntime
 from kasmon.paths import SOCKET_PATH_BYTES
-from kasmon.sandbox.shared.processes import gone, listen, lives, send_signal, started_at
+from kasmon.sandbox.shared.processes import READY, gone, listen, lives, send_signal, start_helper, started_at
 
 READY_S: Final = 20.0
 END_S: Final = 5.0
@@ -61,27 +60,13 @@ def started(transport: str, path: Path, config: Mapping[str, Any]) -> SandboxRun
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         why = f"the path of its socket, {str(path)!r}, has more than {SOCKET_PATH_BYTES} bytes"
         raise SandboxError("cannot create a sandbox", why, "Set XDG_RUNTIME_DIR to a folder with a shorter name.")
-    ready, tells = os.pipe()
     try:
         with listen(path) as listening:
-            told = {**config, "way": transport, "path": str(path), "listening": listening.fileno(), "ready": tells}
-            child = _popen((listening.fileno(), tells))
-            assert child.stdin is not None
-            with contextlib.suppress(BrokenPipeError), child.stdin:
-                child.stdin.write(json.dumps(told).encode() + b"\n")
-        os.close(tells)
-        tells = -1
-        threading.Thread(target=child.wait, name=f"reaps relay {child.pid}", daemon=True).start()
-        if not select.select([ready], [], [], READY_S)[0] or os.read(ready, 1) != b"R":
-            child.kill()
-            raise SandboxError("the sandbox cannot be reached", "its relay did not start")
+            given, files = {**config, "way": transport, "path": str(path)}, {"listening": listening.fileno()}
+            pid = start_helper("kasmon.sandbox.remote_guest.relay", given, files, GIVEN, READY_S)
     except OSError as error:
-        raise SandboxError("the sandbox cannot be reached", str(error)) from error
-    finally:
-        os.close(ready)
-        if tells >= 0:
-            os.close(tells)
-    return SandboxRuntime(pid=child.pid, started=started_at(child.pid) or 0.0, boot=boot(), socket=str(path))
+        raise SandboxError("the sandbox cannot be reached", f"its relay did not start: {error}") from error
+    return SandboxRuntime(pid=pid, started=started_at(pid) or 0.0, boot=boot(), socket=str(path))
 
 
 def is_there(runtime: SandboxRuntime) -> bool:
@@ -108,26 +93,13 @@ def end_relay(runtime: SandboxRuntime | None) -> None:
         Path(runtime.socket).unlink(missing_ok=True)
 
 
-def _popen(handles: tuple[int, ...]) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "kasmon.sandbox.remote_guest.relay"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=None if os.environ.get("KASMON_DEV") else subprocess.DEVNULL,
-        cwd="/",
-        env={name: os.environ[name] for name in GIVEN if name in os.environ},
-        pass_fds=handles,
-        start_new_session=True,
-    )
-
-
 def serve() -> None:
     config = json.loads(sys.stdin.readline())
     transport: RelayTransport = import_module(config["way"]).open_sandbox(config)
     listening = socket.socket(fileno=config["listening"])
     callers: dict[threading.Thread, socket.socket] = {}
     signal.signal(signal.SIGTERM, lambda *_: _shut_down(transport, callers))
-    os.write(config["ready"], b"R")
+    os.write(config["ready"], READY)
     os.close(config["ready"])
     path, listening_at = config["path"], Path(config["path"]).stat().st_ino
     listening.settimeout(config.get("look_s", LOOK_S))

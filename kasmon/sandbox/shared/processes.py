@@ -1,12 +1,18 @@
-"""Processes of this machine, read from /proc, signals to them, and what a starting sandbox inherits."""
+"""Processes of this machine, read from /proc, signals to them, and how helper processes and sandboxes are started."""
 
 import contextlib
 import fcntl
+import json
 import os
+import select
 import signal
 import socket
 import struct
+import subprocess
+import sys
+import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +23,8 @@ from kasmon.process_identity import started_at as started_at
 from kasmon.system.linux import Linux, fields
 
 LOG_BYTES: Final = 64 * 1024
+READY: Final = b"R"
+"""What a helper process writes to its pipe `ready` once it serves."""
 
 
 def listen(path: Path) -> socket.socket:
@@ -53,6 +61,46 @@ def open_memory_file(content: bytes) -> int:
     os.write(handle, content)
     os.lseek(handle, 0, os.SEEK_SET)
     return handle
+
+
+def start_helper(
+    module: str, config: Mapping[str, object], files: Mapping[str, int], variables: Sequence[str], limit_s: float
+) -> int:
+    """Start *module* as a process that outlives this one; return its pid once it serves.
+
+    It reads one line of JSON: *config*, the descriptors *files* that it inherits, and `ready`, the pipe for `READY`.
+
+    Args:
+        variables: the names of the variables that it inherits, where they are set.
+        limit_s: how long it may take.
+
+    Raises:
+        OSError: if it does not serve by then.
+    """
+    ready, tells = os.pipe()
+    with os.fdopen(ready, "rb", buffering=0) as pipe:
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=None if os.environ.get("KASMON_DEV") else subprocess.DEVNULL,
+                cwd="/",
+                env={name: os.environ[name] for name in variables if name in os.environ},
+                pass_fds=(*files.values(), tells),
+                start_new_session=True,
+            )
+            assert child.stdin is not None
+            with contextlib.suppress(BrokenPipeError), child.stdin:
+                child.stdin.write(json.dumps({**config, **files, "ready": tells}).encode() + b"\n")
+        finally:
+            os.close(tells)
+        threading.Thread(target=child.wait, name=f"reaps {module} {child.pid}", daemon=True).start()
+        is_heard = bool(select.select([pipe], [], [], limit_s)[0])
+        if is_heard and pipe.read(1) == READY:
+            return child.pid
+    child.kill()
+    raise OSError("it exited immediately" if is_heard else f"it took longer than {limit_s:g} s")
 
 
 PROC: Final = Path("/proc")
