@@ -139,11 +139,7 @@ class ExecutionSession:
             self.why_not = str(error)
 
     async def close(self) -> None:
-        """End its agent. Idempotent; its log stays.
-
-        Raises:
-            KasmonError: if it could not be ended.
-        """
+        """End its agent. Idempotent; its log stays. Raises `KasmonError` if it could not be ended."""
         session = await self._load()
         if session is not None and session.state in ALIVE:
             try:
@@ -349,11 +345,7 @@ class ExecutionSession:
         return await self._terminal.menu(session) if session.mode is Mode.TMUX else None
 
     async def interrupt(self) -> None:
-        """End the running turn.
-
-        Raises:
-            KasmonError: if it cannot be interrupted.
-        """
+        """End the running turn. Raises `KasmonError` if it cannot be interrupted."""
         await session_operations.interrupt(self._places, await self._now())
 
     # -- terminal

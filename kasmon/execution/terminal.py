@@ -56,11 +56,7 @@ class SessionTerminal:
         return await read(self._places, session, -pane.height, None)
 
     async def type(self, session: Session, keys: str) -> None:
-        """Type *keys*.
-
-        Raises:
-            KasmonError: if the session does not accept them.
-        """
+        """Type *keys*. Raises `KasmonError` if the session does not accept them."""
         if session.state not in ALIVE:
             raise SessionEndedError(session.name)
         async with self._host(session) as host:

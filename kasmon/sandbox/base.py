@@ -9,6 +9,7 @@ import msgspec
 
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime, SandboxSize, Tier
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotVerdict
+from kasmon.sandbox.network.denials import Denial
 
 
 class UnavailableReason(NamedTuple):
@@ -98,8 +99,8 @@ class EgressTier(Protocol):
             UnableError: if the running sandbox was created without an egress.
         """
 
-    def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
-        """The hosts that were refused after *since*, and how to allow them; empty where none was refused."""
+    def denials(self, policy: SandboxPolicy, since: float = 0.0, /) -> tuple[Denial, ...]:
+        """The connections refused after *since*, oldest first; none where a service filters them and reports none."""
 
 
 @runtime_checkable

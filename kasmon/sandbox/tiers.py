@@ -28,11 +28,7 @@ def tier_of(policy: SandboxPolicy) -> SandboxTier:
 
 
 def load(tier: LoggedTier, paths: Paths | None = None) -> SandboxTier:
-    """Return *tier*, for the kasmon of the paths *paths*; by default those of the environment.
-
-    Raises:
-        UnableError: if this version has no such tier.
-    """
+    """Return *tier* of *paths*, by default the environment's. Raises `UnableError` if there is no such tier."""
     if tier not in TIERS:
         raise UnableError(
             f"there is no sandbox tier {tier!r} in this version of kasmon.", hint=f"Tiers: {', '.join(TIERS)}."

@@ -80,55 +80,42 @@ class System(Protocol):
 
     def read_boot_id(self) -> str:
         """Return the id of this boot; empty where start times are times of day, which need none."""
-        ...
 
     def list_pids(self) -> list[int]:
         """Return the ids of all processes."""
-        ...
 
     def read_stat(self, pid: int) -> ProcessStat | None:
         """Return where process *pid* belongs; None if it does not exist."""
-        ...
 
     def read_start(self, pid: int) -> float | None:
         """Return when *pid* started, comparable with other results; None if it does not exist or is a zombie."""
-        ...
 
     def convert_start(self, started: float) -> float:
         """Return *started*, a result of `read_start`, in seconds since the epoch, as the clock is set now."""
-        ...
 
     def read_start_text(self, pid: int) -> str:
         """Return the start of *pid* in the system's own format; empty if it does not exist or is a zombie."""
-        ...
 
     def read_variables(self, pid: int) -> dict[str, str]:
         """Return the initial environment of *pid*; empty if it is not readable."""
-        ...
 
     def find_variable(self, pid: int, name: str) -> str | None:
         """Return the value of the variable *name* in the initial environment of *pid*; None without it."""
-        ...
 
     def read_arguments(self, pid: int) -> Sequence[str]:
         """Return the command line of *pid*; empty if it is not readable."""
-        ...
 
     def is_waiting(self, pid: int) -> bool:
         """Whether *pid* waits or is stopped; False while it computes, and if it does not exist."""
-        ...
 
     def is_in_foreground(self, pid: int) -> bool:
         """Whether the process group of *pid* is the foreground one of its terminal."""
-        ...
 
     def read_folder(self, pid: int) -> str:
         """Return the working directory of *pid*; empty if it is not readable."""
-        ...
 
     def locate_folder(self, pid: int) -> tuple[int, int] | None:
         """Return the device and inode of the working directory of *pid*; None if they are not readable."""
-        ...
 
     def list_open_files(self, pid: int) -> Iterator[tuple[str, str]]:
         """Yield the open files of *pid*: each path as the process has it, and a path that opens the file from here.
@@ -136,56 +123,30 @@ class System(Protocol):
         Raises:
             OSError: if they cannot be read.
         """
-        ...
 
     def count_open_files(self, pid: int) -> int:
         """Return how many files *pid* has open, which takes one system call; 0 if that is not known."""
-        ...
 
     def read_control_group(self, pid: int) -> bytes:
         """Return the control group of *pid*, as the system writes it; empty if there is none."""
-        ...
 
     def list_processes(self) -> Iterator[tuple[int, ProcessEntry]]:
-        """Yield all processes but zombies.
-
-        Raises:
-            OSError: if they cannot be read.
-        """
-        ...
+        """Yield all processes but zombies. Raises `OSError` if they cannot be read."""
 
     def measure_processes(self) -> Iterator[tuple[int, ProcessUsage]]:
         """Yield what each process has used; those of other users may be missing."""
-        ...
 
     def measure_shared_memory(self, pid: int) -> int | None:
         """Return the memory of *pid* in bytes with its share of shared pages; None if the system does not report it."""
-        ...
 
     def identify_peer(self, connection: "socket.socket") -> PeerProcess:
-        """Return the process at the other end of the unix socket *connection*, as it was when it connected.
-
-        Raises:
-            OSError: if the system does not report it.
-        """
-        ...
+        """Return the process that connected by *connection*, as it was then. Raises `OSError` if it is unknown."""
 
     def open_exit_handle(self, pid: int) -> ExitHandle:
-        """Return a file that is readable once *pid* has ended; the caller closes it.
-
-        Raises:
-            OSError: if there is no such process.
-        """
-        ...
+        """Return a file, to be closed, that is readable once *pid* ends. Raises `OSError` if it does not exist."""
 
     def find_path(self, handle: int) -> str:
-        """Return the path of the open folder or file *handle*.
-
-        Raises:
-            OSError: if it has none.
-        """
-        ...
+        """Return the path of the open folder or file *handle*. Raises `OSError` if it has none."""
 
     def read_setting(self, name: str) -> int | None:
         """Return the kernel's setting *name*, as `sysctl` calls it; None if there is none."""
-        ...

@@ -53,11 +53,7 @@ class Inotify:
         return self._handle
 
     def add(self, path: str, mask: int) -> int:
-        """Watch *path* for the events in *mask*; return the number of the watch.
-
-        Raises:
-            OSError: if *path* does not exist, or there are too many watches.
-        """
+        """Watch *path* for the events in *mask*; return the watch's number. Raises `OSError` if that is impossible."""
         watch: int = self._add(self._handle, os.fsencode(path), mask)
         if watch < 0:
             raise _error(path)

@@ -8,13 +8,17 @@ import fcntl
 import os
 import select
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
 from kasmon.system.base import ExitHandle, PeerProcess, ProcessEntry, ProcessStat, ProcessUsage
 
 if TYPE_CHECKING:
     import socket
+
+    import psutil
+
+Answer = TypeVar("Answer")
 
 SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID = 0, 1, 2
 """Of <sys/un.h>; Python names none of them."""
@@ -30,6 +34,8 @@ LIST: Final = (
 )
 """BSD's `ps` takes all behind a `=` for the header, so each column needs an option. Without -ww it cuts long lines."""
 RESTING: Final = frozenset({"sleeping", "stopped", "idle"})
+ZOMBIE: Final = "zombie"
+"""As psutil names it."""
 
 
 class MacOS:
@@ -59,25 +65,13 @@ class MacOS:
         return psutil.pids()
 
     def read_stat(self, pid: int) -> ProcessStat | None:
-        import psutil
+        def read(process: "psutil.Process") -> ProcessStat:
+            return ProcessStat(process.ppid(), os.getpgid(pid), os.getsid(pid), process.status() == ZOMBIE)
 
-        if pid <= 0:
-            return None
-        try:
-            process = psutil.Process(pid)
-            parent, has_ended = process.ppid(), process.status() == psutil.STATUS_ZOMBIE
-            return ProcessStat(parent, os.getpgid(pid), os.getsid(pid), has_ended)
-        except (psutil.Error, OSError):
-            return None
+        return _ask(pid, read, None) if pid > 0 else None
 
     def read_start(self, pid: int) -> float | None:
-        import psutil
-
-        try:
-            process = psutil.Process(pid)
-            return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-        except psutil.Error:
-            return None
+        return _ask(pid, lambda process: None if process.status() == ZOMBIE else process.create_time(), None)
 
     def convert_start(self, started: float) -> float:
         return started
@@ -87,43 +81,23 @@ class MacOS:
         return "" if state.startswith("Z") else started.strip()
 
     def read_variables(self, pid: int) -> dict[str, str]:
-        import psutil
-
-        try:
-            return psutil.Process(pid).environ()
-        except (psutil.Error, OSError):
-            return {}
+        return _ask(pid, lambda process: process.environ(), {})
 
     def find_variable(self, pid: int, name: str) -> str | None:
         return self.read_variables(pid).get(name)
 
     def read_arguments(self, pid: int) -> Sequence[str]:
-        import psutil
-
-        try:
-            return psutil.Process(pid).cmdline()
-        except (psutil.Error, OSError):
-            return []
+        return _ask(pid, lambda process: process.cmdline(), [])
 
     def is_waiting(self, pid: int) -> bool:
-        import psutil
-
-        try:
-            return psutil.Process(pid).status() in RESTING
-        except psutil.Error:
-            return False
+        return _ask(pid, lambda process: process.status() in RESTING, False)
 
     def is_in_foreground(self, pid: int) -> bool:
         group, _, foreground = _call(["ps", "-o", "pgid=", "-o", "tpgid=", "-p", str(pid)]).strip().partition(" ")
         return bool(group) and group == foreground.strip()
 
     def read_folder(self, pid: int) -> str:
-        import psutil
-
-        try:
-            return psutil.Process(pid).cwd()
-        except (psutil.Error, OSError):
-            return ""
+        return _ask(pid, lambda process: process.cwd(), "")
 
     def locate_folder(self, pid: int) -> tuple[int, int] | None:
         try:
@@ -198,6 +172,16 @@ class MacOS:
             return int(_call(["sysctl", "-n", name]))
         except ValueError:
             return None
+
+
+def _ask(pid: int, read: Callable[["psutil.Process"], Answer], otherwise: Answer) -> Answer:
+    """Return what *read* returns of process *pid*; *otherwise* if that cannot be read."""
+    import psutil
+
+    try:
+        return read(psutil.Process(pid))
+    except (psutil.Error, OSError):
+        return otherwise
 
 
 def _call(argv: Sequence[str]) -> str:

@@ -143,10 +143,8 @@ class EgressRequests:
     def _refusals(self, since: float) -> list[Denial]:
         """Return the refusals after *since* that need a request. Blocks."""
         policy = policy_of(self._places, self._session)
-        denials = getattr(tiers.load(policy.tier, self._places), "denials", None)  # as `supervisor.sandboxes.history`
-        if denials is None:
-            return []
-        fresh = [each for each in denials(policy) if each.at > since]
+        tier = tiers.load(policy.tier, self._places)
+        fresh = tier.denials(policy, since) if isinstance(tier, EgressTier) else ()
         self._since = max([since, *(each.at for each in fresh)])
         silent = allowlist(policy.refuse)
         if self._log_writer.session.state not in AT_REST:

@@ -44,11 +44,7 @@ class ContextNotes:
         self._rest = b""
 
     def new(self, path: Path) -> list[ContextNote]:
-        """Return the notes added to the file *path* since the last call; none where it does not exist.
-
-        Raises:
-            OSError: if the file cannot be read.
-        """
+        """Return the notes added to *path* since the last call; none without it. May raise `OSError`."""
         notes = []
         for line in self._lines(path):
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -104,11 +100,7 @@ class AgentContextFiles:
         """The bind mounts: the folder, and over it the notes file, the only writable part."""
 
     def make(self, owner: tuple[int, int], context: bytes) -> None:
-        """Rewrite all files, with empty notes, readable for the sandbox's user *owner*.
-
-        Raises:
-            OSError: if a file cannot be written.
-        """
+        """Rewrite all files, with empty notes, readable for the user *owner*. Raises `OSError` if that fails."""
         for folder in (self.folder, self.folder / "bin"):
             folder.mkdir(mode=0o700, exist_ok=True)
             folder.chmod(0o755)

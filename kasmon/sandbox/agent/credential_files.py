@@ -47,11 +47,7 @@ def keeps_memory(policy: SandboxPolicy) -> bool:
 
 
 def target_path(copied_file: CopiedFile) -> str:
-    """Return the path of the copy, relative to the home inside.
-
-    Raises:
-        RefusedError: if that path is not valid there.
-    """
+    """Return the path of the copy, relative to the home inside. Raises `RefusedError` if that is not valid there."""
     target = copied_file.target
     if not target:
         source, home = expanded(copied_file.source).absolute(), Path.home()
@@ -71,11 +67,7 @@ def target_path(copied_file: CopiedFile) -> str:
 
 
 def read_source(copied_file: CopiedFile) -> bytes | None:
-    """Return what the file holds now; None where it does not exist.
-
-    Raises:
-        RefusedError: if it is no regular file, or too large.
-    """
+    """Return the file's content; None if there is none. Raises `RefusedError` if it is too large, or no file."""
     path = expanded(copied_file.source)
     try:
         with path.open("rb") as file:

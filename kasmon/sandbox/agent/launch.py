@@ -79,11 +79,7 @@ def works_on_copy(places: Paths, session: SessionId, folder: Path) -> bool:
 
 
 def sync_folders(places: Paths, session: SessionId) -> None:
-    """Bring its folder here up to date with the sandbox, where that is mirrored and runs. Blocks.
-
-    Raises:
-        SandboxError: if the sandbox does not answer.
-    """
+    """Bring its folder here up to date with a running sandbox, which may not answer (`SandboxError`). Blocks."""
     host_folders = _load_tier(places, policy_of(places, session)).host_folders
     if (status := load_status(host_folders.of(session))) is not None:
         with contextlib.closing(GuestChannel(status.runtime.socket)) as guest:

@@ -121,11 +121,7 @@ def prepare_launch(
 
 
 def _find_resumable(tier: AgentTier, policy: SandboxPolicy, session_folder: Path) -> RemoteAgentStatus | None:
-    """Return the status of an agent that runs, or is paused on disk; None where none can be resumed.
-
-    Raises:
-        SandboxUnreachableError: if that cannot be determined now.
-    """
+    """Return the status of an agent that runs, or is paused on disk; None where none can be resumed."""
     status = launch_spec.load_status(session_folder)
     try:
         is_kept = status is not None and (tier.adopt(policy) is not None or tier.kept(policy) is not None)

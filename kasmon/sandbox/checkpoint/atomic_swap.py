@@ -53,11 +53,7 @@ def _continue(swap: FolderSwap, note: Path) -> None:
 
 
 def _empty_folder(swap: FolderSwap, note: Path) -> None:
-    """Move the folder's content into *old*, and record that in *note*.
-
-    Raises:
-        SandboxError: if that fails; the folder is then unchanged.
-    """
+    """Move the folder's content into *old*, noted in *note*. Raises `SandboxError` with the folder unchanged."""
     try:
         _move_entries(swap.folder, swap.old)
         _write_note(note, msgspec.structs.replace(swap, emptied=True))

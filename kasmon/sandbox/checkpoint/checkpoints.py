@@ -90,28 +90,19 @@ class CheckpointStore:
         saved: SavedInterpreters,
         /,
         mapped: Callable[[], Container[int]] = frozenset,
+        *,
+        drops: bool = True,
     ) -> CheckpointRecord:
         """Store what is in *workspace*, and the interpreter state *saved*.
 
-        *mapped* returns the inodes of files that a process has mapped writable: their times do not show its writes.
+        Args:
+            mapped: returns the inodes of files that a process has mapped writable: their times do not show its writes.
+            drops: whether checkpoints beyond the limits are dropped after that.
 
         Raises:
             SandboxError: if the workspace is too large, or cannot be read.
             GitError, TimedOutError: if git failed. Nothing is stored then, and earlier checkpoints stay.
         """
-        checkpoint = self._create(workspace, turn, when, saved, mapped)
-        with contextlib.suppress(GitError, TimedOutError, OSError):  # space is freed another time
-            self._apply_retention(is_new=checkpoint.holder == checkpoint.id)
-        return checkpoint
-
-    def _create(
-        self,
-        workspace: str,
-        turn: int,
-        when: When,
-        saved: SavedInterpreters,
-        mapped: Callable[[], Container[int]] = frozenset,
-    ) -> CheckpointRecord:
         self.finish()
         private_folder(self.folder)
         records, at = self._records.records(), time.time()
@@ -150,6 +141,9 @@ class CheckpointStore:
         )
         all_records = (*records.checkpoints, checkpoint)
         self._records.write(msgspec.structs.replace(records, counted=records.counted + 1, checkpoints=all_records))
+        with contextlib.suppress(GitError, TimedOutError, OSError):  # space is freed another time
+            if drops:
+                self._apply_retention(is_new=holder == name)
         return checkpoint
 
     def restore(self, checkpoint: str, workspace: str, /) -> RestoreResult:
@@ -164,9 +158,7 @@ class CheckpointStore:
         point = self.find(checkpoint)
         undo = why_not = ""
         try:
-            undo = self._create(
-                workspace, point.turn, "asked", SavedInterpreters()
-            ).id  # unlike `take`, drops no checkpoint: not the requested one
+            undo = self.create(workspace, point.turn, "asked", SavedInterpreters(), drops=False).id
         except (SandboxError, GitError, TimedOutError) as error:  # too large a workspace may be the reason to restore
             why_not = error.message
         manifest = self._manifest(point)

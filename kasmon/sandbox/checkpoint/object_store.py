@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
@@ -53,7 +52,8 @@ class ObjectStore:
         self._create()
         skipped: list[SkippedFiles] = []
         files = dict(base)
-        with self._fast_import() as (stdin, stdout):
+        with run_git(self.folder, "fast-import", "--quiet", "--done", "--force") as (stdin, stdout):
+            stdin.write(b"feature done\n")
             for path in fresh:
                 try:
                     files[path] = _send(stdin, top, path, files[path], skipped)
@@ -146,19 +146,9 @@ class ObjectStore:
             with run_git(self.folder, "init", "--quiet", "--bare", "--template="):
                 pass
 
-    @contextmanager
-    def _fast_import(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-        with run_git(self.folder, "fast-import", "--quiet", "--done", "--force") as (stdin, stdout):
-            stdin.write(b"feature done\n")
-            yield stdin, stdout
-
 
 def _send(stdin: IO[bytes], top: int, path: str, seen: ManifestEntry, skipped: list[SkippedFiles]) -> ManifestEntry:
-    """Send the content of *path* to git; return its entry as of the read.
-
-    Raises:
-        OSError: if it cannot be read, or is another file than the one *seen*.
-    """
+    """Send the content of *path* to git; return its entry. Raises `OSError` if it is not the file *seen*."""
     if seen.kind == LINK:
         text = target(top, path)
         stdin.write(b"blob\ndata %d\n%b\n" % (len(text), text))
@@ -276,7 +266,7 @@ def apply_top_modes(manifest: Manifest, folder: str) -> None:
 
 
 def apply_mode(handle: int, mode: int, owner: tuple[int, int] | None) -> None:
-    """Apply owner and mode to the folder open at *handle*."""
+    """Apply owner and mode to the folder or file open at *handle*."""
     if owner:
         os.fchown(handle, *owner)
     os.fchmod(handle, mode & MODE)
@@ -292,9 +282,7 @@ def _write_file(
             rest = memoryview(piece)
             while rest:
                 rest = rest[os.write(handle, rest) :]
-        if owner:
-            os.fchown(handle, *owner)
-        os.fchmod(handle, each.mode & MODE)
+        apply_mode(handle, each.mode, owner)
         os.utime(handle, ns=(each.mtime, each.mtime))
     finally:
         os.close(handle)

@@ -9,12 +9,15 @@ import msgspec
 
 from kasmon.errors import SandboxError
 from kasmon.paths import private_folder, write_private
-from kasmon.sandbox.guest_client.protocol import CheckpointPoint, When
+from kasmon.sandbox.guest_client.protocol import When
 
 
-class CheckpointRecord(CheckpointPoint, frozen=True, kw_only=True):
+class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One checkpoint. `commit` and `size_bytes` refer to its files."""
 
+    id: str
+    commit: str = ""
+    size_bytes: int = 0
     turn: int = 0
     when: When = "after"
     at: float = 0.0
@@ -68,11 +71,7 @@ class CheckpointRecords:
         return digest
 
     def get(self, kind: str, digest: str) -> bytes:
-        """Return the content of *kind* stored under *digest*.
-
-        Raises:
-            SandboxError: if it is missing, or its hash does not match.
-        """
+        """Return the content of *kind* stored under *digest*. Raises `SandboxError` if it is missing or damaged."""
         try:
             content = zlib.decompress((self.folder / kind / digest).read_bytes())
         except (OSError, zlib.error) as error:

@@ -72,15 +72,13 @@ def replay(
     """
     logged = list(events)
     if until:
-        places = [at for at, event in enumerate(logged) if _is_checkpoint(event, until)]
+        places = [
+            at for at, event in enumerate(logged) if isinstance(event, Checkpointed) and event.checkpoint == until
+        ]
         if not places:
             raise NotFoundError(f"there is no checkpoint {until!r}.")
         logged = logged[: places[-1]]
     return tuple((each.interpreter, each.code) for each in find_runs(logged, read_blob))
-
-
-def _is_checkpoint(event: Event, checkpoint: str) -> bool:
-    return isinstance(event, Checkpointed) and event.checkpoint == checkpoint
 
 
 def _code(text: str, read_blob: Callable[[str], str]) -> str | None:

@@ -35,18 +35,9 @@ class SkippedFiles(NamedTuple):
     why: str
 
 
-class FolderScan(NamedTuple):
-    files: dict[str, ManifestEntry]
-    left: list[SkippedFiles]
-
-
 @contextmanager
 def opened(folder: str) -> Iterator[int]:
-    """Yield a descriptor of *folder*, which must not be a link.
-
-    Raises:
-        SandboxError: if it is no folder, or does not exist.
-    """
+    """Yield a descriptor of *folder*. Raises `SandboxError` if it is no folder, or a link."""
     try:
         handle = os.open(folder, _FOLDER_FLAGS)
     except OSError as error:
@@ -57,15 +48,11 @@ def opened(folder: str) -> Iterator[int]:
         os.close(handle)
 
 
-def scan(top: int, bounds: ScanBounds) -> FolderScan:
-    """Return all entries of the folder open at *top*; contents are not read yet.
-
-    Raises:
-        SandboxError: if there is more than *bounds* allow.
-    """
-    walk = _Walk(bounds, os.fstat(top).st_dev)
-    walk.visit(top, "", 0)
-    return FolderScan(walk.files, walk.left)
+def scan(top: int, bounds: ScanBounds) -> "FolderScan":
+    """Return all entries of the folder open at *top*, unread. Raises `SandboxError` for more than *bounds* allow."""
+    found = FolderScan(bounds, os.fstat(top).st_dev)
+    found.visit(top, "", 0)
+    return found
 
 
 @contextmanager
@@ -88,11 +75,7 @@ def beneath(top: int, path: str) -> Iterator[int]:
 
 @contextmanager
 def opened_file(top: int, path: str) -> Iterator[int]:
-    """Yield a descriptor of the regular file *path* beneath *top*, open for reading.
-
-    Raises:
-        OSError: if there is none.
-    """
+    """Yield a descriptor to read the regular file *path* beneath *top*. Raises `OSError` if there is none."""
     folder, _, name = path.rpartition("/")
     with beneath(top, folder) as above:
         handle = os.open(name, _FILE_FLAGS, dir_fd=above)
@@ -126,11 +109,14 @@ def describe_skipped(left: list[SkippedFiles]) -> tuple[str, ...]:
     return (*named, f"{len(left) - NAMED_MOST} more") if len(left) > NAMED_MOST else named
 
 
-class _Walk:
+class FolderScan:
+    """The entries of one folder."""
+
     def __init__(self, bounds: ScanBounds, device: int) -> None:
         self.bounds, self.device = bounds, device
         self.files: dict[str, ManifestEntry] = {}
         self.left: list[SkippedFiles] = []
+        """What is not stored."""
         self.bytes = 0
         self.until = time.monotonic() + bounds.seconds
 

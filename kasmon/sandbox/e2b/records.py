@@ -41,11 +41,7 @@ class E2bRecords:
             raise SandboxError(f"the record of the sandbox of {policy.session!r} cannot be read", str(error)) from error
 
     def require(self, policy: SandboxPolicy, identity: str) -> tuple[E2bRecord, SandboxRuntime]:
-        """Return the record of the sandbox with the service's id *identity*; an empty *identity* matches any.
-
-        Raises:
-            SandboxError: if there is no such record.
-        """
+        """Return the record of the sandbox *identity* (empty: any). Raises `SandboxError` if there is none."""
         record = self.of(policy)
         if record is None or record.runtime is None or identity not in ("", record.runtime.remote):
             raise SandboxError(f"the sandbox of {policy.session!r} has ended", "there is no record of it")

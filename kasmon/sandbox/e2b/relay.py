@@ -22,6 +22,7 @@ from kasmon.errors import SandboxError
 from kasmon.sandbox.e2b import guest_setup, service
 from kasmon.sandbox.e2b.guest_setup import AGENT, KASMON, PYTHON, GuestFolder
 from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, LineReader, encode_line, pack
+from kasmon.sandbox.network.port_forward import LISTENS
 from kasmon.sandbox.remote_guest import launch_spec
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     import e2b
 
 PORT_BLOCK_BYTES: Final = 1 << 16
-LISTENS: Final = "A program in the sandbox must listen on this port of 127.0.0.1."
 
 
 class CommandStream:
@@ -69,11 +69,7 @@ class E2bPorts:
         self._access, self._identity, self._timeout_s = access, identity, timeout_s
 
     def connect(self, port: int) -> socket.socket:
-        """Return a connection to 127.0.0.1:*port* inside.
-
-        Raises:
-            SandboxError: if nothing listens there, or the sandbox cannot be reached.
-        """
+        """Return a connection to 127.0.0.1:*port* inside."""
         sandbox = service.connect(self._access, self._identity, self._timeout_s)
         with service.converted_errors(f"cannot reach port {port}"):
             stream = CommandStream(sandbox, str(port))
@@ -243,11 +239,7 @@ class RelayedSandbox:
         return " ".join(fresh[:MOST_SHOWN]) + more
 
     def _on_event(self, event: str, sandbox: "e2b.Sandbox") -> None:
-        """Handle a client joining an agent, a line of input, idleness, or the agent's end.
-
-        Raises:
-            SandboxError: if it has ended and its folders cannot be fetched; the receiver of the event tries again.
-        """
+        """Handle a client that joins an agent, a line of input, idleness, or its end; a failure is tried again."""
         if event == "joined":
             with self._lock:
                 self._busy += 1
@@ -289,6 +281,10 @@ class RelayedSandbox:
             with contextlib.suppress(SandboxError):
                 service.extend_timeout(self._access, self._identity, self._timeout_s)
             time.sleep(self._prolong_s)
+
+
+open_sandbox = RelayedSandbox
+"""Called by `remote_guest/relay.py`."""
 
 
 class _CallerConnection:
@@ -354,10 +350,6 @@ def _add_hint(frame: bytes, more: str) -> bytes:
     if not isinstance(answer, dict) or answer.get("type") == "answer":
         return frame
     return msgspec.json.encode({**answer, "hint": f"{answer.get('hint') or ''} {more}".strip()})
-
-
-def open_sandbox(settings: Mapping[str, Any]) -> RelayedSandbox:
-    return RelayedSandbox(settings)
 
 
 def is_line(data: str) -> bool:

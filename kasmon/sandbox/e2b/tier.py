@@ -28,6 +28,7 @@ from kasmon.sandbox.e2b.records import E2bRecord, E2bRecords, check_policy, find
 from kasmon.sandbox.e2b.records import hosts as hosts_of
 from kasmon.sandbox.e2b.relay import E2bPorts
 from kasmon.sandbox.jail.bwrap_arguments import HOME, PATH, WORKSPACE
+from kasmon.sandbox.network.denials import Denial
 from kasmon.sandbox.remote_guest import relay
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
 from kasmon.sandbox.remote_guest.launch_spec import BIN, ProgramLaunch, wrap_program
@@ -287,9 +288,9 @@ class E2b:
         service.set_hosts(self.access(), record.runtime.remote, hosts)
         self._records.write(policy, msgspec.structs.replace(record, hosts=hosts))
 
-    def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
-        """Return "": the service does not report refused hosts."""
-        return ""
+    def denials(self, policy: SandboxPolicy, since: float = 0.0, /) -> tuple[Denial, ...]:
+        """Return none: the service does not report refused hosts."""
+        return ()
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> E2bPorts:
         """Return a connector to the ports of the sandbox at *runtime*, which is resumed for it."""
@@ -306,7 +307,8 @@ class E2b:
             relay.end_relay(known)
         if record is not None:
             access = self.access()
-            for identity in {*service.find_named(access, self._name(policy.session)), *_remote_ids(record.runtime)}:
+            known_id = record.runtime.remote if record.runtime else ""
+            for identity in {*service.find_named(access, self._name(policy.session)), known_id} - {""}:
                 service.kill(access, identity)
             self._records.remove(policy)
 
@@ -361,12 +363,14 @@ class E2b:
         return self._complete_runtime(policy, relay.started(WAY, path, settings), identity)
 
     def _complete_runtime(self, policy: SandboxPolicy, runtime: SandboxRuntime, identity: str) -> SandboxRuntime:
+        widened = ", ".join(find_widened_hosts(policy))
+        notice = f"the service cannot restrict ports: it may reach {widened} at port 80 too"
         return msgspec.structs.replace(
             runtime,
             remote=identity,
             session_folder=str(self.host_folders.of(policy.session)),
             workspace=self.workspace(policy),
-            notices=(SIZED, COPIED, *_widened_notices(policy)),
+            notices=(SIZED, COPIED, notice) if widened else (SIZED, COPIED),
         )
 
     def _name(self, session: SessionId) -> str:
@@ -375,14 +379,5 @@ class E2b:
         return f"{hashlib.sha256(whose).hexdigest()[:16]}-{session}"
 
 
-def _widened_notices(policy: SandboxPolicy) -> tuple[str, ...]:
-    names = ", ".join(find_widened_hosts(policy))
-    return (f"the service cannot restrict ports: it may reach {names} at port 80 too",) if names else ()
-
-
 def _identity(runtime: SandboxRuntime) -> tuple[object, ...]:
     return (runtime.pid, runtime.started, runtime.boot, runtime.remote)
-
-
-def _remote_ids(runtime: SandboxRuntime | None) -> tuple[str, ...]:
-    return (runtime.remote,) if runtime is not None and runtime.remote else ()

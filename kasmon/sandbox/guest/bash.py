@@ -13,7 +13,7 @@ import signal
 import termios
 from collections.abc import Mapping
 
-from kasmon.sandbox.guest.children import build_environment, end_family, members, numbers, spawn
+from kasmon.sandbox.guest.children import build_environment, end_family, end_members, numbers, spawn
 from kasmon.sandbox.guest.event_loop import EventLoop
 from kasmon.sandbox.guest.interpreter import Interpreter
 from kasmon.sandbox.guest.private_folder import PrivateFolder, program
@@ -97,9 +97,7 @@ class BashInterpreter(Interpreter):
     def ask_to_exit(self) -> bool:
         """Send SIGHUP, at which the shell saves its state; kill the processes that it waits for."""
         os.kill(self.pid, signal.SIGHUP)
-        for pid in members(self.pid):
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        end_members(self.pid)
         return True
 
     def saves_state(self) -> bool:

@@ -9,18 +9,18 @@ from collections.abc import Mapping
 
 def end_family(leader: int) -> None:
     """Kill *leader* and all processes of its session."""
-    for pid in [*members(leader), leader]:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+    end_members(leader)
+    with contextlib.suppress(OSError):
+        os.kill(leader, signal.SIGKILL)
 
 
-def members(leader: int) -> list[int]:
-    """Return the processes of *leader*'s session, without *leader*."""
-    try:
-        names = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib is slow to import
-    except OSError:
-        return []
-    return [int(name) for name in names if int(name) != leader and _session(name) == leader]
+def end_members(leader: int) -> None:
+    """Kill all processes of *leader*'s session but *leader*, which may have ended."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib is slow to import
+            if name.isdigit() and int(name) != leader and _session(name) == leader:
+                with contextlib.suppress(OSError):
+                    os.kill(int(name), signal.SIGKILL)
 
 
 def _session(pid: str) -> int:

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 
-from kasmon.sandbox.guest.children import build_environment, end_family, members, spawn
+from kasmon.sandbox.guest.children import build_environment, end_family, end_members, spawn
 from kasmon.sandbox.guest.client import GuestConnection, InvalidRequestError, JsonObject, number
 from kasmon.sandbox.guest.event_loop import WRITABLE, EventLoop
 from kasmon.sandbox.guest.interpreter_state import unpacked
@@ -46,9 +46,7 @@ class GuestService:
     def end(self) -> None:
         if self.pid:
             end_family(self.pid)
-        for pid in members(self._session):
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        end_members(self._session)
         self._loop.forget(self._ours)
         os.close(self._ours)
         if self.pid:

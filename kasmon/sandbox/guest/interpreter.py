@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from kasmon.sandbox.guest.children import end_family
 from kasmon.sandbox.guest.event_loop import EventLoop, Timer
-from kasmon.sandbox.guest.outcome import NOT_DONE, ended, lost_before, outcome, withdrawn
+from kasmon.sandbox.guest.outcome import INTERRUPTED, ended, lost_before, not_run, outcome
 from kasmon.sandbox.guest.private_folder import PrivateFolder
 from kasmon.sandbox.guest.turn import STREAMS, GuestTurn, TruncatingBuffer
 
@@ -118,7 +118,7 @@ class Interpreter:
         turn = next((each for each in self.queue if each.key == key), None)
         if turn is not None:
             self.queue.remove(turn)
-            turn.answer(withdrawn())
+            turn.answer(not_run("It was interrupted while waiting: nothing was run.", INTERRUPTED))
         return turn is not None
 
     def handle_begin(self, nonce: object, *, waits: bool) -> None:
@@ -193,8 +193,7 @@ class Interpreter:
                 self._end_turn(turn)
                 why = str(error.strerror or error) if isinstance(error, OSError) else str(error)
                 why = f"{self.name} cannot do that: {why}. Nothing was run."
-                words = {"stdout": "", "stderr": why, "exit_code": NOT_DONE, "session_preserved": True, "hint": why}
-                turn.answer(words | {"lost": why})
+                turn.answer(not_run(why) | {"lost": why})
 
     def _begin(self, turn: GuestTurn) -> None:
         if not self.pid:

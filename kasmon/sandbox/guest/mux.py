@@ -54,11 +54,7 @@ def pack_message(kind: int, message: dict[str, object]) -> bytes:
 
 
 def parse_record(frame: bytes) -> tuple[int, int, bytes]:
-    """Return kind, connection and content of a record.
-
-    Raises:
-        ValueError: if *frame* is no record; nothing after it can be trusted.
-    """
+    """Return kind, connection and content. Raises `ValueError` for no record: nothing after it can be trusted."""
     if len(frame) < HEAD.size or not REQUEST <= frame[0] <= CLOSE:
         raise ValueError(f"no record: {frame[:16]!r}")
     kind, channel = HEAD.unpack_from(frame)
@@ -372,11 +368,7 @@ def connect_port(destination: str) -> socket.socket:
 
 
 def connect_path(destination: str, only: str, path: str) -> socket.socket:
-    """Open a connection to the socket at *path*, if *destination* is *only*.
-
-    Raises:
-        OSError: if that fails, or *destination* is another.
-    """
+    """Open a connection to the socket at *path*. Raises `OSError` if that fails, or *destination* is not *only*."""
     if destination != only:
         raise OSError(1, "unknown destination")
     return _start_connecting(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
@@ -396,12 +388,12 @@ def _start_connecting(stream: socket.socket, address: "tuple[str, int] | str") -
     return stream
 
 
-def listen_for_proxy(port: int = PROXY_PORT) -> socket.socket:
+def listen_for_proxy() -> socket.socket:
     """Return a listening socket at the proxy port that programs inside use. Raises `OSError` if the port is in use."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind(("127.0.0.1", port))
+        listener.bind(("127.0.0.1", PROXY_PORT))
         listener.listen(64)
     except OSError:
         listener.close()

@@ -33,10 +33,9 @@ def refusal(request: Mapping[str, object], why: str, code: int = 1) -> dict[str,
     return {"id": request["id"], **words} if "id" in request else words
 
 
-def withdrawn() -> dict[str, object]:
-    """Return the result of a run that was interrupted while queued."""
-    why = "It was interrupted while waiting: nothing was run."
-    return {"stdout": "", "stderr": why, "exit_code": INTERRUPTED, "session_preserved": True, "hint": why}
+def not_run(why: str, code: int = NOT_DONE) -> dict[str, object]:
+    """Return the result of a run that was accepted, and of which nothing was executed now."""
+    return {"stdout": "", "stderr": why, "exit_code": code, "session_preserved": True, "hint": why}
 
 
 def outcome(

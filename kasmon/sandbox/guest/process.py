@@ -15,7 +15,7 @@ import termios
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from kasmon.sandbox.guest.children import DEFAULT, end_family, members
+from kasmon.sandbox.guest.children import DEFAULT, end_family, end_members
 from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE, EventLoop
 
 
@@ -62,11 +62,7 @@ class InputBuffer:
         """No more data follows; the process gets EOF once it has read all."""
 
     def accept(self, at: int, data: bytes) -> None:
-        """Accept *data*, which starts at offset *at*; bytes accepted before are skipped.
-
-        Raises:
-            ValueError: if bytes before *at* are missing.
-        """
+        """Accept *data* from offset *at*, but no byte twice. Raises `ValueError` if bytes before *at* are missing."""
         if at > self.end:
             raise ValueError(f"bytes {self.end} to {at} are missing")
         new = data[self.end - at :]
@@ -249,9 +245,7 @@ class GuestProcess:
         """End it with all in its session, and close its files. Idempotent."""
         if self.pid:
             end_family(self.pid)
-        for pid in members(self.session):
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        end_members(self.session)
         for file in {*self._files.values(), self._input} - {-1}:
             self._loop.forget(file)
             os.close(file)
@@ -263,11 +257,7 @@ class GuestProcess:
 
 
 def _begun(argv: list[str], variables: Mapping[str, str], workdir: str, files: list[int], *, is_terminal: bool) -> int:
-    """Start *argv* on *files* as the leader of a new session, with that terminal; return its pid.
-
-    Raises:
-        OSError: if that fails.
-    """
+    """Start *argv* on *files* as the leader of a session, with that terminal; return its pid. Raises `OSError`."""
     heard, tells = os.pipe()
     pid = os.fork()
     if pid == 0:

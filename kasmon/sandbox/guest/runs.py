@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from kasmon.sandbox.guest.client import GuestConnection, InvalidRequestError, JsonObject, number, variables_of
 from kasmon.sandbox.guest.interpreter import Interpreter
+from kasmon.sandbox.guest.outcome import not_run
 from kasmon.sandbox.guest.turn import CAP_BYTES, TIME_S, GuestTurn
 
 LONGEST_S = 7 * 86400.0
@@ -137,6 +138,5 @@ class RunResultCache:
         if key in self._answers:
             return self._answers[key]
         if key in self._given:
-            why = "This run was already executed, and its output is no longer stored. It was not run again."
-            return {"stdout": "", "stderr": why, "exit_code": 125, "session_preserved": True, "hint": why}
+            return not_run("This run was already executed, and its output is no longer stored. It was not run again.")
         return None

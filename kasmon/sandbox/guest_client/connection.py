@@ -55,11 +55,7 @@ class AgentConnection:
             raise AgentConnectionError(error.strerror or str(error), is_sent=False) from error
 
     def send(self, frame: bytes, limit_s: float) -> None:
-        """Send *frame*, as `pack_request` makes it.
-
-        Raises:
-            AgentConnectionError: if it was not sent completely: the guest program ignores a partial frame.
-        """
+        """Send *frame*. Raises `AgentConnectionError` if not all was sent: the guest program ignores a partial one."""
         self.is_sent = False
         try:
             self._socket.settimeout(limit_s)

@@ -30,12 +30,6 @@ class SavedInterpreters(msgspec.Struct, frozen=True, kw_only=True):
     lost: tuple[str, ...] = ()
 
 
-class CheckpointPoint(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    commit: str = ""
-    size_bytes: int = 0
-
-
 class InterpreterStatus(msgspec.Struct, frozen=True):
     pid: int = 0
     """0: not running; it is started at its next turn."""

@@ -49,11 +49,6 @@ def build_limit_prefix(size: SandboxSize, *, data_bytes: int = 0) -> list[str]:
     return [PRLIMIT, *(f"--{name}={value}:{value}" for name, value in held.items()), "--"]
 
 
-def find_missing() -> str:
-    """Return why limits cannot be set on this machine; empty if they can."""
-    return "" if Path(PRLIMIT).exists() else f"{PRLIMIT} is missing"
-
-
 PERIOD_US: Final = 100_000
 FREEZE_S: Final = 2.0
 END_S: Final = 2.0
@@ -88,11 +83,7 @@ class Cgroup:
         )
 
     def add_process(self, pid: int) -> None:
-        """Move the process *pid* into the group; its future children start there.
-
-        Raises:
-            OSError: if that is not allowed.
-        """
+        """Move the process *pid* into the group, with its future children. Raises `OSError` if that is not allowed."""
         _write(self.folder / "cgroup.procs", str(pid))
 
     @property

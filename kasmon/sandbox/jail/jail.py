@@ -33,12 +33,13 @@ from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.jail.start import start
 from kasmon.sandbox.jail.wrap import WrappedCommand, build_entry, build_jail_view, run_entry
 from kasmon.sandbox.network import proxy_control
+from kasmon.sandbox.network.denials import Denial
 from kasmon.sandbox.network.port_forward import NetworkConnector
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing, remove_session_files
 from kasmon.sandbox.shared.filesystem_view import own_variables
 from kasmon.sandbox.shared.host_folders import PYTHON, HostFolders
 from kasmon.sandbox.shared.json_files import load_json
-from kasmon.sandbox.shared.processes import lives, started_at
+from kasmon.sandbox.shared.processes import PROC, lives, started_at
 from kasmon.sandbox.shared.program_files import needed
 
 BUILT: Final = "a jail shares this machine's kernel: it does not protect against kernel exploits"
@@ -54,22 +55,17 @@ class Jail:
     tier: Tier = "jail"
     keeps_memory = False
 
-    def __init__(
-        self,
-        of: Paths | None = None,
-        *,
-        inside: Path | None = None,
-        program: str = "bwrap",
-    ) -> None:
+    program = "bwrap"
+    """bubblewrap, by path or name."""
+
+    def __init__(self, of: Paths | None = None, *, inside: Path | None = None) -> None:
         """
         Args:
             of: paths of the kasmon that owns the jails; by default those that the environment names.
             inside: the folder of the programs that run inside; by default kasmon's own.
-            program: bubblewrap, by path or name.
         """
         self.places = of or places()
         self.host_folders = HostFolders(self.places, inside)
-        self.program = program
 
     # The `SandboxTier` protocol.
 
@@ -248,7 +244,8 @@ class Jail:
 
     def folders(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Mapping[str, Path]:
         """Return its in-memory folders and its home: path inside -> path on this machine."""
-        return {**proof.find_memory_folders(runtime.pid), HOME: self.host_folders.home(policy.session)}
+        in_memory = {place: PROC / f"{runtime.pid}/root{place}" for place in proof.IN_MEMORY}
+        return {**in_memory, HOME: self.host_folders.home(policy.session)}
 
     def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Iterator[tuple[str, bytes]]:
         """Yield each process inside, as text, with its initial environment."""
@@ -275,9 +272,9 @@ class Jail:
         if policy.hosts:
             proxy_control.bind_to_process(files.gate, first)
 
-    def refusals(self, policy: SandboxPolicy, since: float) -> str:
-        """Return which hosts were refused after *since* and how to allow them; empty if none."""
-        return proxy_control.hint(self._session_files(policy).gate, since)
+    def denials(self, policy: SandboxPolicy, since: float = 0.0, /) -> tuple[Denial, ...]:
+        """Return the connections refused after *since*, oldest first."""
+        return proxy_control.denials(self._session_files(policy).gate, since)
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> NetworkConnector:
         """Return a connector to the ports of the jail of *runtime*; it needs no help from inside."""

@@ -12,7 +12,8 @@ from typing import Final
 from kasmon import system
 from kasmon.errors import SandboxError
 from kasmon.sandbox.base import UnavailableReason
-from kasmon.sandbox.jail import cgroup, seccomp
+from kasmon.sandbox.jail import seccomp
+from kasmon.sandbox.jail.cgroup import PRLIMIT
 from kasmon.sandbox.shared.host_folders import PYTHON
 
 OLDEST: Final = (0, 8, 0)
@@ -51,8 +52,8 @@ def lacking(program: str) -> UnavailableReason | None:
         return UnavailableReason(
             f"{PYTHON} is missing or older than 3.{PYTHON_MINOR}", f"Install it: {find_install_command('python3')}."
         )
-    if why := cgroup.find_missing():
-        return UnavailableReason(why, f"Install it: {find_install_command('util-linux')}.")
+    if not Path(PRLIMIT).exists():
+        return UnavailableReason(f"{PRLIMIT} is missing", f"Install it: {find_install_command('util-linux')}.")
     try:
         seccomp.build_filter(platform.machine())
     except SandboxError as error:

@@ -28,14 +28,6 @@ class AllNumbers(Container[int]):
         return True
 
 
-def find_memory_folders(init: int) -> dict[str, Path]:
-    """Return the in-memory folders of the jail whose first process is *init*: path inside -> path on this machine.
-
-    Their contents may be links to anywhere: a caller must not follow one.
-    """
-    return {place: PROC / f"{init}/root{place}" for place in IN_MEMORY}
-
-
 def read_environments(init: int) -> Iterator[tuple[str, bytes]]:
     """Yield each process of the jail, as text, with its initial environment; skip those that cannot be read."""
     for pid in tree(init):
@@ -125,11 +117,7 @@ def parse_report(text: str) -> ProcessConfinement:
 
 
 def read_confinement(pid: int) -> ProcessConfinement:
-    """Return what the kernel reports of process *pid*, read from outside.
-
-    Raises:
-        OSError: if the process has ended or cannot be read.
-    """
+    """Return what the kernel reports of process *pid*, read from outside. Raises `OSError` if it has ended."""
     here = Path(f"/proc/{pid}")
     status = (here / "status").read_text()
     return ProcessConfinement(

@@ -84,11 +84,7 @@ class JailFiles:
         return self.gate / "inside"
 
     def clear(self) -> None:
-        """Remove all files except for the home and the workspace. Idempotent.
-
-        Raises:
-            OSError: if something cannot be removed.
-        """
+        """Remove all files but the home and the workspace. Idempotent. Raises `OSError` if something is left."""
         self.host_folders.socket(self.session).unlink(missing_ok=True)
         gate.close_proxy(self.gate)
         if (group := self.group) is not None:

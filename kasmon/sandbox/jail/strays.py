@@ -55,11 +55,7 @@ def strays(places: Paths, sessions: Collection[str]) -> tuple[JailLeftover, ...]
 
 
 def remove(stray: JailLeftover) -> None:
-    """Remove a leftover that can go, and its parent folder if that is then empty. Idempotent.
-
-    Raises:
-        OSError: if something cannot be removed.
-    """
+    """Remove a leftover that can go, and an empty parent. Idempotent. Raises `OSError` if something is left."""
     base = stray.folder.parent
     remove_tree(stray.folder)
     if not stray.is_ours and base.parent == OF_ROOT and not any(_list_session_folders(base)):

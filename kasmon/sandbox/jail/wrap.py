@@ -83,11 +83,7 @@ def build_entry(
 
 
 def run_entry(command: Sequence[str], limit_s: float) -> str:
-    """Return what *command*, an `build_entry`, prints within *limit_s*.
-
-    Raises:
-        SandboxError: if it fails or does not end in time.
-    """
+    """Return what *command*, of `build_entry`, prints. Raises `SandboxError` if it fails or exceeds *limit_s*."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s, cwd="/"

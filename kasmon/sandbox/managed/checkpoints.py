@@ -97,8 +97,9 @@ class SandboxCheckpoints:
                 raise SandboxError("nothing was restored", why) from error
             raise
         lost = next((kept.lost for kept in journal.sandbox_state.checkpoints if kept.id == checkpoint), ())
+        not_kept = f"not saved in the checkpoint: {', '.join(lost[:8])}" if lost else ""
         return sandbox.make(
-            lost=_not_kept(lost), why=f"restored checkpoint {checkpoint}", content=content, checkpoint=checkpoint
+            lost=not_kept, why=f"restored checkpoint {checkpoint}", content=content, checkpoint=checkpoint
         )
 
     def fork(self, checkpoint: str, folder: str, memory: str = "") -> str:
@@ -189,10 +190,6 @@ def _message_of(error: KasmonError | OSError) -> str:
     return (error.message if isinstance(error, KasmonError) else error.strerror or str(error)).rstrip(".")
 
 
-def _not_kept(names: tuple[str, ...]) -> str:
-    return f"not saved in the checkpoint: {', '.join(names[:8])}" if names else ""
-
-
 FORKED: Final = "it is copied"
 AT_CHECKPOINT: Final = "a checkpoint contains no memory"
 
@@ -219,7 +216,9 @@ def fork_sandbox(
         NotFoundError: if the checkpoint does not exist.
         SandboxError: if it could not be copied, or its snapshot may not be resumed; parts of *other* may exist then.
     """
-    why = AT_CHECKPOINT if command.checkpoint else _why_not(sandbox)
+    why = AT_CHECKPOINT if command.checkpoint else ""
+    if not isinstance(sandbox.tier, ForkTier):
+        why = why or f"a {sandbox.policy.tier} cannot copy its memory"
     if not why and other is not None:
         was_awake = sandbox.runs
         why = sandbox.sleep(to_disk=True, why=FORKED)
@@ -230,10 +229,6 @@ def fork_sandbox(
                 lost = sandbox.wake() if was_awake else ""
             return ForkResult(lost=lost)
     return ForkResult(checkpoint=checkpoints.fork(command.checkpoint, command.folder, command.memory), why=why)
-
-
-def _why_not(sandbox: ManagedSandbox) -> str:
-    return "" if isinstance(sandbox.tier, ForkTier) else f"a {sandbox.policy.tier} cannot copy its memory"
 
 
 def _fork_with_memory(sandbox: ManagedSandbox, other: SandboxPolicy) -> None:

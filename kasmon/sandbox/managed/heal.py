@@ -58,7 +58,8 @@ def heal(
     """
     drift: list[str] = []
     try:
-        drift += _correct_clock(guest)
+        if abs(lag_s := guest.set_clock(time.time())) > LAG_S:
+            drift.append(f"Its clock was {abs(lag_s):.1f} s {'behind' if lag_s > 0 else 'ahead'}.")
         nonce = secrets.token_hex(8)
         state = guest.ping(nonce)
         drift += _find_counter_drift(state, counters, was_asleep)
@@ -159,11 +160,6 @@ def _wait_for_service(guest: GuestChannel, service: ServiceSpec, deadline: float
         if time.monotonic() > deadline:
             return f"The service {service.name!r} does not respond on port {service.port} after {STARTED_S:g} s."
         time.sleep(BETWEEN_S)
-
-
-def _correct_clock(guest: GuestChannel) -> list[str]:
-    lag_s = guest.set_clock(time.time())
-    return [f"Its clock was {abs(lag_s):.1f} s {'behind' if lag_s > 0 else 'ahead'}."] if abs(lag_s) > LAG_S else []
 
 
 def _find_counter_drift(state: GuestStatus, counters: Mapping[str, int], was_asleep: bool) -> list[str]:

@@ -130,23 +130,17 @@ def due(state: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, in_tur
         return None
     steps: list[DueStep] = []
     is_on_disk = state.phase is SandboxPhase.PAUSED and not state.held
-    if terms.max_lifetime_s:
-        steps.append(
-            DueStep(
-                LifecycleStep.END,
-                state.born_at + terms.max_lifetime_s,
-                TOO_OLD.format(format_duration(terms.max_lifetime_s)),
-            )
-        )
-    if terms.idle_timeout_s and not is_on_disk:
+
+    def add(step: LifecycleStep, since: float, limit_s: float, why: str) -> None:
+        if limit_s:
+            steps.append(DueStep(step, since + limit_s, why.format(format_duration(limit_s))))
+
+    add(LifecycleStep.END, state.born_at, terms.max_lifetime_s, TOO_OLD)
+    if not is_on_disk:
         pauses = terms.on_timeout == "pause" and keeps_memory
-        why = UNUSED.format(format_duration(terms.idle_timeout_s))
-        steps.append(
-            DueStep(LifecycleStep.PAUSE if pauses else LifecycleStep.END, state.used_at + terms.idle_timeout_s, why)
-        )
-    if terms.standby_after_s and state.phase is SandboxPhase.RUNNING:
-        why = UNUSED.format(format_duration(terms.standby_after_s))
-        steps.append(DueStep(LifecycleStep.STANDBY, state.used_at + terms.standby_after_s, why))
+        add(LifecycleStep.PAUSE if pauses else LifecycleStep.END, state.used_at, terms.idle_timeout_s, UNUSED)
+    if state.phase is SandboxPhase.RUNNING:
+        add(LifecycleStep.STANDBY, state.used_at, terms.standby_after_s, UNUSED)
     return min(steps, key=lambda step: (step.at, step.step is LifecycleStep.STANDBY), default=None)
 
 

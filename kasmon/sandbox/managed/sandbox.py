@@ -117,9 +117,9 @@ class ManagedSandbox:
             cap=cap,
             run=run,
         )
-        if isinstance(self.tier, EgressTier) and (refused := self.tier.refusals(self.policy, began_at)):
-            return msgspec.structs.replace(ran, hint=f"{ran.hint} {refused}".strip())
-        return ran
+        denials = self.tier.denials(self.policy, began_at) if isinstance(self.tier, EgressTier) else ()
+        sentences = (f"Network: {denial.sentence}" for denial in denials[-3:])
+        return msgspec.structs.replace(ran, hint=" ".join((ran.hint, *sentences)).strip()) if denials else ran
 
     def _add_proxy_variables(self, variables: Mapping[str, str]) -> Mapping[str, str]:
         """Return *variables* with the hosts to reach without a proxy: that list may have changed since the start."""
@@ -347,11 +347,7 @@ class ManagedSandbox:
         return self.make(lost=lost, content=self.spare(before.snapshot), checkpoint=before.snapshot)
 
     def replace_lost(self, why: str) -> str:
-        """Replace a lost sandbox with a new one over the same files; return what was lost.
-
-        Raises:
-            SandboxError: if it cannot be created, or something of the former is left.
-        """
+        """Replace a lost sandbox over the same files; return what was lost. Raises `SandboxError` if that fails."""
         self.stop()
         return self.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why, content=self.spare(""))
 
@@ -367,22 +363,14 @@ class ManagedSandbox:
         return self.replace_lost(why)
 
     def stop_processes(self) -> None:
-        """Stop all its processes before its end, so that its files do not change meanwhile.
-
-        Raises:
-            SandboxError: if a process does not stop.
-        """
+        """Stop all its processes: its files do not change until its end. Raises `SandboxError` if one runs on."""
         runtime = self.journal.sandbox_state.runtime
         self._disconnect()
         if runtime is not None and self.tier.find(self.policy, runtime):
             self.tier.pause(self.policy, runtime)
 
     def stop(self) -> None:
-        """End its processes; its files stay, and a new sandbox must be created.
-
-        Raises:
-            SandboxError: if something is left.
-        """
+        """End its processes; its files stay. Raises `SandboxError` if something is left."""
         self._disconnect()
         self.tier.destroy(self.policy, self.journal.sandbox_state.runtime)
 

@@ -130,11 +130,7 @@ def _package(path: Path) -> DebianPackage:
 def unpack(
     package: DebianPackage, folder: Path, wanted: Callable[[str], bool] = lambda name: not LEFT_OUT.match(name)
 ) -> None:
-    """Unpack the files of *package* that are *wanted* below *folder*, readable and without setuid.
-
-    Raises:
-        SandboxError: if it cannot be read.
-    """
+    """Unpack the *wanted* files of *package* into *folder*, readable, without setuid. May raise `SandboxError`."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package.path], stdout=subprocess.PIPE) as reader:
         try:
             with tarfile.open(fileobj=reader.stdout, mode="r|") as archive:

@@ -22,14 +22,14 @@ from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.bwrap_arguments import PATH, WORKSPACE
 from kasmon.sandbox.jail.cgroup import measure_usage
 from kasmon.sandbox.microvm import program_disks, qemu_program
-from kasmon.sandbox.microvm.boot import greet, remove_credentials, write_memory
+from kasmon.sandbox.microvm.boot import greet, remove_credentials, send_request, write_memory
 from kasmon.sandbox.microvm.image import folder_of
 from kasmon.sandbox.microvm.provisioning import KEEP_S, VmProvisioning
 from kasmon.sandbox.microvm.qemu import QmpClient
 from kasmon.sandbox.microvm.session_files import VmFiles
-from kasmon.sandbox.microvm.start import send_request
 from kasmon.sandbox.microvm.warm_pool import MEMORY
 from kasmon.sandbox.network import proxy_control
+from kasmon.sandbox.network.denials import Denial
 from kasmon.sandbox.network.port_forward import ListenerConnector
 from kasmon.sandbox.remote_guest.launch_spec import BIN, ProgramLaunch, wrap_program
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing, remove_session_files
@@ -306,9 +306,9 @@ class MicroVm:
         self._require_running(policy, runtime)
         return ListenerConnector(str(self._vm_files(policy).ports))
 
-    def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
-        """Return which hosts were refused after *since* and how to allow them; empty if none."""
-        return proxy_control.hint(self._gate(policy), since)
+    def denials(self, policy: SandboxPolicy, since: float = 0.0, /) -> tuple[Denial, ...]:
+        """Return the connections refused after *since*, oldest first."""
+        return proxy_control.denials(self._gate(policy), since)
 
     def allow(self, policy: SandboxPolicy, /) -> None:
         """Allow the hosts of *policy* from now on, even if the sandbox had no network access before."""

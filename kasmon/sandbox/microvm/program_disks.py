@@ -233,11 +233,7 @@ class ProgramDisks:
 
 
 def compute_id(programs: Sequence[str]) -> str:
-    """Return an id of *programs* in their present version: of paths, sizes and times, without reading the files.
-
-    Raises:
-        OSError: if they cannot be read.
-    """
+    """Return an id of *programs* now, by paths, sizes and times alone. Raises `OSError` if they cannot be read."""
     digest = hashlib.sha256(b"2")
     for part in programs:
         for path, facts in list_tree(Path(part)):

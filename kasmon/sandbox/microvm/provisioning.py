@@ -20,13 +20,20 @@ from kasmon.paths import Paths
 from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.microvm import qemu, qemu_program
-from kasmon.sandbox.microvm.boot import LINE, VmResources, code_hash, start_machine, write_memory
+from kasmon.sandbox.microvm.boot import (
+    LINE,
+    HostEndCode,
+    VmResources,
+    code_hash,
+    send_request,
+    start_machine,
+    write_memory,
+)
 from kasmon.sandbox.microvm.image import load_image
 from kasmon.sandbox.microvm.program_disks import ProgramDisks
 from kasmon.sandbox.microvm.qemu import QmpClient
 from kasmon.sandbox.microvm.qemu_program import KvmTrial
 from kasmon.sandbox.microvm.session_files import VmFiles
-from kasmon.sandbox.microvm.start import HostEndCode, send_request
 from kasmon.sandbox.microvm.warm_pool import WarmPool
 from kasmon.sandbox.shared.host_folders import HostFolders
 
@@ -36,14 +43,6 @@ FIRST: Final[dict[Interpreter, str]] = {
     "python": "await __import__('asyncio').sleep(0); __import__('subprocess')",
 }
 """Code to run in each; node takes too much memory to run in every machine."""
-
-
-def warm_up(runtime: SandboxRuntime) -> None:
-    """Warm up the machine at *runtime*. Raises `SandboxError` if it does not answer."""
-    with contextlib.closing(GuestChannel(runtime.socket)) as inside:
-        inside.prewarm(tuple(FIRST))
-        for interpreter, code in FIRST.items():
-            inside.run(interpreter, code, timeout_s=LIMIT_S)
 
 
 KEEP_S: Final = 60.0
@@ -220,7 +219,10 @@ class VmProvisioning:
 
     def _save_warm(self, vm_files: VmFiles, memory: Path) -> None:
         """Warm up and stop the machine of *vm_files*, and write its memory to the file *memory*."""
-        warm_up(self.require_runtime(vm_files))
+        with contextlib.closing(GuestChannel(self.require_runtime(vm_files).socket)) as inside:
+            inside.prewarm(tuple(FIRST))
+            for interpreter, code in FIRST.items():
+                inside.run(interpreter, code, timeout_s=LIMIT_S)
         send_request(vm_files.control, KEEP_S, "freeze")
         with QmpClient(vm_files.qmp_socket) as qmp:
             qmp.do("stop")

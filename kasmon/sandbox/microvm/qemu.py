@@ -48,11 +48,7 @@ class QmpClient:
     def do(
         self, order: str, handles: Sequence[int] = (), words: Mapping[str, Any] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Send the command *order*, with open files if it takes any; return its answer.
-
-        Raises:
-            SandboxError: if it fails, QEMU ends, or does not answer.
-        """
+        """Send the command *order*, with open files if any; return its answer. Raises `SandboxError` if it fails."""
         sent = json.dumps({"execute": order, "arguments": {**(words or {}), **more}}).encode() + b"\n"
         try:
             socket.send_fds(self._socket, [sent], list(handles))
@@ -67,11 +63,7 @@ class QmpClient:
         return answer if isinstance(answer, dict) else {"value": answer}
 
     def wait_for_migration(self, limit_s: float) -> None:
-        """Wait until the memory is completely written or read.
-
-        Raises:
-            SandboxError: if that failed, or took longer than *limit_s*.
-        """
+        """Wait until the memory is written or read. Raises `SandboxError` if that fails, or takes over *limit_s*."""
         until = time.monotonic() + limit_s
         while (state := self.do("query-migrate")).get("status", "none") in ON_ITS_WAY:
             if time.monotonic() > until:
@@ -137,7 +129,7 @@ def build_command_line(program: str, handles: OpenFiles, size: SandboxSize, *, a
         program,
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S", "-sandbox", SANDBOX),
         *("-machine", f"{MACHINE},vmport=off,usb=off", "-accel", accelerator, "-cpu", CPU, "-smp", "1"),
-        *("-m", f"{memory_mib(size)}M", "-rtc", "base=utc,clock=host"),
+        *("-m", f"{size.memory_bytes // MIB}M", "-rtc", "base=utc,clock=host"),
         *("-kernel", f"/proc/self/fd/{handles.kernel}", "-initrd", f"/proc/self/fd/{handles.initrd}"),
         *("-append", f"{QUIET} kasmon.processes={size.processes}"),
         *_file("root", handles.root, 1),
@@ -153,10 +145,6 @@ def build_command_line(program: str, handles: OpenFiles, size: SandboxSize, *, a
         *("-chardev", f"socket,id=qmp,fd={handles.control},server=on,wait=off", "-mon", "chardev=qmp,mode=control"),
         *(["-incoming", f"fd:{handles.memory}"] if handles.memory is not None else []),
     ]
-
-
-def memory_mib(size: SandboxSize) -> int:
-    return size.memory_bytes // MIB
 
 
 def _build_empty_disk(name: str) -> list[str]:

@@ -79,11 +79,7 @@ class ListenerConnector:
         self._path = path
 
     def connect(self, port: int) -> socket.socket:
-        """Return a connection to 127.0.0.1:*port* inside.
-
-        Raises:
-            SandboxError: if nothing listens there, or the sandbox does not respond.
-        """
+        """Return a connection to 127.0.0.1:*port* inside. Raises `SandboxError` if nothing listens there."""
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             link.settimeout(ANSWER_S)

@@ -244,22 +244,13 @@ def allow(folder: Path, hosts: Sequence[str]) -> None:
 
 
 def bind_to_process(folder: Path, pid: int) -> None:
-    """Make the proxy in *folder* end with process *pid*, the sandbox's outermost one.
-
-    Raises:
-        SandboxError: if no proxy answers, or the process does not exist.
-    """
+    """Make the proxy in *folder* end with process *pid*. Raises `SandboxError` if either does not exist."""
     send_command(folder, {"do": "belong", "pid": pid})
 
 
 def denials(folder: Path, since: float = 0.0) -> tuple[Denial, ...]:
     """Return the refusals after *since*, oldest first; each `sentence` tells the user how to allow it."""
     return read_denials(folder / "denied.jsonl", since)
-
-
-def hint(folder: Path, since: float) -> str:
-    """Return the network part of a run's `hint`: the refusals after *since*; empty if none."""
-    return " ".join(f"Network: {denial.sentence}" for denial in denials(folder, since)[-3:])
 
 
 def close_proxy(folder: Path) -> None:

@@ -47,11 +47,7 @@ class UnsupportedRequestError(ValueError):
 
 
 def read_head(data: bytes) -> RequestHead:
-    """Parse *data*, the head of a request including the empty line at its end.
-
-    Raises:
-        UnsupportedRequestError: if the proxy does not pass such a request on.
-    """
+    """Parse *data*, a head with its empty line. Raises `UnsupportedRequestError` for what is not passed on."""
     first, *lines = data.removesuffix(b"\r\n\r\n").split(b"\r\n")
     line = _LINE.fullmatch(first)
     if line is None:
@@ -126,11 +122,7 @@ class TlsClientHello(NamedTuple):
 
 
 def read_hello(data: bytes) -> TlsClientHello | None:
-    """Parse *data*, the first bytes of a client; None if more are needed.
-
-    Raises:
-        ValueError: if it is not TLS, or invalid.
-    """
+    """Parse *data*, a client's first bytes; None if more are needed. Raises `ValueError` if it is not TLS."""
     received = bytearray()
     at = 0
     while at + 5 <= len(data):

@@ -69,12 +69,8 @@ class ProcessStream:
         self._is_closed = self._is_close_sent = False
         self._connection: socket.socket | None = None
         self._frames = FrameReader()
-        self._is_joined = False
-
-    @property
-    def is_joined(self) -> bool:
+        self.is_joined = False
         """Whether the guest has confirmed the process on this connection."""
-        return self._is_joined
 
     @property
     def has_room(self) -> bool:
@@ -104,7 +100,7 @@ class ProcessStream:
         """Close the connection. Idempotent."""
         if self._connection is not None:
             self._connection.close()
-        self._connection, self._is_joined, self._is_sending_input, self._is_close_sent = None, False, False, False
+        self._connection, self.is_joined, self._is_sending_input, self._is_close_sent = None, False, False, False
 
     def ask(self, what: str, **words: Any) -> None:
         """Send a request, if connected; its answer is not awaited."""
@@ -126,11 +122,7 @@ class ProcessStream:
         self._send_pending()
 
     def read(self) -> None:
-        """Read and handle data from the connection; called when there is some.
-
-        Raises:
-            NoSuchRunError: if the guest does not know the process.
-        """
+        """Handle data of the connection. Raises `NoSuchRunError` if the guest does not know the process."""
         assert self._connection is not None
         try:
             data = self._connection.recv(1 << 18)
@@ -154,7 +146,7 @@ class ProcessStream:
         if answer.id == "process_join":
             if answer.type != "answer":
                 raise NoSuchRunError(answer.stderr)
-            self._is_joined = True
+            self.is_joined = True
             self._record_taken(answer.taken)
         elif answer.id == "process_tell" and answer.type == "answer":
             self._record_taken(answer.taken)
@@ -188,7 +180,7 @@ class ProcessStream:
         self._send_pending()
 
     def _send_pending(self) -> None:
-        if self._connection is None or not self._is_joined or self._is_sending_input:
+        if self._connection is None or not self.is_joined or self._is_sending_input:
             return
         if self._pending:
             self._is_sending_input = True

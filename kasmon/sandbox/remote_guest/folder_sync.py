@@ -51,11 +51,7 @@ class FileBundle(msgspec.Struct, frozen=True):
 
 
 def encode_bundle(folder: str, files: Files, gone: Sequence[str] = (), *, whole: bool = True) -> bytes:
-    """Encode *files* of *folder* as a bundle.
-
-    Raises:
-        SandboxError: if it cannot be read, or a name in it is not text.
-    """
+    """Encode *files* of *folder* as a bundle. Raises `SandboxError` if it cannot be read, or a name is not text."""
     fresh: dict[str, BundledFile] = {}
     with opened(folder) as top:
         for path, each in parents_first(files):

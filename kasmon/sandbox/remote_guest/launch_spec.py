@@ -145,11 +145,7 @@ class RemoteAgentStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def store_command(spec: RemoteLaunchSpec) -> list[str]:
-    """Store *spec* and return the command of its stdio proxy, for its caller's stdin, stdout and terminal.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
+    """Store *spec*; return the command of its stdio proxy, for the caller's terminal or pipes. May raise `OSError`."""
     path = Path(spec.session_folder) / f"front-{spec.run}.json"
     write_private(path, msgspec.json.encode(spec))
     return [sys.executable, "-P", "-m", FRONT, str(path)]
@@ -232,11 +228,7 @@ def pop_differences(session_folder: Path) -> tuple[str, ...]:
 
 
 def require_wait(session_folder: Path) -> None:
-    """Make a stdio proxy of *session_folder* that loses its connection wait for a new one.
-
-    Raises:
-        OSError: if that cannot be recorded.
-    """
+    """Make a stdio proxy of *session_folder* without a connection wait for one. Raises `OSError` if that fails."""
     write_private(session_folder / "asleep", b"")
 
 

@@ -74,11 +74,7 @@ def is_there(runtime: SandboxRuntime) -> bool:
 
 
 def end_relay(runtime: SandboxRuntime | None) -> None:
-    """End the relay of *runtime*, if alive, and remove its socket. Idempotent.
-
-    Raises:
-        SandboxError: if it does not end.
-    """
+    """End the relay of *runtime*, if alive, and remove its socket. Raises `SandboxError` if it does not end."""
     if runtime is None:
         return
     if is_there(runtime):

@@ -2,12 +2,14 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from kasmon.errors import KasmonError, SandboxError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.paths import Paths
 from kasmon.sandbox.shared.host_folders import HostFolders
+from kasmon.sandbox.shared.safe_tree import is_same
 
 
 @contextlib.contextmanager
@@ -45,10 +47,11 @@ def remove_session_files(host_folders: HostFolders, session: SessionId, source: 
     Raises:
         SandboxError: if something is left.
     """
-    kept = host_folders.kept_copy(session, source)
+    own = host_folders.of(session) / "workspace"
+    is_kept = bool(source) and own.is_dir() and not is_same(own, Path(source))
     with clearing(label):
-        host_folders.clear(session, ("workspace",) if kept else ())
-    return str(kept) if kept else ""
+        host_folders.clear(session, ("workspace",) if is_kept else ())
+    return str(own) if is_kept else ""
 
 
 def forget_removed_tier(places: Paths, policy: SandboxPolicy) -> str:

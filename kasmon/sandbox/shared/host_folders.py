@@ -22,7 +22,7 @@ from kasmon.errors import RefusedError, SandboxError, UnsafeFolderError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import MIB, SandboxPolicy
 from kasmon.paths import SOCKET_PATH_BYTES, Paths, private_folder, write_private
-from kasmon.sandbox.shared.safe_tree import copy, give, is_same, remove_tree
+from kasmon.sandbox.shared.safe_tree import copy, give, remove_tree
 
 USERS: Final = range(0x7000_0000, 0x7FFF_FFFF)
 """The range of user ids for root's jails: no system assigns them."""
@@ -222,11 +222,6 @@ class HostFolders:
                     f" Or use a folder that another user owns (`chown -R {self.owner[0]}` changes its owner).",
                 ) from error
         return ResolvedFolder(target, notice.format(repr(str(target))))
-
-    def kept_copy(self, session: SessionId, source: str) -> Path | None:
-        """Return the copy of the workspace *source* if it differs from it; None if there is none."""
-        own = self.of(session) / "workspace"
-        return own if source and own.is_dir() and not is_same(own, Path(source)) else None
 
     def clear(self, session: SessionId, but: Collection[str] = ("home", "workspace")) -> None:
         """Remove what an ended jail has left, *but* non-empty folders of these names. Idempotent.

@@ -148,7 +148,7 @@ class SnapshotStore:
         """
         fresh = msgspec.structs.replace(snapshot, used_at=time.time())
         with _require_written():
-            write_private(self.folder / snapshot.id / RECORD, _encode(fresh))
+            write_private(self.folder / snapshot.id / RECORD, msgspec.json.encode(fresh))
         self.advance_generation()
 
     def drop(self) -> None:
@@ -170,7 +170,7 @@ class SnapshotStore:
         for part in snapshot.parts:
             (fresh / part.name).chmod(0o600)
             _sync(fresh / part.name)
-        write_private(fresh / RECORD, _encode(snapshot))
+        write_private(fresh / RECORD, msgspec.json.encode(snapshot))
         _sync(fresh / RECORD)
         _sync(fresh)
         fresh.rename(self.folder / snapshot.id)
@@ -190,11 +190,7 @@ class SnapshotStore:
         return ""
 
     def _state(self) -> StoredState:
-        """Return the stored state.
-
-        Raises:
-            SandboxError: if it exists but cannot be read: which disk fits which snapshot is unknown then.
-        """
+        """Return the stored state. If it cannot be read, it is unknown which disk fits which snapshot."""
         try:
             return msgspec.json.decode((self.folder / "state.json").read_bytes(), type=StoredState)
         except FileNotFoundError:
@@ -204,7 +200,7 @@ class SnapshotStore:
 
     def _write(self, state: StoredState) -> None:
         private_folder(self.folder)
-        write_private(self.folder / "state.json", _encode(state))
+        write_private(self.folder / "state.json", msgspec.json.encode(state))
         _sync(self.folder / "state.json")
         _sync(self.folder)
 
@@ -226,10 +222,6 @@ def _require_written() -> Iterator[None]:
         raise SandboxUnreachableError(
             "the sandbox was not started", why, "Try again when files can be written."
         ) from error
-
-
-def _encode(value: object) -> bytes:
-    return msgspec.json.encode(value)
 
 
 def _describe_part(path: Path) -> SnapshotPart:

@@ -13,6 +13,7 @@ from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.sandbox import tiers
+from kasmon.sandbox.base import EgressTier
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.checkpoint.records import CheckpointRecord
 from kasmon.sandbox.checkpoint.replay import ReplayedRun, find_runs
@@ -67,7 +68,5 @@ def read_policy(places: Paths, session: Session) -> SandboxPolicy | None:
 
 
 def _refused(policy: SandboxPolicy | None) -> tuple[Denial, ...]:
-    if policy is None:
-        return ()
-    read_denials = getattr(tiers.tier_of(policy), "denials", None)  # of a tier whose network kasmon itself filters
-    return () if read_denials is None else tuple(read_denials(policy))
+    tier = tiers.tier_of(policy) if policy else None
+    return tier.denials(policy) if policy and isinstance(tier, EgressTier) else ()

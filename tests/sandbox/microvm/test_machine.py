@@ -20,11 +20,10 @@ from kasmon.model.sandbox.policy import SIZES, Credential, Mount, RunResult, San
 from kasmon.paths import places
 from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.guest_client.channel import GuestChannel
-from kasmon.sandbox.microvm.boot import start_machine
+from kasmon.sandbox.microvm.boot import send_request, start_machine
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.microvm.qemu import QmpClient
 from kasmon.sandbox.microvm.session_files import VmFiles
-from kasmon.sandbox.microvm.start import send_request
 from kasmon.sandbox.microvm.warm_pool import WarmPool
 from kasmon.sandbox.shared.processes import started_at
 from tests.sandbox.conftest import open_to_others

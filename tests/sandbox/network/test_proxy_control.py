@@ -42,12 +42,12 @@ def test_it_is_in_force_at_once_and_says_whom_it_refused(folder: Path) -> None:
     proxy_control.open_proxy(folder, "build", ["example.org"])
 
     assert b"403 evil.example:443 is not on the list" in ask(folder, "evil.example")
-    assert ["evil.example"] == [denial.host for denial in proxy_control.denials(folder)]
-    assert proxy_control.hint(folder, 0.0) == (
-        "Network: evil.example:443 is not on the list of this sandbox; "
-        "allow it with `kasmon sandbox allow build evil.example`."
+    (denial,) = proxy_control.denials(folder)
+    assert "evil.example" == denial.host
+    assert denial.sentence == (
+        "evil.example:443 is not on the list of this sandbox; allow it with `kasmon sandbox allow build evil.example`."
     )
-    assert "" == proxy_control.hint(folder, proxy_control.denials(folder)[0].at)
+    assert () == proxy_control.denials(folder, denial.at)
 
 
 def test_whoever_comes_later_finds_the_same_one_and_its_list_is_theirs(folder: Path) -> None:

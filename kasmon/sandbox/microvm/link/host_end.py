@@ -128,9 +128,9 @@ class VmHostEnd:
                 if handler := self._handlers.get(file):
                     handler(events)
 
-    def _watch(self, stream: socket.socket, handler: Callable[[int], None], events: int = select.POLLIN) -> None:
+    def _watch(self, stream: socket.socket, handler: Callable[[int], None]) -> None:
         self._handlers[stream.fileno()] = handler
-        self._poll.register(stream, events)
+        self._poll.register(stream, select.POLLIN)
 
     def _forget(self, stream: socket.socket) -> None:
         if self._handlers.pop(stream.fileno(), None):
