@@ -68,11 +68,7 @@ class ExecutionSession:
 
     @classmethod
     async def of(cls, wanted: str, *, where: Paths | None = None) -> "ExecutionSession":
-        """Return the session *wanted*: an id, an exact name, `MACHINE:NAME`, or an id prefix.
-
-        Raises:
-            NotFoundError: if there is none, or more than one.
-        """
+        """Return the session *wanted*: an id, an exact name, `MACHINE:NAME` or id prefix. Raises `NotFoundError`."""
         session = cls(where=where)
         fleet = await asyncio.to_thread(read_fleet, session._places)
         session.id = find(fleet, wanted).id
@@ -170,11 +166,7 @@ class ExecutionSession:
     # -- content
 
     async def capture(self) -> str:
-        """Return the visible screen (tmux), or all events as text (sdk).
-
-        Raises:
-            KasmonError: if it is not available.
-        """
+        """Return the visible screen (tmux), or all events as text (sdk). Raises `KasmonError` without one."""
         session = await self._now()
         if session.mode is Mode.TMUX:
             return "\n".join(await self._terminal.rows(session))
@@ -348,24 +340,19 @@ class ExecutionSession:
         """End the running turn. Raises `KasmonError` if it cannot be interrupted."""
         await session_operations.interrupt(self._places, await self._now())
 
-    # -- terminal
+    # -- terminal: each of these raises `InteractiveOnlyError` for a structured session
 
     async def attach(self) -> None:
         """Attach to its terminal in the caller's own; returns when the user detaches, or `detach` is called.
 
         Raises:
-            InteractiveOnlyError: if it is a structured session.
             UnavailableError: if tmux is missing.
             RefusedError: if its machine is reached over a cluster, which carries no terminal.
         """
         await self._terminal.attach(await self._interactive("attach to"))
 
     async def detach(self) -> None:
-        """End `attach`; the session keeps running. Does nothing if nothing is attached.
-
-        Raises:
-            InteractiveOnlyError: if it is a structured session.
-        """
+        """End `attach`; the session keeps running. Does nothing if nothing is attached."""
         await self._interactive("detach from")
         await self._terminal.detach()
 
@@ -374,7 +361,6 @@ class ExecutionSession:
 
         Raises:
             UsageError: if the size is invalid.
-            InteractiveOnlyError: if it is a structured session.
         """
         session = await self._interactive("resize")
         check_size(columns, rows)
@@ -385,7 +371,6 @@ class ExecutionSession:
 
         Raises:
             UsageError: if the size is invalid.
-            InteractiveOnlyError: if it is a structured session.
             UnavailableError: if its host or tmux is missing.
         """
         session = await self._interactive("embed the terminal of")

@@ -21,11 +21,7 @@ HERE_ONLY: Final = {"plan": None, "title": "", "seed": 0, "speed": 1.0}
 
 
 def lines(start: str | int, end: str | int) -> tuple[int, int | None]:
-    """Return the range from *start* to *end* as numbers; an open start is 0, so that it means the same in both modes.
-
-    Raises:
-        UsageError: if one of them is no valid number.
-    """
+    """Return the range as numbers, 0 for an open start in both modes. Raises `UsageError` for anything else."""
     first, last = _bound(str(start), "start"), _bound(str(end), "end")
     return (0 if first is None else first), last
 
@@ -91,7 +87,6 @@ class Poll(NamedTuple):
     """The changes since the last poll."""
 
     updated: bool
-    """The content has changed."""
     waiting: bool
     """It waits for a person: idle, or with an open request."""
     content: str

@@ -89,11 +89,7 @@ class SessionTerminal:
             )
 
     async def _until_seen(self, session: Session, rule: ComposerRule, text: str) -> bool:
-        """Whether *text* is in the prompt box; False after `BOX_S` without a box, or with a newline in *text*.
-
-        Raises:
-            TimedOutError: if there is a box, and it does not contain *text* within `CALL_S`.
-        """
+        """Whether *text* gets into the prompt box; False after `BOX_S` without a box. May raise `TimedOutError`."""
         began = asyncio.get_running_loop().time()
         while True:
             box = await self._box(session, rule)
@@ -160,11 +156,7 @@ class SessionTerminal:
         raise RequestNotFoundError(session=session.name)
 
     async def attach(self, session: Session) -> None:
-        """Attach to it in the caller's own terminal; returns when the user detaches, or `detach` is called.
-
-        Raises:
-            UnavailableError: if tmux is missing.
-        """
+        """Attach to it in the caller's own terminal; returns when the user detaches, or `detach` is called."""
         argv = await session_operations.attach_argv(self._places, session)
         self._attached = await asyncio.create_subprocess_exec(*argv)
         try:
@@ -179,11 +171,7 @@ class SessionTerminal:
             await self._attached.wait()
 
     async def resize(self, session: Session, columns: int, rows: int) -> None:
-        """Resize it; it has the new size when this returns.
-
-        Raises:
-            TimedOutError: if it does not accept it within `CALL_S`.
-        """
+        """Resize it; it has the new size when this returns. Raises `TimedOutError` after `CALL_S`."""
         async with self._host(session) as host:
             host.send(Focus(session=session.id, columns=columns, rows=rows))
             host.send(Blur(session=session.id))

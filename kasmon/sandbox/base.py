@@ -1,4 +1,7 @@
-"""Protocols of the sandbox tiers: each creates, finds, pauses, resumes and destroys a sandbox by its policy."""
+"""Protocols of the sandbox tiers: each creates, finds, pauses, resumes and destroys a sandbox by its policy.
+
+All calls may block, up to 10 s unless stated otherwise, and raise `SandboxError` if they fail.
+"""
 
 import socket
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -73,11 +76,7 @@ class ConfinementTier(Protocol):
     """A tier that can report how a sandbox is confined."""
 
     def prove(self, policy: SandboxPolicy, pid: int, /) -> ConfinementProof:
-        """Whether the process *pid* (as numbered on this machine) is confined as *policy* requires.
-
-        Raises:
-            SandboxError: if the process may not be inspected.
-        """
+        """Whether the process *pid* (as numbered on this machine) is confined as *policy* requires."""
 
 
 @runtime_checkable
@@ -108,22 +107,14 @@ class MirrorTier(Protocol):
     """A tier whose sandboxes work on a copy of their folders; changes are copied out with each answer."""
 
     def refresh(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> tuple[str, ...]:
-        """Copy what changed outside into the sandbox at *runtime*; return what the user should know, as sentences.
-
-        Raises:
-            SandboxError: if the sandbox is gone, or does not answer.
-        """
+        """Copy what changed outside into the sandbox at *runtime*; return what the user should know, as sentences."""
 
 
 class PortConnector(Protocol):
     """Connects to the ports of one sandbox."""
 
     def connect(self, port: int) -> socket.socket:
-        """Return a connection to 127.0.0.1:*port* inside.
-
-        Raises:
-            SandboxError: if nothing listens there, or the sandbox cannot be reached.
-        """
+        """Return a connection to 127.0.0.1:*port* inside; a `SandboxError` if nothing listens there."""
 
     def close(self) -> None:
         """Close the connector; idempotent. Connections already made stay open."""
@@ -134,11 +125,7 @@ class PortTier(Protocol):
     """A tier whose sandboxes' ports can be reached from this machine, unless they are paused."""
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> PortConnector:
-        """Return a connector to the ports of the sandbox at *runtime*.
-
-        Raises:
-            SandboxError: if the sandbox is gone, or cannot be reached.
-        """
+        """Return a connector to the ports of the sandbox at *runtime*."""
 
 
 @runtime_checkable
@@ -169,11 +156,7 @@ class HostedTier(Protocol):
         """Take from *variables*, a caller's environment, what this process needs to reach the service, if present."""
 
     def fetch(self, policy: SandboxPolicy, /) -> None:
-        """Bring this machine's folders up to date with the sandbox of *policy*, before that ends.
-
-        Raises:
-            SandboxError: if that fails.
-        """
+        """Bring this machine's folders up to date with the sandbox of *policy*, before that ends."""
 
 
 @runtime_checkable
@@ -213,7 +196,7 @@ class ForkTier(Protocol):
 
 
 class SandboxTier(Protocol):
-    """One sandbox technology. All calls may block, up to 10 s unless stated otherwise, and raise `SandboxError`."""
+    """One sandbox technology."""
 
     tier: Tier
     keeps_memory: bool

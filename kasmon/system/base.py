@@ -118,11 +118,7 @@ class System(Protocol):
         """Return the device and inode of the working directory of *pid*; None if they are not readable."""
 
     def list_open_files(self, pid: int) -> Iterator[tuple[str, str]]:
-        """Yield the open files of *pid*: each path as the process has it, and a path that opens the file from here.
-
-        Raises:
-            OSError: if they cannot be read.
-        """
+        """Yield each open file: its path for *pid*, and one that opens it from here. Raises `OSError` if unreadable."""
 
     def count_open_files(self, pid: int) -> int:
         """Return how many files *pid* has open, which takes one system call; 0 if that is not known."""

@@ -180,11 +180,7 @@ class CheckpointStore:
         return RestoreResult(checkpoint=point, undo=undo, why_not=why_not)
 
     def finish(self) -> None:
-        """Finish a restore that another process began, if there is one; called before a sandbox is made or adopted.
-
-        Raises:
-            SandboxError: if it cannot be finished; the next call tries again.
-        """
+        """Finish a restore that another process began; before a sandbox is made or adopted. If it raises, retry."""
         swap = load_unfinished(self._note)
         if swap is not None:
             resume(swap, self._note)

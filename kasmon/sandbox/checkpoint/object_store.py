@@ -41,7 +41,6 @@ class ObjectStore:
             fresh: the paths whose contents are to be read.
             name: the name to store them under, for `drop`.
             at: the commit's time, in seconds since the epoch.
-            message: the commit's message.
 
         Returns:
             all paths with their content hashes, the commit's SHA, and the files that could not be read.

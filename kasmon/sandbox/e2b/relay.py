@@ -69,7 +69,7 @@ class E2bPorts:
         self._access, self._identity, self._timeout_s = access, identity, timeout_s
 
     def connect(self, port: int) -> socket.socket:
-        """Return a connection to 127.0.0.1:*port* inside."""
+        """Return a connection to 127.0.0.1:*port* inside; a `SandboxError` if nothing listens there."""
         sandbox = service.connect(self._access, self._identity, self._timeout_s)
         with service.converted_errors(f"cannot reach port {port}"):
             stream = CommandStream(sandbox, str(port))

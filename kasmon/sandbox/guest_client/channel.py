@@ -156,11 +156,7 @@ class GuestChannel:
         return {name: str(part.lost) for name, part in reply.interpreters.items() if part.lost}
 
     def set_variables(self, variables: Mapping[str, str]) -> None:
-        """Set *variables* in the running interpreters, and in all processes started inside from now on.
-
-        Raises:
-            SandboxError: if an interpreter does not take them.
-        """
+        """Set *variables* in the interpreters, and in all processes started from now on. May raise `SandboxError`."""
         reply = self._ask({"type": "surround", "variables": dict(variables)}, limit_s=40.0)
         for name, part in reply.interpreters.items():
             if part.lost:
@@ -223,11 +219,7 @@ class GuestChannel:
         return _saved_interpreters(b"".join(parts), _check_reply(reply, "save_state"))
 
     def load_state(self, content: bytes) -> SavedInterpreters:
-        """Load *content* into the interpreters; return which names they restored.
-
-        Raises:
-            SandboxError: if *content* is no saved state.
-        """
+        """Load *content* into the interpreters; return the restored names. Raises `SandboxError` if it is no state."""
         pieces = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)]
         frames = [_frame({"type": "load_part", "data": base64.b64encode(piece).decode("ascii")}) for piece in pieces]
         whole = b"".join([*frames, _frame({"id": "", "type": "load_state"})])

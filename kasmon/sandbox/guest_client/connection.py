@@ -38,10 +38,7 @@ class AgentConnection:
     """A connection, used by one thread at a time."""
 
     def __init__(self, path: str, limit_s: float) -> None:
-        """
-        Raises:
-            AgentConnectionError: if no process listens at *path*.
-        """
+        """Raise `AgentConnectionError` if no process listens at *path*."""
         self._reader, self._frames = FrameReader(), deque[bytes]()
         self.is_sent = False
         self.instance = ""
@@ -117,7 +114,6 @@ def pack_request(message: object) -> bytes:
 
 
 PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.6)
-"""Pauses between two tries."""
 LIMIT_S: Final = 10.0
 """How long the guest program may take to identify itself, or to accept a request."""
 
@@ -188,12 +184,7 @@ class ConnectionPool:
         raise AgentLostError(why, may_have_run=bool(sent_to))
 
     def _acquire(self) -> AgentConnection:
-        """Return an idle connection, or a new one.
-
-        Raises:
-            TimeoutError: if a process accepts the connection but does not answer: a retry is useless.
-            AgentConnectionError: if no connection can be made.
-        """
+        """Return an idle connection, or a new one. After a `TimeoutError`, a retry is useless."""
         with self._lock:
             if self._is_closed:
                 raise AgentConnectionError("it is closed", is_sent=False)

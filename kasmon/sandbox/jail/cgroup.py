@@ -202,7 +202,6 @@ def freeze_jail(init: int, group: Cgroup | None, note: Path) -> bool:
     """Stop the jail whose first process is *init*; return whether that worked. If not, all processes continue.
 
     Args:
-        init: its first process.
         group: its control group; None, or one that does not exist, if the jail has none.
         note: the file that lists the processes that were stopped before, if any.
 

@@ -59,11 +59,7 @@ class Jail:
     """bubblewrap, by path or name."""
 
     def __init__(self, of: Paths | None = None, *, inside: Path | None = None) -> None:
-        """
-        Args:
-            of: paths of the kasmon that owns the jails; by default those that the environment names.
-            inside: the folder of the programs that run inside; by default kasmon's own.
-        """
+        """Jails of the kasmon of the paths *of*, with the programs of the folder *inside*; by default our own."""
         self.places = of or places()
         self.host_folders = HostFolders(self.places, inside)
 

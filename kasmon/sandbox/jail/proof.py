@@ -134,11 +134,7 @@ def read_own_namespaces() -> dict[str, str]:
 
 
 def verify(pid: int, expected: ExpectedConfinement) -> ConfinementProof:
-    """Compare the jail that *pid* is in, or started, with *expected*, for up to `SETTLE_S` until it matches.
-
-    Raises:
-        SandboxError: if the process has ended or cannot be read.
-    """
+    """Compare the jail of *pid* with *expected* until it matches, for `SETTLE_S`. May raise `SandboxError`."""
     until = time.monotonic() + SETTLE_S
     while True:
         try:

@@ -140,11 +140,7 @@ class _Step(NamedTuple):
 
 
 def build_filter(machine: str) -> bytes:
-    """Return the filter for *machine* (as `platform.machine()` names it): a sequence of `struct sock_filter`.
-
-    Raises:
-        SandboxError: if there is no filter for it; no jail can be made there.
-    """
+    """Return the filter for *machine*, as `platform` names it. Raises `SandboxError` if there is none for it."""
     for index, known in enumerate(AUDIT):
         if machine == known:
             return _assemble(_build_steps(known, index))

@@ -44,11 +44,7 @@ class JailFiles:
         return holder(self.folder / "lock")
 
     def end(self, runtime: SandboxRuntime | None, limit_s: float) -> None:
-        """End the jail that runs here, and that of *runtime*, which must be alive.
-
-        Raises:
-            SandboxError: if its first process has not ended within *limit_s*.
-        """
+        """End the jail here, and that of *runtime*. Raises `SandboxError` if one lives after *limit_s*."""
         until = time.monotonic() + limit_s
         known = [runtime] if runtime is not None else []
         while (locker := self.first_process()) or known:

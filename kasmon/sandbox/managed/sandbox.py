@@ -138,11 +138,7 @@ class ManagedSandbox:
                 self.journal.add_notice(sentence)
 
     def allow(self, hosts: Sequence[str]) -> str:
-        """Allow *hosts* too, from now on; return why that only applies to the next sandbox, or "".
-
-        Raises:
-            UsageError: if they are not valid hosts; nothing changed then.
-        """
+        """Allow *hosts* too; return why only the next sandbox gets them, or "". Raises `UsageError` for others."""
         allowlist(hosts)
         more = tuple(host for host in hosts if host not in self.policy.hosts)
         self.policy = msgspec.structs.replace(self.policy, hosts=(*self.policy.hosts, *more))
@@ -156,11 +152,7 @@ class ManagedSandbox:
         return ""
 
     def clean(self) -> CredentialFindings:
-        """Remove credentials from the sandbox, so that it can be stored; `refill` restores them.
-
-        Raises:
-            SandboxError: if they may not all be removed; nothing may be stored then.
-        """
+        """Remove credentials, so that it can be stored; `refill` restores them. If it raises, nothing may be stored."""
         findings = self.credentials()
         if self.guest is not None:
             for interpreter, names in heal.remove_credentials(self.guest, self.policy.volatile, findings).items():
@@ -232,11 +224,7 @@ class ManagedSandbox:
         return lost
 
     def wake(self) -> str:
-        """Resume and heal the sandbox; return what was lost. A running one is checked as well.
-
-        Raises:
-            SandboxError: if there is no sandbox after this.
-        """
+        """Resume and heal the sandbox, or check a running one; return what was lost. If it raises, there is none."""
         known = self.journal.sandbox_state
         if known.phase is SandboxPhase.EXPIRED:
             raise SandboxError(f"the sandbox of {self.policy.session!r} cannot be resumed", known.why or "it has ended")

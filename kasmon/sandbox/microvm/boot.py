@@ -61,11 +61,7 @@ def write_memory(qmp: QmpClient, path: Path) -> None:
 
 
 def remove_credentials(policy: SandboxPolicy, path: Path) -> None:
-    """Remove remaining values of credentials from the memory at *path*: node does not clear freed memory.
-
-    Raises:
-        OSError: if it cannot be read and written.
-    """
+    """Remove values of credentials from the memory at *path*: node does not clear freed memory. May raise `OSError`."""
     if policy.credentials and path.stat().st_size:
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
             scrub(memory, resolve(policy.credentials))
@@ -270,11 +266,7 @@ def _read_json_line(handle: int) -> dict[str, Any]:
 
 
 def send_request(path: Path, limit_s: float, do: str, **words: Any) -> dict[str, Any]:
-    """Send *do* to the host end at *path* and return its answer.
-
-    Raises:
-        SandboxError: if it, or the machine behind it, does not do that within *limit_s*.
-    """
+    """Send *do* to the host end at *path*; return its answer. Raises `SandboxError` if that is not done in time."""
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as stream:
         stream.settimeout(limit_s)
         try:

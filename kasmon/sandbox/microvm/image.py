@@ -79,11 +79,7 @@ def load_image(folder: Path) -> VmImage | None:
 
 
 def build(folder: Path, report: Callable[[str], None] = lambda _: None) -> VmImage:
-    """Build an image and replace the one in *folder*, completely or not at all. Takes a minute.
-
-    Raises:
-        SandboxError: if it cannot be built; the former one is unchanged.
-    """
+    """Build an image, in a minute; replace the one in *folder* completely or not at all. May raise `SandboxError`."""
     if why := debian_packages.missing():
         raise SandboxError("cannot build the image", why)
     private_folder(folder.parent)

@@ -56,8 +56,7 @@ class MicroVm:
         """
         Args:
             of: paths of the kasmon that owns the machines; by default those that the environment names.
-            image: the folder of the image; by default that of the kasmon that the environment names. What is made from
-                it is stored beside it.
+            image: the folder of the image; by default that of the kasmon that the environment names.
             program: QEMU, by path or name.
         """
         self.places = of or places()

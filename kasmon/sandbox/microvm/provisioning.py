@@ -57,13 +57,7 @@ class VmProvisioning:
     def __init__(
         self, places: Paths, image_folder: Path, program: str, forget: Callable[[SandboxPolicy], object]
     ) -> None:
-        """
-        Args:
-            places: paths of the kasmon that owns the machines.
-            image_folder: the folder of the image. What is made from it is stored beside it.
-            program: QEMU, by path or name.
-            forget: removes everything of the machine of a policy.
-        """
+        """What is made from the image is stored beside *image_folder*; *forget* removes everything of a machine."""
         self.host_folders = HostFolders(places)
         self.image_folder = image_folder
         self.program = program
@@ -72,10 +66,7 @@ class VmProvisioning:
 
     @functools.cached_property
     def means(self) -> VmResources:
-        """
-        Raises:
-            SandboxError: if there is no image.
-        """
+        """Raises `SandboxError` if there is no image."""
         image = load_image(self.image_folder)
         if image is None:
             raise SandboxError("cannot create a machine", "there is no image", BUILD_HINT)

@@ -174,11 +174,7 @@ class VmFiles:
         return False
 
     def end(self, runtime: SandboxRuntime | None = None) -> None:
-        """End the machine that runs here, and that of *runtime*, which must be alive; remove its sockets.
-
-        Raises:
-            SandboxError: if it has not ended within `END_S`.
-        """
+        """End the machine here, and that of *runtime*; remove its sockets. Raises `SandboxError` if it lives on."""
         until = time.monotonic() + END_S
         known = {runtime.pid: runtime.started} if runtime is not None else {}
         while (host_end := holder(self.lock)) or known:

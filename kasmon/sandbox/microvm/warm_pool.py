@@ -82,11 +82,7 @@ class WarmPool:
         return WarmOrigin(self.snapshots.path(snapshot, DISK), self.snapshots.path(snapshot, MEMORY))
 
     def store(self, machine: Path, memory: Path, made_by: SnapshotMaker) -> Snapshot:
-        """Store the warm machine with the disk *machine* over the plain one, and the memory *memory*.
-
-        Raises:
-            SandboxError: if that fails; the former one stays current.
-        """
+        """Store a warm machine: *machine* over the plain disk, and *memory*. If it raises, the former one stays."""
         with self.locked(), self.snapshots.draft() as draft:
             whole = draft / DISK
             shutil.copyfile(self.plain, whole)

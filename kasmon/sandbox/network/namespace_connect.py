@@ -20,11 +20,7 @@ JOINED = "joined"
 
 
 def join_network(pid: int) -> None:
-    """Join the network of process *pid*: as root directly, else through the user namespace that owns the network.
-
-    Raises:
-        OSError: if the system forbids it, or the process does not exist.
-    """
+    """Join the network of process *pid*: as root directly, else by its user namespace. May raise `OSError`."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def setns(handle: int, kind: int) -> None:

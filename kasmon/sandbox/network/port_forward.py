@@ -25,11 +25,7 @@ class NetworkConnector:
     """Connections into the network of one sandbox on this machine, without help from inside. Linux only."""
 
     def __init__(self, pid: int, started: float, boot: str) -> None:
-        """Join the network of the sandbox's first process: its id, start time and boot id, as in `SandboxRuntime`.
-
-        Raises:
-            SandboxError: if that process has ended, or its network cannot be joined.
-        """
+        """Join the network of a sandbox's first process. Raises `SandboxError` if that process has ended."""
         self._lock = threading.Lock()
         self._requests, theirs = socket.socketpair()
         self._requests.settimeout(ANSWER_S)
@@ -106,11 +102,7 @@ class PortForward:
     """A listener on this machine's loopback; each connection to it is forwarded into the sandbox."""
 
     def __init__(self, connect: Callable[[], socket.socket], here: int = 0) -> None:
-        """*connect* returns a new connection into the sandbox; *here* is the local port, 0 for any free one.
-
-        Raises:
-            RefusedError: if *here* is in use.
-        """
+        """*connect* opens a connection into the sandbox; *here* 0 is any port. Raises `RefusedError` if it is used."""
         self._connect = connect
         self._slots = threading.BoundedSemaphore(MOST)
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -106,11 +106,7 @@ class EgressProxy:
         self._control.close()
 
     def allow(self, hosts: Sequence[str]) -> None:
-        """Replace the allowlist by *hosts*; connections that it no longer permits are cut.
-
-        Raises:
-            UsageError: if *hosts* is not a valid list; the old one stays in force.
-        """
+        """Replace the allowlist, and cut what it no longer permits. Raises `UsageError` if *hosts* are not valid."""
         entries = allowlist(hosts)
         with self._lock:
             self._entries, self.hosts = entries, tuple(hosts)

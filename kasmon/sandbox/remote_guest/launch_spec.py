@@ -163,25 +163,21 @@ def wrap_program(
     policy = msgspec.structs.replace(policy, workspace=policy.workspace or workdir)
     program_launch = tier.prepare_program(policy, tuple(argv), workdir, variables)
     try:
-        session_folder = tier.host_folders.make(policy.session)
-        run = secrets.token_hex(8)
-        own = environment() | program_launch.front
-        return store_command(
-            RemoteLaunchSpec(
-                policy=policy,
-                program_launch=program_launch,
-                run=run,
-                session_folder=str(session_folder),
-                environment=own,
-            )
+        spec = RemoteLaunchSpec(
+            policy=policy,
+            program_launch=program_launch,
+            run=secrets.token_hex(8),
+            session_folder=str(tier.host_folders.make(policy.session)),
+            environment=environment() | program_launch.front,
         )
+        return store_command(spec)
     except OSError as error:
         raise SandboxError("cannot create a sandbox", str(error)) from error
 
 
-def environment(around: Mapping[str, str] = os.environ) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """The stdio proxy's own environment."""
-    return {name: value for name, value in around.items() if name in KEPT or name.startswith(KEPT_BEGIN)}
+    return {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_BEGIN)}
 
 
 def build_file_request(path: str, content: bytes, mode: int) -> dict[str, object]:

@@ -52,11 +52,7 @@ class RelayCleanup(Protocol):
 
 
 def started(transport: str, path: Path, config: Mapping[str, Any]) -> SandboxRuntime:
-    """Start a relay with the module *transport* that listens at *path*; return the sandbox's runtime.
-
-    Raises:
-        SandboxError: if it does not start, or *path* is too long for a socket.
-    """
+    """Start a relay with the module *transport*, listening at *path*; return its runtime. May raise `SandboxError`."""
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         why = f"the path of its socket, {str(path)!r}, has more than {SOCKET_PATH_BYTES} bytes"
         raise SandboxError("cannot create a sandbox", why, "Set XDG_RUNTIME_DIR to a folder with a shorter name.")

@@ -129,11 +129,7 @@ class HostFolders:
         return own if not policy.workspace or own.is_dir() else Path(policy.workspace)
 
     def socket(self, session: SessionId, kind: str = "box") -> Path:
-        """Return the socket of a jail's guest agent; its path is not visible inside.
-
-        Raises:
-            SandboxError: if the path is too long for a socket.
-        """
+        """Return the socket of a jail's guest agent. Raises `SandboxError` if its path is too long for a socket."""
         path = self.places.runtime / f"{session}.{kind}"
         if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
             raise SandboxError(
@@ -224,11 +220,7 @@ class HostFolders:
         return ResolvedFolder(target, notice.format(repr(str(target))))
 
     def clear(self, session: SessionId, but: Collection[str] = ("home", "workspace")) -> None:
-        """Remove what an ended jail has left, *but* non-empty folders of these names. Idempotent.
-
-        Raises:
-            OSError: if something cannot be removed.
-        """
+        """Remove what an ended jail left, *but* non-empty folders of these names. Raises `OSError` if some is left."""
         folder = self.of(session)
         if not self.base.is_dir():
             return

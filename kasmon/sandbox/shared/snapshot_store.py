@@ -88,11 +88,7 @@ class SnapshotStore:
             remove_tree(fresh)
 
     def confirm(self, draft: Path, made_by: SnapshotMaker, turn: int = 0) -> Snapshot:
-        """Make *draft*, whose parts are complete and closed, the current snapshot, and remove the former one.
-
-        Raises:
-            OSError: if that cannot be written; the former one stays current.
-        """
+        """Make *draft*, which is complete, the current snapshot. If this raises `OSError`, the former one stays."""
         state = self._state()
         parts = tuple(_describe_part(path) for path in sorted(draft.iterdir()))
         snapshot = Snapshot(
@@ -141,11 +137,7 @@ class SnapshotStore:
         return SnapshotVerdict(snapshot=snapshot, refused=why, is_this_boot=snapshot.boot == boot())
 
     def mark_used(self, snapshot: Snapshot) -> None:
-        """Mark *snapshot* as used, since it is about to be resumed: it never can be again. Durable on return.
-
-        Raises:
-            SandboxUnreachableError: as `advance_generation`.
-        """
+        """Mark *snapshot* durably as used: it is about to be resumed, once. Raises as `advance_generation`."""
         fresh = msgspec.structs.replace(snapshot, used_at=time.time())
         with _require_written():
             write_private(self.folder / snapshot.id / RECORD, msgspec.json.encode(fresh))
@@ -156,11 +148,7 @@ class SnapshotStore:
         remove_tree(self.folder)
 
     def copy_to(self, other: "SnapshotStore", snapshot: Snapshot) -> Snapshot:
-        """Copy *snapshot* to *other*, which has a copy of its disk as it is now; both can be resumed.
-
-        Raises:
-            SandboxError: if it could not be copied; *other* is unchanged.
-        """
+        """Copy *snapshot* to *other*, which has a copy of its disk; both can be resumed. Raises `SandboxError`."""
         with other.draft() as draft:
             for part in snapshot.parts:
                 _copy_file(self.path(snapshot, part.name), draft / part.name)
