@@ -119,6 +119,14 @@ def agent(agents: TierAgents) -> Iterator[Agent]:
 
 
 @pytest.fixture
+def root() -> Iterator[Path]:
+    """A folder with a path short enough for sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
 def shared() -> Iterator[Path]:
     """A folder that others may pass, unlike `tmp_path`."""
     folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))

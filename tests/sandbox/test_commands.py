@@ -29,6 +29,7 @@ from tests.support.cli.cli_runner import Cli, on_terminal
 from tests.support.cli.fork_server import KASMON, ForkServer
 from tests.support.other_version import OLDER, OtherVersion
 from tests.support.sandbox.requirements import closed
+from tests.support.sandbox.sandboxed_agents import host_of
 from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
@@ -45,12 +46,6 @@ def made(kasmon: Cli, name: str = "lab", *more: str) -> SessionId:
     done = kasmon("sandbox", "create", name, *more)
     assert 0 == done.code, done.err
     return SessionId(done.out.strip())
-
-
-def host_of(kasmon: Cli, session: SessionId) -> int:
-    pid = lock_holder(kasmon.places.host_lock(session))
-    assert pid
-    return pid
 
 
 def killed_host(kasmon: Cli, session: SessionId) -> None:

@@ -16,9 +16,9 @@ from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import ForkServer
 from tests.support.e2b.local_service import Served, served
 from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
-from tests.support.sandbox.pausing_agents import begun, lodged, put_to_disk, robbed, there, tier_of, until_state
+from tests.support.sandbox.pausing_agents import begun, lodged, put_to_disk, robbed, there, tier_of
 from tests.support.sandbox.requirements import need_jail
-from tests.support.sandbox.sandboxed_agents import ACP, configured, facts, folder, session_of, shows
+from tests.support.sandbox.sandboxed_agents import ACP, configured, facts, folder, session_of, shows, until_state
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]  # a machine that begins plays its processor itself

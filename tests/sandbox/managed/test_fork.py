@@ -1,7 +1,5 @@
 """A sandbox is copied with its memory where its tier can: whoever dies meanwhile, it is not lost, and it runs once."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,13 +46,6 @@ class CopyingStage(SandboxProcess):
         folder.mkdir(exist_ok=True)
         wish = Fork(checkpoint=checkpoint, folder=str(folder), memory=str(self.root / "state"), session=OTHER.session)
         return fork_sandbox(box, self.keeping, wish, OTHER)
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

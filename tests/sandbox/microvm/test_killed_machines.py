@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.events import SandboxPhaseChanged
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase
@@ -21,7 +20,7 @@ from tests.support.cli.fork_server import KASMON, ForkServer
 from tests.support.sandbox.crash_sandbox import words_of
 from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
 from tests.support.sandbox.pausing_agents import LIMIT_S, lodged
-from tests.support.sandbox.sandboxed_agents import facts, session_of
+from tests.support.sandbox.sandboxed_agents import facts, host_of, session_of
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]
@@ -49,12 +48,6 @@ def killed(pid: int) -> None:
     born = started_at(pid)
     os.kill(pid, signal.SIGKILL)
     until(lambda: not is_running(pid, born))
-
-
-def host_of(kasmon: Cli, session: SessionId) -> int:
-    pid = lock_holder(kasmon.places.host_lock(session))
-    assert pid
-    return pid
 
 
 def lock_of(kasmon: Cli, session: SessionId) -> Path:

@@ -2,10 +2,7 @@
 
 import base64
 import os
-import shutil
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +14,6 @@ from kasmon.sandbox.guest import files
 from kasmon.sandbox.remote_guest import folder_sync, relay
 from kasmon.sandbox.remote_guest.folder_sync import BundledFile, FileBundle, FolderSync
 from tests.support.wait import until
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 def test_a_relay_joins_whoever_comes_and_leaves_nothing_when_it_is_ended(root: Path) -> None:

@@ -20,7 +20,7 @@ from kasmon.sandbox.shared.safe_tree import remove_tree
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import ForkServer
 from tests.support.sandbox.machine_image import CACHE
-from tests.support.sandbox.sandboxed_agents import facts, session_of
+from tests.support.sandbox.sandboxed_agents import facts, session_of, until_state
 from tests.support.wait import until
 
 LIMIT_S = 60.0
@@ -53,10 +53,6 @@ def begun(kasmon: Cli, tier: Tier, workdir: Path, *more: str, agent: str = "scri
     done = kasmon("new", "mine", "--agent", agent, "--sandbox", tier, "--dir", str(workdir), *more)
     assert 0 == done.code, done.err
     return SessionId(done.out.strip())
-
-
-def until_state(kasmon: Cli, session: SessionId, *states: SessionState) -> None:
-    until(lambda: session_of(kasmon, session).state in states, LIMIT_S, f"one of {states}")
 
 
 def there(kasmon: Cli, session: SessionId, count: int = 1) -> SandboxRuntime:

@@ -71,6 +71,12 @@ def until_state(kasmon: Cli, session: SessionId, *states: SessionState) -> None:
     until(lambda: session_of(kasmon, session).state in states, LIMIT_S, f"one of {states}")
 
 
+def host_of(kasmon: Cli, session: SessionId) -> int:
+    pid = lock_holder(kasmon.places.host_lock(session))
+    assert pid
+    return pid
+
+
 def facts(kasmon: Cli, session: SessionId, kind: type) -> list[Any]:
     return [event for event, _ in EventLog(kasmon.places.log(session)).read() if isinstance(event, kind)]
 
