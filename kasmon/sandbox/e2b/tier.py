@@ -55,6 +55,7 @@ class E2b:
 
     tier: Tier = "e2b"
     keeps_memory = True
+    is_elsewhere: Literal[True] = True
 
     def __init__(
         self,
@@ -78,10 +79,6 @@ class E2b:
         self.host_folders.owner = (os.geteuid(), os.getegid())
         self._records = E2bRecords(self.host_folders)
         self._access, self._timeout_s, self._prolong_s = access, timeout_s, prolong_s
-
-    @property
-    def is_elsewhere(self) -> Literal[True]:
-        return True
 
     def add_access(self, variables: Mapping[str, str], /) -> None:
         """Take the service's key from *variables*, if they have one; the environment's own key has precedence."""

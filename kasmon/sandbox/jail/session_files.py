@@ -75,9 +75,10 @@ class JailFiles:
         """
         owner = self.host_folders.owner
         if policy.hosts:
-            return gate.open_proxy(self.gate, self.session, policy.hosts, owner=owner).inside
-        gate.open_on_demand(self.gate, self.session, owner=owner, find_sandbox=self.first_process)
-        return self.gate / "inside"
+            gate.open_proxy(self.gate, self.session, policy.hosts, owner=owner)
+        else:
+            gate.open_on_demand(self.gate, self.session, owner=owner, find_sandbox=self.first_process)
+        return gate.socket_in(self.gate).parent
 
     def clear(self) -> None:
         """Remove all files but the home and the workspace. Idempotent. Raises `OSError` if something is left."""

@@ -22,18 +22,16 @@ from kasmon.paths import Paths, hash_file, private_folder, write_private
 from kasmon.sandbox.microvm import debian_packages
 from kasmon.sandbox.microvm.debian_packages import MERGED, DebianPackage, fetch, unpack
 from kasmon.sandbox.microvm.qemu_program import format_disk
+from kasmon.sandbox.shared import host_folders
 from kasmon.sandbox.shared.json_files import load_json
 
 FORMAT: Final = 3
 """Increased when the build steps change; `recipe` covers changes of the input."""
 MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_console", "virtio-rng")
 """Kernel modules that must be loaded before the disk can be mounted; their dependencies are added."""
-ETC: Final = {
+ETC: Final = host_folders.ETC | {
     "passwd": "root:x:0:0::/:/bin/sh\nsandbox:x:1000:1000::/home/sandbox:/bin/bash\n",
-    "group": "root:x:0:\nsandbox:x:1000:\n",
-    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
-    "hostname": "sandbox\n",
 }
 FOLDERS: Final = ("dev", "etc", "home", "mnt", "opt", "proc", "root", "run", "sys", "tmp", "var", "workspace")
 SPARE_BYTES: Final = 16 * MIB

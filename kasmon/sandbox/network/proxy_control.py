@@ -81,11 +81,6 @@ class EgressProxyHandle(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since boot, if the system reports it; else 0."""
     boot: str = ""
 
-    @property
-    def inside(self) -> Path:
-        """The folder that the sandbox sees at `MOUNTED`."""
-        return Path(self.folder, "inside")
-
 
 def open_proxy(
     folder: Path, session: str, hosts: Sequence[str], *, owner: tuple[int, int] | None = None
