@@ -103,7 +103,7 @@ def prepare_launch(
         run=status.run if status else secrets.token_hex(8),
         session_folder=str(session_folder),
         joins=status is not None,
-        gifts=(
+        files=(
             LaunchFile(path=f"{FOLDER}/emit.py", content=EMIT_PROGRAM.read_bytes()),
             LaunchFile(path=f"{BIN}/kasmon", content=KASMON_SCRIPT.encode(), mode=0o755),
         ),

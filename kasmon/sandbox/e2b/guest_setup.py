@@ -137,9 +137,9 @@ def delete_credentials(sandbox: "e2b.Sandbox", files: Sequence[str], variables: 
 
 
 def _send_changes(sandbox: "e2b.Sandbox", folder: GuestFolder, content: bytes) -> tuple[str, ...]:
-    gift_path = f"{KASMON}/run/gift-{secrets.token_hex(6)}"
-    sandbox.files.write(gift_path, content)
-    take = f"{PYTHON} {KASMON}/files.py take {shlex.quote(folder.path)} {NOTES[folder.name]} {gift_path}"
+    bundle_path = f"{KASMON}/run/bundle-{secrets.token_hex(6)}"
+    sandbox.files.write(bundle_path, content)
+    take = f"{PYTHON} {KASMON}/files.py take {shlex.quote(folder.path)} {NOTES[folder.name]} {bundle_path}"
     answer = run_command(sandbox, take, limit_s=MIRROR_S)
     try:
         return msgspec.json.decode(answer, type=tuple[str, ...])

@@ -37,7 +37,7 @@ from kasmon.sandbox.shared.filesystem_view import BASE, own_variables
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.safe_tree import remove_tree
 
-WAY: Final = "kasmon.sandbox.e2b.relay"
+TRANSPORT: Final = "kasmon.sandbox.e2b.relay"
 TIMEOUT_S: Final = 1200
 """The service itself pauses one unused for so long: longer than kasmon waits, so only if kasmon has stopped."""
 PROLONG_S: Final = 240.0
@@ -357,7 +357,7 @@ class E2b:
             "timeout_s": self._timeout_s,
             "prolong_s": self._prolong_s,
         }
-        return self._complete_runtime(policy, relay.started(WAY, path, settings), identity)
+        return self._complete_runtime(policy, relay.started(TRANSPORT, path, settings), identity)
 
     def _complete_runtime(self, policy: SandboxPolicy, runtime: SandboxRuntime, identity: str) -> SandboxRuntime:
         widened = ", ".join(find_widened_hosts(policy))

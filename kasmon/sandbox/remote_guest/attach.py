@@ -270,12 +270,12 @@ def _start_agent(spec: RemoteLaunchSpec, runtime: SandboxRuntime, size: "tuple[i
     context = Path(spec.context).read_bytes() if spec.context else b""
     # tmux reports the terminal type only to this process; a shell without it assumes a dumb terminal
     of_terminal = {name: value for name, value in os.environ.items() if size and name in ("TERM", "COLORTERM")}
-    gifts = [(gift.path, gift.content, gift.mode) for gift in spec.gifts]
+    files = [(each.path, each.content, each.mode) for each in spec.files]
     if context:
-        gifts.append((launch_spec.CONTEXT, context, 0o644))
+        files.append((launch_spec.CONTEXT, context, 0o644))
     connection = AgentConnection(runtime.socket, ANSWER_S)
     with contextlib.closing(connection):
-        for path, content, mode in gifts:
+        for path, content, mode in files:
             reply = _send_request(connection, "write_volatile", launch_spec.build_file_request(path, content, mode))
             if reply.type != "answer":
                 raise SandboxError(f"{path!r} could not be copied into the sandbox", reply.stderr)

@@ -120,7 +120,7 @@ class RemoteLaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The folder where the stdio proxy records its status, and reads whether it should wait."""
     joins: bool = False
     """Whether a process of that id may run already, or be in a snapshot: the stdio proxy attaches to it."""
-    gifts: tuple[LaunchFile, ...] = ()
+    files: tuple[LaunchFile, ...] = ()
     notes: str = ""
     """The file of this machine for notes from inside; empty: they are not wanted."""
     context: str = ""

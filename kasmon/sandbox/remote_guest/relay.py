@@ -1,7 +1,7 @@
 """A relay process that listens in a sandbox's place and joins each connection to the guest inside.
 
-It is started with the sandbox, outlives its starter, and ends by SIGTERM. On stdin it gets one line of JSON: `way` (the
-module that connects to the guest), `path`, `listening` and `ready` (file descriptors), and that module's own fields.
+It is started with the sandbox, outlives its starter, and ends by SIGTERM. On stdin it gets one line of JSON: `transport`
+(the module that connects to the guest), `path`, `listening` and `ready` (descriptors), and that module's own fields.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ def started(transport: str, path: Path, config: Mapping[str, Any]) -> SandboxRun
         raise SandboxError("cannot create a sandbox", why, "Set XDG_RUNTIME_DIR to a folder with a shorter name.")
     try:
         with listen(path) as listening:
-            given, files = {**config, "way": transport, "path": str(path)}, {"listening": listening.fileno()}
+            given, files = {**config, "transport": transport, "path": str(path)}, {"listening": listening.fileno()}
             pid = start_helper("kasmon.sandbox.remote_guest.relay", given, files, GIVEN, READY_S)
     except OSError as error:
         raise SandboxError("the sandbox cannot be reached", f"its relay did not start: {error}") from error
@@ -87,7 +87,7 @@ def end_relay(runtime: SandboxRuntime | None) -> None:
 
 def serve() -> None:
     config = json.loads(sys.stdin.readline())
-    transport: RelayTransport = import_module(config["way"]).open_sandbox(config)
+    transport: RelayTransport = import_module(config["transport"]).open_sandbox(config)
     listening = socket.socket(fileno=config["listening"])
     callers: dict[threading.Thread, socket.socket] = {}
     signal.signal(signal.SIGTERM, lambda *_: _shut_down(transport, callers))
