@@ -475,6 +475,19 @@ def open_regular(path: str | Path, flags: int) -> int:
     return handle
 
 
+def read_stamp(path: Path) -> tuple[int, int, int]:
+    """Return what changes with the file at *path*: its modification time in ns, its size and its inode; else zeros.
+
+    The time has the resolution of the kernel's clock, some milliseconds: a file that was read between its creation and
+    its first bytes changes in size alone.
+    """
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
 def check_regular(path: str | Path, status: os.stat_result) -> None:
     """Check that *status*, that of *path*, is of a regular file. Raises `OSError` if it is not."""
     if not stat.S_ISREG(status.st_mode):

@@ -17,7 +17,7 @@ import msgspec
 
 from kasmon.agents.profile import LARGEST, NAME, AgentProfile, parse
 from kasmon.errors import ConfigError, NotFoundError
-from kasmon.paths import Paths, config_folder
+from kasmon.paths import Paths, config_folder, read_stamp
 from kasmon.toml_struct import read_text
 
 SHIPPED: Final = Path(__file__).parent
@@ -82,7 +82,7 @@ class AgentCatalog:
             if folder.path.parent == SHIPPED:
                 return _read_shipped()[name]
             file = folder.path / PROFILE
-            if (stamp := _stamp(file)) != MISSING:
+            if any(stamp := read_stamp(file)):
                 return _load(file, stamp)
         if folder:
             return AgentProfile(name=name)
@@ -101,14 +101,10 @@ class AgentCatalog:
             return None
         return self.get(program) or self.get(_read_aliases(self._own, self._own_stamps()).get(program, ""))
 
-    def read_aliases(self) -> dict[str, str]:
-        """Return each other name of an agent's program -> the name of the agent."""
-        return {other: name for name in self.names() if (known := self.get(name)) for other in known.also}
-
     def _own_stamps(self) -> tuple[Stamp, ...]:
         """Return what changes with the user's own profiles; kasmon's and those of packages do not change."""
         own = self._own
-        return () if own is None else tuple(_stamp(own / name / PROFILE) for name in sorted(_names_in(own)))
+        return () if own is None else tuple(read_stamp(own / name / PROFILE) for name in sorted(_names_in(own)))
 
     def _places(self) -> Iterator[tuple[Path, str]]:
         if self._own is None:
@@ -117,9 +113,6 @@ class AgentCatalog:
         yield self._own, "user"
         yield SHIPPED, "kasmon"
         yield from _packages()
-
-
-MISSING: Final = (0, 0, 0)
 
 
 def catalog(where: Paths | None = None) -> AgentCatalog:
@@ -188,8 +181,9 @@ def _is_named_by_packages() -> bool:
 
 @lru_cache(maxsize=8)
 def _read_aliases(own: Path | None, stamps: tuple[Stamp, ...]) -> dict[str, str]:
-    """Read the aliases once in a process, until the user's own profiles change."""
-    return AgentCatalog(own).read_aliases()
+    """Return each other name of an agent's program -> the name of the agent; read again when own profiles change."""
+    agents = AgentCatalog(own)
+    return {other: name for name in agents.names() if (known := agents.get(name)) for other in known.also}
 
 
 @cache
@@ -200,8 +194,7 @@ def _read_shipped() -> dict[str, AgentProfile]:
 
 
 def _names_in(place: Path) -> Collection[str]:
-    """Return the names of the agents in *place*."""
-    return _read_shipped().keys() if place == SHIPPED else _names(place, _stamp(place))
+    return _read_shipped().keys() if place == SHIPPED else _names(place, read_stamp(place))
 
 
 @lru_cache(maxsize=64)
@@ -217,11 +210,3 @@ def _names(folder: Path, stamp: Stamp) -> frozenset[str]:
 def _load(file: Path, stamp: Stamp) -> AgentProfile:
     """Load a profile once in a process, until it changes."""
     return parse(read_text(file, LARGEST), file.parent.name, str(file))
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        stat = path.stat()
-    except OSError:
-        return MISSING
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -9,13 +9,14 @@ from kasmon.agents.catalog import AgentCatalog
 from kasmon.detection.rule_file import LARGEST, ScreenRules, load
 from kasmon.detection.version_range import version_of
 from kasmon.errors import ConfigError
+from kasmon.paths import read_stamp
 from kasmon.toml_struct import read_text
 
 MOST_FILES: Final = 500
 """The most files that are read from one folder."""
 
 Stamp = tuple[int, int, int]
-"""The mtime of a file, its size and its inode."""
+"""See `paths.read_stamp`."""
 
 
 class AgentRules(NamedTuple):
@@ -146,7 +147,7 @@ def _stamps(folder: Path, pattern: str, text: str) -> dict[Path, Stamp]:
         paths = sorted(folder.glob(pattern))[:MOST_FILES]
     except OSError:
         return {}
-    return {path: _stamp(path) for path in paths if not text or _contains(path, text)}
+    return {path: read_stamp(path) for path in paths if not text or _contains(path, text)}
 
 
 def _contains(path: Path, text: str) -> bool:
@@ -154,11 +155,3 @@ def _contains(path: Path, text: str) -> bool:
         return text in read_text(path, LARGEST)
     except ConfigError:
         return True
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        stat = path.stat()
-    except OSError:
-        return 0, 0, 0
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -87,7 +87,8 @@ def _things(folder: Path, own: Sequence[Path]) -> Iterator[str]:
     is_inside = True
     for place in project_files.upwards(folder):
         settings_folder = place / ".claude"
-        if is_inside and settings_folder.exists() and not _is_one_of(settings_folder, own):
+        is_own = os.path.realpath(settings_folder) in map(os.path.realpath, own)
+        if is_inside and settings_folder.exists() and not is_own:
             shown = _display_path(settings_folder, folder)
             if place == folder:
                 yield from _settings_things(settings_folder, shown)
@@ -166,10 +167,6 @@ def _main_repository(root: Path) -> Path | None:
 def _own_folders(variables: Mapping[str, str]) -> tuple[Path, Path]:
     usual = Path(variables.get("HOME", "/")) / ".claude"
     return Path(variables.get("CLAUDE_CONFIG_DIR") or usual), usual
-
-
-def _is_one_of(path: Path, others: Sequence[Path]) -> bool:
-    return os.path.realpath(path) in {os.path.realpath(other) for other in others}
 
 
 def _display_path(path: Path, folder: Path) -> str:

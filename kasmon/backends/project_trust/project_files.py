@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from kasmon.paths import open_regular
+
 LONGEST_BYTES: Final = 1 << 20
 """A longer file is not read."""
 FILES: Final = 300
@@ -62,16 +64,12 @@ def text_of(path: Path) -> str | None:
     try:
         if not path.is_file():
             return None if os.path.lexists(path) else ""
-        with open(path, encoding="utf-8-sig", errors="replace", opener=_open_at_once) as file:
+        # `/proc/kmsg`, for example, has its data later: reading does not wait for that
+        with os.fdopen(open_regular(path, os.O_RDONLY), encoding="utf-8-sig", errors="replace") as file:
             text = file.read(LONGEST_BYTES + 1)
     except OSError:
         return None
     return text if len(text) <= LONGEST_BYTES else None
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file that may be of the kind that has its data later, as `/proc/kmsg`: reading it does not wait."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def settings(path: Path, shown: str, harmless: Collection[str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import psutil
 
 from kasmon import system
 from kasmon.model.permission import RequestKind
+from kasmon.paths import open_regular
 from kasmon.sanitize import clean_line
 
 LARGEST: Final = 64 * 1024
@@ -102,14 +103,10 @@ def read(path: Path, pid: int | None = None) -> RegistryStatus:
 
 def _read_entry(path: Path) -> _Entry | None:
     try:
-        with open(path, "rb", opener=_open_safely) as file:
+        with os.fdopen(open_regular(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             return _decoder.decode(file.read(LARGEST))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _open_safely(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _matches_process(entry: _Entry, pid: int) -> bool:
@@ -121,16 +118,3 @@ def _matches_process(entry: _Entry, pid: int) -> bool:
     except (OSError, IndexError, psutil.Error):
         return False
     return -1.0 <= entry.started_at / 1000 - began <= STARTED_WITHIN_S
-
-
-def read_stamp(path: Path) -> tuple[int, int]:
-    """Return the file's modification time in nanoseconds and its size; zeros if it is gone.
-
-    The time has the resolution of the kernel's clock, some milliseconds: a file that was read between its creation and
-    its first bytes changes in size alone.
-    """
-    try:
-        status = path.stat()
-    except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_size

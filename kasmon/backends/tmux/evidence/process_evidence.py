@@ -26,6 +26,7 @@ from kasmon.model.commands import prompt_digest
 from kasmon.model.events import SignalSeen
 from kasmon.model.evidence import SIGSTOP
 from kasmon.model.limits.window import LimitWindow
+from kasmon.paths import read_stamp
 from kasmon.store.fleet_cache import connect
 
 REGISTERED: Final = frozenset({"claude"})
@@ -95,7 +96,7 @@ class ProcessEvidence:
         self._pids: list[int] = [pid]
         self._folder: Path | None = None
         self._file: Path | None = None
-        self._stamp = (0, 0)
+        self._stamp = (0, 0, 0)
         self.is_stopped = False
         """Whether it was stopped by a signal at the last look at its processes, or by the log before that."""
         self.agent = pid
@@ -216,7 +217,7 @@ class ProcessEvidence:
         it was killed, its file stays, and Claude Code's service starts another one within some 15 s (2.1.330).
         """
         if self._background and is_due and self._file is not None and not claude_registry.is_current(self._file):
-            self._file, self._stamp = self._find_entry(self._file.parent), (0, 0)
+            self._file, self._stamp = self._find_entry(self._file.parent), (0, 0, 0)
             if self._file is None:
                 return RegistryStatus()
         if self._file is None:
@@ -226,12 +227,12 @@ class ProcessEvidence:
             self._file = self._find_entry(self._folder) if self._folder else None
             if self._file is None:
                 return None
-        stamp = claude_registry.read_stamp(self._file)
+        stamp = read_stamp(self._file)
         if stamp == self._stamp:
             return None
         self._stamp = stamp
         status = claude_registry.read(self._file, self._names().get(self._file.stem))
-        if stamp == (0, 0):
+        if not any(stamp):
             self._file = None
         return status
 
