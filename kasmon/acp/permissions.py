@@ -17,18 +17,12 @@ from kasmon.model.transcript.request_text import RequestDocument
 from kasmon.sanitize import clean_line
 
 KINDS: Final = {
-    Decision.ALLOW: "allow_once",
-    Decision.ALWAYS: "allow_always",
-    Decision.DENY: "reject_once",
-    Decision.NEVER: "reject_always",
+    Decision.ALLOW: ("allow_once", "Allow"),
+    Decision.ALWAYS: ("allow_always", "Always allow"),
+    Decision.DENY: ("reject_once", "Deny"),
+    Decision.NEVER: ("reject_always", "Never allow"),
 }
-"""The protocol's kinds of the decisions that it has."""
-NAMES: Final = {
-    Decision.ALLOW: "Allow",
-    Decision.ALWAYS: "Always allow",
-    Decision.DENY: "Deny",
-    Decision.NEVER: "Never allow",
-}
+"""The decisions that the protocol has: its kind of the option, and the option's name."""
 WIDTH_CELLS: Final = 100
 """The width at which a request's text is laid out."""
 LABEL: Final = "choose-"
@@ -52,8 +46,8 @@ def options_of(document: RequestDocument) -> list[dict[str, Any]]:
         is_standing = decision in (Decision.ALWAYS, Decision.NEVER)
         if decision not in KINDS or (is_unclear and decision in CONSENTS) or (is_standing and document.secrets):
             continue
-        name = f"{NAMES[decision]}: {document.rule()}" if is_standing else NAMES[decision]
-        options.append(_option(decision.value, name, KINDS[decision]))
+        kind, name = KINDS[decision]
+        options.append(_option(decision.value, f"{name}: {document.rule()}" if is_standing else name, kind))
     is_question = bool(request.options) or request.free_text
     return [] if is_question and not any(option["optionId"].startswith(LABEL) for option in options) else options
 

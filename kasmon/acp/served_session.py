@@ -94,7 +94,9 @@ class ServedSession:
             await self._send(updates)
             if first and session.mode is Mode.TMUX and session.exists:
                 await self._send_screen()
-            self._ask_open()
+            for number, (request, call) in self._calls.items():
+                if number not in self._asking:
+                    self._asking[number] = asyncio.create_task(self._ask(request, call))
         self._news.set()
         self._news = asyncio.Event()
 
@@ -194,11 +196,6 @@ class ServedSession:
             return []
         asked, call = self._calls.pop(request)
         return self._translator.close_request(asked, call, allowed=is_allowed)
-
-    def _ask_open(self) -> None:
-        for number, (request, call) in self._calls.items():
-            if number not in self._asking:
-                self._asking[number] = asyncio.create_task(self._ask(request, call))
 
     async def _ask(self, request: Request, call: str) -> None:
         secrets = await asyncio.to_thread(secrets_of, self._places, self.session.id)

@@ -189,10 +189,8 @@ class EditorAgent:
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> dict[str, Any]:
         fleet = await asyncio.to_thread(read_fleet, self._places)
-        found = [session for session in fleet.sessions if self._only in (None, session.id)]
-        found = [
-            session for session in found if cwd in (None, session.workdir) and session.mode is not Mode.INTERPRETER
-        ]
+        served = [session for session in fleet.sessions if self._only in (None, session.id)]
+        found = [one for one in served if cwd in (None, one.workdir) and one.mode is not Mode.INTERPRETER]
         start = int(cursor) if cursor and cursor.isascii() and cursor.isdecimal() else 0
         rows = [
             {
@@ -253,9 +251,6 @@ class EditorAgent:
         """Return a new view of *session*, in place of an earlier one."""
         if (before := self._served.pop(session.id, None)) is not None:
             await before.aclose()
-        return self._session_of(session)
-
-    def _session_of(self, session: Session) -> ServedSession:
         return ServedSession(self._places, session, self._editor, self._by, self._refusal)
 
     def _get(self, wanted: str) -> ServedSession:

@@ -1,7 +1,8 @@
 """Convert events of a session to updates of the Agent Client Protocol, in the protocol's own JSON. Pure."""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
@@ -128,15 +129,9 @@ class UpdateTranslator:
         return _call_update(call, status="completed" if event.ok else "failed", content=content)
 
     def _describe(self, call: str, tool: str, title: str) -> dict[str, Any]:
-        name = clean_line(tool)
+        name, key = clean_line(tool), tool.casefold()
         shown = title if not name or title == name else f"{name}: {title}"
-        return {"toolCallId": call, "title": shown, "kind": kind_of(tool)}
-
-
-def kind_of(tool: str) -> str:
-    """Return the protocol's kind of the tool named *tool*; `other` if it is unknown."""
-    name = tool.casefold()
-    return KINDS[name] or name if name in KINDS else "other"
+        return {"toolCallId": call, "title": shown, "kind": KINDS.get(key, "other") or key}
 
 
 def text_chunk(kind: str, text: str) -> Update:
@@ -152,7 +147,7 @@ def notice(text: str) -> Update:
 def fenced(text: str) -> str:
     """Return *text* as a Markdown block that shows it unchanged."""
     clean = clean_block(text)
-    longest = max((len(run) for run in _runs(clean, "`")), default=0)
+    longest = max((len(run) for run in re.findall("`+", clean)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{clean}\n{fence}"
 
@@ -199,13 +194,6 @@ def diff_contents(diff: str, workdir: str) -> list[dict[str, Any]]:
 
 def _path(line: str, prefix: str) -> str:
     return line[4:].split("\t")[0].strip().removeprefix(prefix)
-
-
-def _runs(text: str, sign: str) -> Iterator[str]:
-    run = ""
-    for character in text:
-        run = run + sign if character == sign else ""
-        yield run
 
 
 def _text(text: str) -> dict[str, str]:
