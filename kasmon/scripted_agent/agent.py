@@ -15,18 +15,18 @@ from kasmon.model.events import Event, SessionEnded, TurnEnded, TurnStarted
 from kasmon.model.permission import Request, RequestId
 from kasmon.scripted_agent.player import Move, Moves, Player, ScriptPause, TurnResult
 from kasmon.scripted_agent.script import is_script, parse
-from kasmon.scripted_agent.steps import AnyStep, BadStep, SayStep, Script, TextStep, ToolStep
+from kasmon.scripted_agent.steps import BadStep, SayStep, Script, TextStep, ToolStep
 
 THOUGHTS = (
     "They want {topic}. I should look at what is there before I say anything.",
     "{topic}: where would that be? Let me search for it first.",
     "First see how it is done today, then answer {topic}.",
 )
-LOOKS: tuple[tuple[ToolStep, ...], ...] = (
-    (ToolStep(name="Read", input={"file_path": "README.md"}, output="# Example\n\nA small project.\n"),),
-    (ToolStep(name="Grep", input={"pattern": "TODO"}, output="src/app.py:12: # see the issue\n1 match"),),
-    (ToolStep(name="Bash", input={"command": "git status --short"}, output=" M src/app.py\n?? notes.md"),),
-    (ToolStep(name="Bash", input={"command": "pytest -q"}, output="....................\n20 passed in 0.41s"),),
+LOOKS = (
+    ToolStep(name="Read", input={"file_path": "README.md"}, output="# Example\n\nA small project.\n"),
+    ToolStep(name="Grep", input={"pattern": "TODO"}, output="src/app.py:12: # see the issue\n1 match"),
+    ToolStep(name="Bash", input={"command": "git status --short"}, output=" M src/app.py\n?? notes.md"),
+    ToolStep(name="Bash", input={"command": "pytest -q"}, output="....................\n20 passed in 0.41s"),
 )
 ANSWERS = (
     "I looked around for {topic}. I am a **scripted** agent, so nothing was run or changed; a line such as "
@@ -44,12 +44,11 @@ def build_small_turn(prompt: str, random: Random) -> Script:
     first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
     short = first if len(first) <= TOPIC_CHARACTERS else f"{first[:TOPIC_CHARACTERS].rstrip()}…"
     topic = f"“{short}”" if short else "an empty prompt"
-    steps: tuple[AnyStep, ...] = (
+    return (
         SayStep(text=random.choice(THOUGHTS).replace("{topic}", topic), thinking=True),
-        *random.choice(LOOKS),
+        random.choice(LOOKS),
         SayStep(text=random.choice(ANSWERS).replace("{topic}", topic)),
     )
-    return steps
 
 
 STEP_S: Final = (0.05, 0.25)

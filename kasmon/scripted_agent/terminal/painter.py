@@ -1,6 +1,5 @@
 """Draws rows of styled text on the terminal; only changed rows are written, each in one piece."""
 
-import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -46,11 +45,6 @@ def paint(line: TextLine, colours: bool) -> str:
         style = COLOURS.get(token, "") if colours else ("1" if token in BOLD_ONLY else "")
         pieces.append(f"\x1b[{style}m{text}\x1b[0m" if style and text else text)
     return "".join(pieces)
-
-
-def wants_colours() -> bool:
-    """Return whether colours are on, see no-color.org."""
-    return not os.environ.get("NO_COLOR")
 
 
 class Painter:

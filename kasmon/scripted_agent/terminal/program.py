@@ -1,5 +1,6 @@
 """The scripted agent's terminal program: feeds keys to the actor and draws the actor's moves."""
 
+import os
 import time
 from base64 import b64encode
 from typing import Final, Literal, NamedTuple
@@ -17,7 +18,7 @@ from kasmon.scripted_agent.script import boot_s
 from kasmon.scripted_agent.terminal.arguments import Arguments
 from kasmon.scripted_agent.terminal.keyboard import Key, Keyboard
 from kasmon.scripted_agent.terminal.menu import ScriptedMenu
-from kasmon.scripted_agent.terminal.painter import BAR, Painter, paint, wants_colours
+from kasmon.scripted_agent.terminal.painter import BAR, Painter, paint
 from kasmon.scripted_agent.terminal.prompt_box import ScriptedPromptBox
 from kasmon.scripted_agent.terminal.tty import RawTerminal, kill_self
 
@@ -30,20 +31,14 @@ BOX_ROWS: Final = 6
 AFTER: Final[dict[str, ProgramState]] = {"done": "done", "interrupted": "idle", "limit": "error", "error": "error"}
 """The state that is reported to the terminal after a turn, by its reason."""
 WAITING: Final = {
-    RequestKind.PERMISSION: "asks",
-    RequestKind.QUESTION: "asks",
-    RequestKind.PLAN: "plan",
-    RequestKind.AUTH: "sign in",
+    RequestKind.PERMISSION: ("asks", "permission"),
+    RequestKind.QUESTION: ("asks", "question"),
+    RequestKind.PLAN: ("plan", "permission"),
+    RequestKind.AUTH: ("sign in", "auth"),
 }
+"""What the bar shows while a request is open, and the kind that is reported to the terminal."""
 HINT: Final = "Enter sends · Alt+Enter new line · Esc interrupts · Ctrl+C twice ends"
 SURE: Final = "Ctrl+C again ends the agent"
-
-REPORT_KINDS: Final = {
-    RequestKind.PERMISSION: "permission",
-    RequestKind.QUESTION: "question",
-    RequestKind.PLAN: "permission",
-    RequestKind.AUTH: "auth",
-}
 MESSAGE_CHARACTERS: Final = 200
 TITLE_CHARACTERS: Final = 60
 """The most characters of a message and of a title."""
@@ -82,7 +77,7 @@ class Program:
         self._confirms_end = False
         self._above = 0
         self._exit: int | None = None
-        self._colours = wants_colours()
+        self._colours = not os.environ.get("NO_COLOR")  # no-color.org
 
     def run(self) -> int:
         """Play until the agent ends; return the exit code. Raises `Hangup` if the terminal goes away."""
@@ -227,7 +222,7 @@ class Program:
             now = TerminalState("blocked", menu.request.kind, f"{menu.request.tool} {menu.request.title}".strip())
         elif self._actor.busy:
             now = now._replace(state="working")
-        self._draw(WAITING[now.asking] if now.asking is not None else now.state)
+        self._draw(WAITING[now.asking][0] if now.asking is not None else now.state)
         if now != self._reported:
             self._reported = now
             self._terminal.write(build_state_report(now.state, now.asking, now.message))
@@ -260,7 +255,7 @@ def _line(text: str, token: Token, columns: int) -> TextLine:
 
 def build_state_report(state: ProgramState, asking: RequestKind | None = None, message: str = "") -> str:
     """Return the sequence that reports *state*, with a short *message*."""
-    kind = f":kind={REPORT_KINDS[asking]}" if asking is not None else ""
+    kind = f":kind={WAITING[asking][1]}" if asking is not None else ""
     text = clean_line(message)[:MESSAGE_CHARACTERS]
     encoded = f":msg={b64encode(text.encode('utf-8', 'replace')).decode()}" if text else ""
     return f"\x1b]7501;state={state}{kind}:app=scripted{encoded}\x07"

@@ -22,8 +22,8 @@ class ScriptedPromptBox:
         text, self.text, self._cursor = self.text, "", 0
         return text
 
-    def press(self, key: Key) -> bool:
-        """Edit by *key*; return False if it has no meaning here."""
+    def press(self, key: Key) -> None:
+        """Edit by *key*; no effect if it has no meaning here."""
         before, behind = self.text[: self._cursor], self.text[self._cursor :]
         match key.name:
             case "text" | "paste":
@@ -49,9 +49,6 @@ class ScriptedPromptBox:
                 self._cursor = before.rfind("\n") + 1
             case "end":
                 self._cursor = len(before) + (behind.find("\n") if "\n" in behind else len(behind))
-            case _:
-                return False
-        return True
 
     def rows(self, width: int, most: int) -> tuple[list[TextLine], tuple[int, int]]:
         """Return at most *most* rows around the cursor, and the cursor's row and column among them."""
