@@ -84,9 +84,8 @@ def plan_keys(menu: ScreenMenu, decision: Decision, labels: tuple[str, ...] = ()
 
 
 def _find_amendable(menu: ScreenMenu, decision: Decision) -> MenuChoice | None:
-    choice = menu.meaning(decision)
-    may = menu.reads_keys and decision in REFUSALS
-    return choice if choice is not None and may and menu.steps(choice) is not None else None
+    may = menu.reads_keys and decision in REFUSALS and menu.marked is not None
+    return menu.meaning(decision) if may else None
 
 
 def _answer_with_reason(menu: ScreenMenu, decision: Decision, reason: str) -> MenuAnswer:
@@ -138,7 +137,7 @@ def _find_answer(menu: ScreenMenu, decision: Decision) -> MenuAnswer | None:
     if key := menu.keys.get(decision):
         return MenuAnswer(key, None if key == ESCAPE else at)
     may = menu.reads_keys and (menu.is_whole or decision in REFUSALS)
-    if choice is None or choice.key or not may or menu.steps(choice) is None:
+    if choice is None or choice.key or not may or menu.marked is None:
         return None
     return MenuAnswer("", at)
 

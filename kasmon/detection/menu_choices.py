@@ -139,10 +139,6 @@ class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         meaning = [choice for choice in self.choices if choice.decision is decision]
         return meaning[0] if len(meaning) == 1 else None
 
-    def steps(self, choice: MenuChoice) -> int | None:
-        """Return how many steps the mark must move forward (back if negative) to *choice*; None if unknown."""
-        return None if self.marked is None else self.choices.index(choice) - self.marked
-
 
 def completed(menu: ScreenMenu, full: str) -> ScreenMenu:
     """Return *menu* with *full*, the whole text of its tool call, in place of the rows that show it."""
@@ -189,7 +185,7 @@ def find_menu(shot: TerminalScreen, regions: ScreenRegions, rule: MenuRule) -> S
     asked = next((at for at in reversed(range(start)) if question.search(rows[at].pattern_text)), None)
     if asked is None or (rule.gap is not None and start - asked - 1 > rule.gap):
         return None
-    if rule.foot and not any(re.search(rule.foot, row.pattern_text) for row in rows[end - rule.row :]):
+    if rule.foot and not any(_search(rule.foot, row) for row in rows[end - rule.row :]):
         return None
     if rule.last and not re.search(rule.last, choices[-1].label):
         return None
@@ -208,16 +204,16 @@ def find_menu(shot: TerminalScreen, regions: ScreenRegions, rule: MenuRule) -> S
         then=rule.then,
         opens=rule.opens,
         entry=None if entry is None else entry.text,
-        amends=rule.opens_it if rule.amends and any(re.search(rule.amends, row.pattern_text) for row in below) else "",
+        amends=rule.opens_it if any(_search(rule.amends, row) for row in below) else "",
         unmarked=rule.unmarked,
-        is_deaf=bool(rule.deaf) and any(re.search(rule.deaf, row.pattern_text) for row in below),
+        is_deaf=any(_search(rule.deaf, row) for row in below),
         is_whole=regions.is_certain(rule.area) and _is_whole(rows, start, rule) and call.has_lines,
         head="\n".join(_format_rows(rows[: call.begins])),
         call=call.text,
         has_start=call.has_start,
         named=call.named,
         moves=("\x1b[D", "\x1b[C") if rule.row else ("\x1b[A", "\x1b[B"),
-        covers=_find_scope(rows[:start], rule),
+        covers=" ".join(match["text"].strip() for row in rows[:start] if (match := _search(rule.covers, row))),
         rows=(area.start, area.start + end + (0 if entry is None else entry.end)),
     )
 
@@ -232,7 +228,7 @@ def _strip_timer(row: ScreenRow, rule: MenuRule) -> ScreenRow:
 
 def _is_whole(rows: Sequence[ScreenRow], start: int, rule: MenuRule) -> bool:
     """Return whether one of the proofs of *rule* holds; the choices begin at row *start*."""
-    if rule.cut and any(re.search(rule.cut, row.pattern_text) for row in rows):
+    if any(_search(rule.cut, row) for row in rows):
         return False
     request = rows[:start]
     return any(
@@ -334,11 +330,6 @@ def _find_entry(below: Sequence[ScreenRow], rule: MenuRule) -> _Entry | None:
         if match := re.search(rule.entry, row.pattern_text):
             return _Entry(match["text"].strip(), at + 1)
     return None
-
-
-def _find_scope(request: Sequence[ScreenRow], rule: MenuRule) -> str:
-    found = (re.search(rule.covers, row.pattern_text) for row in request) if rule.covers else ()
-    return " ".join(match["text"].strip() for match in found if match)
 
 
 def _format_rows(request: Sequence[ScreenRow]) -> Iterator[str]:

@@ -14,7 +14,7 @@ import msgspec
 from kasmon.detection.limit_reset import parse_reset_time
 from kasmon.detection.menu_choices import MenuChoice, ScreenMenu, find_menu
 from kasmon.detection.prompt_box import Composer, composer
-from kasmon.detection.regions import Finder, PatternMatch, ScreenRegions
+from kasmon.detection.regions import Finder, ScreenRegions
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.rule_schema import UNCLEAR, ScreenRule
 from kasmon.detection.terminal_screen import TerminalScreen, shown
@@ -209,10 +209,8 @@ def _build_reading(
 
 def _find_group(regions: ScreenRegions, finder: Finder | None, group: str) -> str:
     """Return the text of *group* in the match of *finder*; empty if there is no match."""
-    place: PatternMatch | None = regions.find(finder) if finder else None
-    if place is None or finder is None:
-        return ""
-    return (place.match.groupdict().get(group) or "").strip()
+    place = regions.find(finder) if finder else None
+    return (place.match.groupdict().get(group) or "").strip() if place else ""
 
 
 def has_messages(rules: ScreenRules) -> bool:

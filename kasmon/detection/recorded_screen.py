@@ -5,6 +5,7 @@ screen shows, and under `[shot]` what a capture does not have: its size and curs
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -179,5 +180,4 @@ def describe(difference: ReadingDifference) -> str:
 
 
 def cases_by_state(recorded: Sequence[RecordedScreen]) -> dict[str, int]:
-    states = [str(each.expected["state"]) for each in recorded]
-    return {state: states.count(state) for state in dict.fromkeys(states)}
+    return Counter(str(each.expected["state"]) for each in recorded)

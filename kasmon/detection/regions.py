@@ -56,7 +56,7 @@ class ScreenRegions:
         for at in reversed(rows or ()):
             row = self.shot.rows[at]
             match = target.pattern.search(row.pattern_text)
-            if match and (not target.look or has_style(row, match, target.look)):
+            if match and (not target.look or all(getattr(style, target.look) for style in row.styles(*match.span()))):
                 return PatternMatch(at, match)
         return None
 
@@ -142,11 +142,6 @@ class ScreenRegions:
                 if pattern.search(self.shot.rows[at].pattern_text):
                     return range(start, at)
         return range(start, max(start, self.shot.end))
-
-
-def has_style(row: ScreenRow, match: re.Match[str], look: str) -> bool:
-    """Return whether all matched characters have the attribute *look*."""
-    return all(getattr(seen, look) for seen in row.styles(*match.span()))
 
 
 def _is_blank(row: ScreenRow) -> bool:

@@ -1,6 +1,7 @@
 """Versions of agents, and the version ranges of screen rule files: `>=2.1.295, <3`."""
 
 import re
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}")
@@ -15,7 +16,7 @@ class VersionBound(NamedTuple):
 
     def holds(self, version: Version) -> bool:
         """Return whether *version* is within this bound; a missing part counts as 0."""
-        mine, its = _padded(self.version, version)
+        mine, its = zip(*zip_longest(self.version, version, fillvalue=0), strict=True)
         return {"<": its < mine, "<=": its <= mine, "==": its == mine, ">=": its >= mine, ">": its > mine}[self.sign]
 
 
@@ -49,8 +50,3 @@ def range_of(text: str) -> VersionRange:
             raise ValueError(f"{part.strip()!r} is not a version bound such as >=2.1.295")
         bounds.append(VersionBound(match[1], tuple(int(number) for number in match[2].split("."))))
     return VersionRange(tuple(bounds))
-
-
-def _padded(one: Version, other: Version) -> tuple[Version, Version]:
-    length = max(len(one), len(other))
-    return (*one, *(0,) * (length - len(one))), (*other, *(0,) * (length - len(other)))
