@@ -5,7 +5,7 @@ between. Outside a turn it is not measured. While it is full, `Runs` lets nothin
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -30,43 +30,6 @@ from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 LOOK_S: Final = 3.0
 """How often the disk is measured, in seconds; each time takes half a second at most."""
-
-
-class DiskLimit:
-    """The disk limit of one session's sandbox."""
-
-    def __init__(
-        self, sandbox: ManagedSandbox, lifecycle: InterpreterLifecycle, interrupt: Callable[[str], Awaitable[None]]
-    ) -> None:
-        """*interrupt*: interrupts what runs, for the reason passed to it, and preserves what it can."""
-        self._sandbox = sandbox
-        self._lifecycle = lifecycle
-        self._interrupt = interrupt
-
-    async def watch(self) -> None:
-        """Measure until the session ends. Only growing usage is interrupted, so bash can free space."""
-        before: int | None = None
-        while True:
-            await asyncio.sleep(LOOK_S)
-            if self._lifecycle.is_ending:
-                return
-            if not self._lifecycle.turns.is_running:
-                before = None
-                continue
-            await self._lifecycle.measure()
-            usage = self._sandbox.journal.sandbox_state.usage
-            if usage is None:
-                continue
-            is_growing, before = before is not None and usage.disk_bytes > before, usage.disk_bytes
-            if usage.is_full and is_growing:
-                before = None  # the next run did not cause this
-                of = f"{usage.disk_bytes // MIB} MiB of {usage.disk_allowed // MIB} MiB"
-                why = (
-                    f"The disk of the sandbox is full, {of}: the run was interrupted. Bash still works, to remove "
-                    "files."
-                )
-                self._sandbox.journal.add_notice(why)
-                await self._interrupt(why)
 
 
 Value = TypeVar("Value")
@@ -221,8 +184,31 @@ class InterpreterAgent:
         if not self._is_started:
             self._is_started = True
             self._start_task(self._lifecycle.run(lambda: self._runs.collect_earlier_runs(self._start_task)))
-            self._start_task(DiskLimit(self._sandbox, self._lifecycle, self._runs.interrupt_full_disk).watch())
+            self._start_task(self._watch_disk())
             self._start_task(self._context_exchange.exchange_until(lambda: self._lifecycle.is_ending))
+
+    async def _watch_disk(self) -> None:
+        """Measure the disk until the session ends. Only growing usage is interrupted, so bash can free space."""
+        before: int | None = None
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self._lifecycle.is_ending:
+                return
+            if not self._lifecycle.turns.is_running:
+                before = None
+                continue
+            await self._lifecycle.measure()
+            usage = self._sandbox.journal.sandbox_state.usage
+            if usage is None:
+                continue
+            is_growing, before = before is not None and usage.disk_bytes > before, usage.disk_bytes
+            if usage.is_full and is_growing:
+                before = None  # the next run did not cause this
+                of = f"{usage.disk_bytes // MIB} MiB of {usage.disk_allowed // MIB} MiB"
+                why = f"The disk of the sandbox is full, {of}: the run was interrupted."
+                why += " Bash still works, to remove files."
+                self._sandbox.journal.add_notice(why)
+                await self._runs.interrupt_full_disk(why)
 
     def _start_task(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:
         task = asyncio.get_running_loop().create_task(work)

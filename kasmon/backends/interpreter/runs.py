@@ -188,7 +188,9 @@ class InterpreterRuns:
         A run that only waited meanwhile and succeeded was not interrupted.
         """
         why = self._disk_full.pop(call, "")
-        return add_full_disk(why, ran) if why and ran.exit_code else ran
+        if not why or not ran.exit_code:
+            return ran
+        return msgspec.structs.replace(ran, disk_full=True, hint=f"{why} {ran.hint}".strip())
 
     async def interrupt_one(self, run: str) -> None:
         """Interrupt the run whose id is *run*, and no other.
@@ -199,9 +201,8 @@ class InterpreterRuns:
         """
         await self._lifecycle.arrived.wait()
         tries, reaction = itertools.count(), InterruptResult.NOTHING
-        while (
-            reaction is InterruptResult.NOTHING and run in self._running and next(tries) < TRIES
-        ):  # it may be on its way
+        # it may be on its way
+        while reaction is InterruptResult.NOTHING and run in self._running and next(tries) < TRIES:
             reaction = await self._threads.call(self._interrupted, self._running[run], run)
             if reaction is InterruptResult.NOTHING:
                 await asyncio.sleep(AGAIN_S)
@@ -239,7 +240,16 @@ class InterpreterRuns:
         while True:
             generation = self._sandbox.journal.sandbox_state.generation
             try:
-                ran = await self._threads.work(self._run, command, call, variables, write)
+                ran = await self._threads.work(
+                    self._sandbox.run,
+                    command.interpreter,
+                    command.code,
+                    timeout_s=command.timeout_s,
+                    on_output=write,
+                    cap=command.cap,
+                    run=call,
+                    variables=variables,
+                )
             except AgentLostError as error:
                 lost = await self._regain_sandbox(generation, error) or lost
                 if is_again or error.may_have_run or self._lifecycle.is_ending:
@@ -254,17 +264,6 @@ class InterpreterRuns:
             if self._lifecycle.is_ending:
                 return "the session ended meanwhile"
             return await self._lifecycle.move(self._sandbox.regain, generation, error.message.rstrip("."))
-
-    def _run(self, command: Run, call: str, variables: Mapping[str, str], write: Output) -> RunResult:
-        return self._sandbox.run(
-            command.interpreter,
-            command.code,
-            timeout_s=command.timeout_s,
-            on_output=write,
-            cap=command.cap,
-            run=call,
-            variables=variables,
-        )
 
     def _interrupted(self, interpreter: Interpreter, run: str = "") -> InterruptResult:
         within = self._sandbox.guest
@@ -343,11 +342,6 @@ def build_finished_event(call: str, ran: RunResult) -> ToolFinished:
 def add_loss(lost: str, ran: RunResult) -> RunResult:
     """Return *ran*, with the hint that *lost* was lost before it."""
     return msgspec.structs.replace(ran, session_preserved=False, hint=f"{format_sentence(lost)} {ran.hint}".strip())
-
-
-def add_full_disk(why: str, ran: RunResult) -> RunResult:
-    """Return *ran*, which was interrupted because it filled the disk: *why*."""
-    return msgspec.structs.replace(ran, disk_full=True, hint=f"{why} {ran.hint}".strip())
 
 
 def format_sentence(text: str) -> str:

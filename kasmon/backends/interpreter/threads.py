@@ -26,9 +26,10 @@ class BlockingCalls:
         call = functools.partial(act, *arguments, **named)
         return await asyncio.get_running_loop().run_in_executor(self._movers, call)
 
-    async def work(self, act: Callable[..., Value], *arguments: Any) -> Value:
+    async def work(self, act: Callable[..., Value], *arguments: Any, **named: Any) -> Value:
         """Return the result of *act*; up to `RUNNERS` such calls run in parallel."""
-        return await asyncio.get_running_loop().run_in_executor(self._runners, act, *arguments)
+        call = functools.partial(act, *arguments, **named)
+        return await asyncio.get_running_loop().run_in_executor(self._runners, call)
 
     async def call(self, act: Callable[..., Value], *arguments: Any) -> Value:
         """Return the result of a short *act*, also while all runner threads are busy."""
@@ -36,6 +37,5 @@ class BlockingCalls:
 
     def close(self) -> None:
         """Accept no more calls; do not wait for those under way."""
-        self._movers.shutdown(wait=False)
-        self._runners.shutdown(wait=False)
-        self._callers.shutdown(wait=False)
+        for executor in (self._movers, self._runners, self._callers):
+            executor.shutdown(wait=False)
