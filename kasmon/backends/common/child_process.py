@@ -43,7 +43,9 @@ class StderrTail:
     """The last stderr lines of a process; *secrets* are values that must not appear in them."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
-        self._secrets = _secret_forms(secrets)
+        clean = (line for secret in secrets for line in (clean_block(secret), *clean_block(secret).splitlines()))
+        self._secrets = tuple(sorted({*secrets, *clean}, key=len, reverse=True))
+        """They may appear cleaned, and each line of those with several alone."""
         self._lines: deque[bytes] = deque(maxlen=STDERR_LINES)
 
     @property
@@ -138,19 +140,14 @@ class ChildProcess:
     @property
     def exit_code(self) -> int | None:
         """Its exit code; None while it runs, or if a signal ended it."""
-        code = self._code
+        code = self._transport.get_returncode()
         return code if code is not None and code >= 0 else None
 
     @property
     def signal(self) -> str | None:
         """The name of the signal that ended it, such as `SIGKILL`."""
-        code = self._code
-        if code is None or code >= 0:
-            return None
-        try:
-            return signals.Signals(-code).name
-        except ValueError:
-            return f"signal {-code}"
+        code = self._transport.get_returncode()
+        return signal_name(-code) if code is not None and code < 0 else None
 
     @property
     def last_words(self) -> Clean:
@@ -214,23 +211,19 @@ class ChildProcess:
             await self._scan()
             if self._pipes.stdin is not None:
                 self._pipes.stdin.close()
-            await self._wait_for_exit(grace_s)
+            await _wait_within(grace_s, self._pipes.exited)
             if self.is_running:
                 await self._scan()
                 self._signal(signals.SIGTERM)
-                await self._wait_for_exit(TERM_S)
+                await _wait_within(TERM_S, self._pipes.exited)
             if self.is_running:
                 self._signal(signals.SIGKILL)
-                await self._wait_for_exit(KILL_S)
+                await _wait_within(KILL_S, self._pipes.exited)
             if not self.is_running:
                 await self.wait()
                 await _wait_within(REST_S, self._is_read_through)
             self._ended = True
             await self._release()
-
-    @property
-    def _code(self) -> int | None:
-        return self._transport.get_returncode()
 
     async def _block(self) -> bytes:
         """Return more of its stdout; empty at the end."""
@@ -243,9 +236,6 @@ class ChildProcess:
             return b""
         finally:
             self._reading = None
-
-    async def _wait_for_exit(self, limit_s: float) -> None:
-        await _wait_within(limit_s, self._pipes.exited)
 
     async def _clean_up(self) -> None:
         """Once it has ended, kill its group and remaining descendants at once, before the system reuses their ids."""
@@ -319,7 +309,11 @@ def _start_error(program: str, workdir: str, error: Exception) -> LaunchError:
     return LaunchError(f"cannot start {program!r}: {why}.", hint="Check the agent's `program` in the config.")
 
 
-def _secret_forms(secrets: Sequence[str]) -> tuple[str, ...]:
-    """Return *secrets* in the forms in which they may appear: cleaned, and each line of those with several."""
-    forms = {form for secret in secrets for form in (secret, clean_block(secret), *clean_block(secret).splitlines())}
-    return tuple(sorted(forms, key=len, reverse=True))
+def signal_name(number: int | None) -> str | None:
+    """Return `SIGKILL` for 9; a number for a signal without a name."""
+    if number is None:
+        return None
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
 from kasmon.backends.base import Chunk
+from kasmon.backends.common.child_process import signal_name
 from kasmon.backends.tmux import termination
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.evidence.pane_output import PaneOutput
@@ -59,9 +60,8 @@ class TmuxAgent(PaneListener):
         pane: CreatedPane | PaneFacts,
         process: ProcessIdentity | None,
         output_monitor: OutputMonitor,
-        make_state_monitor: Callable[[Callable[[Event], None]], StateMonitor],
+        state_monitor: StateMonitor,
     ) -> None:
-        """*make_state_monitor* takes the function that the monitor calls with each new event."""
         self.pane = pane.pane_id
         self.window = pane.window_id
         self.pid = pane.pid
@@ -80,11 +80,10 @@ class TmuxAgent(PaneListener):
         self._is_ending = False
         self._why = ""
         self._tasks: set[asyncio.Task[None]] = set()
-        self.state_monitor = make_state_monitor(self.say)
+        self.state_monitor = state_monitor
+        state_monitor.emit = self.say
         self.brackets = BracketedPasteTracker()
         """Whether it accepts bracketed paste, according to the output received."""
-        self.box_rule_now: Callable[[], ComposerRule | None] = lambda: None
-        """How its input box is read; None if unknown."""
         owns_pane, name = launch.adopted is None, launch.name or launch.session
         target = PromptTarget(name, pane.pane_id, line, self.pane_writer, self.brackets, owns_pane)
         self.completion: CommandCompletion | None = None
@@ -248,7 +247,7 @@ class TmuxAgent(PaneListener):
 
     @property
     def box_rule(self) -> ComposerRule | None:
-        return self.box_rule_now()
+        return self.state_monitor.box_rule
 
     async def see_now(self) -> ScreenObservation:
         """Capture its screen now and return the observation.
@@ -356,7 +355,7 @@ class TmuxAgent(PaneListener):
 
     async def _report_death(self, status: int | None, number: int | None) -> None:
         age_s = self._loop.time() - self._began_at
-        has_rules = self.box_rule_now() is not None  # a program without them never shows a state
+        has_rules = self.box_rule is not None  # a program without them never shows a state
         is_starting = age_s < SLOW_START_S and has_rules and not self._launch.is_command and not self.reports_state
         rows: Lines = []
         with contextlib.suppress(KasmonError):
@@ -365,7 +364,7 @@ class TmuxAgent(PaneListener):
             self._launch, rows, status, number, is_young=age_s < YOUNG_S, is_starting=is_starting
         )
         self._pane_output.handle_screen(rows)
-        self._end(SessionEnded(at=time.time(), exit_code=status, signal=termination.signal_name(number), why=why))
+        self._end(SessionEnded(at=time.time(), exit_code=status, signal=signal_name(number), why=why))
 
     def _end(self, event: Event) -> None:
         if self.has_ended:

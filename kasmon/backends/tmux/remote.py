@@ -8,20 +8,20 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Callable
 from typing import Final
 
+from kasmon.backends.common.child_process import signal_name
 from kasmon.backends.common.environment import load_variables
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
 from kasmon.backends.tmux.readiness import LIMIT_S
 from kasmon.backends.tmux.server_connection import ServerConnection
-from kasmon.backends.tmux.termination import SCROLLED_BY_DEATH, signal_name
+from kasmon.backends.tmux.termination import SCROLLED_BY_DEATH
 from kasmon.config.agent_address import folder_of
 from kasmon.errors import KasmonError, LaunchError, RemoteUnreachableError, SessionEndedError
 from kasmon.model.commands import AgentCommand, Launch, Stop
-from kasmon.model.events import ConnectionLost, Event, NoticeRaised, SessionEnded, SignalSeen
+from kasmon.model.events import ConnectionLost, NoticeRaised, SessionEnded, SignalSeen
 from kasmon.model.task import environment
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_line
@@ -55,12 +55,12 @@ class RemoteAgent(TmuxAgent):
         pane: CreatedPane | PaneFacts,
         process: ProcessIdentity | None,
         output_monitor: OutputMonitor,
-        make_state_monitor: Callable[[Callable[[Event], None]], StateMonitor],
+        state_monitor: StateMonitor,
     ) -> None:
         self._machine, self._nonce = machine, nonce
         self._tail = b""
         self._connected = asyncio.Event()
-        super().__init__(launch, line, pane, process, output_monitor, make_state_monitor)
+        super().__init__(launch, line, pane, process, output_monitor, state_monitor)
 
     async def wait_until_connected(self) -> None:
         """Report that it is ready once its pane shows it, or that this takes long; return at its end too."""

@@ -43,18 +43,10 @@ class ServerConnection:
         self._focused: list[str] = []
         """The windows that a user has focused, the latest last."""
         self._opening = asyncio.Lock()
-        self._is_open = False
-        self._process: ProcessIdentity | None = None
-        self._reopening: asyncio.Task[None] | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self._is_open
-
-    @property
-    def process(self) -> ProcessIdentity | None:
+        self.is_open = False
+        self.process: ProcessIdentity | None = None
         """The tmux server that this is, or was last, attached to."""
-        return self._process
+        self._reopening: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Start the server if needed and attach to it; idempotent.
@@ -64,7 +56,7 @@ class ServerConnection:
             TmuxCommandError, TmuxServerGoneError: if it does not start, or ends at once.
         """
         async with self._opening:
-            if not self._is_open:
+            if not self.is_open:
                 await asyncio.to_thread(self.server.start)
                 await self._attach()
 
@@ -76,11 +68,11 @@ class ServerConnection:
             TmuxCommandError: if the server refuses.
         """
         async with self._opening:
-            if not self._is_open:
+            if not self.is_open:
                 with contextlib.suppress(TmuxServerGoneError):
                     if await asyncio.to_thread(self.server.heal_socket):
                         await self._attach()
-            return self._is_open
+            return self.is_open
 
     async def aclose(self) -> None:
         """Close the connection; the server and all its panes keep running. Idempotent."""
@@ -88,7 +80,7 @@ class ServerConnection:
             self._reopening.cancel()
             await asyncio.gather(self._reopening, return_exceptions=True)
         async with self._opening:
-            self._is_open = False
+            self.is_open = False
             self._pump.stop()
             await asyncio.to_thread(self._hub.close)
 
@@ -96,7 +88,7 @@ class ServerConnection:
 
     def submit(self, request: TmuxRequest[Answer], on_done: OnDone[Answer] | None = None) -> None:
         """Send *request*; *on_done* gets the answer, or the error in its place, on the loop. Never waits."""
-        if self._is_open:
+        if self.is_open:
             self._hub.submit(request, self._tracked(on_done))
             self._pump.stir()
         elif on_done is not None:
@@ -153,7 +145,7 @@ class ServerConnection:
         if not content:
             return
         buffer = await asyncio.to_thread(self.server.load, content)
-        if not self._is_open:
+        if not self.is_open:
             raise TmuxServerGoneError(str(self.server.socket))
         pasted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._hub.paste_buffer(pane, buffer, self._tracked(_settle_with(pasted)), unless)
@@ -167,7 +159,7 @@ class ServerConnection:
         self._watched[pane] = self._watched.get(pane, 0) + by
         if self._watched[pane] <= 0:
             del self._watched[pane]
-        if self._is_open:
+        if self.is_open:
             self._hub.watch(self._watched)
             self._pump.stir()
 
@@ -176,7 +168,7 @@ class ServerConnection:
         if is_focused == (window in self._focused):
             return
         self._focused = [other for other in self._focused if other != window] + [window] * is_focused
-        if self._is_open:
+        if self.is_open:
             self._hub.focus(self._focused)
             self._pump.stir()
 
@@ -190,26 +182,26 @@ class ServerConnection:
     async def _attach(self) -> None:
         self.listeners.begin()
         await asyncio.to_thread(self._hub.open)
-        self._process = await asyncio.to_thread(identify, self._hub.server_pid)
-        self._is_open = True
+        self.process = await asyncio.to_thread(identify, self._hub.server_pid)
+        self.is_open = True
         self._hub.watch(self._watched)
         self._hub.focus(self._focused)
         self._pump.begin()
 
     def _handle_loss(self) -> None:
-        if self.listeners.is_loop_thread and self._is_open:
-            self._is_open = False
+        if self.listeners.is_loop_thread and self.is_open:
+            self.is_open = False
             self._pump.stop()
             self._reopening = self.listeners.loop.create_task(self._reopen())
 
     async def _reopen(self) -> None:
-        before, why = self._process, "the tmux server ended"
+        before, why = self.process, "the tmux server ended"
         try:
             await asyncio.to_thread(self._hub.close)
             await self.attach()
         except TmuxError as error:
             why = error.message
-        if not self._is_open or self._process != before:
+        if not self.is_open or self.process != before:
             log.warning("the tmux server is gone: %s", why)
             self.on_lost(why)
             return

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kasmon.agents.catalog import catalog
 from kasmon.backends.base import Abilities
@@ -23,11 +23,9 @@ from kasmon.backends.tmux.remote import RemoteAgent, start_remote_agent
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.backends.tmux.spawn import remove_launch_files, spawn
 from kasmon.config import Remote, Tmux
-from kasmon.detection.rule_file import ScreenRules
-from kasmon.detection.rule_schema import ComposerRule
 from kasmon.errors import RefusedError
 from kasmon.model.commands import Launch
-from kasmon.model.events import ConnectionRestored, Event, NoticeRaised, SignalSeen
+from kasmon.model.events import ConnectionRestored, NoticeRaised, SignalSeen
 from kasmon.model.evidence import Signal
 from kasmon.paths import Paths, places
 from kasmon.sanitize import clean_line
@@ -181,20 +179,14 @@ class TmuxBackend:
             sandbox,
             attached_id(program, launch.argv),
         )
-
-        def make_state_monitor(emit: Callable[[Event], None]) -> StateMonitor:
-            return StateMonitor(
-                launch.session, program, self.line, pane.pane_id, evidence, screen_reader, scanner, emit, signals
-            )
-
+        monitor = StateMonitor(
+            launch.session, program, self.line, pane.pane_id, evidence, screen_reader, scanner, signals
+        )
         agent: TmuxAgent
         if launch.machine:
-            agent = RemoteAgent(
-                self._machine(launch), nonce, launch, self.line, pane, process, output_monitor, make_state_monitor
-            )
+            agent = RemoteAgent(self._machine(launch), nonce, launch, self.line, pane, process, output_monitor, monitor)
         else:
-            agent = TmuxAgent(launch, self.line, pane, process, output_monitor, make_state_monitor)
-        agent.box_rule_now = lambda: _box_rule(screen_reader.rules(program, agent.state_monitor.version))
+            agent = TmuxAgent(launch, self.line, pane, process, output_monitor, monitor)
         task = asyncio.create_task(self._find_version(agent, launch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -240,10 +232,6 @@ def _has_hooks(launch: Launch) -> bool:
     """Whether the agent of *launch* is started with kasmon's hooks. Blocks: its program may be run for its version."""
     is_ours = launch.adopted is None and not launch.machine
     return is_ours and not why_not(program_of(launch.argv, launch.agent), launch.argv)
-
-
-def _box_rule(rules: ScreenRules | None) -> ComposerRule | None:
-    return rules.file.composer if rules is not None else None
 
 
 backend = TmuxBackend()

@@ -76,16 +76,6 @@ def continue_group(process: ProcessIdentity | None) -> bool:
     return True
 
 
-def signal_name(number: int | None) -> str | None:
-    """Return `SIGKILL` for 9; a number for a signal without a name."""
-    if number is None:
-        return None
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 async def cause(
     launch: Launch, rows: Lines, status: int | None, number: int | None, *, is_young: bool, is_starting: bool
 ) -> str:

@@ -12,8 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from kasmon.backends.common.child_process import signal_name
 from kasmon.backends.common.process_family import ProcessFamily
-from kasmon.backends.tmux.termination import signal_name
 from kasmon.boot_id import boot
 from kasmon.launch import RUN
 from kasmon.model.plan.events import TaskChecked, TaskChecking

@@ -113,11 +113,14 @@ def _why_not_codex(argv: Sequence[str]) -> str:
 
 def _for_codex(command: str) -> list[str]:
     """Return the flags for hooks that run *command*: Codex runs a hook only if its hash is among those it trusts."""
+    import json
+
     handler: dict[str, Any] = {"type": "command", "command": command, "timeout": TIMEOUT_S}
+    toml = ",".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in handler.items())
     flags: list[str] = []
     trusted: list[str] = []
     for event, name in CODEX.items():
-        flags += ["-c", f"hooks.{event}=[{{hooks=[{_toml(handler)}]}}]"]
+        flags += ["-c", f"hooks.{event}=[{{hooks=[{{{toml}}}]}}]"]
         trusted_hash = hash_of({"event_name": name, "hooks": [{**handler, "async": False}]})
         trusted.append(f'"/<session-flags>/config.toml:{name}:0:0"={{trusted_hash="{trusted_hash}"}}')
     return [*flags, "-c", f"hooks.state={{{','.join(trusted)}}}"]
@@ -131,12 +134,6 @@ def hash_of(hook: Mapping[str, Any]) -> str:
     import hashlib  # only here: `kasmon explain` takes no digest, and the library takes 4 ms to load
 
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def _toml(table: Mapping[str, Any]) -> str:
-    import json
-
-    return "{" + ",".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in table.items()) + "}"
 
 
 def absent(program: str, argv: Sequence[str], reporting: Container[str]) -> Mapping[str, str]:

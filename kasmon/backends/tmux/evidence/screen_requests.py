@@ -53,7 +53,7 @@ class ScreenRequest:
         """Process a screen reading: *menu* is on it, or no known one, and *text* is the question."""
         if self.is_held or verdict.state is not SessionState.ASKING:
             return self.judged(verdict, at)
-        if self._is_too_early(menu, at):
+        if self.is_early(menu, at):
             return self._withdrawn(at)
         asks = self._from_menu(menu) if menu is not None else self._unknown(verdict, text)
         if self.open is not None and (self.open.digest, digest_of(self.open)) == (asks.digest, digest_of(asks)):
@@ -63,16 +63,12 @@ class ScreenRequest:
         self.open, self.opened_at = msgspec.structs.replace(asks, id=RequestId(f"screen-{self._opened}")), at
         return [*withdrawn, RequestOpened(at=at, request=self.open)]
 
-    def is_early(self, menu: ScreenMenu, at: float) -> bool:
-        """Whether *menu*, seen *at*, is not a request yet because more of it may be drawn."""
-        return self._is_too_early(menu, at)
-
     def forget(self, at: float) -> None:
         """Record that it was answered *at*: the next one seen is another request."""
         self.open, self._answered_at = None, at
 
-    def _is_too_early(self, menu: ScreenMenu | None, at: float) -> bool:
-        """Whether the screen may be incomplete: other sources are faster than a screen, or slower."""
+    def is_early(self, menu: ScreenMenu | None, at: float) -> bool:
+        """Whether the screen seen *at* may be incomplete: other sources are faster than a screen, or slower."""
         if menu is not None and menu.is_whole:
             self._bare_since = self.due_at = None
             return False

@@ -24,6 +24,7 @@ from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.detection.menu_choices import ScreenMenu, completed, shows
 from kasmon.detection.reader import TitleReading, find_last_activity, has_messages, read_title
 from kasmon.detection.rule_file import ScreenRules
+from kasmon.detection.rule_schema import ComposerRule
 from kasmon.detection.terminal_screen import LONGEST_TITLE
 from kasmon.errors import KasmonError, SessionEndedError
 from kasmon.model.events import Event, SettingsChanged, SignalSeen
@@ -58,17 +59,16 @@ class StateMonitor:
         evidence: ProcessEvidence,
         screen_reader: ScreenReader,
         process_scanner: ProcessScanner,
-        emit: Callable[[Event], None],
         logged: tuple[Signal, ...] = (),
     ) -> None:
         """*logged*: the signals in the log, for an agent that ran before this host."""
+        self.emit: Callable[[Event], None] = lambda event: None
+        """Called with each new event."""
         self.evidence = evidence
         self.stirred_at = -math.inf
-        self._conversation = ""
-        """The one reported last."""
-        self._permission_mode = ""
+        self._conversation = self._permission_mode = ""
+        """Those reported last."""
         self._limit_reports = LimitReports()
-        """The one reported last."""
         self.version = ""
         """The version that the agent's program reports; empty if unknown."""
         self.session = session
@@ -76,7 +76,7 @@ class StateMonitor:
         self.view: FullView | None = None
         """Reads what its menus cut in the agent's own full view; None in an adopted pane."""
         self._program, self._line, self._pane = program, line, pane
-        self._screen_reader, self._process_scanner, self._emit = screen_reader, process_scanner, emit
+        self._screen_reader, self._process_scanner = screen_reader, process_scanner
         self._pane_reader = PaneScreenReader()
         self._schedule = ScreenSchedule()
         self._title_scanner = TitleScanner()
@@ -95,7 +95,11 @@ class StateMonitor:
         self._again: asyncio.TimerHandle | None = None
         """When to read a prompt without a known menu again."""
         self._is_reading = self._is_over = self._was_unclear = False
+        self._is_still = False
+        """Whether the reading in progress is of a screen that did not change for long."""
         self._waiters: list[asyncio.Future[ScreenObservation]] = []
+        self._served: list[asyncio.Future[ScreenObservation]] = []
+        """Those that wait for the reading in progress."""
         process_scanner.add(self)
 
     @property
@@ -107,6 +111,12 @@ class StateMonitor:
     def reports_agent_state(self) -> bool:
         """Whether a source reports the agent's state, and not only whether it prints."""
         return self._signals.reports_agent_state
+
+    @property
+    def box_rule(self) -> ComposerRule | None:
+        """How the agent's input box is read; None if unknown."""
+        rules = self._screen_reader.rules(self._program, self.version)
+        return rules.file.composer if rules is not None else None
 
     # -- input
 
@@ -136,10 +146,10 @@ class StateMonitor:
             self.version = self.evidence.version
         if self._conversation != self.evidence.conversation:
             self._conversation = self.evidence.conversation
-            self._emit(SettingsChanged(at=time.time(), resume_id=self._conversation))
+            self.emit(SettingsChanged(at=time.time(), resume_id=self._conversation))
         self._report_permission_mode(self.evidence.permission_mode, time.time())
         for limits in self._limit_reports.update(self.evidence.limits, time.time()):
-            self._emit(limits)
+            self.emit(limits)
 
     def record_signal(self, signal: SignalSeen) -> None:
         """Record *signal*, which became an event, from any source."""
@@ -152,7 +162,7 @@ class StateMonitor:
         if signal.source in OUTLASTED:
             self._schedule.schedule_again(self._loop.time() + HOOK_LAG_S + AFTER_S)
         for event in self.asked.judged(verdict, signal.at):
-            self._emit(event)
+            self.emit(event)
 
     def close(self) -> None:
         """Stop monitoring. Idempotent."""
@@ -239,38 +249,23 @@ class StateMonitor:
         if self._wants_title:
             self._wants_title = False
             self._line.submit(ask.pane_text(self._pane), self._on_title)
-        began_at, is_still = self._loop.time(), self._schedule.is_still or self._schedule.is_wordless
-        waiters, self._waiters = self._waiters, []
-        self._schedule.record_reading(began_at)  # later output is not on it
-        self._line.submit(
-            ask.screen(self._pane), lambda screen: self._on_captured(screen, is_still=is_still, waiters=waiters)
-        )
+        self._is_still = self._schedule.is_still or self._schedule.is_wordless
+        self._served, self._waiters = self._waiters, []
+        self._schedule.record_reading(self._loop.time())  # later output is not on it
+        self._line.submit(ask.screen(self._pane), self._on_captured)
 
     def _on_title(self, text: PaneText | KasmonError) -> None:
         if not isinstance(text, KasmonError) and not self._wants_title:
             self._set_title(text.title)
 
-    def _on_captured(
-        self, screen: PaneScreen | KasmonError, *, is_still: bool, waiters: list[asyncio.Future[ScreenObservation]]
-    ) -> None:
+    def _on_captured(self, screen: PaneScreen | KasmonError) -> None:
         if isinstance(screen, KasmonError):
-            self._on_observed(screen, is_still=is_still, waiters=waiters)
+            self._on_observed(screen)
             return
-        self._pane_reader.read(
-            screen,
-            self._title,
-            self._rules(),
-            is_still=is_still,
-            done=lambda seen: self._find_call_record(seen, is_still=is_still, waiters=waiters),
-        )
+        rules, is_still = self._rules(), self._is_still
+        self._pane_reader.read(screen, self._title, rules, is_still=is_still, done=self._find_call_record)
 
-    def _find_call_record(
-        self,
-        seen: ScreenObservation | BaseException,
-        *,
-        is_still: bool,
-        waiters: list[asyncio.Future[ScreenObservation]],
-    ) -> None:
+    def _find_call_record(self, seen: ScreenObservation | BaseException) -> None:
         """Look up the agent's own record of the call that a menu asks about, if the menu shows one."""
         menu = seen.reading.menu if isinstance(seen, ScreenObservation) else None
         if menu is None and self.view is not None:
@@ -280,7 +275,7 @@ class StateMonitor:
             or menu is None
             or not (menu.call or menu.named or not menu.is_whole)
         ):
-            self._on_observed(seen, is_still=is_still, waiters=waiters)
+            self._on_observed(seen)
             return
         looked_at, found = seen, menu
 
@@ -288,7 +283,7 @@ class StateMonitor:
             if reading.cancelled():
                 return
             calls = [] if reading.exception() is not None else reading.result()
-            self._on_observed(self._with_full_text(looked_at, found, calls), is_still=is_still, waiters=waiters)
+            self._on_observed(self._with_full_text(looked_at, found, calls))
 
         self._loop.run_in_executor(None, self.evidence.calls).add_done_callback(handle_calls)
 
@@ -303,15 +298,9 @@ class StateMonitor:
         reading = msgspec.structs.replace(seen.reading, menu=completed(menu, full))
         return seen._replace(reading=reading)
 
-    def _on_observed(
-        self,
-        seen: ScreenObservation | BaseException,
-        *,
-        is_still: bool,
-        waiters: list[asyncio.Future[ScreenObservation]],
-    ) -> None:
+    def _on_observed(self, seen: ScreenObservation | BaseException) -> None:
         self._is_reading = False
-        for waiting in (one for one in waiters if not one.done()):
+        for waiting in (one for one in self._served if not one.done()):
             if isinstance(seen, ScreenObservation):
                 waiting.set_result(seen)
             else:
@@ -329,7 +318,7 @@ class StateMonitor:
             if self.view is not None and self.view.is_open:
                 self._read_if_awaited()
                 return
-            self._process_observation(seen, at, is_still=is_still)
+            self._process_observation(seen, at)
         verdict = self.verdict
         if (
             isinstance(seen, ScreenObservation)
@@ -343,7 +332,7 @@ class StateMonitor:
             deciding = self._signals.last(verdict.source)
             text = deciding.text if deciding is not None else ""
         for event in self.asked.seen(verdict, menu, text, at):
-            self._emit(event)
+            self.emit(event)
         if self.asked.due_at is not None and (self._again is None or self._again.when() < self._loop.time()):
             self._again = self._loop.call_later(self.asked.due_at - at + AFTER_S, self.begin)
         self._read_if_awaited()
@@ -362,22 +351,21 @@ class StateMonitor:
         self._arm()
 
     def _report_permission_mode(self, mode: str, at: float) -> None:
-        """Report the agent's permission mode *mode* if it is not empty and has changed."""
         mode = clean_line(mode)[:LONGEST_MODE]
         if mode and mode != self._permission_mode:
             self._permission_mode = mode
-            self._emit(SettingsChanged(at=at, permission_mode=mode))
+            self.emit(SettingsChanged(at=at, permission_mode=mode))
 
-    def _process_observation(self, seen: ScreenObservation, at: float, *, is_still: bool) -> None:
+    def _process_observation(self, seen: ScreenObservation, at: float) -> None:
         reading, guess = seen.reading, seen.guess
         self._report_permission_mode(reading.permission_mode, at)
         before, self._read_last = self._read_last, (reading.state, reading.rule)
         self._schedule.is_steady = reading.state == WORKING and before == self._read_last
         says_nothing = reading.state == UNCLEAR
         is_first, self._was_unclear = says_nothing and not self._was_unclear, says_nothing
-        if says_nothing and not is_still:
+        if says_nothing and not self._is_still:
             self._schedule.request_still_reading()
-        if is_first and not is_still:
+        if is_first and not self._is_still:
             return  # maybe half drawn: the previous state counts until the next reading
         if not self._schedule.is_wordless:
             self._report(
@@ -421,4 +409,4 @@ class StateMonitor:
     def _report(self, signal: SignalSeen) -> None:
         """Report *signal* as an event if it differs from its source's last one."""
         if self._signals.is_news(signal):
-            self._emit(signal)
+            self.emit(signal)

@@ -36,11 +36,12 @@ class PaneWriter:
         self._writing = asyncio.Lock()
         self._behind: deque[bytes | str] = deque()
         self._catching_up: asyncio.Task[None] | None = None
-        self._keyed_at = float("-inf")
+        self.keyed_at = float("-inf")
+        """When a user last typed, by the loop's clock; minus infinity before that."""
 
     def type_keys(self, data: bytes) -> None:
         """Type *data* from a user: at once, unless something is being written."""
-        self._keyed_at = asyncio.get_running_loop().time()
+        self.keyed_at = asyncio.get_running_loop().time()
         if self._writing.locked() or self._behind:
             self._queue(data)
         else:
@@ -49,13 +50,8 @@ class PaneWriter:
 
     def paste(self, text: str) -> None:
         """Paste *text* from a user, in order with the keys; dropped if the pane accepts no paste."""
-        self._keyed_at = asyncio.get_running_loop().time()
+        self.keyed_at = asyncio.get_running_loop().time()
         self._queue(text)
-
-    @property
-    def keyed_at(self) -> float:
-        """When a user last typed, by the loop's clock; minus infinity before that."""
-        return self._keyed_at
 
     @contextlib.asynccontextmanager
     async def alone(self) -> AsyncIterator["ExclusivePaneWriter"]:
@@ -67,12 +63,12 @@ class PaneWriter:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_S
         while True:
-            while (quiet_at := self._keyed_at + PERSON_S) > loop.time():
+            while (quiet_at := self.keyed_at + PERSON_S) > loop.time():
                 if loop.time() > deadline:
                     raise SessionBusyError(self._session, "being typed into")
                 await asyncio.sleep(min(quiet_at, deadline + LOOK_S) - loop.time())
             async with self._writing:
-                if self._keyed_at + PERSON_S > loop.time():
+                if self.keyed_at + PERSON_S > loop.time():
                     continue
                 yield ExclusivePaneWriter(self._line, self._pane, self.on_typed)
                 return
@@ -146,5 +142,4 @@ def interrupt_key(launch: Launch) -> bytes:
 
 
 def _key_name(launch: Launch) -> str:
-    """Return the name of the key for agents of its profile's name."""
     return find(launch.agent.partition("@")[0]).interrupt

@@ -36,7 +36,7 @@ from kasmon.backends.tmux.input.prompt_entry import (
 )
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.detection.menu_heuristic import probably_asking
-from kasmon.detection.prompt_box import Composer, contains_text, visible_characters
+from kasmon.detection.prompt_box import contains_text, visible_characters
 from kasmon.detection.rule_schema import UNCLEAR
 from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, ScreenChangedError, SessionBusyError
 from kasmon.model.commands import Prompt
@@ -96,7 +96,9 @@ class PromptDelivery:
                     text = self._last = outgoing(await observer.begin())
                     self._last_at = self._clock()
                     try:
-                        return await self._entry(writer, method, text, observer).submit()
+                        pane, target, clock = self._pane, self._target, self._clock
+                        entry = PromptEntry(pane.name, pane.id, target, clock, writer, method, text, observer)
+                        return await entry.submit()
                     except ScreenChangedError:
                         method = _typing_error(self._pane)
                 own = await self._clear_draft(writer, own) if prompt.when == "interrupt" else ""
@@ -104,11 +106,6 @@ class PromptDelivery:
                 raise method
             if not own:
                 await asyncio.sleep(LOOK_S)
-
-    def _entry(
-        self, writer: ExclusivePaneWriter, method: EntryMethod, text: str, observer: EntryObserver
-    ) -> PromptEntry:
-        return PromptEntry(self._pane.name, self._pane.id, self._target, self._clock, writer, method, text, observer)
 
     async def _choose_method(self, prompt: Prompt, *, is_late: bool) -> EntryMethod | KasmonError:
         """Return how *prompt* can be typed now, or an error that may pass by itself; *is_late*: it did not pass."""
@@ -139,7 +136,8 @@ class PromptDelivery:
                 raise SessionBusyError(pane.name, "asking")
             return EntryMethod(None, UNSEEN, newline, is_whole)
         if box is not None and box.draft:
-            return _draft_error(pane.name, box)
+            why = f"its input box contains a draft ({box.draft[:SHOWN]!r})"
+            return PromptBoxError(pane.name, why, hint="Send it or clear it there first.")
         if "starting" in seen.reading.state and not (prompt.anyway and is_late):
             return PromptBoxError(pane.name, STARTING, hint=NO_BOX_HINT)
         is_seen = rule.shows_all and bool(visible_characters(text))
@@ -172,8 +170,3 @@ class PromptDelivery:
 
 def _typing_error(pane: PromptTarget) -> SessionBusyError:
     return SessionBusyError(pane.name, "being typed into")
-
-
-def _draft_error(name: str, box: Composer) -> PromptBoxError:
-    why = f"its input box contains a draft ({box.draft[:SHOWN]!r})"
-    return PromptBoxError(name, why, hint="Send it or clear it there first.")
