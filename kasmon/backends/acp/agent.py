@@ -137,13 +137,10 @@ class AcpAgent(StructuredAgent):
         if was_cancelled and not has_continued:  # some agents report an interrupt as an error, or as done
             ended = [TurnEnded(at=at, reason="interrupted")]
         elif answer is not None:
-            ended = self._outcome(answer, at)
+            end = build_turn_end(answer, at)
+            unknown = self._translator.unknown.report("stopReason", answer, at) if end is None else []
+            ended = [*unknown, end or TurnEnded(at=at)]
         self._emit([*self._translator.ends(at, answer), *ended])
-
-    def _outcome(self, answer: dict[str, Any], at: float) -> list[Event]:
-        if (end := build_turn_end(answer, at)) is not None:
-            return [end]
-        return [*self._translator.unknown.report("stopReason", answer, at), TurnEnded(at=at)]
 
     async def _answer(self, answer: Answer) -> None:
         reply = self._requests.apply(answer, time.time())

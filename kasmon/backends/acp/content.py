@@ -58,7 +58,12 @@ def edits(contents: Iterable[Content]) -> list[FileEditToolCallContent]:
 
 
 def diff_of(edited: Sequence[FileEditToolCallContent], workdir: str) -> str:
-    return "".join(unified(shorten_path(edit.path, workdir), _old(edit), _new(edit)) for edit in edited)
+    diff = ""
+    for edit in edited:
+        kind = (edit.field_meta or {}).get("kind")  # as gemini states it; other agents only omit `oldText`
+        old, new = None if kind == "add" else edit.old_text, None if kind == "delete" else edit.new_text
+        diff += unified(shorten_path(edit.path, workdir), old, new)
+    return diff
 
 
 def output_of(raw: Any) -> str:
@@ -72,17 +77,3 @@ def patch_of(raw: Any) -> str:
     """Return the unified diff in a tool's raw output, if the agent includes one (opencode: `metadata.diff`)."""
     patch = text(raw, "metadata", "diff")
     return patch if "\n@@" in patch else ""
-
-
-def _old(edit: FileEditToolCallContent) -> str | None:
-    """Return the old content; None for a new file."""
-    return None if _kind(edit) == "add" else edit.old_text
-
-
-def _new(edit: FileEditToolCallContent) -> str | None:
-    return None if _kind(edit) == "delete" else edit.new_text
-
-
-def _kind(edit: FileEditToolCallContent) -> object:
-    """Return the edit's kind as gemini states it; other agents only omit `oldText`."""
-    return (edit.field_meta or {}).get("kind")

@@ -64,7 +64,8 @@ class ConversationStore:
 
     @contextlib.asynccontextmanager
     async def _opened(self, what: str, limit_s: float) -> AsyncIterator[tuple[AcpClient, SessionCapabilities]]:
-        transport = AcpTransport(self._child, lambda line: None, _wait_for_nothing)
+        # nothing that it sends is stored, so it never waits for space
+        transport = AcpTransport(self._child, lambda line: None, lambda: asyncio.sleep(0))
         client = AcpClient(transport, _refuse_calls)
         introduced = InitializeResponse(protocol_version=1)
         try:
@@ -116,10 +117,6 @@ async def _read_pages(client: AcpClient, folder: str) -> ConversationOffers:
         cursors.add(cursor)
     ordered = sorted(found.values(), key=lambda offer: -offer.used_at)
     return ConversationOffers(conversations=tuple(ordered[:MOST]), is_whole=len(ordered) <= MOST and not cursor)
-
-
-async def _wait_for_nothing() -> None:
-    """Nothing it sends is kept, so it never waits."""
 
 
 async def _refuse_calls(method: str, params: Any, is_notice: bool) -> None:

@@ -1,25 +1,24 @@
 """Convert an agent's JSON-RPC errors to text, and classify them: missing log-in, limit, or other error. Pure."""
 
-import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from acp import RequestError
 
-from kasmon.backends.common.json_access import at
+from kasmon.backends.common.json_access import at, unwrap_error
 from kasmon.backends.common.json_access import text as text_at
 from kasmon.sanitize import redact
 
 AUTH_REQUIRED: Final = -32000
 TOO_MANY_REQUESTS: Final = 429
 LONGEST: Final = 2000
-DEPTH: Final = 4
 
 
 def words(error: RequestError, secrets: Sequence[str]) -> str:
     """Return the text of *error* for the user, cleaned, without *secrets*."""
-    said = _inner(str(error))
-    more = _detail(error.data)
+    said, data = unwrap_error(str(error)), error.data
+    fields = (text_at(data, name) for name in ("details", "message", "error", "reason"))
+    more = data if isinstance(data, str) else next(filter(None, fields), "")
     text = f"{said}: {more}" if more and more not in said else said
     return cleaned(text, secrets) or "no reason given"
 
@@ -36,25 +35,3 @@ def needs_log_in(error: RequestError) -> bool:
 def is_limit(error: RequestError) -> bool:
     """Whether the agent's provider has reached a limit."""
     return TOO_MANY_REQUESTS in (error.code, *(at(error.data, name) for name in ("status", "statusCode", "code")))
-
-
-def _inner(text: str) -> str:
-    """Return the message in a *text* that is itself a JSON error, as gemini passes on those of its provider."""
-    for _ in range(DEPTH):
-        if not text.lstrip().startswith("{"):
-            break
-        try:
-            inner: Any = json.loads(text)
-        except (ValueError, RecursionError):
-            break
-        message = text_at(inner, "error", "message") or text_at(inner, "error") or text_at(inner, "message")
-        if not message:
-            break
-        text = message
-    return text
-
-
-def _detail(data: Any) -> str:
-    if isinstance(data, str):
-        return data
-    return next((said for name in ("details", "message", "error", "reason") if (said := text_at(data, name))), "")

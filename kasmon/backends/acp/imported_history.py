@@ -35,8 +35,7 @@ class ImportedHistory:
 
     def __init__(self, program: str, workdir: str, habits: frozenset[Quirk]) -> None:
         self._program = program
-        self._speech, self._tools = StreamedMessage(), AcpToolCalls(workdir)
-        self._tools.habits = habits
+        self._speech, self._tools = StreamedMessage(), AcpToolCalls(workdir, habits)
         self._prompt: list[str] = []
         self._message = ""
         """The id of the message that the prompt is from."""

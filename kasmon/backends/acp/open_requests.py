@@ -18,7 +18,7 @@ from kasmon.backends.acp.transport import IncomingCall
 from kasmon.backends.base import AgentOutput
 from kasmon.backends.common.elicitation import CANCELLED, ElicitationRequest, Elicitations
 from kasmon.backends.common.json_access import table, text
-from kasmon.backends.common.open_calls import AnsweredCall, CallId, OpenCall, OpenCalls
+from kasmon.backends.common.open_calls import CallId, OpenCall, OpenCalls
 from kasmon.errors import UsageError
 from kasmon.model.commands import Answer, Launch
 from kasmon.model.events import Event, NoticeRaised
@@ -43,16 +43,6 @@ class OpenPermission(msgspec.Struct, frozen=True):
 
 
 class Permissions(OpenCalls[OpenPermission]):
-    def open(self, call: CallId, permission: OpenPermission, at: float) -> tuple[Event, ...]:
-        return self._open(call, [permission.ask.request], permission, at)
-
-    def answer(self, answer: Answer, at: float) -> AnsweredCall[OpenPermission]:
-        """Apply *answer*. Raises `KasmonError` as `OpenCalls`."""
-        return self._apply(answer, at)
-
-    def of_calls(self) -> list[tuple[CallId, OpenPermission]]:
-        return [(name, call.content) for name, call in self._calls.items()]
-
     def _check(self, call: OpenCall[OpenPermission], request: Request, answer: Answer) -> None:
         if answer.decision is Decision.CHOOSE and answer.labels[0] not in request.options:
             raise UsageError(
@@ -114,7 +104,8 @@ class OpenRequests:
             return permission_requests.CANCELLED
         call = self._name("acp")
         tool = self._translator.tools.asked(parsed.tool_call)
-        opened = self._permissions.open(call, self._build(parsed, tool, call), at)
+        permission = self._build(parsed, tool, call)
+        opened = self._permissions.add(call, [permission.ask.request], permission, at)
         return await self._await_result(call, asked, opened, permission_requests.CANCELLED, at)
 
     async def ask_form(self, asked: IncomingCall, at: float) -> dict[str, Any]:
@@ -143,7 +134,8 @@ class OpenRequests:
 
         If the agent only added a description of the same command, the request stays as it is.
         """
-        for call, permission in self._permissions.of_calls():
+        for call, opened in list(self._permissions.calls.items()):
+            permission = opened.content
             if permission.tool.is_finished:
                 self._withdraw(call, "the agent continued without an answer", at)
                 continue
@@ -153,7 +145,7 @@ class OpenRequests:
                 continue
             if now.ask.request.digest != before.digest:
                 now.tool.asked_diff = diff_of(edits(now.tool.contents), self._launch.workdir)
-                self._emit(self._permissions.open(call, now, at))
+                self._emit(self._permissions.add(call, [now.ask.request], now, at))
 
     def apply(self, answer: Answer, at: float) -> Reply:
         """Return what follows from *answer*; the request accepts no other from now on.
@@ -165,7 +157,7 @@ class OpenRequests:
         if self._elicitations.has(answer.request):
             settled = self._elicitations.answer(answer, at)
             return Reply(settled.call, settled.result, answer, settled.events)
-        closed = self._permissions.answer(answer, at)
+        closed = self._permissions.apply(answer, at)
         return Reply(closed.id, closed.content.ask.outcome(answer), answer, (), closed.content)
 
     async def send(self, reply: Reply) -> None:
@@ -218,11 +210,9 @@ class OpenRequests:
         return await result
 
     def _withdraw(self, call: CallId, why: str, at: float) -> None:
-        cancelled = self._waiting[call].cancelled
-        self._settle(call, cancelled)
-        permission = dict(self._permissions.of_calls()).get(call)
-        if permission is not None:
-            self._emit(self._translator.tools.answered(permission.ask.call, False, at))
+        self._settle(call, self._waiting[call].cancelled)
+        if (opened := self._permissions.calls.get(call)) is not None:
+            self._emit(self._translator.tools.answered(opened.content.ask.call, False, at))
         self._emit([*self._permissions.withdraw(call, why, at), *self._elicitations.withdraw(call, why, at)])
 
     def _settle(self, call: CallId, result: dict[str, Any]) -> asyncio.Task[Any] | None:

@@ -100,7 +100,9 @@ def ask(
     words = texts(contents)
     shown, why = (diff, words) if diff else _shown(tool, data, words, kind, workdir)
     if not allowing:
-        why = "\n".join(line for line in (why, _no_allowing(asked.options)) if line)
+        lasting = ", ".join(f"“{option.name}”" for option in _of_kind(asked.options, "allow_always"))
+        why = "\n".join(filter(None, (why, ONLY_ALWAYS.format(lasting) if lasting else NO_WAY_TO_ALLOW)))
+    accepting = (Decision.CHOOSE,) if is_choice else (Decision.ALLOW,) if allowing else ()
     request = Request(
         id=number,
         session=session,
@@ -110,7 +112,7 @@ def ask(
         input=data,
         shown=shown,
         is_diff=bool(diff),
-        choices=_choices(is_choice, bool(allowing)),
+        choices=(*accepting, Decision.DENY, Decision.CANCEL),
         options=tuple(labels) if is_choice else (),
         why=why,
     )
@@ -137,12 +139,6 @@ def only_explains(after: Request, before: Request, tool: AcpToolCall, workdir: s
     return same and kept == before.input and is_told_there and before.why in ("", after.why)
 
 
-def _choices(is_choice: bool, can_allow: bool) -> tuple[Decision, ...]:
-    if is_choice:
-        return (Decision.CHOOSE, Decision.DENY, Decision.CANCEL)
-    return (*([Decision.ALLOW] if can_allow else []), Decision.DENY, Decision.CANCEL)
-
-
 def _of_kind(options: Sequence[PermissionOption], kind: str) -> list[PermissionOption]:
     return [option for option in options if option.kind == kind]
 
@@ -160,11 +156,6 @@ def _is_option(option: object) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def _no_allowing(options: Sequence[PermissionOption]) -> str:
-    lasting = [option.name for option in _of_kind(options, "allow_always")]
-    return ONLY_ALWAYS.format(", ".join(f"“{name}”" for name in lasting)) if lasting else NO_WAY_TO_ALLOW
 
 
 def _input(tool: AcpToolCall, habits: frozenset[Quirk], workdir: str) -> dict[str, Any]:

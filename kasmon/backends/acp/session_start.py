@@ -74,7 +74,7 @@ class SessionStart:
         if introduced.agent_info is not None:
             other = await asyncio.to_thread(find_other, introduced.agent_info.name)  # reads folders of agents
             self._agent = other or self._agent
-        self._translator.set_habits(self._agent.quirks)
+        self._translator.tools.habits = self._agent.quirks
         able = introduced.agent_capabilities or AgentCapabilities()
         try:
             if self._launch.fork is not None:

@@ -64,23 +64,19 @@ class AcpSettings(NamedTuple):
         switches = (msgspec.structs.replace(each, is_on=is_on) if each.id == id_ else each for each in self.switches)
         return self._replace(switches=tuple(switches))
 
-    def diff_from(self, before: "AcpSettings | None" = None) -> SettingsChanged | None:
-        """Return the difference from *before*, as an event without its time; None if there is none."""
-        model, mode = self.model or SettingOption("", ()), self.mode or SettingOption("", ())
-        old_model, old_mode = (
-            (before and before.model) or SettingOption("", ()),
-            (before and before.mode) or SettingOption("", ()),
-        )
-        old_switches = before.switches if before is not None else ()
-        if (model, mode, self.switches) == (old_model, old_mode, old_switches):
+    def diff_from(self, before: "AcpSettings", at: float) -> SettingsChanged | None:
+        """Return the difference from *before*; None if there is none."""
+        none = SettingOption("", ())
+        model, mode, old_model, old_mode = (one or none for one in (self.model, self.mode, before.model, before.mode))
+        if (model, mode, self.switches) == (old_model, old_mode, before.switches):
             return None
         return SettingsChanged(
-            at=0.0,
+            at=at,
             model=model.current if model.current != old_model.current else "",
             models=_few(model.values) if model.values != old_model.values else (),
             permission_mode=mode.current if mode.current != old_mode.current else "",
             permission_modes=_few(mode.values) if mode.values != old_mode.values else (),
-            switches=self.switches if self.switches != old_switches else None,
+            switches=self.switches if self.switches != before.switches else None,
         )
 
 

@@ -70,10 +70,11 @@ class AcpToolCall:
 class AcpToolCalls:
     """The calls of the running turn."""
 
-    def __init__(self, workdir: str) -> None:
+    def __init__(self, workdir: str, habits: frozenset[Quirk] = frozenset()) -> None:
+        self.habits = habits
+        """Those of the agent, once it is known by its introduction."""
         self._workdir = workdir
         self._tools: dict[str, AcpToolCall] = {}
-        self.habits: frozenset[Quirk] = frozenset()
 
     def apply(self, mention: Mention, at: float) -> list[Event]:
         before = self._tools.get(mention.tool_call_id)
@@ -150,11 +151,9 @@ class AcpToolCalls:
 def _to_do(data: Any, at: float) -> list[Event]:
     """Return the to-do list in a tool's input: opencode has a tool for it, and reports no plan."""
     entries = value_at(data, "todos")
-    if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
+    if not isinstance(entries, list) or not all(
+        isinstance(value_at(entry, name), str) for entry in entries for name in ("content", "status")
+    ):
         return []
     items = tuple(PlanItem(text=entry["content"], state=STATES.get(entry["status"], "open")) for entry in entries)
     return [PlanUpdated(at=at, items=items)]
-
-
-def _is_entry(entry: object) -> bool:
-    return all(isinstance(value_at(entry, name), str) for name in ("content", "status"))

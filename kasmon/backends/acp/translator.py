@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, assert_never
 
-import msgspec
 from acp import RequestError, schema
 from pydantic import ValidationError
 
@@ -61,7 +60,6 @@ class AcpTranslator:
     def __init__(self, workdir: str, remembers: str = "", used: ConversationUsage = NOTHING) -> None:
         self.session: str | None = None
         """The agent's id of the conversation; None until it is known."""
-        self.habits: frozenset[Quirk] = frozenset()
         self.history: ReplayedHistory | None = None
         """The replay; None for a new conversation, and from the first prompt on."""
         self.imported: ImportedHistory | None = None
@@ -77,10 +75,6 @@ class AcpTranslator:
         """Treat what the agent sends until the first prompt as replayed history."""
         self.history = ReplayedHistory(self._remembers)
         return self.history
-
-    def set_habits(self, habits: frozenset[Quirk]) -> None:
-        """Interpret messages as an agent with *habits* means them from now on."""
-        self.habits = self.tools.habits = habits
 
     def translate(self, params: Any, at: float) -> AgentOutputs:
         """Return the events of a `session/update` with *params*."""
@@ -107,14 +101,14 @@ class AcpTranslator:
         """End the turn, with the agent's *answer* if there is one."""
         facts = [*self.speech.ended(at), *self.tools.ended(at)]
         if answer is not None:
-            facts += self._counts(self.counted.answered(answer, self.habits), at)
+            facts += self._counts(self.counted.answered(answer, self.tools.habits), at)
         return facts
 
     def now_set(self, settings: AcpSettings, at: float) -> list[events.Event]:
         """Apply *settings*; return the events of the change."""
-        told = settings.diff_from(self.settings)
+        told = settings.diff_from(self.settings, at)
         self.settings = settings
-        return [msgspec.structs.replace(told, at=at)] if told is not None else []
+        return [told] if told is not None else []
 
     def _is_history(self, update: Update, history: ReplayedHistory) -> bool:
         match update:
@@ -164,7 +158,7 @@ class AcpTranslator:
     def _spoken(self, update: schema.AgentMessageChunk | schema.AgentThoughtChunk, at: float) -> AgentOutputs:
         text = text_of(update.content)
         is_thought = isinstance(update, schema.AgentThoughtChunk)
-        if Quirk.MODE_IN_TEXT in self.habits and not is_thought and (mode := self._mode_in(text)):
+        if Quirk.MODE_IN_TEXT in self.tools.habits and not is_thought and (mode := self._mode_in(text)):
             return self.now_set(self.settings.chosen("mode", mode), at)
         return self.speech.add(text, at, thinking=is_thought, message=update.message_id or "")
 

@@ -50,7 +50,8 @@ class UsageTotals(NamedTuple):
     def answered(self, answer: Mapping[str, Any], habits: frozenset[Quirk]) -> "UsageTotals":
         """Return these, after a turn that ended with *answer*."""
         if Quirk.QUOTA in habits:
-            took, gave = _quota(answer)
+            turn = table(answer, "_meta", "quota", "token_count")  # gemini's figures of this turn alone
+            took, gave = count(turn, "input_tokens"), count(turn, "output_tokens")
             return self._replace(input=self.input + took, output=self.output + gave)
         if Quirk.LAST_CALL_ONLY in habits:
             return self
@@ -68,9 +69,3 @@ class UsageTotals(NamedTuple):
         return UsageReported(
             at=at, input=self.input, output=self.output, context=self.context, limit=self.limit, cost_usd=self.cost_usd
         )
-
-
-def _quota(answer: Mapping[str, Any]) -> tuple[int, int]:
-    """Return gemini's figures of a turn: `{"_meta": {"quota": {"token_count": {"input_tokens": 2000, ...}}}}`."""
-    figures = table(answer, "_meta", "quota", "token_count")
-    return count(figures, "input_tokens"), count(figures, "output_tokens")

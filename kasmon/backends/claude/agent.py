@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import stat
 import time
 import uuid
 from base64 import b64encode
@@ -42,10 +41,9 @@ from kasmon.backends.common.structured_agent import StructuredAgent
 from kasmon.errors import LaunchError, RefusedError, SessionEndedError
 from kasmon.model.commands import Answer, Configure, Launch, Prompt
 from kasmon.model.events import NoticeRaised
+from kasmon.paths import open_regular
 
 LONGEST_BYTES: Final = 1 << 20
-
-
 PRINTED: Final = 20_000
 """How much of a background task's output is logged, in characters: its end."""
 
@@ -60,22 +58,14 @@ def read_text(path: str, workdir: str, *, follow: bool = True) -> str | None:
     if not path or "\0" in path:
         return None
     try:
-        links = 0 if follow else os.O_NOFOLLOW
-        handle = os.open(Path(workdir) / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | links)
+        handle = open_regular(Path(workdir) / path, os.O_RDONLY | (0 if follow else os.O_NOFOLLOW))
+        with os.fdopen(handle, "rb") as file:
+            content = file.read(LONGEST_BYTES + 1)
+        return content.decode() if len(content) <= LONGEST_BYTES else None
     except FileNotFoundError:
         return ""
-    except OSError:
-        return None
-    try:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > LONGEST_BYTES:
-            return None
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            return file.read(LONGEST_BYTES).decode()
     except (OSError, UnicodeDecodeError):
         return None
-    finally:
-        os.close(handle)
 
 
 GONE: Final = "the agent ended"
@@ -195,55 +185,47 @@ class ClaudeAgent(StructuredAgent):
 
     async def _handle_message(self, message: Table | UnparsedLine) -> None:
         await self._event_queue.wait_for_space()
-        before, printed = await self._read_before(message), await self._read_printed(message)
+        name = "" if isinstance(message, UnparsedLine) else name_of(message)
+        before = await self._read_before(message) if name == ASK else None
+        printed = await self._read_printed(message) if name == "system/task_notification" else ""
         at = time.time()
         try:
             self._emit(self._translator.translate(message, at, before, printed))
         except Exception as error:  # a bug in kasmon must not end the connection; the notice records it
             log.exception("a message could not be read")
             self._emit([NoticeRaised(at=at, text=f"A message could not be read: {error!r}", level="error")])
-        await self._refuse_hidden(message)
-        if not isinstance(message, UnparsedLine) and name_of(message) == "result":
-            self._measure_context()
-
-    def _measure_context(self) -> None:
-        """Ask the agent what fills its context, unless it is being asked."""
-        if self._measuring is None or self._measuring.done():
+        if name == ELICITATION:
+            await self._refuse_hidden(text(message, "request_id"))
+        if name == "result" and (self._measuring is None or self._measuring.done()):
             self._measuring = asyncio.create_task(self._report_context())
 
     async def _report_context(self) -> None:
+        """Ask the agent what fills its context."""
         with contextlib.suppress(Exception):  # an older agent does not know the question; an ended one cannot answer
             async with asyncio.timeout(MEASURE_S):
                 answer = await self._client.get_context_usage()
             filled = self._usage.fill(dict(answer), time.time())
             self._emit([filled] if filled is not None else [])
 
-    async def _refuse_hidden(self, message: Table | UnparsedLine) -> None:
-        """Reply to a server that kasmon cannot show its request."""
-        if isinstance(message, UnparsedLine) or name_of(message) != ELICITATION:
-            return
-        call = text(message, "request_id")
+    async def _refuse_hidden(self, call: str) -> None:
+        """Reply to a server that kasmon cannot show its request *call*, unless it can."""
         if call and call not in self._translator.elicitations:
             with contextlib.suppress(SessionEndedError):
                 await self._child.write(reply(call, None))
 
-    async def _read_before(self, message: Table | UnparsedLine) -> str | None:
+    async def _read_before(self, message: object) -> str | None:
         """Return the content of the file that *message* asks to change."""
-        if isinstance(message, UnparsedLine) or name_of(message) != ASK:
-            return None
         request = table(message, "request")
         if text(request, "tool_name") not in CHANGING:
             return None
         path = text(table(request, "input"), "file_path")
         return await asyncio.to_thread(read_text, path, self._launch.workdir)
 
-    async def _read_printed(self, message: Table | UnparsedLine) -> str:
+    async def _read_printed(self, message: object) -> str:
         """Return the end of the output of a background task that *message* reports as ended; only of claude's own file.
 
         Nothing of a confined agent: the file that it names is not one of this machine.
         """
-        if isinstance(message, UnparsedLine) or name_of(message) != "system/task_notification":
-            return ""
         path, task = Path(text(message, "output_file")), text(message, "task_id")
         is_own = path.is_absolute() and path.parts[-2:] == ("tasks", f"{task}.output") and ".." not in path.parts
         if not is_own or self._launch.sandbox is not None:

@@ -1,8 +1,7 @@
 """The handshake: how claude is started for it, what it must contain, and why it failed."""
 
-import re
 import uuid
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.environment import build_environment, own_prefixes
 from kasmon.backends.common.json_access import Table, table, text
 from kasmon.backends.project_trust import check as check_trust
+from kasmon.detection.version_range import version_of
 from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
 from kasmon.model.commands import ConversationUsage, Launch
 from kasmon.model.events import NoticeRaised
@@ -70,8 +70,8 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
     if not launch.argv:
         raise LaunchError(f"cannot start {launch.agent!r}: its profile names no program.")
     try:
-        sdk = version(SDK)
-    except PackageNotFoundError as error:
+        sdk = metadata.version(SDK)
+    except metadata.PackageNotFoundError as error:
         raise ExtraMissingError("claude", "claude") from error
     around = build_environment(launch, own_prefixes(("claude",)))
     variables = command_line.environment(launch, around.variables, sdk)
@@ -110,7 +110,6 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
 
 OLDEST: Final = (2, 0, 0)
 """The oldest version of Claude Code that the SDK supports."""
-VERSION: Final = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
 LOG_IN: Final = "Log in with `claude` on a terminal and /login, or give the session ANTHROPIC_API_KEY by --env."
 UNKNOWN_FLAG: Final = "unknown option"
 HINTS: Final = {
@@ -134,10 +133,10 @@ def check(launch: Launch, plan: ClaudeLaunch, answer: Table, conversation: str) 
     Raises:
         LaunchError: with the reason.
     """
-    told = VERSION.match(text(answer, "claude_code_version"))
-    if told and tuple(int(part) for part in told.groups()) < OLDEST:
-        oldest = ".".join(str(part) for part in OLDEST)
-        raise LaunchError(f"claude {told[0]} is too old.", hint=f"kasmon needs {oldest} or newer: `claude update`.")
+    version = version_of(text(answer, "claude_code_version"))
+    if version is not None and version < OLDEST:
+        found, oldest = (".".join(map(str, parts)) for parts in (version, OLDEST))
+        raise LaunchError(f"claude {found} is too old.", hint=f"kasmon needs {oldest} or newer: `claude update`.")
     account = table(answer, "account")
     is_nobody = text(account, "tokenSource") == "none" and text(account, "apiKeySource") in ("", "none")
     if is_nobody and text(account, "apiProvider") == "firstParty":
@@ -171,8 +170,8 @@ def explain_failure(
         what = f"claude ended before it had initialised ({how})"
     else:
         what = f"claude did not initialise ({error})"
-    hint = next((hint for said, hint in HINTS.items() if said in f"{failure}\n{child.last_words}"), "")
-    program = f"The program was {plan.argv[0]!r}."
     said = f"{failure}\n{child.last_words}"
+    hint = next((hint for sign, hint in HINTS.items() if sign in said), "")
     kind = UnfitAgentError if UNKNOWN_FLAG in said or not hint else LaunchError
-    return kind(f"{what}{f': {words}' if words else ''}.".replace("..", "."), hint=hint or program)
+    message = f"{what}{f': {words}' if words else ''}.".replace("..", ".")
+    return kind(message, hint=hint or f"The program was {plan.argv[0]!r}.")

@@ -124,7 +124,9 @@ class ClaudeNotices:
     def _notice_of(self, subtype: str, message: Table) -> tuple[str, Level] | None:
         match subtype:
             case "task_notification":
-                return self._task_notice(message)
+                status = text(message, "status") or "over"
+                about = self._tasks.pop(text(message, "task_id"), "") or text(message, "summary") or "a task"
+                return f"In the background: {about}: {status}.", "warning" if status == "failed" else "info"
             case "permission_denied":
                 why = text(message, "decision_reason") or text(message, "message")
                 return f"claude itself refused {text(message, 'tool_name')}: {why}", "warning"
@@ -143,11 +145,6 @@ class ClaudeNotices:
             case "worker_shutting_down":
                 return f"claude shuts down: {text(message, 'reason')}", "warning"
         return None
-
-    def _task_notice(self, message: Table) -> tuple[str, Level]:
-        status = text(message, "status") or "over"
-        about = self._tasks.pop(text(message, "task_id"), "") or text(message, "summary") or "a task"
-        return f"In the background: {about}: {status}.", "warning" if status == "failed" else "info"
 
 
 SubtaskState = Literal["running", "done", "failed", "stopped"]

@@ -72,11 +72,11 @@ class ClaudeRequests(OpenCalls[Table]):
         replaced = self.withdraw(call, REPLACED, context.at)
         made = build_requests(f"{call}#{self._uses[call]}" if self._uses[call] else call, asked, context)
         self._uses[call] += 1
-        return (*replaced, *self._open(call, made, table(asked, "input"), context.at))
+        return (*replaced, *self.add(call, made, table(asked, "input"), context.at))
 
     def answer(self, answer: Answer, at: float) -> ClaudeAnswerOutcome:
         """Apply *answer*. Raises `KasmonError` as `OpenCalls`."""
-        call = self._apply(answer, at)
+        call = self.apply(answer, at)
         if not call.is_closed:
             return ClaudeAnswerOutcome(call.id, None)
         reply: Reply

@@ -25,7 +25,6 @@ from kasmon.model.answer import must_fit
 from kasmon.model.commands import Answer, Configure, Launch, Prompt
 from kasmon.model.events import CommandsAnnounced, NoticeRaised, SettingsChanged
 from kasmon.model.permission import Decision, Request
-from kasmon.model.prompts.image import PromptImage
 from kasmon.sanitize import redact
 
 NOT_FOUND: Final = "kasmon does not support this method"
@@ -225,14 +224,11 @@ class CodexAgent(StructuredAgent):
             raise
 
     def _inputs(self, prompt: Prompt) -> list[Table]:
-        images = [self._image(image) for image in prompt.images]
+        images: list[Table] = [{"type": "localImage", "path": image.path} for image in prompt.images]
+        if self._launch.sandbox is not None:  # codex cannot see the files
+            addresses = (f"data:{each.media_type};base64,{b64encode(each.data).decode()}" for each in prompt.images)
+            images = [{"type": "image", "url": address} for address in addresses]
         return [*images, *_input(prompt.text), *self._commands.inputs(prompt.text)]
-
-    def _image(self, image: PromptImage) -> Table:
-        """Return the input with *image*: its file, or its content where codex cannot see the file."""
-        if self._launch.sandbox is None:
-            return {"type": "localImage", "path": image.path}
-        return {"type": "image", "url": f"data:{image.media_type};base64,{b64encode(image.data).decode()}"}
 
     async def _answer(self, answer: Answer) -> None:
         """Send codex the answer to its call, once all questions of the same call have one."""
@@ -249,14 +245,14 @@ class CodexAgent(StructuredAgent):
         if outcome.reason:
             await self._explain_denial(outcome)
         if outcome.allowed:
-            self._translator.record_approval(outcome.call, outcome.item)
+            self._translator.allowed[outcome.call] = outcome.item
         await self._transport.answer(outcome.call, outcome.result)
         if outcome.interrupt:
             await self._interrupt()
 
     async def _interrupt(self) -> None:
         """End all turns, and the commands that codex waits for: codex would let them run."""
-        commands = self._translator.foreground()
+        commands = self._translator.tracker.foreground()
         for thread, turn in list(self._translator.turns.items()):
             with contextlib.suppress(CallRefusedError):  # it ended by itself
                 await self._transport.call("turn/interrupt", {"threadId": thread, "turnId": turn})
@@ -313,7 +309,7 @@ class CodexAgent(StructuredAgent):
                     ended = {"threadId": thread, "processId": running[command]}
                     await self._transport.call("thread/backgroundTerminals/terminate", ended)
                 else:
-                    self._emit(self._translator.give_up(command, time.time()))
+                    self._emit(self._translator.tracker.give_up(command, time.time()))
         except CallRefusedError:
             self._warn("Codex was interrupted; a command that it had started may still run.")
 

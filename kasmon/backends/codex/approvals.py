@@ -59,9 +59,10 @@ def files(params: Table, setting: CodexRequestContext) -> CodexRequest:
     paths = diff.paths(setting.changes, setting.workdir)
     root = text(params, "grantRoot")
     reasons = [text(params, "reason"), f"It also asks to write anything below {root} from now on." if root else ""]
-    given = (
-        {"path": text(setting.changes[0], "path")} if _is_one_edit(setting) and not root else _touched(setting, root)
-    )
+    changes = [{"path": text(change, "path"), **table(change, "kind")} for change in setting.changes]
+    given: Table = {"changes": changes} | ({"grantRoot": root} if root else {})
+    if _is_one_edit(setting) and not root:
+        given = {"path": text(setting.changes[0], "path")}
     return _approval(
         setting,
         PATCH,
@@ -77,11 +78,6 @@ def _is_one_edit(setting: CodexRequestContext) -> bool:
     """Whether the change only gives one file new content."""
     kinds = [text(change, "kind", "type") for change in setting.changes]
     return kinds in (["add"], ["update"]) and not text(setting.changes[0], "kind", "move_path")
-
-
-def _touched(setting: CodexRequestContext, root: str) -> Table:
-    changes = [{"path": text(change, "path"), **table(change, "kind")} for change in setting.changes]
-    return {"changes": changes} | ({"grantRoot": root} if root else {})
 
 
 def permissions(params: Table, setting: CodexRequestContext) -> CodexRequest:

@@ -121,13 +121,15 @@ class ItemTracker:
         """Return the unfinished messages of *thread* as far as they came; they will not be finished."""
         return [
             MessageWritten(at=now, text=written, within=self.within(thread))
-            for written in self._forgotten(thread)
+            for written in self.forget_unfinished(thread)
             if written.strip()
         ]
 
-    def discard_unfinished(self, thread: str) -> None:
-        """Discard what *thread* was writing: codex will write it again."""
-        self._forgotten(thread)
+    def forget_unfinished(self, thread: str) -> list[str]:
+        """Forget the messages that *thread* was writing, and return them."""
+        written = [so_far for of, so_far in self._writing.values() if of == thread]
+        self._writing = {call: (of, so_far) for call, (of, so_far) in self._writing.items() if of != thread}
+        return written
 
     def end_turn(self, thread: str, now: float) -> list[Event]:
         """End what the end of a turn leaves unfinished in *thread*."""
@@ -171,11 +173,6 @@ class ItemTracker:
             ended = SubtaskChanged(at=now, id=theirs, call=call, job="agent", state=state, tokens=used)
             return [ToolFinished(at=now, call=call, ok=is_done), ended]
         return []
-
-    def _forgotten(self, thread: str) -> list[str]:
-        written = [so_far for of, so_far in self._writing.values() if of == thread]
-        self._writing = {call: (of, so_far) for call, (of, so_far) in self._writing.items() if of != thread}
-        return written
 
     def _leave_running(self, thread: str) -> None:
         self._running = {call: of for call, of in self._running.items() if of != thread}

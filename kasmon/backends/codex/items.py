@@ -67,7 +67,9 @@ def finished(item: Table, workdir: str, within: str, now: float) -> Event | None
     kind = text(item, "type")
     if kind in TOOLS:
         changed = diff.unified(rows(item, "changes"), workdir) if kind == "fileChange" else ""
-        return ToolFinished(at=now, call=text(item, "id"), ok=_is_ok(item), output=_output(item, kind), diff=changed)
+        has_failed = item.get("exitCode") not in (0, None) or item.get("success") is False
+        ok = text(item, "status") not in UNDONE and not has_failed
+        return ToolFinished(at=now, call=text(item, "id"), ok=ok, output=_output(item, kind), diff=changed)
     if kind in ("agentMessage", "plan", "exitedReviewMode"):
         said = text(item, "text") or text(item, "review")
         return MessageWritten(at=now, text=said, within=within) if said else None
@@ -103,11 +105,6 @@ def _input(item: Table, kind: str) -> str:
     if kind == "commandExecution":
         given["command"] = script(text(item, "command"))
     return as_json(given)
-
-
-def _is_ok(item: Table) -> bool:
-    exit_code = item.get("exitCode")
-    return text(item, "status") not in UNDONE and exit_code in (0, None) and item.get("success") is not False
 
 
 def _output(item: Table, kind: str) -> str:

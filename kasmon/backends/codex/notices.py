@@ -1,10 +1,9 @@
 """Notices from codex's side messages: warnings, and messages that this version of kasmon does not know."""
 
-import json
 import re
 from typing import Final
 
-from kasmon.backends.common.json_access import Table, at, number, table, text
+from kasmon.backends.common.json_access import Table, at, number, table, text, unwrap_error
 from kasmon.backends.common.unknown_messages import UnknownMessages
 from kasmon.model.events import Event, NoticeRaised
 
@@ -93,20 +92,15 @@ class CodexNotices:
 
 def failure(error: Table) -> str:
     """Return why a turn failed, in codex's text and with a known fix."""
-    said = _unwrapped(text(error, "message")) or "codex gave no reason"
-    more = text(error, "additionalDetails")
-    return " ".join(part for part in (said, f"({more})" if more else "", _fix(error, said)) if part)
+    said = unwrap_error(text(error, "message")) or "codex gave no reason"
+    more, fix = text(error, "additionalDetails"), missing(said) or (LOG_IN if _is_key_wrong(error) else "")
+    return " ".join(part for part in (said, f"({more})" if more else "", fix) if part)
 
 
 def missing(said: str) -> str:
     """Return how to set the variable that is missing according to *said*; empty if none is."""
     found = MISSING_VARIABLE.search(said)
     return GIVE.format(name=found[1]) if found else ""
-
-
-def _fix(error: Table, said: str) -> str:
-    """Return what the user can do about *error* with the text *said*; empty if unknown."""
-    return missing(said) or (LOG_IN if _is_key_wrong(error) else "")
 
 
 def _words(method: str, params: Table) -> str | None:
@@ -135,13 +129,3 @@ def _is_key_wrong(error: Table) -> bool:
     return at(error, "codexErrorInfo") == "unauthorized" or any(
         number(detail, "httpStatusCode") == UNAUTHORIZED for detail in details
     )
-
-
-def _unwrapped(message: str) -> str:
-    """Return the message within *message*, if that is a provider's error as JSON."""
-    if message.startswith("{"):
-        try:
-            return text(json.loads(message), "error", "message") or message
-        except ValueError:
-            return message
-    return message

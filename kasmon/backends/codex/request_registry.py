@@ -56,20 +56,20 @@ class CodexRequests(OpenCalls[CodexCall]):
         """Open the call *call* and return its events; empty if kasmon cannot answer such a call."""
         reader = _elicitation(params) if method == ELICITATION else READERS.get(method)
         ask = reader(params, setting) if reader is not None else None
-        return self._open(call, ask.requests, CodexCall(params, ask), setting.now) if ask and ask.requests else ()
+        return self.add(call, ask.requests, CodexCall(params, ask), setting.now) if ask and ask.requests else ()
 
     def update(self, item: str, setting: Callable[[str], CodexRequestContext], at: float) -> tuple[Event, ...]:
         """Open the request about the file changes of *item* again, rebuilt because those have changed."""
-        for name, call in self._calls.items():
+        for name, call in self.calls.items():
             (first, *_), params = call.requests, call.content.params
             if text(params, "itemId") == item and first.tool == PATCH:
                 ask = approvals.files(params, setting(first.id.rpartition(".")[0]))
-                return self._open(name, ask.requests, CodexCall(params, ask), at)
+                return self.add(name, ask.requests, CodexCall(params, ask), at)
         return ()
 
     def answer(self, answer: Answer, at: float) -> CodexAnswerOutcome:
         """Apply *answer* and close its request. Raises `KasmonError` as `OpenCalls`."""
-        call = self._apply(answer, at)
+        call = self.apply(answer, at)
         ask, params = call.content.ask, call.content.params
         thread = text(params, "threadId")
         if not call.is_closed:
@@ -88,7 +88,7 @@ class CodexRequests(OpenCalls[CodexCall]):
         )
 
     def close_thread(self, thread: str, at: float) -> list[Event]:
-        calls = [name for name, call in self._calls.items() if text(call.content.params, "threadId") == thread]
+        calls = [name for name, call in self.calls.items() if text(call.content.params, "threadId") == thread]
         return [event for name in calls for event in self.withdraw(name, NO_LONGER, at)]
 
     def _check(self, call: OpenCall[CodexCall], request: Request, answer: Answer) -> None:

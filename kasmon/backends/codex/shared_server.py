@@ -109,7 +109,7 @@ async def start_server(start: AgentStart, path: Path) -> SharedServer | None:
     """
     await asyncio.to_thread(_remove_socket, path)
     child = await start._replace(argv=(*start.argv, "--listen", f"unix://{path}")).run()
-    server = None
+    server, is_listening = None, False
     try:
         guard = await asyncio.create_subprocess_exec(
             *GUARD,
@@ -121,19 +121,13 @@ async def start_server(start: AgentStart, path: Path) -> SharedServer | None:
             start_new_session=True,
         )
         server = SharedServer(child, path, guard, asyncio.create_task(_drain(child)))
-        if await server.connect():
-            return server
-    except BaseException:
-        await _end(child, server)
-        raise
-    await _end(child, server)
-    return None
-
-
-async def _end(child: ChildProcess, server: SharedServer | None) -> None:
-    await child.end()
-    if server is not None:
-        await server.aclose()
+        is_listening = await server.connect()
+        return server if is_listening else None
+    finally:
+        if not is_listening:
+            await child.end()
+            if server is not None:
+                await server.aclose()
 
 
 async def _drain(child: ChildProcess) -> None:

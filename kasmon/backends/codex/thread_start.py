@@ -1,5 +1,6 @@
 """Open a conversation with codex: check the log-in, open a thread, and verify a resumed one."""
 
+import contextlib
 import re
 from typing import Final
 
@@ -120,8 +121,7 @@ async def _forked(transport: CodexTransport, wanted: Table, fork: ConversationFo
 
 
 async def _find_turn_before(transport: CodexTransport, fork: ConversationFork) -> str:
-    listed = {"threadId": fork.conversation, "limit": FORKED_TURNS, "sortDirection": "desc", "itemsView": "full"}
-    turns = rows(await transport.call("thread/turns/list", listed), "data")
+    turns = await _list_turns(transport, fork.conversation, FORKED_TURNS)
     found = [number for number, turn in enumerate(turns) if _begins_with(turn, fork.prompt)]
     if len(found) <= fork.later or found[fork.later] + 1 >= len(turns):
         raise LaunchError(
@@ -149,27 +149,22 @@ async def _proof(transport: CodexTransport, thread: str, remembers: str) -> tupl
     """Return how *thread* was verified to be the earlier conversation, and a warning if it was not."""
     if not remembers:
         return "codex reported the same id", ""
-    heard: list[str] = []
-    for turns in LOOKED_BACK:
-        heard = await _prompts(transport, thread, turns)
-        if any(_is_same(said, remembers) for said in heard):
-            break
-    where = next((place for place, said in enumerate(heard) if _is_same(said, remembers)), None)
-    if where is None:
-        notice = "Codex resumed the conversation by its id, but its history does not contain our last prompt."
-        return "codex reported the same id", notice
-    how = "ends with" if where == 0 else "has"
-    return f"codex reported the same id, and its history {how} our last prompt", ""
+    with contextlib.suppress(CallRefusedError):
+        for limit in LOOKED_BACK:
+            turns = await _list_turns(transport, thread, limit)
+            prompts = filter(None, (words(item) for turn in turns for item in reversed(rows(turn, "items"))))
+            for place, said in enumerate(prompts):
+                if _is_same(said, remembers):
+                    how = "ends with" if place == 0 else "has"
+                    return f"codex reported the same id, and its history {how} our last prompt", ""
+    notice = "Codex resumed the conversation by its id, but its history does not contain our last prompt."
+    return "codex reported the same id", notice
 
 
-async def _prompts(transport: CodexTransport, thread: str, turns: int) -> list[str]:
-    asked = {"threadId": thread, "limit": turns, "sortDirection": "desc", "itemsView": "full"}
-    try:
-        history = await transport.call("thread/turns/list", asked)
-    except CallRefusedError:
-        return []
-    newest = [words(item) for turn in rows(history, "data") for item in reversed(rows(turn, "items"))]
-    return [said for said in newest if said]
+async def _list_turns(transport: CodexTransport, thread: str, limit: int) -> list[Table]:
+    """Return the last *limit* turns of *thread*, the newest first."""
+    listed = {"threadId": thread, "limit": limit, "sortDirection": "desc", "itemsView": "full"}
+    return rows(await transport.call("thread/turns/list", listed), "data")
 
 
 def _is_same(said: str, remembers: str) -> bool:

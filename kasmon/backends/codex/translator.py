@@ -101,8 +101,8 @@ class PendingPrompts:
 
 
 def _is_same(prompt: Prompt, words: str) -> bool:
-    said = prompt.text.encode("utf-8", "replace").decode()  # codex echoes a replacement for half a surrogate pair
-    return said.strip() == words.strip()
+    sent: str = events.replace_surrogates(prompt.text)
+    return sent.strip() == words.strip()
 
 
 class CodexTranslator:
@@ -120,9 +120,9 @@ class CodexTranslator:
         self.plan: Request | None = None
         """The plan that waits for approval; codex itself does not wait for it."""
         self._launch = launch
-        self._item_tracker = ItemTracker("", launch.workdir)
+        self.tracker = ItemTracker("", launch.workdir)
         self._usage = CodexUsage(launch.used)
-        self._allowed: dict[CallId, str] = {}
+        self.allowed: dict[CallId, str] = {}
         """The calls that were allowed, until codex confirms -> their items."""
         self._planned = ""
         self._is_unnamed = False
@@ -152,7 +152,7 @@ class CodexTranslator:
     def begin(self, main: str, opened: Table, now: float) -> list[AgentOutput]:
         """Record that the thread *main* is open, according to the response *opened*."""
         self.main = main
-        self._item_tracker = ItemTracker(main, self._launch.workdir)
+        self.tracker = ItemTracker(main, self._launch.workdir)
         self._usage.main = main
         self.settings = settings(opened)
         return [self._settings_now(now, offers=True)]
@@ -170,24 +170,13 @@ class CodexTranslator:
         setting = self._context(f"{self._launch.generation}.{call}", item, now)
         return [*self.requests.open(call, method, params, setting)] or None
 
-    def record_approval(self, call: CallId, item: str) -> None:
-        self._allowed[call] = item
-
-    def foreground(self) -> dict[str, str]:
-        """Return the commands that codex waits for, each with its thread."""
-        return self._item_tracker.foreground()
-
-    def give_up(self, command: str, now: float) -> list[AgentOutput]:
-        """Report the *command* as finished, as codex will not."""
-        return [*self._item_tracker.give_up(command, now)]
-
     def lifted(self, now: float) -> list[AgentOutput]:
         """Return the end of a limit whose time is over."""
         return _as_list(self._usage.lifted(now))
 
     def ended(self, now: float) -> list[AgentOutput]:
         """Return the last events: unfinished messages, and the withdrawal of open requests."""
-        reported: list[AgentOutput] = [*self._item_tracker.pop_unfinished(self.main, now)]
+        reported: list[AgentOutput] = [*self.tracker.pop_unfinished(self.main, now)]
         reported += self.requests.withdraw_all(GONE, now)
         if self.plan is not None:
             reported.append(events.RequestWithdrawn(at=now, request=self.plan.id, why=GONE))
@@ -232,7 +221,7 @@ class CodexTranslator:
         if self.turns.pop(thread, None) is None:
             return []
         if thread != self.main:
-            return [*self._item_tracker.end_turn(thread, now), *self.requests.close_thread(thread, now)]
+            return [*self.tracker.end_turn(thread, now), *self.requests.close_thread(thread, now)]
         status, error = text(params, "turn", "status"), table(params, "turn", "error")
         if status == "failed":
             limited = self._usage.failed(error, now)
@@ -245,7 +234,7 @@ class CodexTranslator:
         self, now: float, reason: Literal["done", "interrupted", "limit", "error"], error: str = ""
     ) -> list[AgentOutput]:
         """End the main thread's turn. It voids all requests, so those of sub-agents are opened again."""
-        reported: list[AgentOutput] = [*self._item_tracker.end_turn(self.main, now)]
+        reported: list[AgentOutput] = [*self.tracker.end_turn(self.main, now)]
         reported += self.requests.close_thread(self.main, now)
         dropped = self.given.pop_dropped() if reason == "interrupted" else ()
         reported.append(events.TurnEnded(at=now, reason=reason, error=error, dropped=dropped))
@@ -272,7 +261,7 @@ class CodexTranslator:
         """Report an error of the provider; one that ends the turn is reported with the turn's end."""
         if params.get("willRetry") is not True and thread in self.turns:
             return []
-        self._item_tracker.discard_unfinished(thread)
+        self.tracker.forget_unfinished(thread)
         return [*self.notices.once(failure(table(params, "error")), now)]
 
     def _on_status(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
@@ -286,7 +275,7 @@ class CodexTranslator:
         kind = text(item, "type")
         if not items.is_supported(kind):
             return [*self.notices.unknown.report(f"item {kind}", item, now)]
-        reported: list[AgentOutput] = [*self._item_tracker.started(item, thread, now)]
+        reported: list[AgentOutput] = [*self.tracker.started(item, thread, now)]
         if kind == items.PERSONS and thread == self.main:
             prompt = self.given.pop_echoed(items.words(item))
             reported += [events.TurnStarted(at=now, prompt=prompt.text, by=prompt.by)] if prompt is not None else []
@@ -296,30 +285,30 @@ class CodexTranslator:
         item = table(params, "item")
         if text(item, "type") == "plan" and thread == self.main:
             self._planned = text(item, "text")
-        return [*self._item_tracker.completed(item, thread, now)]
+        return [*self.tracker.completed(item, thread, now)]
 
     def _on_text(self, params: Table, thread: str, _now: float) -> list[AgentOutput]:
-        return [*self._item_tracker.wrote(text(params, "itemId"), thread, text(params, "delta"))]
+        return [*self.tracker.wrote(text(params, "itemId"), thread, text(params, "delta"))]
 
     def _on_plan_text(self, params: Table, thread: str, _now: float) -> list[AgentOutput]:
-        return [*self._item_tracker.shown(thread, text(params, "delta"))]
+        return [*self.tracker.shown(thread, text(params, "delta"))]
 
     def _on_thought(self, params: Table, thread: str, _now: float) -> list[AgentOutput]:
-        return [*self._item_tracker.shown(thread, text(params, "delta"), thinking=True)]
+        return [*self.tracker.shown(thread, text(params, "delta"), thinking=True)]
 
     def _on_thought_part(self, params: Table, thread: str, _now: float) -> list[AgentOutput]:
-        return [*self._item_tracker.shown(thread, "\n\n", thinking=True)] if number(params, "summaryIndex") else []
+        return [*self.tracker.shown(thread, "\n\n", thinking=True)] if number(params, "summaryIndex") else []
 
     def _on_output(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
-        return [*self._item_tracker.printed(text(params, "itemId"), now)]
+        return [*self.tracker.printed(text(params, "itemId"), now)]
 
     def _on_input(self, params: Table, _thread: str, _now: float) -> list[AgentOutput]:
-        self._item_tracker.move_to_background(text(params, "itemId"))
+        self.tracker.move_to_background(text(params, "itemId"))
         return []
 
     def _on_patch(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
         item = text(params, "itemId")
-        self._item_tracker.changes[item] = rows(params, "changes")
+        self.tracker.changes[item] = rows(params, "changes")
         return [*self.requests.update(item, lambda begins: self._context(begins, item, now), now)]
 
     def _on_plan(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
@@ -335,8 +324,8 @@ class CodexTranslator:
         call = params.get("requestId")
         if not isinstance(call, int | str):
             return []
-        if call in self._allowed:
-            return [*self._item_tracker.allowed(self._allowed.pop(call), now)]
+        if call in self.allowed:
+            return [*self.tracker.allowed(self.allowed.pop(call), now)]
         return [*self.requests.withdraw(call, NO_LONGER, now)]
 
     def _on_settings(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
@@ -348,7 +337,7 @@ class CodexTranslator:
 
     def _on_usage(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         reported = _as_list(self._usage.used(params, now, in_turn=thread in self.turns))
-        reported += self._item_tracker.used(thread, number(params, "tokenUsage", "total", "totalTokens") or 0, now)
+        reported += self.tracker.used(thread, number(params, "tokenUsage", "total", "totalTokens") or 0, now)
         return reported if self.main else []
 
     def _on_limits(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
@@ -368,7 +357,7 @@ class CodexTranslator:
             id=begins,
             workdir=self._launch.workdir,
             now=now,
-            changes=self._item_tracker.changes.get(item, ()),
+            changes=self.tracker.changes.get(item, ()),
         )
 
 

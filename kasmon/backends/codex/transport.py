@@ -14,6 +14,7 @@ from kasmon.backends.common.child_process import KEPT_BYTES
 from kasmon.backends.common.json_access import Table, number, table, text
 from kasmon.backends.common.open_calls import CallId
 from kasmon.errors import RefusedError, SessionEndedError
+from kasmon.model.events import replace_surrogates
 from kasmon.sanitize import redact
 
 WISHES: Final = {
@@ -137,7 +138,7 @@ class CodexTransport:
 
     async def _write(self, message: Table) -> None:
         try:
-            await self._channel.write(_encoded(message))
+            await self._channel.write(msgspec.json.encode(replace_surrogates(message)))
         except SessionEndedError as error:
             raise SessionEndedError(self._session) from error
 
@@ -158,20 +159,3 @@ def _read(line: bytes) -> CodexMessage | UnreadableLine | Table | None:
     if method is None and call is not None and ("result" in said or "error" in said):
         return said
     return UnreadableLine(line[:KEPT_BYTES])
-
-
-def _encoded(message: Table) -> bytes:
-    try:
-        return msgspec.json.encode(message)
-    except UnicodeEncodeError:  # half a surrogate pair, which a prompt can hold and UTF-8 cannot
-        return msgspec.json.encode(_whole(message))
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {key: _whole(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_whole(member) for member in value]
-    return value

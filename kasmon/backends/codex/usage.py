@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kasmon.backends.common.json_access import Table, at, number, table, text
+from kasmon.backends.common.json_access import Table, at, count, number, table, text
 from kasmon.backends.common.limit_windows import LimitReports, codex_windows
 from kasmon.model.commands import ContextPart, ConversationUsage
 from kasmon.model.events import LimitLifted, LimitReached, LimitsReported, UsageReported
@@ -41,7 +41,7 @@ class CodexUsage:
         self._began.setdefault(thread, (total[0] - last[0], total[1] - last[1]))
         main = self._threads.get(self.main, {})
         read, written = (self._since_ever(which, before) for which, before in enumerate(self._before))
-        figures = (read, written, number(main, "last", "totalTokens") or 0, number(main, "modelContextWindow") or 0)
+        figures = (read, written, count(main, "last", "totalTokens"), count(main, "modelContextWindow"))
         if figures == self._reported:
             return None
         self._reported = figures
@@ -62,12 +62,10 @@ class CodexUsage:
         return [*self._reports.update(codex_windows(snapshot), now), *([change] if change else [])]
 
     def _apply_limits(self, snapshot: Table, now: float) -> LimitReached | LimitLifted | None:
-        for window in ("primary", "secondary"):
-            if table(snapshot, window):
-                self._windows[window] = table(snapshot, window)
+        fresh = {name: window for name in ("primary", "secondary") if (window := table(snapshot, name))}
+        self._windows |= fresh
         if reached := text(snapshot, "rateLimitReachedType"):
             return self.reached(f"Codex: {reached.replace('_', ' ')}.", now)
-        fresh = any(table(snapshot, window) for window in ("primary", "secondary"))
         return self.lifted(now) if fresh and not self._full() else None
 
     def failed(self, error: Table, now: float) -> LimitReached | None:
@@ -90,20 +88,20 @@ class CodexUsage:
 
     def _full(self) -> list[Table]:
         """Return the windows of the account's limits that are used up."""
-        return [window for window in self._windows.values() if (number(window, "usedPercent") or 0) >= 100]
+        return [window for window in self._windows.values() if count(window, "usedPercent") >= 100]
 
 
 def _filled_by(usage: Table) -> tuple[ContextPart, ...]:
     """Return what fills the context after the last request, as far as codex says it."""
-    cached, read = number(usage, "last", "cachedInputTokens") or 0, number(usage, "last", "inputTokens") or 0
-    parts = {"cached input": cached, "new input": read - cached, "output": number(usage, "last", "outputTokens") or 0}
+    cached, read = count(usage, "last", "cachedInputTokens"), count(usage, "last", "inputTokens")
+    parts = {"cached input": cached, "new input": read - cached, "output": count(usage, "last", "outputTokens")}
     found = [ContextPart(name=name, tokens=tokens) for name, tokens in parts.items() if tokens > 0]
     return tuple(sorted(found, key=lambda part: -part.tokens))
 
 
 def _counted(usage: Table, which: str) -> tuple[int, int]:
     """Return the input and output in the figures called *which*."""
-    return number(usage, which, "inputTokens") or 0, number(usage, which, "outputTokens") or 0
+    return count(usage, which, "inputTokens"), count(usage, which, "outputTokens")
 
 
 def is_limit(error: Table) -> bool:

@@ -54,11 +54,11 @@ class Elicitations(OpenCalls[tuple[FormField, ...]]):
     def open(self, call: CallId, wanted: ElicitationRequest, at: float) -> tuple[Event, ...]:
         """Open requests for *wanted* under the id *call*; returns no events if kasmon cannot show it."""
         requests, form = self._build_requests(call, wanted, at)
-        return self._open(call, requests, form, at) if requests else ()
+        return self.add(call, requests, form, at) if requests else ()
 
     def answer(self, answer: Answer, at: float) -> ElicitationResult:
         """Apply *answer*. Raises `KasmonError` as `OpenCalls`."""
-        call = self._apply(answer, at)
+        call = self.apply(answer, at)
         if not call.is_closed:
             return ElicitationResult(call.id)
         if answer.decision is Decision.CHOOSE:

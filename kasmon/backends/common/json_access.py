@@ -57,6 +57,19 @@ def at(value: object, *path: str) -> Any:
     return value
 
 
+def unwrap_error(said: str) -> str:
+    """Return the message in *said* if that is itself a JSON error, as an agent passes on those of its provider."""
+    for _ in range(4):
+        if not said.lstrip().startswith("{"):
+            break
+        try:
+            inner: Any = json.loads(said)
+        except (ValueError, RecursionError):
+            break
+        said = text(inner, "error", "message") or text(inner, "error") or text(inner, "message") or said
+    return said
+
+
 def as_json(value: object, indent: int | None = None) -> str:
     """Return *value* as JSON without ASCII escapes; in Python's notation if JSON cannot express it."""
     try:

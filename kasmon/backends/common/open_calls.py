@@ -49,42 +49,43 @@ class OpenCalls(Generic[Content]):
     def __init__(self, others: str) -> None:
         """*others*: why the other requests of a call are withdrawn when one is denied."""
         self._others = others
-        self._calls: dict[CallId, OpenCall[Content]] = {}
+        self.calls: dict[CallId, OpenCall[Content]] = {}
 
     def __contains__(self, call: object) -> bool:
-        return call in self._calls
+        return call in self.calls
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return len(self.calls)
 
     def has(self, request: RequestId) -> bool:
         return any(request == waiting.id for waiting in self.waiting())
 
     def waiting(self) -> tuple[Request, ...]:
-        return tuple(request for call in self._calls.values() for request in call.waiting)
+        return tuple(request for call in self.calls.values() for request in call.waiting)
 
     def withdraw(self, call: CallId, why: str, at: float) -> tuple[Event, ...]:
         """Withdraw the open requests of *call*, for the reason *why*; of a closed call there are none."""
-        gone = self._calls.pop(call, None)
+        gone = self.calls.pop(call, None)
         return withdrawals(gone.waiting, why, at) if gone is not None else ()
 
     def withdraw_all(self, why: str, at: float) -> tuple[Event, ...]:
         """Withdraw every open request, for the reason *why*."""
-        return tuple(event for call in list(self._calls) for event in self.withdraw(call, why, at))
+        return tuple(event for call in list(self.calls) for event in self.withdraw(call, why, at))
 
     def reopen_all(self, at: float) -> tuple[Event, ...]:
         """Return all open requests as new events: the end of a turn voids requests, but the agent still waits."""
         return tuple(RequestOpened(at=at, request=request) for request in self.waiting())
 
-    def _open(self, call: CallId, requests: Iterable[Request], content: Content, at: float) -> tuple[Event, ...]:
+    def add(self, call: CallId, requests: Iterable[Request], content: Content, at: float) -> tuple[Event, ...]:
+        """Open *requests*, sealed, for *call*, in the place of earlier ones; return their events."""
         sealed = tuple(map(seal, requests))
-        self._calls[call] = OpenCall(sealed, content)
+        self.calls[call] = OpenCall(sealed, content)
         return tuple(RequestOpened(at=at, request=request) for request in sealed)
 
     def _check(self, call: OpenCall[Content], request: Request, answer: Answer) -> None:
         """Refuse an *answer* that fits *request* by its decision, but not by its content."""
 
-    def _apply(self, answer: Answer, at: float) -> AnsweredCall[Content]:
+    def apply(self, answer: Answer, at: float) -> AnsweredCall[Content]:
         """Apply *answer*; it closes its call, unless other questions of it are open.
 
         Raises:
@@ -106,12 +107,12 @@ class OpenCalls(Generic[Content]):
             if call.waiting:
                 return AnsweredCall(name, call.content, request, answer)
             chosen = tuple(call.chosen[each.id] for each in call.requests)
-        del self._calls[name]
+        del self.calls[name]
         others = [other for other in call.waiting if other.id != request.id]
         return AnsweredCall(name, call.content, request, answer, True, chosen, withdrawals(others, self._others, at))
 
     def _find(self, request: RequestId) -> tuple[CallId, OpenCall[Content], Request]:
-        for name, call in self._calls.items():
+        for name, call in self.calls.items():
             for waiting in call.waiting:
                 if waiting.id == request:
                     return name, call, waiting

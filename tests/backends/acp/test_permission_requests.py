@@ -22,8 +22,7 @@ CANCELLED = {"outcome": {"outcome": "cancelled"}}
 
 
 def asks(*options: Any, habits: frozenset[Quirk] = frozenset(), **call: Any) -> AcpPermission:
-    tools = AcpToolCalls("/project")
-    tools.habits = habits
+    tools = AcpToolCalls("/project", habits)
     request = understood(
         {"sessionId": "s", "toolCall": {"toolCallId": "c", **call}, "options": [*(options or (ONCE, NO))]}
     )

@@ -37,7 +37,7 @@ class Ear:
     def __init__(self, agent: str = "", remembers: str = "", used: ConversationUsage = NOTHING) -> None:
         self.translation = AcpTranslator("/project", remembers, used)
         if agent:
-            self.translation.set_habits(find(agent).quirks)
+            self.translation.tools.habits = find(agent).quirks
         self.said: list[Event | Chunk] = []
 
     def hear(self, update_kind: str, /, **update: Any) -> list[Event | Chunk]:
@@ -323,7 +323,7 @@ def test_settings_of_another_shape_are_none(odd: dict[str, Any]) -> None:
 def test_a_list_of_names_without_end_stays_small() -> None:
     names = [{"modelId": f"model-{number}"} for number in range(50_000)]
     settings = parse_offered({"models": {"availableModels": names, "currentModelId": "model-1"}})
-    told = settings.diff_from()
+    told = settings.diff_from(AcpSettings(), AT)
 
     assert told is not None
     assert 4000 < len(told.models) < 8000

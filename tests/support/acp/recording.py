@@ -95,7 +95,7 @@ class Reading:
         if method == "initialize":
             known = find_other(result["agentInfo"]["name"])
             assert known is not None
-            self.translation.set_habits(known.quirks)
+            self.translation.tools.habits = known.quirks
         elif method == "session/new":
             self.translation.session = result["sessionId"]
             yield from self.translation.now_set(parse_offered(result), AT)
