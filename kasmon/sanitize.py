@@ -118,6 +118,11 @@ def clean_line(text: str) -> Clean:
     return Clean(_stripped(text, " ").replace("\t", " "))
 
 
+def first_line(text: str) -> str:
+    """Return the first line of *text* that is not blank, without the blanks around it; empty if there is none."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
 def clean_block(text: str) -> Clean:
     """Return *text* with its lines and tabs, without other control characters or invisible ones that no script uses.
 

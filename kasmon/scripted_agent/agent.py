@@ -13,6 +13,7 @@ from kasmon.errors import SessionBusyError, SessionEndedError
 from kasmon.model.commands import Answer, Launch, Prompt, Sender, prompt_digest
 from kasmon.model.events import Event, SessionEnded, TurnEnded, TurnStarted
 from kasmon.model.permission import Request, RequestId
+from kasmon.sanitize import first_line
 from kasmon.scripted_agent.player import Move, Moves, Player, ScriptPause, TurnResult
 from kasmon.scripted_agent.script import is_script, parse
 from kasmon.scripted_agent.steps import BadStep, SayStep, Script, TextStep, ToolStep
@@ -41,7 +42,7 @@ TOPIC_CHARACTERS = 60
 
 def build_small_turn(prompt: str, random: Random) -> Script:
     """Return a thought, a tool call and an answer that names the prompt's first line; deterministic by *random*."""
-    first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+    first = first_line(prompt)
     short = first if len(first) <= TOPIC_CHARACTERS else f"{first[:TOPIC_CHARACTERS].rstrip()}…"
     topic = f"“{short}”" if short else "an empty prompt"
     return (

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kasmon.model.events import CommandsAnnounced, SlashCommand
-from kasmon.sanitize import clean_line
+from kasmon.sanitize import clean_line, first_line
 
 MOST: Final = 400
 LONGEST: Final = 160
@@ -21,12 +21,9 @@ def build_announcement(commands: Iterable[tuple[str, str, str]], at: float) -> C
         name = given.strip().removeprefix("/")
         is_name = 0 < len(name) <= LONGEST and not any(character.isspace() for character in name)
         if is_name and clean_line(name) == name:
-            command = SlashCommand(command=name, text=_first_line(text), hint=clean_line(hint)[:LONGEST])
+            shown = clean_line(first_line(text))[:LONGEST]
+            command = SlashCommand(command=name, text=shown, hint=clean_line(hint)[:LONGEST])
             kept.setdefault(name, command)
         if len(kept) >= MOST:
             break
     return CommandsAnnounced(at=at, slash_commands=tuple(kept.values()))
-
-
-def _first_line(text: str) -> str:
-    return clean_line(next((line for line in text.splitlines() if line.strip()), "").strip())[:LONGEST]

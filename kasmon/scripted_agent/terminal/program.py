@@ -11,7 +11,7 @@ from kasmon.model.commands import Answer, Launch, Mode, Prompt
 from kasmon.model.permission import RequestKind, SessionId
 from kasmon.model.transcript.layout import Transcript
 from kasmon.model.transcript.text import BLANK, TextLine, Token
-from kasmon.sanitize import clean_line
+from kasmon.sanitize import clean_line, first_line
 from kasmon.scripted_agent.agent import Actor
 from kasmon.scripted_agent.player import ScriptPause, SpokenText
 from kasmon.scripted_agent.script import boot_s
@@ -146,7 +146,6 @@ class Program:
         self._exit = code
 
     def _listen(self, limit_s: float | None) -> None:
-        """Wait for keys, at most *limit_s*, and process them."""
         waits = self._keyboard.waits
         typed = self._terminal.read(min(ESCAPE_S, limit_s or ESCAPE_S) if waits else limit_s)
         keys = self._keyboard.feed(typed) if typed or not waits else self._keyboard.give_up_waiting()
@@ -263,6 +262,6 @@ def build_state_report(state: ProgramState, asking: RequestKind | None = None, m
 
 def build_title_report(prompt: str) -> str:
     """Return the sequence that sets the window's title to the agent's last prompt."""
-    first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+    first = first_line(prompt)
     title = clean_line(f"scripted · {first}" if first else "scripted")
     return f"\x1b]2;{title[:TITLE_CHARACTERS]}\x07"

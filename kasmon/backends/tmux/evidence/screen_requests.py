@@ -15,6 +15,7 @@ from kasmon.model.events import RequestOpened, RequestWithdrawn
 from kasmon.model.evidence import StateVerdict
 from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, SessionId, digest_of
 from kasmon.model.session_state import SessionState
+from kasmon.sanitize import first_line
 
 GONE: Final = "it is no longer on the screen"
 LONGEST_TITLE: Final = 200
@@ -92,7 +93,7 @@ class ScreenRequest:
             id=RequestId(""),
             session=self._session,
             kind=menu.kind,
-            title=_first_line(menu.text),
+            title=first_line(menu.text)[:LONGEST_TITLE],
             shown=f"{NO_PLAN}\n\n{menu.text}" if menu.no_plan else menu.text,
             choices=choices,
             options=tuple(choice.label for choice in offered),
@@ -111,11 +112,7 @@ class ScreenRequest:
             id=RequestId(""),
             session=self._session,
             kind=verdict.asking or RequestKind.QUESTION,
-            title=_first_line(text),
+            title=first_line(text)[:LONGEST_TITLE],
             shown=text,
             answerable=False,
         )
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:LONGEST_TITLE]
