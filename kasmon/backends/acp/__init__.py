@@ -67,28 +67,15 @@ class AcpBackend:
         return await open_agent(launch, child, create, backend=self.name, argv=launch.argv, variables=variables)
 
     async def list_conversations(self, launch: Launch, own: Mapping[str, str], folder: str) -> ConversationOffers:
-        """Return what the agent of *launch* stores for *folder*, the last used conversation first.
+        """Return what the agent of *launch* stores for *folder*, as `ConversationStore.list`.
 
-        The agent runs for that alone, in the folder of *launch*.
-
-        Args:
-            launch: how it is started; its session may be empty.
-            own: its own variables, as a session of it would get them.
-            folder: empty means all folders.
-
-        Raises:
-            UnableError: if it does not list its conversations.
-            LaunchError: as `open`; or if it refuses.
+        The agent runs for that alone, in the folder of *launch*, with its *own* variables as a session of it would get
+        them. *launch* may name no session.
         """
         return await (await self._open_store(launch, own)).list(folder, limit_s(launch))
 
     async def delete_conversation(self, launch: Launch, own: Mapping[str, str], conversation: str) -> None:
-        """Have the agent of *launch*, with its *own* variables, delete *conversation*; it runs for that alone.
-
-        Raises:
-            UnableError: if it does not delete conversations.
-            LaunchError: as `open`; or if it refuses.
-        """
+        """Have the agent of *launch* delete *conversation*, as `ConversationStore.delete`; *own* as above."""
         await (await self._open_store(launch, own)).delete(conversation, limit_s(launch))
 
     async def _open_store(self, launch: Launch, own: Mapping[str, str]) -> "ConversationStore":

@@ -104,7 +104,7 @@ class AcpAgent(StructuredAgent):
             await asyncio.wait([self._turn])
         if self._closes:
             with contextlib.suppress(RequestError, *GONE):
-                await self._client.close(self._session)
+                await self._client.call("session/close", {"sessionId": self._session})
 
     # Commands
 

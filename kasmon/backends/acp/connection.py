@@ -2,12 +2,11 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, Literal
 
 from acp import PROTOCOL_VERSION, schema
 from acp.connection import Connection, MethodHandler
-from pydantic import BaseModel
 
 import kasmon
 from kasmon.backends.acp.transport import AcpTransport
@@ -41,10 +40,10 @@ class AcpClient:
         """The method that was called last."""
         self._connection = Connection(handler, pipe)
 
-    async def call(self, method: str, params: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
+    async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to *method*; an answer that is not an object counts as empty."""
         self.waits_for = method
-        answer = await self._connection.send_request(method, _plain(params))
+        answer = await self._connection.send_request(method, params)
         return answer if isinstance(answer, dict) else {}
 
     async def initialize(self) -> schema.InitializeResponse:
@@ -53,26 +52,19 @@ class AcpClient:
         request = schema.InitializeRequest(
             protocol_version=PROTOCOL_VERSION, client_capabilities=ABLE, client_info=client
         )
-        return schema.InitializeResponse.model_validate(await self.call("initialize", request))
+        params = request.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return schema.InitializeResponse.model_validate(await self.call("initialize", params))
 
-    async def new(self, workdir: str) -> dict[str, Any]:
-        """Open a conversation in *workdir*; return the raw answer: its `sessionId`, and the available settings."""
-        return await self.call("session/new", schema.NewSessionRequest(cwd=workdir, mcp_servers=[]))
+    async def open(
+        self, how: Literal["new", "load", "resume", "fork"], workdir: str, session: str | None = None
+    ) -> dict[str, Any]:
+        """Open a conversation in *workdir*; return the raw answer: its `sessionId`, and the available settings.
 
-    async def load(self, session: str, workdir: str) -> dict[str, Any]:
-        """Resume *session*; the agent replays it from its beginning before it answers. Otherwise as `new`."""
-        request = schema.LoadSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
-        return await self.call("session/load", request)
-
-    async def resume(self, session: str, workdir: str) -> dict[str, Any]:
-        """Resume *session* without a replay. Otherwise as `new`."""
-        request = schema.ResumeSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
-        return await self.call("session/resume", request)
-
-    async def fork(self, session: str, workdir: str) -> dict[str, Any]:
-        """Open a copy of *session* as it is now; the agent may replay it. Otherwise as `new`."""
-        request = schema.ForkSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
-        return await self.call("session/fork", request)
+        `load` resumes *session*, which the agent replays from its beginning before it answers; `resume` does without a
+        replay. `fork` opens a copy of *session* as it is now; the agent may replay it.
+        """
+        named = {} if session is None else {"sessionId": session}
+        return await self.call(f"session/{how}", {**named, "cwd": workdir, "mcpServers": []})
 
     async def sessions(self, workdir: str | None, cursor: str | None = None) -> schema.ListSessionsResponse:
         """Return a page of the agent's list of conversations in *workdir*; None means any folder.
@@ -80,37 +72,21 @@ class AcpClient:
         Raises:
             ValidationError: if it is invalid.
         """
-        request = schema.ListSessionsRequest(cwd=workdir, cursor=cursor)
-        return schema.ListSessionsResponse.model_validate(await self.call("session/list", request))
+        wanted = {name: value for name, value in (("cwd", workdir), ("cursor", cursor)) if value is not None}
+        return schema.ListSessionsResponse.model_validate(await self.call("session/list", wanted))
 
-    async def close(self, session: str) -> None:
-        """Have the agent release what *session* uses; it can be resumed later."""
-        await self.call("session/close", schema.CloseSessionRequest(session_id=session))
-
-    async def delete(self, session: str) -> None:
-        """Have the agent delete *session* from what it stores."""
-        await self.call("session/delete", schema.DeleteSessionRequest(session_id=session))
-
-    async def prompt(self, session: str, text: str, images: Sequence[PromptImage] = ()) -> dict[str, Any]:
+    async def prompt(self, session: str, text: str, images: Sequence[PromptImage]) -> dict[str, Any]:
         """Run a turn; return the answer when it is over."""
-        blocks: list[schema.ImageContentBlock | schema.TextContentBlock] = [
-            schema.ImageContentBlock(type="image", data=b64encode(each.data).decode(), mime_type=each.media_type)
-            for each in images
+        blocks = [
+            {"type": "image", "data": b64encode(each.data).decode(), "mimeType": each.media_type} for each in images
         ]
-        blocks.append(schema.TextContentBlock(type="text", text=replace_surrogates(text)))
-        return await self.call("session/prompt", schema.PromptRequest(session_id=session, prompt=[*blocks]))
+        blocks.append({"type": "text", "text": replace_surrogates(text)})
+        return await self.call("session/prompt", {"sessionId": session, "prompt": blocks})
 
     async def cancel(self, session: str) -> None:
         """Ask the agent to end the turn; `prompt` then returns."""
-        notice = schema.CancelNotification(session_id=session)
-        await self._connection.send_notification("session/cancel", _plain(notice))
+        await self._connection.send_notification("session/cancel", {"sessionId": session})
 
     async def aclose(self) -> None:
         """Close the connection; open calls end with `ConnectionError`."""
         await asyncio.shield(self._connection.close())
-
-
-def _plain(params: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(params, BaseModel):
-        return params.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return dict(params)

@@ -41,10 +41,7 @@ class ConversationStore:
     async def list(self, folder: str, limit_s: float) -> ConversationOffers:
         """Return what it stores for *folder*, the last used one first; an empty *folder* means all folders.
 
-        The agent is ended after that.
-
-        Args:
-            limit_s: how long it may take, in seconds.
+        The agent is ended after that, or after *limit_s* seconds.
 
         Raises:
             UnableError: if it does not list its conversations.
@@ -60,7 +57,7 @@ class ConversationStore:
         async with self._opened("delete a conversation", limit_s) as (client, able):
             if able.delete is None:
                 raise UnableError(f"{self._name!r} does not delete conversations for kasmon.")
-            await client.delete(conversation)
+            await client.call("session/delete", {"sessionId": conversation})
 
     @contextlib.asynccontextmanager
     async def _opened(self, what: str, limit_s: float) -> AsyncIterator[tuple[AcpClient, SessionCapabilities]]:

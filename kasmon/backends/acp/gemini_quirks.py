@@ -33,10 +33,6 @@ CONTEXT: Final = "<session_context>"
 def leave_minute(conversation: str, variables: Mapping[str, str], now: float) -> None:
     """Make *conversation* loadable in the current minute, even if it began in it. Blocks.
 
-    Args:
-        variables: gemini's environment.
-        now: seconds since the epoch.
-
     Raises:
         LaunchError: if its file cannot be renamed; loading it would destroy it.
     """

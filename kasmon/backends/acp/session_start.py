@@ -24,7 +24,8 @@ from kasmon.model.commands import Launch, TerminalLogIn
 
 PAGES: Final = 20
 """How many pages of an agent's list of conversations are read."""
-
+NAMED: Final = 12
+"""How many models or modes an error names."""
 ONLY_AN_ID: Final = "The agent replays no history: the resumed conversation is matched by id only."
 NOT_LISTED: Final = "The agent accepted the conversation's id, but does not list it."
 NOT_THE_LAST_PROMPT: Final = "The agent's history of this conversation does not contain the last prompt."
@@ -82,7 +83,7 @@ class SessionStart:
             elif self._launch.resume:
                 conversation = await self._resumed(self._launch.resume, able)
             else:
-                conversation = self._opened(await self._client.new(self._launch.workdir))
+                conversation = self._opened(await self._client.open("new", self._launch.workdir))
         except RequestError as error:
             raise self._refused(error, introduced) from error
         of_sessions, of_prompts = able.session_capabilities or SessionCapabilities(), able.prompt_capabilities
@@ -110,7 +111,7 @@ class SessionStart:
                 f"{self._name!r} cannot copy a conversation.", hint="`Esc Esc` at an earlier prompt copies its text."
             )
         history = self._translator.replays()
-        conversation = self._opened(await self._client.fork(source, self._launch.workdir))
+        conversation = self._opened(await self._client.open("fork", self._launch.workdir, source))
         if conversation.id == source:
             raise LaunchError(f"{self._name!r} opened the conversation {source!r} itself, not a copy of it.")
         await history.wait_for_end()
@@ -127,7 +128,7 @@ class SessionStart:
             raise LaunchError(
                 f"{self._name!r} cannot resume an earlier conversation.", hint="`kasmon new` starts a new session."
             )
-        settings = parse_offered(await self._client.resume(session, self._launch.workdir))
+        settings = parse_offered(await self._client.open("resume", self._launch.workdir, session))
         if able.session_capabilities.list is None:
             return OpenConversation(session, settings, caveat=ONLY_AN_ID)
         if await self._is_listed(session):
@@ -138,7 +139,7 @@ class SessionStart:
         has_twins = Quirk.TWIN_FILES in self._agent.quirks
         if has_twins:
             await asyncio.to_thread(gemini_quirks.leave_minute, session, self._environment.variables, time.time())
-        settings = parse_offered(await self._client.load(session, self._launch.workdir))
+        settings = parse_offered(await self._client.open("load", self._launch.workdir, session))
         if has_twins:
             await asyncio.to_thread(gemini_quirks.remove_twins, session, self._environment.variables)
         await history.wait_for_end()
@@ -194,7 +195,7 @@ class SessionStart:
         return LaunchError(f"{self._name!r} did not open a conversation: {said}")
 
 
-def few(names: tuple[str, ...], most: int = 12) -> str:
+def few(names: tuple[str, ...]) -> str:
     """Return *names* as a list, shortened if it is long."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return (", ".join(names[:most]) or "none") + more
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return (", ".join(names[:NAMED]) or "none") + more
