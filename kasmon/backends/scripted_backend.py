@@ -8,9 +8,9 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
 from kasmon.backends.base import Abilities, Agent, Chunk
+from kasmon.backends.common.tasks import wait_within
 from kasmon.model.commands import AgentCommand, Answer, Interrupt, Launch, Prompt, Stop
 from kasmon.model.events import Event, SessionEnded, SessionStarted
 from kasmon.scripted_agent.agent import Actor
@@ -48,13 +48,7 @@ class ScriptedAgent:
             await asyncio.sleep(0)  # a long script without pauses would starve other tasks
 
     async def send(self, command: AgentCommand, /) -> None:
-        """Send the command *command* to the agent.
-
-        Raises:
-            SessionEndedError: if the agent has ended.
-            SessionBusyError: if a prompt that must not queue arrives during a turn.
-            RequestClosedError, StaleRequestError, UnableError: if no open request accepts this answer.
-        """
+        """Send the command *command* to the agent. Raises as `Actor.prompt` and `Actor.answer`."""
         now = time.time()
         match command:
             case Prompt():
@@ -80,11 +74,8 @@ class ScriptedAgent:
             await self._wait(left)
 
     async def _wait(self, limit_s: float | None) -> None:
-        """Wait until a command arrives, for at most *limit_s*."""
         self._woken.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(limit_s):
-                await self._woken.wait()
+        await wait_within(limit_s, self._woken)
 
     def _started(self) -> SessionStarted:
         launch, pid = self._launch, os.getpid()

@@ -97,7 +97,6 @@ def _answer_with_reason(menu: ScreenMenu, decision: Decision, reason: str) -> Me
 
 
 def _answer_several(menu: ScreenMenu, labels: tuple[str, ...], offered: tuple[MenuChoice, ...]) -> MenuAnswer:
-    """Return the answer that selects all of *labels* and no other option."""
     known = {choice.label: menu.choices.index(choice) for choice in offered}
     unknown = [label for label in labels if label not in known]
     if unknown:

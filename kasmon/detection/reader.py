@@ -208,7 +208,6 @@ def _build_reading(
 
 
 def _find_group(regions: ScreenRegions, finder: Finder | None, group: str) -> str:
-    """Return the text of *group* in the match of *finder*; empty if there is no match."""
     place = regions.find(finder) if finder else None
     return (place.match.groupdict().get(group) or "").strip() if place else ""
 

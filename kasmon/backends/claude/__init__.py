@@ -5,10 +5,10 @@
 | `handshake` | opening: what is started, what the agent must report first |
 | `command_line` `history` | the command line and environment; the agent's transcripts on disk |
 | `agent` `transport` | the running agent: the SDK, the process's lines |
-| `translator` | messages to events, by `turns` `content` `usage` `settings` `notices` `known_messages` |
-| `open_requests` `request_builder` `elicitation` | what the agent waits for, as requests and replies |
+| `translator` | messages to events, by `turns` `content` `usage` `settings` `notices` |
+| `open_requests` `request_builder` | what the agent waits for, as requests and replies |
 | `tool_text` `diff` | tools: titles, outputs, diffs |
-| `stdout_line` | one line of its stdout |
+| `messages` | the lines of its stdout, and the names of its messages |
 
 Only `agent` and `transport` import the SDK, and only once an agent is opened.
 """

@@ -26,18 +26,17 @@ from claude_agent_sdk import (
 from kasmon.backends.base import AgentOutput
 from kasmon.backends.claude.command_line import model_of
 from kasmon.backends.claude.diff import CHANGING
-from kasmon.backends.claude.elicitation import ELICITATION, reply
 from kasmon.backends.claude.handshake import ClaudeLaunch, check, explain_failure, find_conversation
-from kasmon.backends.claude.known_messages import name_of
-from kasmon.backends.claude.open_requests import AllowResult, Reply
+from kasmon.backends.claude.messages import UnparsedLine, name_of
+from kasmon.backends.claude.open_requests import ELICITATION, AllowResult, Reply, encode_reply
 from kasmon.backends.claude.settings import ClaudeSettings, parse_commands
-from kasmon.backends.claude.stdout_line import UnparsedLine
 from kasmon.backends.claude.translator import ASK, ClaudeTranslator
 from kasmon.backends.claude.transport import ClaudeTransport
 from kasmon.backends.claude.usage import ClaudeUsage
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.json_access import Table, table, text
 from kasmon.backends.common.structured_agent import StructuredAgent
+from kasmon.backends.common.tasks import end_task
 from kasmon.errors import LaunchError, RefusedError, SessionEndedError
 from kasmon.model.commands import Answer, Configure, Launch, Prompt
 from kasmon.model.events import NoticeRaised
@@ -113,9 +112,7 @@ class ClaudeAgent(StructuredAgent):
         return self._translator.limit.end(at)
 
     async def _disconnect(self) -> None:
-        if self._measuring is not None:
-            self._measuring.cancel()
-            await asyncio.gather(self._measuring, return_exceptions=True)
+        await end_task(self._measuring)
         await self._client.disconnect()
 
     async def _prompt(self, prompt: Prompt) -> None:
@@ -141,7 +138,7 @@ class ClaudeAgent(StructuredAgent):
         settled = self._translator.elicitations.answer(answer, time.time())
         self._emit(settled.events)
         if settled.result is not None:
-            await self._child.write(reply(str(settled.call), settled.result))
+            await self._child.write(encode_reply(str(settled.call), settled.result))
         if settled.ends_turn:
             await self._interrupt()
 
@@ -209,9 +206,9 @@ class ClaudeAgent(StructuredAgent):
 
     async def _refuse_hidden(self, call: str) -> None:
         """Reply to a server that kasmon cannot show its request *call*, unless it can."""
-        if call and call not in self._translator.elicitations:
+        if call and call not in self._translator.elicitations.calls:
             with contextlib.suppress(SessionEndedError):
-                await self._child.write(reply(call, None))
+                await self._child.write(encode_reply(call, None))
 
     async def _read_before(self, message: object) -> str | None:
         """Return the content of the file that *message* asks to change."""

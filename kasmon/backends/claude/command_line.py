@@ -4,7 +4,6 @@ kasmon builds the command line itself: the SDK empties the system prompt, and kn
 holds the few flags of the stream-json protocol; the user's flags reach the program unchanged.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -32,7 +31,6 @@ def command(launch: Launch, *, begin: str = "", resume: str = "", forks_at: str 
     default.
 
     Args:
-        launch: its `argv` holds the program's path and the user's flags.
         begin: the id of a new conversation.
         resume: the id of the conversation to resume.
         forks_at: the id of its last message to copy into the new conversation *begin*, instead of resuming it; empty
@@ -70,13 +68,7 @@ def model_of(command: Sequence[str]) -> str:
 
 
 def environment(launch: Launch, variables: Mapping[str, str], sdk: str) -> dict[str, str]:
-    """Return the whole environment of the process: *variables*, and what the protocol needs.
-
-    Args:
-        launch: its `workdir` becomes PWD.
-        variables: what every agent gets, and this agent's own.
-        sdk: the version of the SDK.
-    """
+    """Return the whole environment of the process: *variables*, and what the protocol needs; *sdk* is its version."""
     kept = {name: value for name, value in variables.items() if (name, value) != ("CLAUDE_CONFIG_DIR", "")}
     return {
         "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
@@ -85,8 +77,3 @@ def environment(launch: Launch, variables: Mapping[str, str], sdk: str) -> dict[
         "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
         "PWD": launch.workdir,
     }
-
-
-def config_folder(variables: Mapping[str, str]) -> str:
-    home = variables.get("HOME", "/")
-    return variables.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude")  # noqa: PTH118 - any text may stand there

@@ -105,7 +105,7 @@ class TodoList:
         """By id, in order of creation."""
 
     def finished(self, tool: str, asked: Table, result: Table) -> tuple[events.PlanItem, ...] | None:
-        """Return the list after *tool* finished with the input *open*; None if that does not change it."""
+        """Return the list after *tool* finished with the input *asked*; None if that does not change it."""
         if tool == "TodoWrite":
             todos = rows(result, "newTodos") or rows(asked, "todos")
             self._tasks = {str(n): _item(todo, "content") for n, todo in enumerate(todos)}

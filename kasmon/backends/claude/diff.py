@@ -25,12 +25,9 @@ def diff_of_result(result: Table) -> str:
 
 
 def wanted(tool: str, asked: Table, before: str | None) -> str:
-    """Return the diff of what *tool* would do with the input *open*; empty if unknown.
+    """Return the diff of what *tool* would do with the input *asked*; empty if unknown.
 
-    Args:
-        tool: the tool's name.
-        asked: its input.
-        before: what the file holds now, empty if there is none; None if unknown.
+    *before*: what the file holds now, empty if there is none; None if unknown.
     """
     path = text(asked, "file_path")
     if tool not in CHANGING or not path:

@@ -12,6 +12,7 @@ from kasmon.backends.claude.history import PromptPresence, conversation_of, find
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.environment import build_environment, own_prefixes
 from kasmon.backends.common.json_access import Table, table, text
+from kasmon.backends.common.transcripts import claude_folder
 from kasmon.backends.project_trust import check as check_trust
 from kasmon.detection.version_range import version_of
 from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
@@ -39,7 +40,7 @@ class ClaudeLaunch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def config(self) -> Path:
         """The folder in which claude stores its settings and its conversations."""
-        return Path(command_line.config_folder(self.variables))
+        return claude_folder(self.variables)
 
     def proof(self, remembers: str) -> str:
         """Return how the resumed conversation was verified, whose last prompt is *remembers*; empty if it is new."""
@@ -81,6 +82,7 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
 
         variables["HOME"] = str(home_of(places(), launch.session))
         variables.pop("CLAUDE_CONFIG_DIR", None)
+    folder = claude_folder(variables)
     chosen = command_line.chooses_conversation(launch.argv[1:])
     known, begin, resume = None, "", launch.resume or ""
     forks_at: str | None = None
@@ -88,10 +90,9 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
         if chosen:
             raise LaunchError("the profile's flags choose the conversation, so another one cannot be forked.")
         begin, resume = str(uuid.uuid4()), launch.fork.conversation
-        folder = Path(command_line.config_folder(variables))
         forks_at = find_fork_point(folder, launch.fork) if launch.fork.prompt else ""
     elif resume:
-        known = memory(Path(command_line.config_folder(variables)), resume, launch.remembers)
+        known = memory(folder, resume, launch.remembers)
         if known is PromptPresence.NO_TRANSCRIPT and not launch.remembers and not chosen:
             known, begin, resume = None, resume, ""
     elif not chosen:
@@ -102,9 +103,7 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
         secrets=around.secrets,
         conversation=begin or resume,
         memory=known,
-        carried=read_usage(Path(command_line.config_folder(variables)), resume)
-        if resume and forks_at is None
-        else ConversationUsage(),
+        carried=read_usage(folder, resume) if resume and forks_at is None else ConversationUsage(),
     )
 
 
@@ -123,15 +122,9 @@ HINTS: Final = {
 
 
 def check(launch: Launch, plan: ClaudeLaunch, answer: Table, conversation: str) -> None:
-    """Refuse an agent that could not work, or has another conversation.
+    """Raise `LaunchError` for an agent that could not work, or has another conversation.
 
-    Args:
-        plan: how it was started.
-        answer: the agent's answer to the handshake.
-        conversation: the id of its conversation; empty if unknown.
-
-    Raises:
-        LaunchError: with the reason.
+    *answer*: its answer to the handshake; *conversation*: the id of its conversation, empty if unknown.
     """
     version = version_of(text(answer, "claude_code_version"))
     if version is not None and version < OLDEST:

@@ -1,4 +1,7 @@
-"""The agent's open calls: each with the requests it makes, and the one reply that answers the call."""
+"""The agent's open calls: each with the requests it makes, and the one reply that answers the call.
+
+The SDK does not support elicitations of MCP servers, so kasmon reads and answers these itself.
+"""
 
 from collections import Counter
 from typing import Final, TypeAlias
@@ -12,6 +15,7 @@ from kasmon.backends.claude.request_builder import (
     RequestContext,
     build_requests,
 )
+from kasmon.backends.common.elicitation import ElicitationRequest, Result
 from kasmon.backends.common.json_access import Table, rows, table, text
 from kasmon.backends.common.open_calls import CallId, OpenCall, OpenCalls
 from kasmon.errors import UnableError
@@ -26,6 +30,7 @@ DENIED: Final = {
 }
 """The reason that the agent gets when the user denied without one."""
 REPLACED: Final = "the agent has a different request now"
+ELICITATION: Final = "control_request/elicitation"
 
 
 class AllowResult(msgspec.Struct, frozen=True):
@@ -99,6 +104,27 @@ class ClaudeRequests(OpenCalls[Table]):
     def _check(self, call: OpenCall[Table], request: Request, answer: Answer) -> None:
         if answer.decision is Decision.EDIT and answer.input is None:
             raise UnableError(f"the edited input of {request.id!r} is missing.")
+
+
+def parse_elicitation(asked: Table) -> ElicitationRequest:
+    return ElicitationRequest(
+        server=text(asked, "display_name") or text(asked, "mcp_server_name"),
+        message=text(asked, "message"),
+        title=text(asked, "title"),
+        mode=text(asked, "mode") or "form",
+        schema=table(asked, "requested_schema"),
+        url=text(asked, "url"),
+    )
+
+
+def encode_reply(call: str, result: Result | None) -> bytes:
+    """Return the line that answers the elicitation *call*; a *result* of None means that kasmon cannot show it."""
+    answered: Table = {"request_id": call}
+    if result is None:
+        answered |= {"subtype": "error", "error": "kasmon cannot show this"}
+    else:
+        answered |= {"subtype": "success", "response": result}
+    return msgspec.json.encode({"type": "control_response", "response": answered})
 
 
 def _plan_reply(given: Table, label: str) -> Reply:

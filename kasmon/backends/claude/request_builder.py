@@ -38,12 +38,9 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_requests(call: str, asked: Table, context: RequestContext) -> tuple[Request, ...]:
-    """Return the requests for the `can_use_tool` message *asked*; one for each question, else one.
+    """Return the requests for *asked*, the `request` of a `can_use_tool` message; one for each question, else one.
 
-    Args:
-        call: the id of the call, from which the requests get theirs.
-        asked: the `request` in its message.
-        context: the session, the time, and related content.
+    They get their ids from *call*, that of the message.
     """
     name, given = text(asked, "tool_name"), table(asked, "input")
     questions = [question for question in rows(given, "questions") if text(question, "question")]

@@ -34,7 +34,7 @@ class ClaudeSettings:
         self._is_cleared = False
 
     def apply_initialize(self, answer: Table, asked: str, at: float) -> SettingsChanged:
-        """Return the settings in *answer*, the reply to `initialize`; *open*: the model that the agent was given."""
+        """Return the settings in *answer*, the reply to `initialize`; *asked*: the model that the agent was given."""
         models = rows(answer, "models")
         self._resolved = {text(model, "value"): text(model, "resolvedModel") for model in models}
         self.model = self.resolved(asked)

@@ -41,7 +41,7 @@ WRAPPED: Final = re.compile(r"\A<tool_use_error>(.*)</tool_use_error>\Z", re.DOT
 
 
 def title(asked: Table) -> str:
-    """Return one line that describes a tool with the input *open*; empty if no field does."""
+    """Return one line that describes a tool with the input *asked*; empty if no field does."""
     told = [text(asked, name) for name in TELLING] + [
         text(question, "question") for question in rows(asked, "questions")
     ]

@@ -8,13 +8,11 @@ from typing import Final
 
 from kasmon.backends.base import AgentOutput
 from kasmon.backends.claude.content import ConversationContent
-from kasmon.backends.claude.elicitation import ELICITATION, parse_elicitation
-from kasmon.backends.claude.known_messages import SILENT, name_of
+from kasmon.backends.claude.messages import SILENT, UnparsedLine, name_of
 from kasmon.backends.claude.notices import LOG_IN, NO_LOGIN, ClaudeNotices, ClaudeSubtasks, LimitTracker, retried
-from kasmon.backends.claude.open_requests import ClaudeRequests
+from kasmon.backends.claude.open_requests import ELICITATION, ClaudeRequests, parse_elicitation
 from kasmon.backends.claude.request_builder import RequestContext
 from kasmon.backends.claude.settings import ClaudeSettings, parse_commands
-from kasmon.backends.claude.stdout_line import UnparsedLine
 from kasmon.backends.claude.turns import ClaudeTurns
 from kasmon.backends.claude.usage import ClaudeUsage
 from kasmon.backends.common.elicitation import Elicitations
@@ -49,13 +47,10 @@ class ClaudeTranslator:
     def translate(
         self, message: Table | UnparsedLine, at: float, before: str | None = None, printed: str = ""
     ) -> Iterator[AgentOutput]:
-        """Yield the events in *message*, received at *at*.
+        """Yield the events in *message*, received *at* that time in seconds since the epoch.
 
-        Args:
-            message: one line of the agent's stdout.
-            at: in seconds since the epoch.
-            before: the content of the file that it asks to change; see `RequestContext`.
-            printed: the end of the output of the background task that it reports as ended.
+        *before*: the content of the file that it asks to change; see `RequestContext`. *printed*: the end of the output
+        of the background task that it reports as ended.
         """
         if isinstance(message, UnparsedLine):
             yield from self._report_unknown(NO_MESSAGE, message.raw, at)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from claude_agent_sdk import CLIConnectionError, Transport
 
-from kasmon.backends.claude.stdout_line import UnparsedLine, read
+from kasmon.backends.claude.messages import UnparsedLine, read
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.json_access import Table, table, text
 from kasmon.errors import SessionEndedError

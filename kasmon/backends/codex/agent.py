@@ -20,6 +20,7 @@ from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.json_access import Table, as_json, rows, text
 from kasmon.backends.common.slash_commands import build_announcement
 from kasmon.backends.common.structured_agent import StructuredAgent
+from kasmon.backends.common.tasks import end_task
 from kasmon.errors import KasmonError, LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.answer import must_fit
 from kasmon.model.commands import Answer, Configure, Launch, Prompt
@@ -142,7 +143,6 @@ class CodexAgent(StructuredAgent):
     # Messages of codex
 
     async def _read_messages(self) -> None:
-        """Translate all messages of codex to events, until its end."""
         try:
             async for message in self._transport.messages():
                 self._emit(await self._translate(message))
@@ -192,9 +192,7 @@ class CodexAgent(StructuredAgent):
         return self._translator.lifted(at)
 
     async def _disconnect(self) -> None:
-        if self._models_task is not None:
-            self._models_task.cancel()
-            await asyncio.gather(self._models_task, return_exceptions=True)
+        await end_task(self._models_task)
         if self._server is not None:
             await self._server.aclose()
 

@@ -38,7 +38,7 @@ BEGINNING: Final = 1000
 class PendingPrompts:
     """The prompts sent to the main thread."""
 
-    def __init__(self, is_shared: bool = False) -> None:
+    def __init__(self, is_shared: bool) -> None:
         """*is_shared*: another client may prompt the thread too."""
         self.is_shared = is_shared
         self._to_begin: deque[Prompt] = deque(maxlen=KEPT)

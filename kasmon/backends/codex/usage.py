@@ -7,7 +7,6 @@ from kasmon.backends.common.limit_windows import LimitReports, codex_windows
 from kasmon.model.commands import ContextPart, ConversationUsage
 from kasmon.model.events import LimitLifted, LimitReached, LimitsReported, UsageReported
 
-NOTHING: Final = ConversationUsage()
 LIMITS: Final = frozenset({"usageLimitExceeded", "rateLimitExceeded"})
 """Codex's error codes for a turn that failed because of a provider's limit."""
 TOO_MANY: Final = 429
@@ -17,7 +16,7 @@ TOO_MANY: Final = 429
 class CodexUsage:
     """The figures of one session: of its main thread, and of its sub-agents'."""
 
-    def __init__(self, used: ConversationUsage = NOTHING) -> None:
+    def __init__(self, used: ConversationUsage) -> None:
         """*used*: by the session before; codex itself begins each resumed thread with its old total."""
         self.is_limited = False
         self.main = ""

@@ -14,6 +14,7 @@ from secrets import token_hex
 from typing import Final
 
 from kasmon.backends.common.process_family import ProcessFamily
+from kasmon.backends.common.tasks import wait_within
 from kasmon.errors import LaunchError, SessionEndedError
 from kasmon.launch import RUN, SESSION
 from kasmon.sanitize import Clean, clean_block, redact
@@ -211,17 +212,17 @@ class ChildProcess:
             await self._scan()
             if self._pipes.stdin is not None:
                 self._pipes.stdin.close()
-            await _wait_within(grace_s, self._pipes.exited)
+            await wait_within(grace_s, self._pipes.exited)
             if self.is_running:
                 await self._scan()
                 self._signal(signals.SIGTERM)
-                await _wait_within(TERM_S, self._pipes.exited)
+                await wait_within(TERM_S, self._pipes.exited)
             if self.is_running:
                 self._signal(signals.SIGKILL)
-                await _wait_within(KILL_S, self._pipes.exited)
+                await wait_within(KILL_S, self._pipes.exited)
             if not self.is_running:
                 await self.wait()
-                await _wait_within(REST_S, self._is_read_through)
+                await wait_within(REST_S, self._is_read_through)
             self._ended = True
             await self._release()
 
@@ -285,13 +286,6 @@ class _Pipes(asyncio.subprocess.SubprocessStreamProtocol):
     def process_exited(self) -> None:
         super().process_exited()
         self.exited.set()
-
-
-async def _wait_within(limit_s: float, event: asyncio.Event) -> None:
-    if limit_s > 0:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit_s):
-                await event.wait()
 
 
 def _add(line: bytearray, more: bytes, size: int) -> None:

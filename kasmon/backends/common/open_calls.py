@@ -34,7 +34,6 @@ class AnsweredCall(msgspec.Struct, Generic[Content], frozen=True):
     id: CallId
     content: Content
     request: Request
-    answer: Answer
     is_closed: bool = False
     """Whether the call has its result now; otherwise other questions of it are open."""
     chosen: tuple[Labels, ...] = ()
@@ -50,12 +49,6 @@ class OpenCalls(Generic[Content]):
         """*others*: why the other requests of a call are withdrawn when one is denied."""
         self._others = others
         self.calls: dict[CallId, OpenCall[Content]] = {}
-
-    def __contains__(self, call: object) -> bool:
-        return call in self.calls
-
-    def __len__(self) -> int:
-        return len(self.calls)
 
     def has(self, request: RequestId) -> bool:
         return any(request == waiting.id for waiting in self.waiting())
@@ -105,11 +98,11 @@ class OpenCalls(Generic[Content]):
         if answer.decision is Decision.CHOOSE:
             call.chosen = {**call.chosen, request.id: answer.labels}
             if call.waiting:
-                return AnsweredCall(name, call.content, request, answer)
+                return AnsweredCall(name, call.content, request)
             chosen = tuple(call.chosen[each.id] for each in call.requests)
         del self.calls[name]
         others = [other for other in call.waiting if other.id != request.id]
-        return AnsweredCall(name, call.content, request, answer, True, chosen, withdrawals(others, self._others, at))
+        return AnsweredCall(name, call.content, request, True, chosen, withdrawals(others, self._others, at))
 
     def _find(self, request: RequestId) -> tuple[CallId, OpenCall[Content], Request]:
         for name, call in self.calls.items():

@@ -12,6 +12,7 @@ from kasmon.backends.base import AgentOutput
 from kasmon.backends.common import agent_start
 from kasmon.backends.common.agent_version import explain_unfit
 from kasmon.backends.common.child_process import ChildProcess
+from kasmon.backends.common.tasks import end_task
 from kasmon.errors import KasmonError, LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.commands import AgentCommand, Answer, Configure, Interrupt, Launch, Prompt, Stop
 from kasmon.model.events import Event, LimitLifted, LimitReached, SessionEnded, SessionStarted
@@ -109,15 +110,12 @@ class StructuredAgent(ABC):
     async def aclose(self) -> None:
         """End the agent if it runs; idempotent, and within some 10 s."""
         self._why = self._why or "closed"
-        if self._stop_task is not None:
-            self._stop_task.cancel()
-            await asyncio.gather(self._stop_task, return_exceptions=True)
+        await end_task(self._stop_task)
         await self._child.end()
         await self._disconnect()
         if self._life is not None:
             await asyncio.wait([self._life], timeout=LINGER_S)
-            self._life.cancel()
-            await asyncio.gather(self._life, return_exceptions=True)
+            await end_task(self._life)
 
     @abstractmethod
     async def begin(self) -> None:

@@ -5,7 +5,7 @@ Neither format is documented; what cannot be parsed counts as missing.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from glob import escape
 from pathlib import Path
@@ -20,6 +20,11 @@ MARKS: Final = (b'"type":"user"', b'"UserMessage"', b'"user_message"')
 """Markers of lines that may hold a prompt; other lines can be long, and are not parsed."""
 MOST_BYTES: Final = 4 << 20
 """How much is read at once, and of a transcript that is read for the first time."""
+
+
+def claude_folder(variables: Mapping[str, str]) -> Path:
+    """Return the folder in which a claude with *variables* stores its settings and its conversations."""
+    return Path(variables.get("CLAUDE_CONFIG_DIR") or Path(variables.get("HOME", "/"), ".claude"))
 
 
 def claude_transcript(config: Path, conversation: str) -> Path | None:

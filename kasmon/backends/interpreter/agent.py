@@ -18,7 +18,6 @@ from kasmon.backends.interpreter.run_history import RunHistory
 from kasmon.backends.interpreter.runs import InterpreterRuns
 from kasmon.backends.interpreter.sandbox_lifecycle import InterpreterLifecycle
 from kasmon.backends.interpreter.threads import BlockingCalls
-from kasmon.backends.interpreter.turns import QUIET_S
 from kasmon.errors import KasmonError, SandboxError, UnableError
 from kasmon.model import commands
 from kasmon.model.events import Event
@@ -47,21 +46,10 @@ class InterpreterAgent:
         terms: LifetimeTerms,
         loop: asyncio.AbstractEventLoop,
         history: RunHistory,
-        store_policy: Callable[[SandboxPolicy], None] = lambda _: None,
-        quiet_s: float = QUIET_S,
+        store_policy: Callable[[SandboxPolicy], None],
+        quiet_s: float,
     ) -> None:
-        """Create the agent.
-
-        Args:
-            places: the folders of its kasmon.
-            create_sandbox: creates its sandbox, whose events go to the given function.
-            create_checkpoints: creates the checkpoints of that sandbox.
-            terms: how long the sandbox is retained.
-            loop: the event loop of the agent.
-            history: what ran there under earlier hosts.
-            store_policy: stores the changed policy of the sandbox.
-            quiet_s: how long nothing must run until a turn is over.
-        """
+        """*create_sandbox* gets the function to which the events of the sandbox go."""
         self._places = places
         self._event_queue, self._threads = ThreadSafeEventQueue(loop), BlockingCalls()
         self._sandbox = create_sandbox(self._event_queue.write)
@@ -107,23 +95,15 @@ class InterpreterAgent:
 
         Of two runs with one id, the second returns the result of the first. On return the host has received the end of
         the run, so it can log it before it answers. So the next host knows the result even without the sandbox.
-
-        Raises:
-            RefusedError: if the sandbox is paused and must not be resumed on use.
-            SandboxError: if there is no sandbox to run it in.
         """
         ran = await self._runs.once(command, on_output, self._start_task)
         await self._event_queue.wait_read()
         return ran
 
     async def change_sandbox(self, command: commands.SandboxCommand, /) -> str:
-        """Pause or resume the sandbox, create a checkpoint or restore one, once its turn is over.
+        """Change the sandbox as `SandboxedAgentControl` describes. On return the host has received its events.
 
-        Returns the checkpoint's id, or else what was lost; empty if nothing was. On return the host has received its
-        events. After a fork, what the new session received is written to the origin of that session.
-
-        Raises:
-            KasmonError: if it could not be done; the message gives the reason.
+        After a fork, what the new session received is written to the origin of that session.
         """
         await self._lifecycle.arrived.wait()
         try:

@@ -80,7 +80,6 @@ class InterpreterBackend:
 
 
 def _load_history(here: Paths, session: SessionId) -> RunHistory:
-    """Return what the logged events say about the sandbox and its runs."""
     try:
         return past(event for event, _ in EventLog(here.log(session)).read())
     except LogMissingError:

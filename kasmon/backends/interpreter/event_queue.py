@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from kasmon.backends.base import Chunk, SecretsLearned
+from kasmon.backends.common.tasks import wait_within
 from kasmon.errors import SandboxError
 from kasmon.model.events import Event, SessionEnded
 from kasmon.model.sandbox.state import must_be_on_disk
@@ -58,11 +59,7 @@ class ThreadSafeEventQueue:
             return
         taken = asyncio.Event()
         self._put(_Entry(None, taken.set))
-        try:
-            async with asyncio.timeout(HEARD_S):
-                await taken.wait()
-        except TimeoutError:
-            return
+        await wait_within(HEARD_S, taken)
 
     async def read(self, begin: Callable[[], None]) -> AsyncIterator[QueueItem]:
         """Yield what is added, in order; ends after `SessionEnded`. *begin* is called when the first is asked for."""

@@ -25,6 +25,7 @@ from kasmon.model.sandbox.policy import INTERPRETERS, MIB, SIZES, Interpreter, R
 from kasmon.model.task import environment
 from kasmon.sandbox.guest_client.protocol import InterruptResult
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
+from kasmon.sanitize import first_line
 
 SHOWN: Final = 64 * 1024
 """So many characters of one run's output are shown live."""
@@ -33,6 +34,7 @@ SOON_S, LATE_S = 0.05, 0.25
 
 Output: TypeAlias = Callable[[str, str], None]
 
+LONGEST_TITLE: Final = 200
 LOST_AGENT: Final = 137
 KEPT: Final = "interpreter state is kept"
 
@@ -136,7 +138,7 @@ class InterpreterRuns:
             return build_unknown_result(self._sandbox.journal.sandbox_state.lost)
         self._lifecycle.check_may_wake()
         running = start_task(
-            self.run(command, on_output, f"{command.interpreter}: {find_first_line(command.code)}", "user")
+            self.run(command, on_output, f"{command.interpreter}: {first_line(command.code)[:LONGEST_TITLE]}", "user")
         )
         if command.id:
             self._recent_results[command.id] = running
@@ -158,7 +160,7 @@ class InterpreterRuns:
             variables = environment(self._launch) | await self._credentials()
             call, note = command.id or secrets.token_hex(8), self._sandbox.journal.note
             code = msgspec.json.encode({"code": command.code}).decode()
-            title = find_first_line(command.code)
+            title = first_line(command.code)[:LONGEST_TITLE]
             note(ToolStarted(at=time.time(), call=call, tool=command.interpreter, title=title, input=code))
             with self._track_run(call, command.interpreter, on_output) as shown:
                 ran = await self._run_with_retry(command, call, variables, shown.write)
@@ -347,11 +349,6 @@ def add_loss(lost: str, ran: RunResult) -> RunResult:
 def format_sentence(text: str) -> str:
     """Return *text* with a capital at its start and a full stop at its end."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
-
-
-def find_first_line(code: str) -> str:
-    """Return the first non-empty line of *code*, truncated to a row."""
-    return next((line.strip() for line in code.splitlines() if line.strip()), "")[:200]
 
 
 def join_output(ran: RunResult) -> str:

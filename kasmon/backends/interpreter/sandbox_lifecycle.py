@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
+from kasmon.backends.common.tasks import wait_within
 from kasmon.backends.interpreter.event_queue import ThreadSafeEventQueue
 from kasmon.backends.interpreter.threads import BlockingCalls
 from kasmon.backends.interpreter.turns import TurnCounter
@@ -75,9 +76,7 @@ class InterpreterLifecycle:
                 await self._run_due_step()
                 continue
             self._changed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._changed.wait()
+            await wait_within(wait_s, self._changed)
 
     def _report_start(self) -> None:
         runtime = self._sandbox.journal.sandbox_state.runtime

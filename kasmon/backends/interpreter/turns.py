@@ -24,14 +24,12 @@ class TurnCounter:
         after: Callable[[], Awaitable[None]],
         quiet_s: float = QUIET_S,
     ) -> None:
-        """Create the counter.
-
+        """
         Args:
             begin: called with the run's title and sender, while the sandbox is not being moved: makes sure that it
                 runs, and begins a turn if none is running. May raise.
-            finish: called likewise when a turn is over.
+            finish: called likewise when a turn is over, which it is after *quiet_s* seconds without a run.
             after: called after `finish`, when the next turn may begin.
-            quiet_s: how long nothing must run until the turn is over.
         """
         self.gate = asyncio.Lock()
         """Held while the sandbox is moved."""

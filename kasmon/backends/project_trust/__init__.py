@@ -31,8 +31,6 @@ def check(backend: str, argv: Sequence[str], workdir: str, variables: Mapping[st
 
     Args:
         backend: the backend of the agent; if it supports several agents, the program identifies the agent.
-        argv: the agent's program and its flags, with those of its protocol.
-        workdir: the folder that the agent works in.
         variables: the agent's whole environment, or at least HOME and its own variables.
 
     Raises:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from kasmon.backends.common.transcripts import claude_folder
 from kasmon.backends.project_trust import project_files
 
 HARMLESS: Final = frozenset(
@@ -165,8 +166,7 @@ def _main_repository(root: Path) -> Path | None:
 
 
 def _own_folders(variables: Mapping[str, str]) -> tuple[Path, Path]:
-    usual = Path(variables.get("HOME", "/")) / ".claude"
-    return Path(variables.get("CLAUDE_CONFIG_DIR") or usual), usual
+    return claude_folder(variables), Path(variables.get("HOME", "/")) / ".claude"
 
 
 def _display_path(path: Path, folder: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.common.child_process import signal_name
+from kasmon.backends.common.tasks import wait_within
 from kasmon.backends.tmux import termination
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.evidence.pane_output import PaneOutput
@@ -165,9 +166,7 @@ class TmuxAgent(PaneListener):
 
     async def _let_complete(self, before: CommandCompletion) -> None:
         """Wait until the end of *before* is known, if its shell is at the prompt or was asked how the command ended."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BEFORE_S if await self._is_at_prompt() else 0):
-                await before.over.wait()
+        await wait_within(BEFORE_S if await self._is_at_prompt() else 0, before.over)
         if before.is_queried:
             await before.over.wait()
 
@@ -194,9 +193,7 @@ class TmuxAgent(PaneListener):
         """End the agent if it runs; idempotent, 10 s at most. An adopted agent is only released."""
         if not self.has_ended and self._launch.adopted is None:
             self._stop("closed", CLOSE_GRACE_S)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_GRACE_S + termination.DIE_S + 1):
-                    await self._ended.wait()
+            await wait_within(CLOSE_GRACE_S + termination.DIE_S + 1, self._ended)
             self._end(SessionEnded(at=time.time(), why="closed"))
         self.let_go()
 
@@ -250,12 +247,7 @@ class TmuxAgent(PaneListener):
         return self.state_monitor.box_rule
 
     async def see_now(self) -> ScreenObservation:
-        """Capture its screen now and return the observation.
-
-        Raises:
-            SessionEndedError: if it ends before the capture.
-            TmuxError: if the screen cannot be captured.
-        """
+        """Capture its screen now and return the observation. Raises as `StateMonitor.see_now`."""
         return await self.state_monitor.see_now()
 
     async def is_attached(self) -> bool:

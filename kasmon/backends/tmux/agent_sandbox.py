@@ -28,10 +28,8 @@ def prepare_sandbox(
     """Prepare the sandbox of *launch*'s agent, with hooks that write their notes there. Blocks.
 
     Args:
-        places: the folders of its session.
-        launch: the agent's launch.
         nonce: identifies its notes.
-        around: the variables of the requesting process.
+        base: the variables of the requesting process.
         own: the agent's own variables.
 
     Raises:

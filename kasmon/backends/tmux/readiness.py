@@ -1,10 +1,10 @@
 """Awaits new panes until they have announced themselves, all of them together."""
 
 import asyncio
-import contextlib
 import math
 from typing import TYPE_CHECKING, Final
 
+from kasmon.backends.common.tasks import wait_within
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError
 from kasmon.tmux.formats import PaneFacts
@@ -66,10 +66,7 @@ class PaneReadiness:
                 facts = panes.get(session)
                 if facts is None or facts.ready == nonce or facts.has_exit_status:
                     _settle(seen, facts)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._again.wait()
-            pause_s = FIRST_S if self._again.is_set() else min(pause_s * 2, LONGEST_S)
+            pause_s = FIRST_S if await wait_within(pause_s, self._again) else min(pause_s * 2, LONGEST_S)
             self._again.clear()
 
 

@@ -49,7 +49,7 @@ def spawn(
 
     Args:
         panes: the existing panes, by session id.
-        around: the requesting process's variables; if None or empty, those of this process.
+        base: the requesting process's variables; if None or empty, those of this process.
         ssh: the command to display an agent on another machine.
 
     Raises:

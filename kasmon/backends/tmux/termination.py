@@ -8,6 +8,7 @@ import signal
 from typing import Final
 
 from kasmon.backends.common.agent_version import LIMIT_S, advised
+from kasmon.backends.common.tasks import wait_within
 from kasmon.backends.tmux.evidence.process_table import foreground_of
 from kasmon.model.commands import Launch
 from kasmon.model.evidence import AT_ONCE
@@ -50,10 +51,8 @@ async def end_group(
             await asyncio.to_thread(send, sandboxed_agent, number)
         else:
             await asyncio.to_thread(signal_group, process, number)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                await ended.wait()
-                return
+        if await wait_within(patience_s, ended):
+            return
 
 
 def signal_group(process: ProcessIdentity | None, number: int) -> bool:

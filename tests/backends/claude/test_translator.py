@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from kasmon.backends.claude.messages import UnparsedLine, read
 from kasmon.backends.claude.settings import ClaudeSettings
-from kasmon.backends.claude.stdout_line import UnparsedLine, read
 from kasmon.backends.claude.usage import ClaudeUsage
 from kasmon.backends.common.unknown_messages import KINDS, RAW_CHARACTERS
 from kasmon.model.commands import ConversationUsage, Prompt

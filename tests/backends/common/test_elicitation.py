@@ -63,7 +63,7 @@ def test_the_server_is_told_once_all_of_them_are_answered(asking: Asking) -> Non
     settled = asking.answer(colour, Decision.CHOOSE, labels=("blue",))
 
     assert {"action": "accept", "content": {"colour": "blue", "tags": ["a", "b"]}} == settled.result
-    assert "c" not in asking.elicitations
+    assert "c" not in asking.elicitations.calls
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_an_address_is_shown_whole(asking: Asking) -> None:
 @pytest.mark.parametrize("asked", [{"mode": "telepathy"}, {"message": ""}], ids=repr)
 def test_what_nobody_can_be_shown_makes_no_request(asking: Asking, asked: dict[str, Any]) -> None:
     assert () == asking.form(**asked)
-    assert "c" not in asking.elicitations
+    assert "c" not in asking.elicitations.calls
 
 
 def test_an_answer_that_it_does_not_take_leaves_it_open(asking: Asking) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kasmon.backends.base import Chunk
+from kasmon.backends.claude.messages import UnparsedLine
 from kasmon.backends.claude.settings import ClaudeSettings
-from kasmon.backends.claude.stdout_line import UnparsedLine
 from kasmon.backends.claude.translator import ClaudeTranslator
 from kasmon.backends.claude.usage import ClaudeUsage
 from kasmon.model.commands import ConversationUsage, Launch, Mode, Prompt

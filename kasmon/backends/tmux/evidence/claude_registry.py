@@ -14,6 +14,7 @@ import msgspec
 import psutil
 
 from kasmon import system
+from kasmon.backends.common.transcripts import claude_folder
 from kasmon.model.permission import RequestKind
 from kasmon.paths import open_regular
 from kasmon.sanitize import clean_line
@@ -57,10 +58,8 @@ _decoder = msgspec.json.Decoder(_Entry)
 
 def folder_of(variables: Mapping[str, str]) -> Path | None:
     """Return the registry's folder for an agent with these variables; None without a home."""
-    if config := variables.get("CLAUDE_CONFIG_DIR"):
-        return Path(config) / "sessions"
-    home = variables.get("HOME")
-    return Path(home) / ".claude" / "sessions" if home else None
+    has_folder = variables.get("CLAUDE_CONFIG_DIR") or variables.get("HOME")
+    return claude_folder(variables) / "sessions" if has_folder else None
 
 
 def find_entry(folder: Path, pids: Iterable[int | str]) -> Path | None:

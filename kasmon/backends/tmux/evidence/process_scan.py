@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from kasmon.backends.common.tasks import end_task, wait_within
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
 from kasmon.backends.tmux.evidence.process_table import table
 from kasmon.backends.tmux.evidence.screen_reader import ScreenReader
@@ -74,17 +75,13 @@ class ProcessScanner:
     async def aclose(self) -> None:
         """Stop scanning. Idempotent."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end_task(task)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         checked_at = loop.time()
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(checked_at + STOPPED_S):
-                    await self._stirred.wait()
+            await wait_within(checked_at + STOPPED_S - loop.time(), self._stirred)
             now = loop.time()
             if now - checked_at >= STOPPED_S:
                 checked_at = now
@@ -97,9 +94,7 @@ class ProcessScanner:
                 recent = [target for target in self._targets if target.evidence.is_stopped]
                 if not recent:
                     continue
-                with contextlib.suppress(TimeoutError):  # a continued agent need not print
-                    async with asyncio.timeout(PROCESSES_S):
-                        await self._stirred.wait()
+                await wait_within(PROCESSES_S, self._stirred)  # a continued agent need not print
                 self._stirred.set()
                 now = loop.time()
             includes_processes = now - self._looked_at >= PROCESSES_S

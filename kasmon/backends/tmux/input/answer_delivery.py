@@ -190,7 +190,6 @@ class _AnswerAttempt:
     # -- the keys
 
     async def _choose(self, menu_answer: MenuAnswer) -> None:
-        """Move the mark to the choice and press Enter there."""
         seen, menu = await self._move_to(menu_answer)
         await self._press(seen, menu, ENTER, marked=menu_answer.choice, decides=True)
 
@@ -329,7 +328,6 @@ class _AnswerAttempt:
         return seen, None
 
     async def _is_cleared(self, within_s: float) -> bool:
-        """Whether the request leaves the screen within *within_s*."""
         _, menu = await poll(self._find_request, lambda reading: reading[1] is None, within_s)
         return menu is None
 

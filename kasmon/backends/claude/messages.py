@@ -1,8 +1,10 @@
-"""Names of the protocol's messages, and those that kasmon ignores."""
+"""The lines of the agent's stdout, the names of the protocol's messages, and those that kasmon ignores."""
 
-from typing import Final
+import json
+from typing import Final, NamedTuple
 
 from kasmon.backends.common.json_access import Table, text
+from kasmon.backends.common.unknown_messages import RAW_CHARACTERS
 
 SILENT: Final = frozenset(
     {
@@ -51,6 +53,26 @@ SILENT: Final = frozenset(
     }
 )
 """Progress, bookkeeping and what only other frontends show, by type and subtype (Claude Code 2.1.330)."""
+
+
+class UnparsedLine(NamedTuple):
+    """A line that is not a message: no JSON, incomplete, or too long to be read whole."""
+
+    raw: str
+    """Its beginning."""
+
+
+def read(line: bytes) -> Table | UnparsedLine | None:
+    """Return the message in *line*; None if it is blank. Never raises."""
+    if not line.strip():
+        return None
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        message = None
+    if isinstance(message, dict):
+        return message
+    return UnparsedLine(line[: 4 * RAW_CHARACTERS].decode("utf-8", "replace")[:RAW_CHARACTERS])
 
 
 def name_of(message: Table) -> str:
