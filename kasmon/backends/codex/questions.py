@@ -45,53 +45,31 @@ def _question(question: Table, setting: CodexRequestContext, n: int) -> Request:
     options = rows(question, "options")
     labels = tuple(text(option, "label") for option in options)
     notes = tuple(text(option, "description") for option in options)
-    return _request(
-        setting,
-        n,
-        title=text(question, "header") or text(question, "question"),
-        shown=text(question, "question"),
-        options=labels,
-        notes=notes if any(notes) else (),
-        free_text=question.get("isOther") is True or not labels,
-        why=SECRET_TOO if question.get("isSecret") is True else "",
-    )
-
-
-def _field(field: FormField, params: Table, setting: CodexRequestContext, n: int) -> Request:
-    return _request(
-        setting,
-        n,
-        title=f"{text(params, 'serverName')}: {field.title}",
-        shown="\n\n".join(part for part in (text(params, "message"), field.description) if part),
-        options=field.options,
-        free_text=field.free_text,
-        many=field.many,
-    )
-
-
-def _request(
-    setting: CodexRequestContext,
-    n: int,
-    *,
-    title: str,
-    shown: str,
-    options: tuple[str, ...],
-    notes: tuple[str, ...] = (),
-    free_text: bool,
-    many: bool = False,
-    why: str = "",
-) -> Request:
     return Request(
         id=setting.request_id(n),
         session=setting.session,
         kind=RequestKind.QUESTION,
-        title=" ".join(title.split()),
-        shown=shown,
+        title=" ".join((text(question, "header") or text(question, "question")).split()),
+        shown=text(question, "question"),
         choices=QUESTION,
-        options=options,
-        option_notes=notes,
-        many=many,
-        free_text=free_text,
-        why=why,
+        options=labels,
+        option_notes=notes if any(notes) else (),
+        free_text=question.get("isOther") is True or not labels,
+        why=SECRET_TOO if question.get("isSecret") is True else "",
+        asked_at=setting.now,
+    )
+
+
+def _field(field: FormField, params: Table, setting: CodexRequestContext, n: int) -> Request:
+    return Request(
+        id=setting.request_id(n),
+        session=setting.session,
+        kind=RequestKind.QUESTION,
+        title=" ".join(f"{text(params, 'serverName')}: {field.title}".split()),
+        shown="\n\n".join(part for part in (text(params, "message"), field.description) if part),
+        choices=QUESTION,
+        options=field.options,
+        many=field.many,
+        free_text=field.free_text,
         asked_at=setting.now,
     )

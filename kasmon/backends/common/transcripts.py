@@ -91,14 +91,11 @@ class TranscriptTail:
         Raises:
             OSError: if it cannot be read.
         """
-        handle = open_regular(file, os.O_RDONLY)
-        try:
-            size = os.fstat(handle).st_size
+        with os.fdopen(open_regular(file, os.O_RDONLY), "rb") as lines:
+            size = os.fstat(lines.fileno()).st_size
             if path != self._path or size < self._read_to:
                 self._path, self._read_to = path, max(0, size - MOST_BYTES)
-            data = os.pread(handle, MOST_BYTES, self._read_to)
-        finally:
-            os.close(handle)
+            data = os.pread(lines.fileno(), MOST_BYTES, self._read_to)
         end = data.rfind(b"\n") + 1 or (len(data) if len(data) == MOST_BYTES else 0)  # part of a line that is too long
         self._read_to += end
         for line in data[:end].split(b"\n"):

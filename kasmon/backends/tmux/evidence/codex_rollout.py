@@ -64,18 +64,15 @@ def permissions(file: Path, *, since: int = 0) -> CodexPermissions:
     """
     now: Table = {}
     sandbox = ""
-    handle = open_regular(file, os.O_RDONLY)
-    try:
-        end = _end_of_lines(handle, since)
-        for line in _backwards(handle, since, end):
+    with os.fdopen(open_regular(file, os.O_RDONLY), "rb") as opened:
+        end = _end_of_lines(opened.fileno(), since)
+        for line in _backwards(opened.fileno(), since, end):
             found_settings = _settings(line) if any(mark in line for mark in MARKS) else {}
             now = now or found_settings
             if "sandbox_policy" in found_settings:
                 is_same = found_settings.get("permission_profile") == now.get("permission_profile")
                 sandbox = text(found_settings["sandbox_policy"], "type") if is_same else ""
                 break
-    finally:
-        os.close(handle)
     policy = now.get("approval_policy")
     return CodexPermissions(
         policy=policy if isinstance(policy, str) else "granular" if policy else "",
@@ -91,13 +88,10 @@ def rate_limits(file: Path, *, since: int = 0) -> Table:
     Raises:
         OSError: if it cannot be read.
     """
-    handle = open_regular(file, os.O_RDONLY)
-    try:
-        for line in _backwards(handle, since, _end_of_lines(handle, since)):
+    with os.fdopen(open_regular(file, os.O_RDONLY), "rb") as opened:
+        for line in _backwards(opened.fileno(), since, _end_of_lines(opened.fileno(), since)):
             if LIMITS_MARK in line and (found := table(parse_object(line), "payload", "rate_limits")):
                 return found
-    finally:
-        os.close(handle)
     return {}
 
 
