@@ -54,12 +54,12 @@ def serve(places: Paths, config: Config, session: str, agent: str) -> int:
     if sys.stdin is None or sys.stdout is None:
         raise UsageError("cannot serve: stdin or stdout is closed.")
     only = find(read_fleet(places), session).id if session else None
-    asyncio.run(_serve_stdio(places, config, only, agent))
+
+    async def serve_stdio() -> None:
+        await serve_editor(places, config, EditorConnection.of_stdio(), only, agent)
+
+    asyncio.run(serve_stdio())
     return 0
-
-
-async def _serve_stdio(places: Paths, config: Config, only: SessionId | None, agent: str) -> None:
-    await serve_editor(places, config, EditorConnection.of_stdio(), only, agent)
 
 
 async def serve_editor(

@@ -180,7 +180,8 @@ def find_menu(shot: TerminalScreen, regions: ScreenRegions, rule: MenuRule) -> S
     start, end = listed.start, listed.end
     choices = [_build_choice(item, rule) for item in listed.items]
     below = rows[end:]
-    entry = _find_entry(below, rule)
+    entries = ((match["text"].strip(), at + 1) for at, row in enumerate(below) if (match := _search(rule.entry, row)))
+    entry, height = next(entries, (None, 0))
     question = re.compile(rule.question)
     asked = next((at for at in reversed(range(start)) if question.search(rows[at].pattern_text)), None)
     if asked is None or (rule.gap is not None and start - asked - 1 > rule.gap):
@@ -203,7 +204,7 @@ def find_menu(shot: TerminalScreen, regions: ScreenRegions, rule: MenuRule) -> S
         many=rule.many,
         then=rule.then,
         opens=rule.opens,
-        entry=None if entry is None else entry.text,
+        entry=entry,
         amends=rule.opens_it if any(_search(rule.amends, row) for row in below) else "",
         unmarked=rule.unmarked,
         is_deaf=any(_search(rule.deaf, row) for row in below),
@@ -214,7 +215,7 @@ def find_menu(shot: TerminalScreen, regions: ScreenRegions, rule: MenuRule) -> S
         named=call.named,
         moves=("\x1b[D", "\x1b[C") if rule.row else ("\x1b[A", "\x1b[B"),
         covers=" ".join(match["text"].strip() for row in rows[:start] if (match := _search(rule.covers, row))),
-        rows=(area.start, area.start + end + (0 if entry is None else entry.end)),
+        rows=(area.start, area.start + end + height),
     )
 
 
@@ -316,20 +317,6 @@ def _cells(text: str) -> int:
 
 def _search(pattern: str, row: ScreenRow) -> re.Match[str] | None:
     return re.search(pattern, row.pattern_text) if pattern else None
-
-
-class _Entry(NamedTuple):
-    """The text in the free-text row, and the index of the row after it."""
-
-    text: str
-    end: int
-
-
-def _find_entry(below: Sequence[ScreenRow], rule: MenuRule) -> _Entry | None:
-    for at, row in enumerate(below if rule.entry else ()):
-        if match := re.search(rule.entry, row.pattern_text):
-            return _Entry(match["text"].strip(), at + 1)
-    return None
 
 
 def _format_rows(request: Sequence[ScreenRow]) -> Iterator[str]:

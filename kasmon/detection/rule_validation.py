@@ -31,10 +31,11 @@ def faults(file: ScreenFile) -> Iterator[Fault]:
             if name in taken[:at]:
                 yield (kind, at, "name"), f"the {kind} {name!r} is defined twice", ()
     regions = {region.name for region in file.region}
-    for path, state in _states(file):
-        words = state.split("|")
-        if state != UNCLEAR and (not all(word in WORDS for word in words) or len(words) != len(set(words))):
-            yield path, f"{state!r} is not a state", (*WORDS, UNCLEAR)
+    for kind in ("rule", "title"):
+        for at, node in enumerate(getattr(file, kind)):
+            words = node.state.split("|")
+            if node.state != UNCLEAR and (not set(words) <= set(WORDS) or len(words) != len(set(words))):
+                yield (kind, at, "state"), f"{node.state!r} is not a state", (*WORDS, UNCLEAR)
     for path, area in _areas(file):
         if area not in regions and not AREA.fullmatch(area):
             yield path, f"the region {area!r} is not defined", (*AREAS, *sorted(regions))
@@ -46,12 +47,6 @@ def faults(file: ScreenFile) -> Iterator[Fault]:
                 sorted(menu.name for menu in file.menu),
             )
     yield from _bad_patterns(file)
-
-
-def _states(file: ScreenFile) -> Iterator[tuple[KeyPath, str]]:
-    for kind in ("rule", "title"):
-        for at, node in enumerate(getattr(file, kind)):
-            yield (kind, at, "state"), node.state
 
 
 def _areas(file: ScreenFile) -> Iterator[tuple[KeyPath, str]]:

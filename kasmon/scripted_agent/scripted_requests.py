@@ -85,7 +85,9 @@ def outcome(step: RequestStep, answer: Answer) -> steps.Script:
                 tool,
             )
         case steps.AskStep(tool=tool), Decision.EDIT:
-            edited = _edited(tool, answer)
+            changed = answer.input or {}
+            diff = str(changed.get("diff", "")) if tool.diff else ""
+            edited = msgspec.structs.replace(tool, input=changed, diff=diff)
             return (steps.SayStep(text=f"I use your version instead: `{edited.title}`."), edited)
         case steps.AskStep(tool=tool), _:
             return (steps.SayStep(text=f"I did not use {tool.name} on `{tool.title}`{denied}"),)
@@ -128,12 +130,6 @@ def _covers(rule: str, tool: steps.ToolStep) -> bool:
     prefix = rule.removesuffix(":*)")
     used = f"{tool.name}({tool.title}"
     return PLAIN.fullmatch(tool.title) is not None and (used == prefix or used.startswith(f"{prefix} "))
-
-
-def _edited(tool: steps.ToolStep, answer: Answer) -> steps.ToolStep:
-    changed = answer.input or {}
-    diff = str(changed.get("diff", "")) if tool.diff else ""
-    return msgspec.structs.replace(tool, input=changed, diff=diff)
 
 
 def _yes_or_no(

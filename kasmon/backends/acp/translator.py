@@ -158,13 +158,10 @@ class AcpTranslator:
     def _spoken(self, update: schema.AgentMessageChunk | schema.AgentThoughtChunk, at: float) -> AgentOutputs:
         text = text_of(update.content)
         is_thought = isinstance(update, schema.AgentThoughtChunk)
-        if Quirk.MODE_IN_TEXT in self.tools.habits and not is_thought and (mode := self._mode_in(text)):
-            return self.now_set(self.settings.chosen("mode", mode), at)
+        mode = self.settings.mode if Quirk.MODE_IN_TEXT in self.tools.habits and not is_thought else None
+        if mode is not None and (match := MODE.fullmatch(text)) and match[1] in mode.values:
+            return self.now_set(self.settings.chosen("mode", match[1]), at)
         return self.speech.add(text, at, thinking=is_thought, message=update.message_id or "")
-
-    def _mode_in(self, text: str) -> str:
-        match = MODE.fullmatch(text)
-        return match[1] if match and self.settings.mode and match[1] in self.settings.mode.values else ""
 
     def _counts(self, counted: UsageTotals, at: float) -> list[events.Event]:
         if counted == self.counted:

@@ -79,7 +79,9 @@ class ClaudeTranslator:
             case "user":
                 yield from self._content.translate_user(message, at)
             case "result":
-                yield from self._translate_result(message, at)
+                if (usage := self._usage.result(message, at)) is not None:
+                    yield usage
+                yield from self.turns.result(message, at)
             case "command_lifecycle":
                 yield from self.turns.apply_lifecycle(message, at)
             case "rate_limit_event":
@@ -154,12 +156,6 @@ class ClaudeTranslator:
             yield notice
         elif name not in SILENT and name not in HANDLED:
             yield from self._report_unknown(name, message, at)
-
-    def _translate_result(self, message: Table, at: float) -> Iterator[AgentOutput]:
-        usage = self._usage.result(message, at)
-        if usage is not None:
-            yield usage
-        yield from self.turns.result(message, at)
 
     def _report_unknown(self, name: str, raw: object, at: float) -> list[Event]:
         notice = ""

@@ -1,9 +1,10 @@
 """Notices from codex's side messages: warnings, and messages that this version of kasmon does not know."""
 
 import re
+from collections.abc import Collection
 from typing import Final
 
-from kasmon.backends.common.json_access import Table, at, number, table, text, unwrap_error
+from kasmon.backends.common.json_access import Table, number, table, text, unwrap_error
 from kasmon.backends.common.unknown_messages import UnknownMessages
 from kasmon.model.events import Event, NoticeRaised
 
@@ -93,7 +94,8 @@ class CodexNotices:
 def failure(error: Table) -> str:
     """Return why a turn failed, in codex's text and with a known fix."""
     said = unwrap_error(text(error, "message")) or "codex gave no reason"
-    more, fix = text(error, "additionalDetails"), missing(said) or (LOG_IN if _is_key_wrong(error) else "")
+    is_key_wrong = is_caused_by(error, {"unauthorized"}, UNAUTHORIZED)
+    more, fix = text(error, "additionalDetails"), missing(said) or (LOG_IN if is_key_wrong else "")
     return " ".join(part for part in (said, f"({more})" if more else "", fix) if part)
 
 
@@ -124,8 +126,7 @@ def _words(method: str, params: Table) -> str | None:
     return None
 
 
-def _is_key_wrong(error: Table) -> bool:
+def is_caused_by(error: Table, codes: Collection[str], status: int) -> bool:
+    """Whether codex gives one of its *codes* as the cause of *error*, or the HTTP *status* of its provider."""
     details = table(error, "codexErrorInfo").values()
-    return at(error, "codexErrorInfo") == "unauthorized" or any(
-        number(detail, "httpStatusCode") == UNAUTHORIZED for detail in details
-    )
+    return text(error, "codexErrorInfo") in codes or any(number(one, "httpStatusCode") == status for one in details)

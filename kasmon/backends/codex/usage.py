@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from kasmon.backends.common.json_access import Table, at, count, number, table, text
+from kasmon.backends.codex.notices import is_caused_by
+from kasmon.backends.common.json_access import Table, count, number, table, text
 from kasmon.backends.common.limit_windows import LimitReports, codex_windows
 from kasmon.model.commands import ContextPart, ConversationUsage
 from kasmon.model.events import LimitLifted, LimitReached, LimitsReported, UsageReported
@@ -105,7 +106,4 @@ def _counted(usage: Table, which: str) -> tuple[int, int]:
 
 def is_limit(error: Table) -> bool:
     """Whether a turn's *error* is its provider's limit."""
-    info = at(error, "codexErrorInfo")
-    if isinstance(info, str):
-        return info in LIMITS
-    return any(number(detail, "httpStatusCode") == TOO_MANY for detail in table(error, "codexErrorInfo").values())
+    return is_caused_by(error, LIMITS, TOO_MANY)

@@ -129,7 +129,8 @@ class Keyboard:
 
 def _named(parameters: bytes, final: bytes) -> str | None:
     """Return the key of a control sequence: cursor keys, and keys with modifiers in kitty's and xterm's encoding."""
-    numbers = [int(part.split(b":")[0] or b"0") for part in parameters.split(b";")] if _plain(parameters) else []
+    is_plain = re.fullmatch(rb"[0-9:;]{1,40}", parameters) is not None
+    numbers = [int(part.split(b":")[0] or b"0") for part in parameters.split(b";")] if is_plain else []
     if final in FINALS:
         return FINALS[final]
     if final == b"~" and numbers[:1] == [27] and len(numbers) == 3:
@@ -139,10 +140,6 @@ def _named(parameters: bytes, final: bytes) -> str | None:
     if final == b"u" and numbers:
         return _modified(numbers[0], numbers[1] if len(numbers) > 1 else 1)
     return None
-
-
-def _plain(parameters: bytes) -> bool:
-    return re.fullmatch(rb"[0-9:;]{1,40}", parameters) is not None
 
 
 def _modified(code: int, modifiers: int) -> str | None:
