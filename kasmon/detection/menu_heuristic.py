@@ -6,7 +6,7 @@ guess and has no keys: kasmon only offers to focus the session.
 
 import re
 import unicodedata
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -43,16 +43,6 @@ class MenuGuess(msgspec.Struct, frozen=True, kw_only=True):
     `line`: the cursor is behind a question, on the last row."""
 
 
-class _Choices(NamedTuple):
-    """A list of two choices or more: its first row, and the row after its last."""
-
-    start: int
-    stop: int
-    has_mark: bool
-    """Whether one of them is marked."""
-    has_numbers: bool
-
-
 def probably_asking(shot: TerminalScreen) -> MenuGuess | None:
     """Return what an unchanged screen probably asks; None if it shows no choices near its cursor."""
     at = shot.cursor_row if shot.cursor_visible else shot.end - 1
@@ -65,12 +55,13 @@ def probably_asking(shot: TerminalScreen) -> MenuGuess | None:
         return MenuGuess(text=_collect_text(shot, at, at + 1), sign="keys")
     if waits and shot.cursor_row == shot.end - 1 and _QUESTION.search(_strip_box(row)):
         return MenuGuess(text=_strip_box(row), sign="line")
-    found = _find_numbered(shot) or _find_bullets(shot)
+    numbered = _find_numbered(shot)
+    found = numbered or _find_bullets(shot)
     if found is None:
         return None
-    start, stop, has_mark, has_numbers = found
+    start, stop, has_mark = found
     away = start - at if at < start else max(0, at - stop + 1)
-    if not has_numbers and _is_input(shot, start, stop):
+    if numbered is None and _is_input(shot, start, stop):
         return None
     if away > NEAR or (not shot.cursor_visible and shot.end - stop > NEAR):
         return None
@@ -80,8 +71,8 @@ def probably_asking(shot: TerminalScreen) -> MenuGuess | None:
     return MenuGuess(text=_collect_text(shot, start, stop), sign="numbers") if waits else None
 
 
-def _find_numbered(shot: TerminalScreen) -> _Choices | None:
-    """Return the lowest choices whose numbers count up."""
+def _find_numbered(shot: TerminalScreen) -> tuple[int, int, bool] | None:
+    """Return the lowest two or more choices whose numbers count up: first row, row after the last, is one marked."""
     rows = shot.rows
     entries: list[tuple[int, int | None, bool]] = []
     for at in reversed(range(shot.end)):
@@ -95,12 +86,12 @@ def _find_numbered(shot: TerminalScreen) -> _Choices | None:
     numbers = [number for _, number, _ in entries]
     if len(entries) >= 2 and numbers == list(range(numbers[0] or 0, (numbers[0] or 0) + len(numbers))):
         marks = sum(marked for _, _, marked in entries)
-        return _Choices(entries[0][0], entries[-1][0] + 1, marks == 1, True)
+        return entries[0][0], entries[-1][0] + 1, marks == 1
     return None
 
 
-def _find_bullets(shot: TerminalScreen) -> _Choices | None:
-    """Return choices without numbers: adjacent rows with the same indent, one of which has a mark."""
+def _find_bullets(shot: TerminalScreen) -> tuple[int, int, bool] | None:
+    """Return choices without numbers, likewise: adjacent rows with the same indent, one of which has a mark."""
     rows = shot.rows
     for at in reversed(range(max(0, shot.end - 3 * NEAR), shot.end)):
         match = _MARKED.match(_strip_box(rows[at].text))
@@ -113,7 +104,7 @@ def _find_bullets(shot: TerminalScreen) -> _Choices | None:
             if 0 <= other < shot.end and _is_beside(rows[other].text, column, match["mark"])
         ]
         if beside and (match["mark"] not in "●■◆" or _open_twin(rows, at, column)):
-            return _Choices(min(at, *beside), max(at, *beside) + 1, True, False)
+            return min(at, *beside), max(at, *beside) + 1, True
     return None
 
 
