@@ -10,9 +10,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kasmon.acp.updates import diff_contents, fenced
+from kasmon.acp.updates import diff_contents
 from kasmon.model.commands import Answer
 from kasmon.model.permission import CONSENTS, Decision, Request
+from kasmon.model.transcript.export import fenced
 from kasmon.model.transcript.request_text import RequestDocument
 from kasmon.sanitize import clean_line
 
@@ -72,7 +73,7 @@ def contents_of(document: RequestDocument, workdir: str, options: Sequence[objec
     """Return the whole request as contents of a tool call, with secrets hidden, and what the editor cannot do."""
     request = document.request
     diffs = diff_contents(request.shown, workdir) if request.is_diff and not document.secrets else []
-    texts = [fenced("\n".join(line.text for line in document.rows(WIDTH_CELLS, with_options=True)))]
+    texts = [fenced("\n".join(line.text for line in document.rows(WIDTH_CELLS, with_options=True)), "")]
     if not options:
         texts.append(f"This can only be answered in kasmon: `kasmon answer {request.id} DECISION`.")
     elif document.hidden or request.may_be_cut:

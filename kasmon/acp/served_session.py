@@ -10,7 +10,7 @@ from acp import RequestError
 
 from kasmon.acp.connection import EditorConnection, refused
 from kasmon.acp.permissions import answer_of, contents_of, options_of
-from kasmon.acp.updates import Update, UpdateTranslator, fenced, notice, text_chunk
+from kasmon.acp.updates import Update, UpdateTranslator, notice, text_chunk
 from kasmon.errors import KasmonError
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.rpc.connect import open_link
@@ -30,6 +30,7 @@ from kasmon.model.events import (
 from kasmon.model.permission import CONSENTS, Request, RequestId
 from kasmon.model.session import AWAITED, Session
 from kasmon.model.session_state import OVER
+from kasmon.model.transcript.export import fenced
 from kasmon.model.transcript.request_text import sheet
 from kasmon.paths import Paths
 from kasmon.store.event_log import START
@@ -228,7 +229,7 @@ class ServedSession:
             await self._send([notice(error.message)])
             return
         text = "\n".join(line.rstrip() for line in lines).strip("\n")
-        await self._send([text_chunk("agent_message_chunk", fenced(text))])
+        await self._send([text_chunk("agent_message_chunk", fenced(text, ""))])
 
     async def _watch_text(self) -> None:
         """Have the host send text while it is written. Without that, whole messages are sent."""

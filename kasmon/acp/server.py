@@ -13,7 +13,7 @@ from acp import RequestError, schema
 from kasmon import __version__
 from kasmon.acp.connection import EditorConnection, refused
 from kasmon.acp.served_session import MODEL, ServedSession, config_options, mode_state
-from kasmon.acp.updates import fenced, notice
+from kasmon.acp.updates import notice
 from kasmon.backends.acp.content import Block
 from kasmon.backends.acp.content import text_of as block_text
 from kasmon.config import Config
@@ -22,6 +22,7 @@ from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.model.commands import Configure, Mode, Sender
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.model.transcript.export import fenced
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.lookup import find, own_id
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -268,7 +269,7 @@ def text_of(prompt: Sequence[Block]) -> str:
             case schema.ImageContentBlock() | schema.AudioContentBlock():
                 raise RequestError(INVALID, "kasmon passes no pictures and no sounds to an agent.")
             case schema.EmbeddedResourceContentBlock():
-                texts.append(f"\n\n{block.resource.uri}:\n{fenced(block_text(block))}\n\n")
+                texts.append(f"\n\n{block.resource.uri}:\n{fenced(block_text(block), '')}\n\n")
             case _:
                 texts.append(block_text(block))
     return "".join(texts)

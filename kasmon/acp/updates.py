@@ -1,7 +1,6 @@
 """Convert events of a session to updates of the Agent Client Protocol, in the protocol's own JSON. Pure."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
@@ -21,6 +20,7 @@ from kasmon.model.events import (
     UsageReported,
 )
 from kasmon.model.permission import Request
+from kasmon.model.transcript.export import fenced
 from kasmon.sanitize import clean_block, clean_line
 
 Update: TypeAlias = dict[str, Any]
@@ -125,7 +125,7 @@ class UpdateTranslator:
         call = self._shown_ids.pop(event.call, event.call)
         content = diff_contents(event.diff, self._workdir)
         if event.output:
-            content.append({"type": "content", "content": _text(fenced(shorten(event.output)))})
+            content.append({"type": "content", "content": _text(fenced(shorten(event.output), ""))})
         return _call_update(call, status="completed" if event.ok else "failed", content=content)
 
     def _describe(self, call: str, tool: str, title: str) -> dict[str, Any]:
@@ -142,14 +142,6 @@ def text_chunk(kind: str, text: str) -> Update:
 def notice(text: str) -> Update:
     """Return kasmon's own remark for the person, as a message that says so."""
     return text_chunk("agent_message_chunk", f"\n\n> kasmon: {clean_line(text)}\n\n")
-
-
-def fenced(text: str) -> str:
-    """Return *text* as a Markdown block that shows it unchanged."""
-    clean = clean_block(text)
-    longest = max((len(run) for run in re.findall("`+", clean)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{clean}\n{fence}"
 
 
 def shorten(text: str, most: int = OUTPUT_CHARACTERS) -> str:

@@ -1,7 +1,7 @@
 """Events of a session as updates of the protocol."""
 
 from kasmon.acp.served_session import LiveChunks
-from kasmon.acp.updates import UpdateTranslator, diff_contents, fenced, kind_of, shorten
+from kasmon.acp.updates import UpdateTranslator, diff_contents, shorten
 from kasmon.model.events import ToolStarted
 from tests.support.sample_fleet import NOW, command
 
@@ -24,17 +24,15 @@ def test_a_diff_of_several_files_has_one_content_for_each_hunk() -> None:
     ] == diff_contents(diff, "/w")
 
 
-def test_foreign_text_cannot_leave_its_block() -> None:
-    assert "`````\na ```` b\n`````" == fenced("a ```` b")
-    assert "\x1b" not in fenced("\x1b[2J")
-
-
 def test_a_long_output_keeps_its_beginning_and_end() -> None:
     assert "ab\n[6 characters left out]\nyz" == shorten("ab123456yz", 4)
 
 
 def test_kinds_are_those_of_the_protocol() -> None:
-    assert ["execute", "edit", "search", "read", "other"] == [*map(kind_of, ("Bash", "Write", "Grep", "Read", "Ha"))]
+    tools = [ToolStarted(at=NOW, call="c", tool=tool) for tool in ("Bash", "Write", "Grep", "Read", "Ha")]
+    kinds = [UpdateTranslator("/w").translate(started)[0]["kind"] for started in tools]
+
+    assert ["execute", "edit", "search", "read", "other"] == kinds
 
 
 def test_a_call_that_runs_already_shows_its_request() -> None:

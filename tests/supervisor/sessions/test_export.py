@@ -75,6 +75,7 @@ def test_a_span_of_code_and_a_fence_hold_any_text(text: str) -> None:
     assert f"{ticks[0]}" not in inline(text)[len(ticks[0]) : -len(ticks[0])].replace("``" * len(ticks[0]), "")
     assert "\n" not in inline(text)
     assert [""] == outside(fenced(text))
+    assert "\x1b" not in fenced(text)
 
 
 def test_a_fact_at_a_time_that_no_calendar_has_is_written_out_too(here: Paths) -> None:
