@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,26 @@ SOCKET_PATH_BYTES = 103
 """The longest path that a unix socket takes on every supported system (macOS: 104 with the final NUL)."""
 
 
+class _InState:
+    """A file or folder of `Paths.state`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, paths: "Paths", kind: type) -> Path:
+        return paths.state / self._name
+
+
+class _OfSession:
+    """A file or folder of each session: a method that returns it for a session's id."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, paths: "Paths", kind: type) -> Callable[[str], Path]:
+        return lambda session: paths.sessions / session / self._name
+
+
 class Paths(msgspec.Struct, frozen=True):
     """The locations of one kasmon installation. Creating a `Paths` touches no file; `make()` does."""
 
@@ -26,6 +46,108 @@ class Paths(msgspec.Struct, frozen=True):
     config: Path
     given_runtime: Path | None = None
     """The runtime folder from the environment; None where that is missing or unusable, and kasmon needs its own."""
+
+    runtime_record = _InState("runtime")
+    """The file that names kasmon's own runtime folder, where the environment names none."""
+    sessions = _InState("sessions")
+    discarded = _InState("discarded")
+    """The folder with a git bundle for each discarded worktree whose work is nowhere else."""
+    pull_requests = _InState("pull-requests")
+    """The folder with what `gh` and `glab` answered last, a file for each repository; may be deleted."""
+    fleet_log = _InState("fleet.jsonl")
+    """The event log of the fleet: which sessions exist, and their names."""
+    fleet_lock = _InState("fleet.lock")
+    """The lock for writing the fleet's files."""
+    index = _InState("index.db")
+    """The SQLite cache of the states reduced from all logs; may be deleted."""
+    search_index = _InState("search.db")
+    """The SQLite full-text index of all logs; may be deleted."""
+    split = _InState("split.json")
+    """The split of the dashboard's window; may be deleted."""
+    list_layout = _InState("list.json")
+    """How the list of the dashboard is arranged; may be deleted."""
+    own_log = _InState("kasmon.log")
+    demos = _InState("demos")
+    """One file per running demo; the next start removes stale ones."""
+    acp_registry = _InState("acp-registry.json")
+    """The registry of ACP agents that the user got last; may be deleted."""
+    tmux_host_lock = _InState("tmux-host.lock")
+    fork_server_lock = _InState("fork-server.lock")
+    """The lock of a client that starts a fork server."""
+    tmux_host_log = _InState("tmux-host.log")
+    machines = _InState("remotes")
+    """The folder with a folder for each registered machine: how it is reached, and what its link reported last."""
+    identities = _InState("identities")
+    """The folder with a file for each role that this machine has in a cluster."""
+    drained = _InState("drained")
+    """The file that exists while no more tasks of plans are placed on this machine."""
+    notifications = _InState("notifications")
+    """The folder with what was pushed, its log, and when the user last pressed a key in a dashboard."""
+    notifier_lock = _InState("notifications/notifier.lock")
+    """The lock of the process that pushes notifications."""
+    mcp = _InState("mcp")
+    """The folder of locks that show which `kasmon mcp` servers are running."""
+    request_links = _InState("request-links.json")
+    """The records of links to requests: what each opens, until when, and what became of it."""
+    request_links_key = _InState("request-links.key")
+    """The key that signs links to requests, and logins, 0600."""
+    web_logins = _InState("web-logins.json")
+    """The records of browsers that are logged in to the list of sessions, and of links that log one in."""
+    web_passkeys = _InState("web-passkeys.json")
+    """The public keys of passkeys that log in to the list of sessions."""
+    web_push = _InState("web-push.json")
+    """The browsers that are subscribed to Web Push; their addresses are secrets."""
+    web_push_key = _InState("web-push.key")
+    """The private key that signs what is pushed to browsers, 0600."""
+    web_lock = _InState("web.lock")
+    """The lock that a `kasmon web` holds while it runs; the file contains the address of its server."""
+    limits = _InState("limits")
+    """The folder with the log of resumptions after usage limits."""
+    watch = _InState("watch")
+    """The folder with the log of what watcher sessions were told."""
+    feeder_lock = _InState("watch/feeder.lock")
+    """The lock of the process that feeds watcher sessions."""
+    resumer_lock = _InState("limits/resume.lock")
+    """The lock of the process that resumes sessions after usage limits."""
+    commands = _InState("bin")
+    """The last folder on a session's PATH: it contains `kasmon` and no other program."""
+    plans = _InState("plans")
+    plan_tasks = _InState("plan-tasks")
+    """The folder with the claims and worktrees of tasks whose plans run on other machines."""
+    repositories = _InState("repositories")
+    """The folder of bare git repositories for the worktrees of such tasks, each named by its first commit."""
+
+    log = _OfSession("events.jsonl")
+    fetched = _OfSession("fetched.json")
+    """The file with the state of a plan task's folder at its last copy to, or fetch from, its sandbox."""
+    launch = _OfSession("launch.json")
+    """The launch description, as JSON."""
+    environment = _OfSession("env")
+    """The session's own variables, NUL-separated `K=V`, 0600."""
+    host_lock = _OfSession("host.lock")
+    """The lock that a host holds while it runs; this lock, not a pid, shows whether it is alive."""
+    host_log = _OfSession("host.log")
+    blobs = _OfSession("blobs")
+    """The folder of texts that an event only has the beginning of, each file named by its SHA-256."""
+    images = _OfSession("images")
+    """The folder of the pictures of prompts, each file named by its SHA-256 and its kind's suffix."""
+    turns = _OfSession("turns.git")
+    """The git repository of kasmon's own with the files before and after each turn of the session."""
+    hunks = _OfSession("hunks")
+    """The folder with the patches of hunks that were reverted or staged, for their undo."""
+    record = _OfSession("terminal")
+    """The folder with the recorded output of the session's terminal."""
+    context = _OfSession("context.json")
+    """The context that the agent inside may read; the plan's runner keeps it up to date."""
+    sandbox = _OfSession("sandbox.json")
+    """The description of the session's sandbox; it contains no secret's value."""
+    checkpoints = _OfSession("checkpoints")
+    inherited = _OfSession("inherited.state")
+    """The state that the session's interpreters start from: that of the session it was forked from."""
+    origin = _OfSession("origin.json")
+    """Which sandbox a forked session's is a copy of, and whether that copy is complete."""
+    via = _OfSession("via")
+    """The file that names the registered machine of the session, and the copied log; other sessions have none."""
 
     @property
     def runtime(self) -> Path:
@@ -45,64 +167,6 @@ class Paths(msgspec.Struct, frozen=True):
         return self.given_runtime is not None or _recorded(self.runtime_record) is not None
 
     @property
-    def runtime_record(self) -> Path:
-        """The file that names kasmon's own runtime folder, where the environment names none."""
-        return self.state / "runtime"
-
-    @property
-    def sessions(self) -> Path:
-        return self.state / "sessions"
-
-    @property
-    def discarded(self) -> Path:
-        """The folder with a git bundle for each discarded worktree whose work is nowhere else."""
-        return self.state / "discarded"
-
-    @property
-    def pull_requests(self) -> Path:
-        """The folder with what `gh` and `glab` answered last, a file for each repository; may be deleted."""
-        return self.state / "pull-requests"
-
-    @property
-    def fleet_log(self) -> Path:
-        """The event log of the fleet: which sessions exist, and their names."""
-        return self.state / "fleet.jsonl"
-
-    @property
-    def fleet_lock(self) -> Path:
-        """The lock for writing the fleet's files."""
-        return self.state / "fleet.lock"
-
-    @property
-    def index(self) -> Path:
-        """The SQLite cache of the states reduced from all logs; may be deleted."""
-        return self.state / "index.db"
-
-    @property
-    def search_index(self) -> Path:
-        """The SQLite full-text index of all logs; may be deleted."""
-        return self.state / "search.db"
-
-    @property
-    def split(self) -> Path:
-        """The split of the dashboard's window; may be deleted."""
-        return self.state / "split.json"
-
-    @property
-    def list_layout(self) -> Path:
-        """How the list of the dashboard is arranged; may be deleted."""
-        return self.state / "list.json"
-
-    @property
-    def own_log(self) -> Path:
-        return self.state / "kasmon.log"
-
-    @property
-    def demos(self) -> Path:
-        """One file per running demo; the next start removes stale ones."""
-        return self.state / "demos"
-
-    @property
     def config_file(self) -> Path:
         return self.config / "config.toml"
 
@@ -117,11 +181,6 @@ class Paths(msgspec.Struct, frozen=True):
         return self.config / "agents"
 
     @property
-    def acp_registry(self) -> Path:
-        """The registry of ACP agents that the user got last; may be deleted."""
-        return self.state / "acp-registry.json"
-
-    @property
     def themes(self) -> Path:
         return self.config / "themes"
 
@@ -133,63 +192,8 @@ class Paths(msgspec.Struct, frozen=True):
     def tmux_host_socket(self) -> Path:
         return self.runtime / TMUX_HOST_SOCKET
 
-    @property
-    def tmux_host_lock(self) -> Path:
-        return self.state / "tmux-host.lock"
-
-    @property
-    def fork_server_lock(self) -> Path:
-        """The lock of a client that starts a fork server."""
-        return self.state / "fork-server.lock"
-
-    @property
-    def tmux_host_log(self) -> Path:
-        return self.state / "tmux-host.log"
-
     def folder(self, session: str) -> Path:
         return self.sessions / session
-
-    def log(self, session: str) -> Path:
-        return self.sessions / session / "events.jsonl"
-
-    def fetched(self, session: str) -> Path:
-        """Return the file with the state of a plan task's folder at its last copy to, or fetch from, its sandbox."""
-        return self.folder(session) / "fetched.json"
-
-    def launch(self, session: str) -> Path:
-        """Return the launch description, as JSON."""
-        return self.sessions / session / "launch.json"
-
-    def environment(self, session: str) -> Path:
-        """Return the session's own variables, NUL-separated `K=V`, 0600."""
-        return self.sessions / session / "env"
-
-    def host_lock(self, session: str) -> Path:
-        """Return the lock that a host holds while it runs; this lock, not a pid, shows whether it is alive."""
-        return self.sessions / session / "host.lock"
-
-    def host_log(self, session: str) -> Path:
-        return self.sessions / session / "host.log"
-
-    def blobs(self, session: str) -> Path:
-        """Return the folder of texts that an event only has the beginning of, each file named by its SHA-256."""
-        return self.sessions / session / "blobs"
-
-    def images(self, session: str) -> Path:
-        """Return the folder of the pictures of prompts, each file named by its SHA-256 and its kind's suffix."""
-        return self.sessions / session / "images"
-
-    def turns(self, session: str) -> Path:
-        """Return the git repository of kasmon's own with the files before and after each turn of the session."""
-        return self.sessions / session / "turns.git"
-
-    def hunks(self, session: str) -> Path:
-        """Return the folder with the patches of hunks that were reverted or staged, for their undo."""
-        return self.sessions / session / "hunks"
-
-    def record(self, session: str) -> Path:
-        """Return the folder with the recorded output of the session's terminal."""
-        return self.sessions / session / "terminal"
 
     def socket(self, session: str) -> Path:
         """Return the socket of a structured session's host."""
@@ -208,30 +212,6 @@ class Paths(msgspec.Struct, frozen=True):
         """Return the file with the queued prompts that contain a secret, 0600; it exists only while there are any."""
         return self.runtime / f"{session}.waiting"
 
-    def context(self, session: str) -> Path:
-        """Return the context that the agent inside may read; the plan's runner keeps it up to date."""
-        return self.sessions / session / "context.json"
-
-    def sandbox(self, session: str) -> Path:
-        """Return the description of the session's sandbox; it contains no secret's value."""
-        return self.sessions / session / "sandbox.json"
-
-    def checkpoints(self, session: str) -> Path:
-        return self.sessions / session / "checkpoints"
-
-    def inherited(self, session: str) -> Path:
-        """Return the state that the session's interpreters start from: that of the session it was forked from."""
-        return self.sessions / session / "inherited.state"
-
-    def origin(self, session: str) -> Path:
-        """Return which sandbox a forked session's is a copy of, and whether that copy is complete."""
-        return self.sessions / session / "origin.json"
-
-    @property
-    def machines(self) -> Path:
-        """The folder with a folder for each registered machine: how it is reached, and what its link reported last."""
-        return self.state / "remotes"
-
     def machine(self, name: str) -> Path:
         return self.machines / name
 
@@ -242,112 +222,6 @@ class Paths(msgspec.Struct, frozen=True):
     def machine_socket(self, name: str) -> Path:
         """Return the socket of the link to a registered machine; its name is short, as socket paths are limited."""
         return self.runtime / f"m{zlib.crc32(name.encode()):08x}.sock"
-
-    @property
-    def identities(self) -> Path:
-        """The folder with a file for each role that this machine has in a cluster."""
-        return self.state / "identities"
-
-    @property
-    def drained(self) -> Path:
-        """The file that exists while no more tasks of plans are placed on this machine."""
-        return self.state / "drained"
-
-    def via(self, session: str) -> Path:
-        """Return the file that names the registered machine whose session it is, and the log that is copied.
-
-        It exists only for such sessions.
-        """
-        return self.sessions / session / "via"
-
-    @property
-    def notifications(self) -> Path:
-        """The folder with what was pushed, its log, and when the user last pressed a key in a dashboard."""
-        return self.state / "notifications"
-
-    @property
-    def notifier_lock(self) -> Path:
-        """The lock of the process that pushes notifications."""
-        return self.notifications / "notifier.lock"
-
-    @property
-    def mcp(self) -> Path:
-        """The folder of locks that show which `kasmon mcp` servers are running."""
-        return self.state / "mcp"
-
-    @property
-    def request_links(self) -> Path:
-        """The records of links to requests: what each opens, until when, and what became of it."""
-        return self.state / "request-links.json"
-
-    @property
-    def request_links_key(self) -> Path:
-        """The key that signs links to requests, and logins, 0600."""
-        return self.state / "request-links.key"
-
-    @property
-    def web_logins(self) -> Path:
-        """The records of browsers that are logged in to the list of sessions, and of links that log one in."""
-        return self.state / "web-logins.json"
-
-    @property
-    def web_passkeys(self) -> Path:
-        """The public keys of passkeys that log in to the list of sessions."""
-        return self.state / "web-passkeys.json"
-
-    @property
-    def web_push(self) -> Path:
-        """The browsers that are subscribed to Web Push; their addresses are secrets."""
-        return self.state / "web-push.json"
-
-    @property
-    def web_push_key(self) -> Path:
-        """The private key that signs what is pushed to browsers, 0600."""
-        return self.state / "web-push.key"
-
-    @property
-    def web_lock(self) -> Path:
-        """The lock that a `kasmon web` holds while it runs; the file contains the address of its server."""
-        return self.state / "web.lock"
-
-    @property
-    def limits(self) -> Path:
-        """The folder with the log of resumptions after usage limits."""
-        return self.state / "limits"
-
-    @property
-    def watch(self) -> Path:
-        """The folder with the log of what watcher sessions were told."""
-        return self.state / "watch"
-
-    @property
-    def feeder_lock(self) -> Path:
-        """The lock of the process that feeds watcher sessions."""
-        return self.watch / "feeder.lock"
-
-    @property
-    def resumer_lock(self) -> Path:
-        """The lock of the process that resumes sessions after usage limits."""
-        return self.limits / "resume.lock"
-
-    @property
-    def commands(self) -> Path:
-        """The last folder on a session's PATH: it contains `kasmon` and no other program."""
-        return self.state / "bin"
-
-    @property
-    def plans(self) -> Path:
-        return self.state / "plans"
-
-    @property
-    def plan_tasks(self) -> Path:
-        """The folder with the claims and worktrees of tasks whose plans run on other machines."""
-        return self.state / "plan-tasks"
-
-    @property
-    def repositories(self) -> Path:
-        """The folder of bare git repositories for the worktrees of such tasks, each named by its first commit."""
-        return self.state / "repositories"
 
     def plan(self, plan: str) -> Path:
         """Return the folder of one plan's run: its agreed text, its log, its notes, its worktrees."""

@@ -98,7 +98,15 @@ FOREIGN: Final = {"App.suspend", "Compositor.full_map", "Process.wait", "Screen.
 def members(text: str) -> set[str]:
     """Return `Class.member` of each method, field and attribute that the classes of a module have."""
     classes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
-    return {f"{of.name}.{name}" for of in classes for node in ast.walk(of) if (name := member_name(node))}
+    assigned = {
+        f"{of.name}.{target.id}"
+        for of in classes
+        for node in of.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return assigned | {f"{of.name}.{name}" for of in classes for node in ast.walk(of) if (name := member_name(node))}
 
 
 def member_name(node: ast.AST) -> str:
