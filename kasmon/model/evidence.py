@@ -125,9 +125,10 @@ def judge(signals: tuple[Signal, ...], now: float) -> StateVerdict:
         if len(states) > 1 and states & claims(other):
             deciding, states = other, states & claims(other)
     against = [other for other in others if not states & claims(other)]
-    lost += [
-        OverruledSignal(signal=other, why=_why_lost(other in against)) for other in others if other is not deciding
-    ]
+    for other in others:
+        if other is not deciding:
+            word = "disagrees" if other in against else "agrees"
+            lost.append(OverruledSignal(signal=other, why=f"{word}, lower priority"))
     if len(states) > 1 and first.source == "program" and not any(signal.source == "screen" for signal in present):
         states = frozenset({SessionState.IDLE})  # its screen cannot be read, so the program is the only source
     if len(states) > 1:
@@ -261,7 +262,3 @@ def _kind(speaking: list[Signal], state: SessionState) -> RequestKind | None:
     named = [signal.asking for signal in speaking if signal.asking and SessionState.ASKING in claims(signal)]
     kind = next(iter(named), RequestKind.QUESTION)
     return RequestKind.PLAN if kind is RequestKind.PERMISSION and RequestKind.PLAN in named else kind
-
-
-def _why_lost(is_against: bool) -> str:
-    return "disagrees, lower priority" if is_against else "agrees, lower priority"

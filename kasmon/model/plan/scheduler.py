@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kasmon.model.permission import SessionId
-from kasmon.model.plan.events import TaskPlaced
+from kasmon.model.plan.events import TaskChecked, TaskPlaced
 from kasmon.model.plan.placement import MachineRequirement, is_elsewhere, next_machine
 from kasmon.model.plan.plan import LOCAL, Plan, Task, agent_of
 from kasmon.model.plan.progress import ACTIVE, SETTLED, PlanRun, TaskState
@@ -225,11 +225,7 @@ def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Sessio
         if task.check:
             if at.check is None:
                 return [CheckTask(task, at.attempt)]
-            return [
-                FinishTask(
-                    task, at.attempt, at.check.ok, _describe_check(at.check.ok, at.check.exit_code, at.check.why)
-                )
-            ]
+            return [FinishTask(task, at.attempt, at.check.ok, _describe_check(at.check))]
         if plan.without_check == "advance" or run.headless:
             return [FinishTask(task, at.attempt, True, at.why or "reported by its agent")]
         return []
@@ -272,10 +268,10 @@ def _find_previous_session(plan: Plan, run: PlanRun, task: Task, sessions: Mappi
     return session
 
 
-def _describe_check(ok: bool, exit_code: int | None, why: str) -> str:
-    if ok:
+def _describe_check(check: TaskChecked) -> str:
+    if check.ok:
         return "its check passed"
-    return f"its check failed: {why}" if why else f"check failed (exit {exit_code})"
+    return f"its check failed: {check.why}" if check.why else f"check failed (exit {check.exit_code})"
 
 
 def _may_begin(run: PlanRun, task: Task) -> bool:
@@ -317,18 +313,14 @@ def _open_wave(plan: Plan, run: PlanRun) -> int:
     """Return the last wave whose tasks may start."""
     if not plan.gives_waves and plan.advance == "auto":
         return plan.waves
-    wave = 1
-    while wave < plan.waves and _is_clean(plan, run, wave) and (_goes_on(plan, run) or run.gate > wave):
+    wave, advances = 1, plan.advance == "auto" or run.headless
+    while wave < plan.waves and _is_clean(plan, run, wave) and (advances or run.gate > wave):
         wave += 1
     return wave
 
 
 def _is_clean(plan: Plan, run: PlanRun, wave: int) -> bool:
     return all(run.of(task.id).state in SETTLED for task in plan.tasks if task.wave <= wave)
-
-
-def _goes_on(plan: Plan, run: PlanRun) -> bool:
-    return plan.advance == "auto" or run.headless
 
 
 def _question(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], now: float, held: str) -> str:
@@ -343,23 +335,17 @@ def _question(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], now: fl
         idle = [id_ for id_ in claimed if run.of(id_).changed == 0]
         but = f" ({_tasks(idle)} changed no files)" if idle else ""
         return f"{_tasks(claimed)} reported done without a check{but}: accept or retry"
-    lost = [task.id for task in plan.tasks if run.of(task.id).state is T.RUNNING and _is_lost(run, task, sessions)]
-    if lost:
+    running = [(task, run.of(task.id)) for task in plan.tasks if run.of(task.id).state is T.RUNNING]
+    known = [(task, at, session) for task, at in running if (session := sessions.get(at.session)) is not None]
+    if lost := [task.id for task, _, session in known if session.state is SessionState.LOST]:
         return f"the agent of {_tasks(lost)} is lost: run `kasmon recover`, or retry"
-    orphaned = [
-        task.id for task in plan.tasks if run.of(task.id).state is T.RUNNING and _is_orphaned(run, task, sessions)
-    ]
-    if orphaned:
+    if orphaned := [task.id for task, _, session in known if session.is_orphaned]:
         return f"the host of {_tasks(orphaned)} is gone, and its agent may still run: retry (ends it first) or skip"
-    doubtful = [
-        task.id
-        for task in plan.tasks
-        if run.of(task.id).state is T.RUNNING and _is_doubtful(plan, run, task, sessions, now)
-    ]
-    if doubtful:
-        return (
-            f"it is unknown whether the agent of {_tasks(doubtful)} accepted its prompt: check it, then retry or skip"
-        )
+    if doubtful := [
+        task.id for task, at, session in known if explain_uncertainty(plan, task, session, at.prompts_since, now)
+    ]:
+        agents = f"the agent of {_tasks(doubtful)}"
+        return f"it is unknown whether {agents} accepted its prompt: check it, then retry or skip"
     if any(run.of(task.id).state in ACTIVE for task in plan.tasks):
         return ""
     if held:
@@ -370,35 +356,17 @@ def _question(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], now: fl
     return ""
 
 
-def _is_doubtful(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Session], now: float) -> bool:
-    at = run.of(task.id)
-    session = sessions.get(at.session)
-    return session is not None and bool(explain_uncertainty(plan, task, session, at.prompts_since, now))
-
-
-def _is_lost(run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> bool:
-    session = sessions.get(run.of(task.id).session)
-    return session is not None and session.state is SessionState.LOST
-
-
-def _is_orphaned(run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> bool:
-    session = sessions.get(run.of(task.id).session)
-    return session is not None and session.is_orphaned
-
-
 def _tasks(ids: list[str]) -> str:
     return f"task {ids[0]}" if len(ids) == 1 else f"tasks {', '.join(ids)}"
 
 
 def _finished(plan: Plan, run: PlanRun, request: str) -> FinishPlan | None:
-    states = [run.of(task.id).state for task in plan.tasks]
+    ids = [task.id for task in plan.tasks]
+    states = [run.of(id_).state for id_ in ids]
     if all(state in SETTLED for state in states):
         skipped = states.count(T.SKIPPED)
-        believed = [
-            task.id for task in plan.tasks if run.of(task.id).state is T.DONE and not run.of(task.id).is_checked
-        ]
-        why = f"{skipped} skipped" if skipped else ""
-        return FinishPlan("claimed" if believed else "done", why)
+        is_claimed = any(at.state is T.DONE and not at.is_checked for at in map(run.of, ids))
+        return FinishPlan("claimed" if is_claimed else "done", f"{skipped} skipped" if skipped else "")
     if run.headless and run.state != "paused" and not any(state in ACTIVE for state in states):
         return FinishPlan("failed", request or "no task can start")
     return None

@@ -19,13 +19,11 @@ check = "pytest -q"           check_time_limit = "10m", retries = 1, time_limit 
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from kasmon.model.plan.plan import CHECK_LIMIT_S, GIT_LOCAL, Plan, PlanFault, Task
 from kasmon.model.plan.validation import PlanDraft
 
-LineFinder: TypeAlias = Callable[[str], int]
-"""Returns the line of a key of one table."""
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_S: Final = 1e9
@@ -87,12 +85,8 @@ def read(text: str, name: str) -> PlanDraft:
         return PlanDraft(Plan(name=name), (PlanFault(line=line, why=f"it is not valid TOML: {error}"),))
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 1,000 nested lists
         return PlanDraft(Plan(name=name), (PlanFault(line=0, why=f"it cannot be read as TOML: {error}"),))
-    lines, faults = _Lines(text), []
-
-    def place(key: str) -> int:
-        return lines.of_key(0, key)
-
-    faults += _wrong(table, PLAN_KEYS, place, "the plan")
+    lines, faults = _Lines(text), list[PlanFault]()
+    plan = _Table(table, PLAN_KEYS, "the plan", lambda key: lines.of_key(0, key), faults)
     entries = table.get("task", [])
     tasks = []
     if isinstance(entries, list):
@@ -111,19 +105,17 @@ def read(text: str, name: str) -> PlanDraft:
     }
     for key in ("limit", "per_machine"):
         if key in good and good[key] < 1:
-            faults.append(PlanFault(line=place(key), why=f"the {key} is {good.pop(key)}; the minimum is 1"))
-    good["labels"] = _names(table, "labels", place, "the plan", faults)
-    good["accounts"] = _names(table, "accounts", place, "the plan", faults)
-    good["env"] = _names(table, "env", place, "the plan", faults)
+            plan.add_fault(key, f"the {key} is {good.pop(key)}; the minimum is 1")
+    good |= {key: plan.names(key) for key in ("labels", "accounts", "env")}
     if bad := [name for name in good["env"] if not VARIABLE.fullmatch(name)]:
         why = f"env of the plan holds {bad[0]!r}; it lists names of variables, whose values come from your environment"
-        faults.append(PlanFault(line=place("env"), why=why))
+        plan.add_fault("env", why)
     if bad := [name for name in good["env"] if name in GIT_LOCAL]:
         why = f"env of the plan holds {bad[0]!r}, by which git would work in another repository than the task's"
-        faults.append(PlanFault(line=place("env"), why=why))
+        plan.add_fault("env", why)
     if "advance" not in table and not any(task.wave for task in tasks):
         good["advance"] = "auto"
-    good["lines"] = tuple((key, place(key)) for key in table)
+    good["lines"] = tuple((key, lines.of_key(0, key)) for key in table)
     return PlanDraft(Plan(**{"name": name, **good, "tasks": tuple(tasks)}), tuple(faults))
 
 
@@ -131,70 +123,101 @@ def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[P
     line = lines.of_task(number)
     id_ = _name(entry.get("id", number))
     whose = f"task {id_ or number!r}"
-
-    def place(key: str) -> int:
-        return lines.of_key(number, key)
-
-    faults += _wrong(entry, TASK_KEYS, place, whose)
-
-    def read_value(key: str, otherwise: Any) -> Any:
-        value = entry.get(key, otherwise)
-        return value if _fits(value, TASK_KEYS[key]) else otherwise
-
+    task = _Table(entry, TASK_KEYS, whose, lambda key: lines.of_key(number, key), faults)
     if not id_:
-        faults.append(PlanFault(line=place("id"), why=f"the id {entry.get('id')!r} is neither a string nor a number"))
-    needs = _names(entry, "needs", place, whose, faults)
-    files = _names(entry, "files", place, whose, faults)
-    body, run = read_value("prompt", ""), read_value("run", "")
+        task.add_fault("id", f"the id {entry.get('id')!r} is neither a string nor a number")
+    needs, files = task.names("needs"), task.names("files")
+    body, run = task.value("prompt", ""), task.value("run", "")
     if bool(body.strip()) == bool(run.strip()):
         what = "both a prompt and a command to run" if body else "neither a prompt nor a command to run"
-        faults.append(PlanFault(line=place("run") if body else line, why=f"{whose} has {what}"))
-    agent, host = read_value("agent", ""), read_value("host", "")
+        faults.append(PlanFault(line=task.line_of("run") if body else line, why=f"{whose} has {what}"))
+    agent, host = task.value("agent", ""), task.value("host", "")
     if host and "@" in agent:
-        faults.append(PlanFault(line=place("host"), why=f"{whose} names two hosts: {agent!r} and {host!r}"))
+        task.add_fault("host", f"{whose} names two hosts: {agent!r} and {host!r}")
     elif host:
         agent = f"{agent or ('shell' if run else '')}@{host}"
     for key, least in (("retries", 0), ("wave", 1)):
-        if read_value(key, least) < least:
-            faults.append(PlanFault(line=place(key), why=f"{key} of {whose} is {entry[key]}; the minimum is {least}"))
+        if task.value(key, least) < least:
+            task.add_fault(key, f"{key} of {whose} is {entry[key]}; the minimum is {least}")
     return Task(
         id=id_ or str(number),
         number=number,
-        title=read_value("title", "") or _first_line(body or run),
+        title=task.value("title", "") or _first_line(body or run),
         body=body,
         run=run,
-        wave=max(read_value("wave", 0), 0),
+        wave=max(task.value("wave", 0), 0),
         needs=needs,
         inherits=_name(entry.get("inherits", "")),
         agent=agent,
-        machine=read_value("machine", ""),
-        labels=_names(entry, "labels", place, whose, faults),
-        accounts=_names(entry, "accounts", place, whose, faults),
-        mode=read_value("mode", ""),
-        sandbox=read_value("sandbox", ""),
-        worktree=read_value("worktree", ""),
-        base=read_value("base", ""),
+        machine=task.value("machine", ""),
+        labels=task.names("labels"),
+        accounts=task.names("accounts"),
+        mode=task.value("mode", ""),
+        sandbox=task.value("sandbox", ""),
+        worktree=task.value("worktree", ""),
+        base=task.value("base", ""),
         files=files,
-        check=read_value("check", ""),
-        retries=max(read_value("retries", 0), 0),
-        check_limit_s=_seconds(entry, "check_time_limit", place, whose, faults) or CHECK_LIMIT_S,
-        time_limit_s=_seconds(entry, "time_limit", place, whose, faults),
+        check=task.value("check", ""),
+        retries=max(task.value("retries", 0), 0),
+        check_limit_s=task.seconds("check_time_limit") or CHECK_LIMIT_S,
+        time_limit_s=task.seconds("time_limit"),
         line=line,
-        lines=tuple(("agent" if key == "host" and "agent" not in entry else key, place(key)) for key in entry),
+        lines=tuple(("agent" if key == "host" and "agent" not in entry else key, task.line_of(key)) for key in entry),
     )
 
 
-def _wrong(table: Mapping[str, Any], keys: Mapping[str, Any], place: LineFinder, whose: str) -> list[PlanFault]:
-    """Return the faults of *table*: unknown keys, values of the wrong type."""
-    faults = []
-    for key, value in table.items():
-        if key not in keys:
-            faults.append(PlanFault(line=place(key), why=f"{whose} has no key {key!r}; the keys are {', '.join(keys)}"))
-        elif not _fits(value, keys[key]):
-            wanted = keys[key]
-            words = " or ".join(wanted) if isinstance(wanted, tuple) else _KINDS[wanted]
-            faults.append(PlanFault(line=place(key), why=f"{key} of {whose} is {value!r}; it must be {words}"))
-    return faults
+class _Table:
+    """One table of the file, *whose* for people. What is wrong in it is added to *faults*, as it is read."""
+
+    def __init__(
+        self,
+        table: Mapping[str, Any],
+        keys: Mapping[str, Any],
+        whose: str,
+        line_of: Callable[[str], int],
+        faults: list[PlanFault],
+    ) -> None:
+        self._table, self._keys, self._whose, self._faults = table, keys, whose, faults
+        self.line_of = line_of
+        for key, value in table.items():
+            if key not in keys:
+                self.add_fault(key, f"{whose} has no key {key!r}; the keys are {', '.join(keys)}")
+            elif not _fits(value, keys[key]):
+                wanted = keys[key]
+                words = " or ".join(wanted) if isinstance(wanted, tuple) else _KINDS[wanted]
+                self.add_fault(key, f"{key} of {whose} is {value!r}; it must be {words}")
+
+    def add_fault(self, key: str, why: str) -> None:
+        self._faults.append(PlanFault(line=self.line_of(key), why=why))
+
+    def value(self, key: str, otherwise: Any) -> Any:
+        value = self._table.get(key, otherwise)
+        return value if _fits(value, self._keys[key]) else otherwise
+
+    def names(self, key: str) -> tuple[str, ...]:
+        given = self._table.get(key, [])
+        if not isinstance(given, list):
+            return ()
+        for value in given:
+            if not _name(value):
+                self.add_fault(key, f"{key} of {self._whose} holds {value!r}, which is not a name")
+        return tuple(dict.fromkeys(filter(None, map(_name, given))))
+
+    def seconds(self, key: str) -> float | None:
+        """Return the time limit under *key*, in seconds: a number of seconds, or `90s`, `30m`, `2h`."""
+        value = self._table.get(key)
+        if value is None:
+            return None
+        seconds = 0.0
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            seconds = float(min(value, LONGEST_S))
+        elif isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", value.strip())):
+            seconds = min(float(match[1]) * UNITS[match[2]], LONGEST_S)
+        if seconds > 0:
+            return seconds
+        which = "the time limit of the check" if key == "check_time_limit" else "the time limit"
+        self.add_fault(key, f'{which} of {self._whose} is {value!r}; use a form like "90s", "30m" or "2h"')
+        return None
 
 
 _KINDS: Final = {str: "a text", int: "a whole number", list: "a list", object: "a string or a number"}
@@ -213,41 +236,6 @@ def _name(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) else ""
-
-
-def _names(
-    entry: Mapping[str, Any], key: str, place: LineFinder, whose: str, faults: list[PlanFault]
-) -> tuple[str, ...]:
-    given = entry.get(key, [])
-    if not isinstance(given, list):
-        return ()
-    faults += [
-        PlanFault(line=place(key), why=f"{key} of {whose} holds {value!r}, which is not a name")
-        for value in given
-        if not _name(value)
-    ]
-    return tuple(dict.fromkeys(_name(value) for value in given if _name(value)))
-
-
-def _seconds(
-    entry: Mapping[str, Any], key: str, place: LineFinder, whose: str, faults: list[PlanFault]
-) -> float | None:
-    """Return the time limit under *key*, in seconds: a number of seconds, or `90s`, `30m`, `2h`."""
-    value = entry.get(key)
-    if value is None:
-        return None
-    seconds = 0.0
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(min(value, LONGEST_S))
-    elif isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", value.strip())):
-        seconds = min(float(match[1]) * UNITS[match[2]], LONGEST_S)
-    if seconds > 0:
-        return seconds
-    which = "the time limit of the check" if key == "check_time_limit" else "the time limit"
-    faults.append(
-        PlanFault(line=place(key), why=f'{which} of {whose} is {value!r}; use a form like "90s", "30m" or "2h"')
-    )
-    return None
 
 
 def _first_line(text: str) -> str:

@@ -1,6 +1,6 @@
 """From a parsed file to a valid plan: existing needs, no cycles, waves without gaps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -36,11 +36,8 @@ def validate(draft: PlanDraft, agents: Sequence[str] | None = None) -> tuple[Pla
     known = {task.id: task for task in tasks}
     if circle := _circle(known):
         words = " -> ".join(repr(id_) for id_ in circle)
-        faults.append(
-            PlanFault(
-                line=_line_of_need(known[circle[0]], circle[1]), why=f"task {circle[0]!r} waits for itself: {words}"
-            )
-        )
+        first = known[circle[0]]
+        faults.append(_fault(first, _field_of_need(first, circle[1]), f"waits for itself: {words}"))
     if not missing and not circle:  # a task's machine is that of the one it inherits from
         faults += [*_machines(draft.plan), *_accounts(draft.plan)]
     gives_waves = any(task.wave for task in tasks)
@@ -53,24 +50,22 @@ def validate(draft: PlanDraft, agents: Sequence[str] | None = None) -> tuple[Pla
     return plan, tuple(sorted(dict.fromkeys(faults), key=lambda fault: fault.line))
 
 
-def _doubles(tasks: Sequence[Task]) -> list[PlanFault]:
+def _fault(task: Task, field: str, why: str) -> PlanFault:
+    """Return the fault of *task* at its *field*: the task, then *why*."""
+    return PlanFault(line=task.line_of(field), why=f"task {task.id!r} {why}")
+
+
+def _doubles(tasks: Sequence[Task]) -> Iterator[PlanFault]:
     first: dict[str, Task] = {}
-    faults = []
     for task in tasks:
-        other = first.setdefault(task.id, task)
-        if other is not task:
-            faults.append(
-                PlanFault(
-                    line=task.line_of("id"), why=f"task {task.id!r} is already defined on line {other.line_of('id')}"
-                )
-            )
-    return faults
+        if (other := first.setdefault(task.id, task)) is not task:
+            yield _fault(task, "id", f"is already defined on line {other.line_of('id')}")
 
 
 def _needs(tasks: Sequence[Task]) -> list[PlanFault]:
     known = {task.id for task in tasks}
     return [
-        PlanFault(line=task.line_of(verb), why=f"task {task.id!r} {verb} {need!r}, but there is no such task")
+        _fault(task, verb, f"{verb} {need!r}, but there is no such task")
         for task in tasks
         for verb, wanted in (("needs", task.needs), ("inherits", (task.inherits,) if task.inherits else ()))
         for need in wanted
@@ -78,129 +73,97 @@ def _needs(tasks: Sequence[Task]) -> list[PlanFault]:
     ]
 
 
-def _agents(plan: Plan, agents: Sequence[str] | None) -> list[PlanFault]:
+def _agents(plan: Plan, agents: Sequence[str] | None) -> Iterator[PlanFault]:
     if agents is None:
-        return []
+        return
     allowed = ", ".join(sorted(agents))
-    wrong = [
-        PlanFault(
-            line=task.line_of("agent"), why=f"task {task.id!r} uses the unknown agent {name!r}; available: {allowed}"
-        )
-        for task in plan.tasks
-        if (name := task.agent.partition("@")[0]) and name not in agents
-    ]
+    for task in plan.tasks:
+        if (name := task.agent.partition("@")[0]) and name not in agents:
+            yield _fault(task, "agent", f"uses the unknown agent {name!r}; available: {allowed}")
     if plan.agent and plan.agent.partition("@")[0] not in agents:
-        wrong.append(
-            PlanFault(
-                line=dict(plan.lines).get("agent", 1),
-                why=f"the plan uses the unknown agent {plan.agent!r}; available: {allowed}",
-            )
-        )
-    return wrong
+        why = f"the plan uses the unknown agent {plan.agent!r}; available: {allowed}"
+        yield PlanFault(line=dict(plan.lines).get("agent", 1), why=why)
 
 
-def _elsewhere(plan: Plan) -> list[PlanFault]:
-    """Return faults for features that do not work on another machine."""
+def _elsewhere(plan: Plan) -> Iterator[PlanFault]:
+    """Yield faults for features that do not work on another machine."""
     known = {task.id: task for task in plan.tasks}
-    faults = []
     for task in plan.tasks:
         host, before = host_of(plan, task), known.get(task.inherits)
         if before is not None and (host or (where := host_of(plan, before))):
             runs = f"runs on {host!r}" if host else f"should continue from task {before.id!r}, which runs on {where!r}"
-            why = f"task {task.id!r} {runs}: `inherits` does not work across machines; use `needs`"
-            faults.append(PlanFault(line=task.line_of("inherits"), why=why))
+            yield _fault(task, "inherits", f"{runs}: `inherits` does not work across machines; use `needs`")
         if host and task.worktree in ("own", "shared"):
-            why = f"task {task.id!r} runs on {host!r}, in the home folder there, so it can have no worktree"
-            faults.append(PlanFault(line=task.line_of("worktree"), why=why))
+            why = f"runs on {host!r}, in the home folder there, so it can have no worktree"
+            yield _fault(task, "worktree", why)
         if host and not task.run and plan.done_by == "said":
-            why = f"task {task.id!r} runs on {host!r}, where an agent cannot report that it is done (done_by)"
-            faults.append(PlanFault(line=task.line_of("agent"), why=why))
-    return faults
+            why = f"runs on {host!r}, where an agent cannot report that it is done (done_by)"
+            yield _fault(task, "agent", why)
 
 
-def _machines(plan: Plan) -> list[PlanFault]:
-    """Return faults for machines that contradict each other, or where the task works."""
-    faults = []
+def _machines(plan: Plan) -> Iterator[PlanFault]:
+    """Yield faults for machines that contradict each other, or where the task works."""
     if plan.machine and plan.labels:
         line = dict(plan.lines).get("labels", 0)
-        faults.append(PlanFault(line=line, why=f"the plan names the machine {plan.machine!r} and labels; name one"))
+        yield PlanFault(line=line, why=f"the plan names the machine {plan.machine!r} and labels; name one")
     for task in plan.tasks:
         wanted, kind = machine_requirement(plan, task), task.worktree or plan.worktree
-        line = task.line_of("machine" if task.machine else "labels")
+        field = "machine" if task.machine else "labels"
         if task.machine and task.labels:
-            why = f"task {task.id!r} names the machine {task.machine!r} and labels; name one of them"
-            faults.append(PlanFault(line=task.line_of("labels"), why=why))
+            yield _fault(task, "labels", f"names the machine {task.machine!r} and labels; name one of them")
         elif task.inherits and (task.machine or task.labels):
             if machine_requirement(plan, msgspec.structs.replace(task, inherits="")) != wanted:
-                why = f"task {task.id!r} names another machine than {task.inherits!r}, in whose folder it continues"
-                faults.append(PlanFault(line=line, why=why))
+                yield _fault(task, field, f"names another machine than {task.inherits!r}, in whose folder it continues")
         elif (task.machine or task.labels) and (host := host_of(plan, task)):
-            why = f"task {task.id!r} names a machine, but its agent runs on the host {host!r}; name one of them"
-            faults.append(PlanFault(line=line, why=why))
+            yield _fault(task, field, f"names a machine, but its agent runs on the host {host!r}; name one of them")
         if wanted is not None and (task.worktree in ("shared", "folder") or kind == "folder"):
-            why = f"task {task.id!r} works in a worktree of its own on another machine, so it cannot work in {kind!r}"
-            faults.append(PlanFault(line=task.line_of("worktree"), why=why))
-    return faults
+            why = f"works in a worktree of its own on another machine, so it cannot work in {kind!r}"
+            yield _fault(task, "worktree", why)
 
 
-def _accounts(plan: Plan) -> list[PlanFault]:
-    """Return faults for accounts that no agent here would use."""
-    faults = []
+def _accounts(plan: Plan) -> Iterator[PlanFault]:
+    """Yield faults for accounts that no agent here would use."""
     if plan.spread and not (plan.accounts or any(task.accounts for task in plan.tasks)):
-        line = dict(plan.lines).get("spread", 0)
-        faults.append(PlanFault(line=line, why="the plan has a spread, but no accounts"))
+        yield PlanFault(line=dict(plan.lines).get("spread", 0), why="the plan has a spread, but no accounts")
     for task in plan.tasks:
         if task.accounts and task.run:
-            why = f"task {task.id!r} is a shell command, which uses no account"
-            faults.append(PlanFault(line=task.line_of("accounts"), why=why))
+            yield _fault(task, "accounts", "is a shell command, which uses no account")
         elif task.accounts and (host_of(plan, task) or machine_requirement(plan, task) is not None):
-            why = f"task {task.id!r} may run on another machine, with the log-in there; accounts are for tasks here"
-            faults.append(PlanFault(line=task.line_of("accounts"), why=why))
-    return faults
+            why = "may run on another machine, with the log-in there; accounts are for tasks here"
+            yield _fault(task, "accounts", why)
 
 
-def _bases(plan: Plan) -> list[PlanFault]:
-    """Return faults for a `base` without a worktree that starts from it."""
-    faults = []
+def _bases(plan: Plan) -> Iterator[PlanFault]:
+    """Yield faults for a `base` without a worktree that starts from it."""
     for task in plan.tasks:
         if task.base and (task.inherits or worktree_of(plan, task) != "own"):
-            why = f'task {task.id!r} has a base, but no worktree of its own to start from it (worktree = "own")'
-            faults.append(PlanFault(line=task.line_of("base"), why=why))
-    return faults
+            why = 'has a base, but no worktree of its own to start from it (worktree = "own")'
+            yield _fault(task, "base", why)
 
 
-def _line_of_need(task: Task, need: str) -> int:
-    return task.line_of("needs" if need in task.needs else "inherits")
-
-
-def _gaps(tasks: Sequence[Task]) -> list[PlanFault]:
-    faults = []
+def _gaps(tasks: Sequence[Task]) -> Iterator[PlanFault]:
     numbers = {task.wave for task in tasks if task.wave}
     for number in range(1, max(numbers, default=0)):
         if number not in numbers:
             after = next(task for task in tasks if task.wave > number)
-            faults.append(
-                PlanFault(
-                    line=after.line_of("wave"), why=f"wave {number} has no task, but there is a wave {after.wave}"
-                )
-            )
-            break
-    return faults
+            why = f"wave {number} has no task, but there is a wave {after.wave}"
+            yield PlanFault(line=after.line_of("wave"), why=why)
+            return
 
 
-def _waves(tasks: Sequence[Task], by_id: Mapping[str, Task]) -> list[PlanFault]:
-    faults = []
+def _waves(tasks: Sequence[Task], by_id: Mapping[str, Task]) -> Iterator[PlanFault]:
     for task in tasks:
         if not task.wave:
-            faults.append(PlanFault(line=task.line, why=f"task {task.id!r} has no wave, but other tasks have one"))
+            yield PlanFault(line=task.line, why=f"task {task.id!r} has no wave, but other tasks have one")
         for need in (*task.needs, task.inherits):
             other = by_id.get(need)
             if other is not None and task.wave and other.wave >= task.wave and other is not task:
                 where = "the same wave" if other.wave == task.wave else f"wave {other.wave}, which is later"
-                faults.append(
-                    PlanFault(line=_line_of_need(task, need), why=f"task {task.id!r} needs {need!r} of {where}")
-                )
-    return faults
+                yield _fault(task, _field_of_need(task, need), f"needs {need!r} of {where}")
+
+
+def _field_of_need(task: Task, need: str) -> str:
+    return "needs" if need in task.needs else "inherits"
 
 
 def named_needs(task: Task) -> tuple[str, ...]:

@@ -38,19 +38,16 @@ SPARE: Final = 100
 def _sandbox(
     event: events.SandboxPhaseChanged | events.ConfinementSeen | events.Checkpointed, style: TranscriptStyle
 ) -> list[TextLine]:
-    """Return the rows of *event*; none for a transitional step."""
     match event:
         case events.ConfinementSeen(ok=True):
             return []
         case events.ConfinementSeen():
             told = ", ".join(map(clean_line, event.mismatches)) or "reason unknown"
-            return wrap_paragraphs(
-                [(f"confinement not verified: {told}", Token.ERROR)], style.width, (("✗ ", Token.ERROR),)
-            )
+            return _marked("✗ ", f"confinement not verified: {told}", Token.ERROR, style)
         case events.Checkpointed():
             lost = _names(event.lost)
             text = f"checkpoint {clean_line(event.checkpoint)}" + (f" · not saved: {lost}" if lost else "")
-            return wrap_paragraphs([(text, Token.FAINT)], style.width, (("◇ ", Token.FAINT),))
+            return _marked("◇ ", text, Token.FAINT, style)
     if event.step == "intended" or (event.phase not in WORDS and not event.lost):
         return []
     word = (
@@ -61,10 +58,8 @@ def _sandbox(
     if event.phase is SandboxPhase.RUNNING and not (event.why or event.lost):
         return []
     text = f"{word}: {clean_line(event.why)}" if event.why else word
-    rows = wrap_paragraphs([(text, Token.SESSION)], style.width, (("▣ ", Token.SESSION),))
-    if event.lost:
-        rows += wrap_paragraphs([(clean_line(event.lost), Token.WARNING)], style.width, (("! ", Token.WARNING),))
-    return rows
+    rows = _marked("▣ ", text, Token.SESSION, style)
+    return rows + (_marked("! ", clean_line(event.lost), Token.WARNING, style) if event.lost else [])
 
 
 def _names(names: tuple[str, ...]) -> str:
@@ -145,15 +140,8 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
         case events.ThoughtWritten() as thought:
             return [BLANK, *fold_text(thought.text, "✻", Token.THOUGHT, style)]
         case events.PartialTextWritten() as part:
-            whole = (
-                events.ThoughtWritten(at=part.at, text=part.text)
-                if part.thinking
-                else events.MessageWritten(at=part.at, text=part.text)
-            )
-            return [
-                *_drawn(Block(whole), style),
-                *_row([("· truncated: the rest was not received", Token.FAINT)], style),
-            ]
+            rows = _drawn(_whole_block(part.text, part.thinking, part.at), style)
+            return [*rows, *_row([("· truncated: the rest was not received", Token.FAINT)], style)]
         case events.ToolStarted() as run if run_blocks.code_of(run):
             return run_blocks.call(run, block.then, style)
         case events.ToolStarted() | events.ToolFinished():
@@ -174,7 +162,7 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
         case events.NoticeRaised() as notice:
             token = {"info": Token.NOTICE, "warning": Token.WARNING, "error": Token.ERROR}[notice.level]
             sign = {"info": "·", "warning": "!", "error": "✗"}[notice.level]
-            return wrap_paragraphs([(clean_block(notice.text), token)], style.width, ((f"{sign} ", token),))
+            return _marked(f"{sign} ", clean_block(notice.text), token, style)
         case events.UnknownMessageSeen() as foreign:
             return _row([(f"· {clean_line(foreign.what)}: unknown to this version of kasmon", Token.FAINT)], style)
         case events.SettingsChanged() as now:
@@ -202,21 +190,22 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
         case events.StuckSeen() as seen:
             return _row([(f"! stuck? {clean_line(seen.why)}", Token.WARNING)], style) if seen.why else []
         case events.ContextReported() as said_so:
-            return _stands(said_so, style)
+            return _status_report(said_so, style)
         case events.FinishProposed() as proposed:
-            return _proposed(proposed, style)
+            before = f"· {_agent_of(proposed.name)} proposes to finish this session: "
+            return _marked(before, clean_block(proposed.text), Token.NOTICE, style)
         case events.AgentCommandReceived() as received:
-            return _commanded(received, style)
+            done = {"stop": "stopped this session", "interrupt": "interrupted the turn"}[received.command]
+            return _row([(f"· {_agent_of(received.name)} {done}", Token.NOTICE)], style)
         case events.PeerMessageWritten(name=name, text=text):
-            to: Span = (f"· to {clean_line(name)}: ", Token.NOTICE)
-            return wrap_paragraphs([(clean_block(text), Token.NOTICE)], style.width, (to,))
+            return _marked(f"· to {clean_line(name)}: ", clean_block(text), Token.NOTICE, style)
         case events.ReceiptChanged() as moved if moved.receipt.state in FAILED_RECEIPTS:
             reason = f" · {clean_line(moved.receipt.reason)}" if moved.receipt.reason else ""
             prompt = f"! prompt {moved.receipt.state}: {clean_line(moved.receipt.text)}{reason}"
             return _row([(prompt, Token.WARNING)], style)
         case events.CommentWritten(comment=comment):
             where = f"· comment on {clean_line(comment.file)}:{comment.line}: "
-            return wrap_paragraphs([(clean_block(comment.text), Token.NOTICE)], style.width, ((where, Token.NOTICE),))
+            return _marked(where, clean_block(comment.text), Token.NOTICE, style)
         case events.CommentsSent() as sent:
             count = len(sent.comments)
             return _row([(f"· {count} {'comment' if count == 1 else 'comments'} sent", Token.NOTICE)], style)
@@ -256,8 +245,7 @@ def _steps(block: Block, style: TranscriptStyle) -> list[TextLine]:
     return [TextLine(row.spans, fold=True) for row in wrap([(told, Token.FAINT)], style.width, UNDER, UNDER)][:1]
 
 
-def _stands(said: events.ContextReported, style: TranscriptStyle) -> list[TextLine]:
-    """Return the rows of the agent's own status report."""
+def _status_report(said: events.ContextReported, style: TranscriptStyle) -> list[TextLine]:
     rows = _row([(f"· waits: {clean_line(said.waiting)}", Token.NOTICE)], style) if said.waiting else []
     if said.done is not None:
         rows = [*rows, *_row([(f"· done: {clean_line(said.done)}" if said.done else "· done", Token.NOTICE)], style)]
@@ -266,10 +254,12 @@ def _stands(said: events.ContextReported, style: TranscriptStyle) -> list[TextLi
 
 def live(text: str, thinking: bool, style: TranscriptStyle) -> list[TextLine]:
     """Return the rows of a message that is still being written."""
-    if not text:
-        return []
-    said = events.ThoughtWritten(at=0.0, text=text) if thinking else events.MessageWritten(at=0.0, text=text)
-    return draw(Block(said), msgspec.structs.replace(style, colours=False, fold=False))
+    plain = msgspec.structs.replace(style, colours=False, fold=False)
+    return draw(_whole_block(text, thinking, 0.0), plain) if text else []
+
+
+def _whole_block(text: str, thinking: bool, at: float) -> Block:
+    return Block(events.ThoughtWritten(at=at, text=text) if thinking else events.MessageWritten(at=at, text=text))
 
 
 def folds(block: Block) -> bool:
@@ -318,11 +308,7 @@ def _turn_end(ended: events.TurnEnded, then: Sequence[events.Event], style: Tran
     told = wrap(
         [(f"{' · '.join(parts)} ", Token.BOUNDARY)], style.width, (("── ", Token.BOUNDARY),), (("   ", Token.TEXT),)
     )
-    rows = (
-        wrap_paragraphs([(clean_block(ended.error), Token.ERROR)], style.width, (("✗ ", Token.ERROR),))
-        if ended.error
-        else []
-    )
+    rows = _marked("✗ ", clean_block(ended.error), Token.ERROR, style) if ended.error else []
     if len(told) == 1:
         filling = "─" * max(0, style.width - cells(told[0].text))
         told = [TextLine((*told[0].spans, (filling, Token.BOUNDARY)))]
@@ -349,16 +335,6 @@ def _ended(ended: events.SessionEnded, style: TranscriptStyle) -> list[TextLine]
     return [BLANK, *_row([(f"■ {told}{why} · {clock(ended.at, style.zone)}", token)], style)]
 
 
-def _proposed(proposed: events.FinishProposed, style: TranscriptStyle) -> list[TextLine]:
-    before: Span = (f"· {_agent_of(proposed.name)} proposes to finish this session: ", Token.NOTICE)
-    return wrap_paragraphs([(clean_block(proposed.text), Token.NOTICE)], style.width, (before,))
-
-
-def _commanded(received: events.AgentCommandReceived, style: TranscriptStyle) -> list[TextLine]:
-    done = {"stop": "stopped this session", "interrupt": "interrupted the turn"}[received.command]
-    return _row([(f"· {_agent_of(received.name)} {done}", Token.NOTICE)], style)
-
-
 def _agent_of(name: str) -> str:
     """Return the agent of the session *name* in words; empty: it is not known of which."""
     return f"the agent of {clean_line(name)}" if name else "an agent"
@@ -366,6 +342,11 @@ def _agent_of(name: str) -> str:
 
 def _row(spans: Sequence[Span], style: TranscriptStyle) -> list[TextLine]:
     return wrap(spans, style.width)
+
+
+def _marked(sign: str, text: str, token: Token, style: TranscriptStyle) -> list[TextLine]:
+    """Return *text*, which may hold line breaks, behind *sign*, both as *token*."""
+    return wrap_paragraphs([(text, token)], style.width, ((sign, token),))
 
 
 def _used(usage: events.UsageReported) -> str:
@@ -380,7 +361,7 @@ def fold_text(text: str, sign: str, token: Token, style: TranscriptStyle) -> lis
     """Return *text* behind *sign*, both as *token*; a long one truncated, with the amount that is hidden."""
     whole = clean_block(text).rstrip()
     shown = _beginning(whole) if style.fold else whole
-    rows = wrap_paragraphs([(shown, token)], style.width, ((f"{sign} ", token),))
+    rows = _marked(f"{sign} ", shown, token, style)
     rest = whole[len(shown) :].strip()
     if "\n" in rest:
         rows += hidden(rest.count("\n") + 1, "more lines", style, INDENT)

@@ -14,14 +14,14 @@ SIDES: Final = {"-": Token.REMOVED, "+": Token.ADDED, " ": Token.SAME, "": Token
 def draw_diff(lines: Sequence[str], width: int, margin: Margin = ()) -> list[TextLine]:
     """Return the cleaned *lines* of a diff as rows of at most *width* cells, *margin* left of each."""
     places = digits(lines)
-    return [line for number, span in number_lines(lines) for line in row(number, span, places, width, margin)]
+    return [line for number, span in number_lines(lines) for line in row(number, [span], places, width, margin)]
 
 
-def row(number: str, span: Span, places: int, width: int, margin: Margin = ()) -> list[TextLine]:
+def row(number: str, spans: Sequence[Span], places: int, width: int, margin: Margin = ()) -> list[TextLine]:
     """Return one line of a diff as rows of at most *width* cells, the first with its *number*, *places* digits wide."""
     first = (*margin, (f"{number:>{places}} ", Token.NUMBER))
     rest = (*margin, (" " * (places + 1), Token.NUMBER))
-    return wrap([span], width, first, rest, words=False)
+    return wrap(spans, width, first, rest, words=False)
 
 
 def digits(lines: Sequence[str]) -> int:

@@ -77,7 +77,6 @@ def answer(event: Event, style: TranscriptStyle) -> list[TextLine]:
 
 
 def _describe_author(event: RequestAnswered) -> str:
-    """Return who answered: which rule, or which person at which terminal."""
     if event.by == POLICY:
         return f"rule {event.rule}" if event.rule else "a rule"
     return f"{event.by} at {event.who}" if event.who else event.by

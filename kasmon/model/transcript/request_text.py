@@ -48,15 +48,11 @@ def split_command(text: str) -> list[Part]:
         elif kind == "sign" and raw != "&" and line.strip():
             before = line.rstrip(" \t")
             parts.append((depth, before))
-            depth, line = 1, _visible_gap(line[len(before) :]) + raw
+            gap = line[len(before) :]  # a line break replaces one of its blanks
+            depth, line = 1, gap.removeprefix(" ") + raw
         else:
             line += raw
     return [*parts, (depth, line)] if line else parts
-
-
-def _visible_gap(gap: str) -> str:
-    """The blanks before an operator, without the one that a line break replaces."""
-    return gap[1:] if gap[:1] == " " else gap
 
 
 def _pieces(text: str) -> Iterator[tuple[Kind, str]]:
@@ -77,9 +73,7 @@ def _pieces(text: str) -> Iterator[tuple[Kind, str]]:
             at = sign.end()
             yield "sign", sign[0]
         else:
-            while (
-                at < len(text) and text[at] not in " \t\n" and not (_SIGN.match(text, at) and not _redirects(text, at))
-            ):
+            while at < len(text) and not _is_token_end(text, at):
                 at = _token_end(text, at)
             yield "word", text[start:at]
 
@@ -252,13 +246,9 @@ def diff_rows(text: str, width: int) -> list[TextLine]:
 
 
 def _diff(lines: Sequence[str], width: int) -> list[TextLine]:
-    rows: list[TextLine] = []
-    digits = max((len(number) for number, _ in diff.number_lines(lines)), default=1)
-    for number, (text, token) in diff.number_lines(lines):
-        first: Margin = ((f"{number:>{digits}} ", Token.NUMBER),)
-        rest: Margin = ((" " * (digits + 1), Token.NUMBER),)
-        rows += wrap(marked(text, token), width, first, rest, words=False)
-    return rows
+    places = diff.digits(lines)
+    numbered = diff.number_lines(lines)
+    return [row for number, span in numbered for row in diff.row(number, marked(*span), places, width)]
 
 
 def _command(parts: Sequence[Part], secret_values: Sequence[str], width: int) -> list[TextLine]:
@@ -295,7 +285,6 @@ def _argv(values: Sequence[str]) -> list[Part]:
 
 
 def _other_inputs(request: Request, secret_values: Sequence[str], width: int, after: bool) -> Iterator[TextLine]:
-    """Everything else that the tool would get."""
     left = {key: value for key, value in request.input.items() if key not in COMMAND_KEYS}
     if request.kind is RequestKind.QUESTION and request.shown:
         return  # its input repeats the question in the format of the agent's own protocol

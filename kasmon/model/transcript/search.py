@@ -137,7 +137,6 @@ def _showing(rows: list[TextLine], words: CaseFoldedText) -> list[int]:
 
 
 def _text(block: Block) -> str:
-    """Return all text of *block*, in folded case."""
     then = () if isinstance(block.event, TurnEnded) else block.then  # with a turn's end: only for its duration
     return "\n".join(_searchable_text(event) for event in (block.event, *then)).casefold()
 

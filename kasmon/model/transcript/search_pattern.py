@@ -28,7 +28,7 @@ class SearchPattern:
             raise UsageError("missing search pattern.", hint="Usage: `kasmon grep PATTERN`.")
         if "\n" in text or "\r" in text:
             raise UsageError("the search pattern must be one line.", hint="Search for one of its lines.")
-        self.text, self.ignores_case, self.is_regex = text, ignores_case, is_regex
+        self.text, self.ignores_case = text, ignores_case
         try:
             self._matches = re.compile(
                 text if is_regex else re.escape(text), re.IGNORECASE if ignores_case else re.NOFLAG

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from kasmon.model.transcript.text import Span, Token
+from kasmon.model.transcript.text import Span, Token, by_line
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer  # type: ignore[import-untyped]
@@ -50,12 +50,7 @@ def highlight(lines: Sequence[str], language: str) -> list[tuple[Span, ...]]:
     text = "\n".join(lines)
     if lexer is None or len(text) > LONGEST or max(map(len, lines), default=0) > LONGEST_LINE:
         return plain
-    rows: list[list[Span]] = [[]]
-    for _, kind, piece in lexer.get_tokens_unprocessed(text):
-        token = _token(str(kind))
-        head, *others = piece.split("\n")
-        rows[-1].append((head, token))
-        rows += [[(other, token)] for other in others]
+    rows = by_line((piece, _token(str(kind))) for _, kind, piece in lexer.get_tokens_unprocessed(text))
     whole = [tuple(span for span in row if span[0]) for row in rows]
     return whole if [*lines] == ["".join(text for text, _ in row) for row in whole] else plain
 

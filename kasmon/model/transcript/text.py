@@ -1,6 +1,6 @@
 """Lines of styled text, and fitting text into a width in terminal cells."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -148,7 +148,7 @@ def wrap_paragraphs(spans: Sequence[Span], width: int, first: Margin = ()) -> li
     return rows
 
 
-def by_line(spans: Sequence[Span]) -> Iterator[list[Span]]:
+def by_line(spans: Iterable[Span]) -> Iterator[list[Span]]:
     """Yield the lines of *spans*, which may hold line breaks."""
     line: list[Span] = []
     for text, token in spans:

@@ -22,7 +22,7 @@ from kasmon.model.transcript.style import (
     fold_row,
     hidden,
 )
-from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, cells, wrap
+from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, by_line, cells, wrap
 from kasmon.sanitize import Clean, clean_block, clean_line
 from kasmon.terminal_text.styles import PLAIN, STYLE_CHANGE, TextStyle, colour_numbers
 
@@ -38,11 +38,7 @@ def ansi_lines(text: str, token: Token) -> list[list[Span]]:
     """Return the lines of a foreign *text*, cleaned; text without a colour of its own is *token*."""
     if "\x1b" not in text:
         return [[(line, token)] for line in clean_block(text).removesuffix("\n").split("\n")]
-    rows: list[list[Span]] = [[]]
-    for piece, style in _pieces(text, token):
-        head, *others = piece.split("\n")
-        rows[-1].append((head, style))
-        rows += [[(other, style)] for other in others]
+    rows = list(by_line(_pieces(text, token)))
     if len(rows) > 1 and not any(piece for piece, _ in rows[-1]):
         rows.pop()
     return [[span for span in row if span[0]] or [("", token)] for row in rows]

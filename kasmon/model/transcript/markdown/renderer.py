@@ -198,15 +198,8 @@ class _PartRenderer:
         plain = (
             Token.HEADING if is_heading else Token.FAINT if any(each.is_quote for each in self._open) else Token.TEXT
         )
-        line: list[Span] = []
-        for text, piece in spans:
-            head, *others = text.split("\n")
-            style = plain if piece is Token.TEXT else piece
-            line.append((head, style))
-            for other in others:
-                self._add(line, links=tuple(links))
-                line = [(other, style)]
-        self._add(line, links=tuple(links))
+        for line in by_line((text, plain if piece is Token.TEXT else piece) for text, piece in spans):
+            self._add(line, links=tuple(links))
 
     def _code(self, token: "MarkdownToken") -> None:
         self._begin(token)
