@@ -9,11 +9,14 @@ import stat
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from kasmon.errors import NOT_REGULAR, UnsafeFolderError, UsageError
 
+Value = TypeVar("Value")
+Default = TypeVar("Default")
 TMUX_HOST_SOCKET = "h.sock"
 SOCKET_PATH_BYTES = 103
 """The longest path that a unix socket takes on every supported system (macOS: 104 with the final NUL)."""
@@ -334,6 +337,14 @@ def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
             os.close(folder)
 
 
+def read_json(path: Path, kind: type[Value], default: Default) -> Value | Default:
+    """Return the content of the JSON file at *path* as a *kind*; *default* if the file is missing or damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return default
+
+
 def open_regular(path: str | Path, flags: int) -> int:
     """Open the regular file at *path* and return the descriptor; never block on a FIFO. *flags* may create it, 0600.
 
@@ -416,11 +427,7 @@ def _fits(runtime_home: Path) -> bool:
 
 
 def _recorded(record: Path) -> Path | None:
-    """Return the runtime folder in the folder that *record* names; None if that does not exist.
-
-    Raises:
-        UnsafeFolderError: if it is not private to the user.
-    """
+    """Return the runtime folder in the folder that *record* names; None if that is missing. Raises as `places`."""
     try:
         recorded = Path(record.read_text("utf-8").strip())
     except (OSError, ValueError):

@@ -16,7 +16,7 @@ from kasmon.errors import NotFoundError, RefusedError, UnavailableError, UsageEr
 from kasmon.model.formatting import duration
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.plan import ANY, LOCAL
-from kasmon.paths import Paths, private_folder, write_private
+from kasmon.paths import Paths, private_folder, read_json, write_private
 
 ALL: Final = "all"
 """What `--machine` calls this machine and all registered ones."""
@@ -178,8 +178,7 @@ def own_names(places: Paths) -> frozenset[str]:
     """Return the names of this machine: its host name, and those as which it joined clusters."""
     names = {os.uname().nodename.partition(".")[0].lower()}
     for file in places.identities.glob("*-machine.json"):
-        with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-            names.add(msgspec.json.decode(file.read_bytes(), type=_Member).name)
+        names.add(read_json(file, _Member, _Member("")).name)
     return frozenset(filter(NAME.fullmatch, names))
 
 
@@ -255,9 +254,7 @@ def remove_machine(places: Paths, name: str) -> None:
 
 def read_presence(places: Paths, name: str) -> Presence:
     """Return what the link to *name* reported last; a `Presence` with a reason if it never did."""
-    with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode((places.machine(name) / "presence.json").read_bytes(), type=Presence)
-    return Presence(why=NEVER_CONNECTED)
+    return read_json(places.machine(name) / "presence.json", Presence, Presence(why=NEVER_CONNECTED))
 
 
 class MachineReader:
@@ -321,9 +318,7 @@ class ChildRegister:
         import threading  # only here: `kasmon ls` reads machines
 
         self._path = places.machine(machine) / "children.json"
-        self._children, self._lock = _Children(), threading.Lock()
-        with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-            self._children = msgspec.json.decode(self._path.read_bytes(), type=_Children)
+        self._children, self._lock = read_json(self._path, _Children, _Children()), threading.Lock()
 
     def __bool__(self) -> bool:
         return bool(self._children.started)

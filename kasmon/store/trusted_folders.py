@@ -6,7 +6,7 @@ import msgspec
 
 from kasmon.config.folder_config import FolderConfig
 from kasmon.errors import NotFoundError, UsageError
-from kasmon.paths import Paths, write_private
+from kasmon.paths import Paths, read_json, write_private
 from kasmon.store.file_lock import lock
 
 NAME: Final = "local-trust.json"
@@ -38,10 +38,7 @@ class TrustedFolders:
 
     def read(self) -> tuple[TrustedContent, ...]:
         """Return everything trusted, oldest first; empty if it cannot be read."""
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=tuple[TrustedContent, ...])
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            return ()
+        return read_json(self._path, tuple[TrustedContent, ...], ())
 
     def counts(self, local: FolderConfig) -> bool:
         """Return whether exactly *local* is trusted."""

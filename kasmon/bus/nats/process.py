@@ -15,7 +15,7 @@ import msgspec
 from kasmon.bus.nats.cluster import ClusterFolder
 from kasmon.errors import UnavailableError
 from kasmon.host.rpc.host_lock import lock_holder
-from kasmon.paths import Paths, open_regular
+from kasmon.paths import Paths, open_regular, read_json
 from kasmon.process_identity import is_running
 
 STOP_S: Final = 15.0
@@ -37,11 +37,8 @@ class ServerRecord(msgspec.Struct, frozen=True):
 
 def read_server(folder: ClusterFolder) -> ServerRecord | None:
     """Return the server that runs; None if none does."""
-    try:
-        record = msgspec.json.decode(folder.processes.read_bytes(), type=ServerRecord)
-    except (OSError, msgspec.DecodeError):
-        return None
-    return record if record.is_running() else None
+    record = read_json(folder.processes, ServerRecord, None)
+    return record if record is not None and record.is_running() else None
 
 
 def is_server_running(folder: ClusterFolder) -> bool:

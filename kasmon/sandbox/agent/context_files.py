@@ -15,10 +15,9 @@ import msgspec
 
 from kasmon.model.commands import Launch
 from kasmon.model.permission import SessionId
-from kasmon.paths import Paths, write_private
+from kasmon.paths import Paths, read_json, write_private
 from kasmon.sandbox.jail.bwrap_arguments import INSIDE, BindMount
 from kasmon.sandbox.shared.host_folders import PYTHON
-from kasmon.sandbox.shared.json_files import load_json
 
 READ_BYTES: Final = 64 * 1024
 LINE_BYTES: Final = 8192
@@ -122,13 +121,13 @@ class AgentContextFiles:
 
 def load_context(places: Paths, session: SessionId) -> bytes:
     """Return `context` of the launch stored in the session's folder; only the id where none is stored."""
-    launch = load_json(places.launch(session), Launch)
+    launch = read_json(places.launch(session), Launch, None)
     return context(places, launch) if launch else msgspec.json.encode({"schema": 1, "id": session})
 
 
 def context(places: Paths, launch: Launch) -> bytes:
     """Return as JSON what the agent of *launch* may know: its own fields, and the context from the plan runner."""
-    plan_context = load_json(places.context(launch.session), dict[str, object]) or {}
+    plan_context = read_json(places.context(launch.session), dict[str, object], {})
     own = {
         "schema": 1,
         "id": launch.session,

@@ -21,8 +21,7 @@ import msgspec
 
 from kasmon.errors import RefusedError
 from kasmon.model.sandbox.policy import CopiedFile, SandboxPolicy
-from kasmon.paths import expanded, write_private
-from kasmon.sandbox.shared.json_files import load_json
+from kasmon.paths import expanded, read_json, write_private
 
 FILE_BYTES: Final = 1024 * 1024
 ON_DISK: Final = (
@@ -175,7 +174,7 @@ def record_digests(files: Sequence[CopiedFile], session_folder: Path) -> None:
 
 def load_digests(session_folder: Path) -> Mapping[str, str]:
     """Return the digests of the last `record_digests`; clearing the jail's session folder removes them."""
-    return load_json(session_folder / DIGESTS_FILE, dict[str, str]) or {}
+    return read_json(session_folder / DIGESTS_FILE, dict[str, str], {})
 
 
 def copy_back(files: Sequence[CopiedFile], home: Path, digests: Mapping[str, str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from kasmon.model.commands import Launch
 from kasmon.model.events import ConfinementSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
-from kasmon.paths import Paths
+from kasmon.paths import Paths, read_json
 from kasmon.process_identity import started_at
 from kasmon.sandbox.agent.launch import NOTICES, policy_of
 from kasmon.sandbox.base import HostedTier
@@ -32,7 +32,6 @@ from kasmon.sandbox.remote_guest.launch_spec import (
     load_agent_tier,
     load_status,
 )
-from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.shared.processes import children, is_inside, lives, name_inside, tree
 from kasmon.system.linux import fields
 
@@ -89,7 +88,7 @@ def identify_agent(places: Paths, launch: Launch, front: int) -> ConfinementSeen
             boot=boot(),
             front=front,
             session_folder=str(jail.host_folders.of(launch.session)),
-            notices=load_json(jail.host_folders.of(launch.session) / NOTICES, tuple[str, ...]) or (),
+            notices=read_json(jail.host_folders.of(launch.session) / NOTICES, tuple[str, ...], ()),
         ),
     )
 

@@ -16,7 +16,7 @@ from kasmon.errors import KasmonError, LaunchError, SandboxError, UnableError
 from kasmon.model.commands import Launch
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import LoggedTier, Mount, SandboxPolicy, SandboxRuntime
-from kasmon.paths import Paths, write_private
+from kasmon.paths import Paths, read_json, write_private
 from kasmon.sandbox.agent import credential_files, remote_launch
 from kasmon.sandbox.agent.context_files import BIN, CONTEXT, AgentContextFiles, context, emit_command
 from kasmon.sandbox.agent.remote_launch import AgentLaunch, replace_sandbox
@@ -29,7 +29,6 @@ from kasmon.sandbox.remote_guest.scripted_agent import KASMON, SCRIPTED
 from kasmon.sandbox.shared import credentials
 from kasmon.sandbox.shared.cleanup import forget_removed_tier
 from kasmon.sandbox.shared.host_folders import HostFolders, may_use
-from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.tiers import TIERS, load
 
 NOTICES: Final = "notices.json"
@@ -284,7 +283,7 @@ def forget(places: Paths, session: SessionId) -> str:
     tier = _load_tier(places, policy)
     if not isinstance(tier, Jail):
         return tier.forget(policy)
-    launch = load_json(places.launch(session), Launch)
+    launch = read_json(places.launch(session), Launch, None)
     return tier.forget(policy, launch.workdir if launch else "/")  # "/": a copy of an unknown folder stays
 
 

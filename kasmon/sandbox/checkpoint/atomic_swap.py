@@ -11,9 +11,8 @@ from pathlib import Path
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.paths import write_private
+from kasmon.paths import read_json, write_private
 from kasmon.sandbox.checkpoint.scan import opened
-from kasmon.sandbox.shared.json_files import load_json
 
 
 class FolderSwap(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +70,7 @@ def _empty_folder(swap: FolderSwap, note: Path) -> None:
 
 
 def load_unfinished(note: Path) -> FolderSwap | None:
-    return load_json(note, FolderSwap)
+    return read_json(note, FolderSwap, None)
 
 
 def resume(swap: FolderSwap, note: Path) -> None:

@@ -22,9 +22,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kasmon.model.sandbox.policy import MIB, SandboxSize
-from kasmon.paths import write_private
+from kasmon.paths import read_json, write_private
 from kasmon.sandbox.base import UsageReport
-from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.shared.processes import LOOK_S, PROC, children, send_signal, threads, tree
 from kasmon.sandbox.shared.safe_tree import measure_tree
 from kasmon.system.linux import fields
@@ -236,7 +235,7 @@ def unfreeze_jail(init: int, group: Cgroup | None, note: Path) -> None:
     """Continue a jail that `freeze_jail` stopped, except for the processes that were stopped before."""
     if group is not None and group.is_there:
         group.freeze(frozen=False)
-    continue_tree(init, load_json(note, list[int]) or ())
+    continue_tree(init, read_json(note, list[int], ()))
     note.unlink(missing_ok=True)
 
 

@@ -21,7 +21,7 @@ from kasmon.boot_id import boot
 from kasmon.errors import KasmonError, SandboxError, UnableError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import MIB, SIZES, SandboxPolicy, SandboxRuntime, Tier
-from kasmon.paths import Paths, places, write_private
+from kasmon.paths import Paths, places, read_json, write_private
 from kasmon.sandbox.agent.context_files import BIN, CONTEXT, NOTES, AgentContextFiles, load_context
 from kasmon.sandbox.base import ConfinementProof, PauseResult, TierProbe, UnavailableReason, UsageReport
 from kasmon.sandbox.jail import cgroup, proof, seccomp
@@ -38,7 +38,6 @@ from kasmon.sandbox.network.port_forward import NetworkConnector
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing, remove_session_files
 from kasmon.sandbox.shared.filesystem_view import own_variables
 from kasmon.sandbox.shared.host_folders import PYTHON, HostFolders
-from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.shared.processes import PROC, lives, started_at
 from kasmon.sandbox.shared.program_files import needed
 
@@ -135,7 +134,7 @@ class Jail:
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
         """Return the running jail of *policy*, even if its creator did not record it; None if there is none."""
-        runtime = load_json(self._session_files(policy).record, SandboxRuntime)
+        runtime = read_json(self._session_files(policy).record, SandboxRuntime, None)
         return runtime if runtime and self.find(policy, runtime) else None
 
     def wrap(

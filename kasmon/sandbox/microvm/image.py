@@ -18,12 +18,11 @@ import msgspec
 
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import MIB
-from kasmon.paths import Paths, hash_file, private_folder, write_private
+from kasmon.paths import Paths, hash_file, private_folder, read_json, write_private
 from kasmon.sandbox.microvm import debian_packages
 from kasmon.sandbox.microvm.debian_packages import MERGED, DebianPackage, fetch, unpack
 from kasmon.sandbox.microvm.qemu_program import format_disk
 from kasmon.sandbox.shared import host_folders
-from kasmon.sandbox.shared.json_files import load_json
 
 FORMAT: Final = 3
 """Increased when the build steps change; `recipe` covers changes of the input."""
@@ -71,7 +70,7 @@ def folder_of(places: Paths) -> Path:
 
 def load_image(folder: Path) -> VmImage | None:
     """Return the image in *folder*; None if there is none that this version can use."""
-    image = load_json(folder / TOLD, VmImage)
+    image = read_json(folder / TOLD, VmImage, None)
     is_whole = image is not None and all((folder / name).is_file() for name in image.hashes)
     return image if image and image.recipe == recipe() and is_whole else None
 

@@ -19,13 +19,12 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.paths import private_folder, write_private
+from kasmon.paths import private_folder, read_json, write_private
 from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.jail.probe import find_install_command
 from kasmon.sandbox.microvm import debian_packages
 from kasmon.sandbox.microvm.qemu import MACHINE, OLDEST
 from kasmon.sandbox.shared.host_folders import may_use
-from kasmon.sandbox.shared.json_files import load_json
 
 LEAST_S: Final = 3.0
 """The least time that a start with KVM may take before it counts as slower."""
@@ -69,7 +68,7 @@ def identity(program: str, image: str) -> str:
 
 def load_trial(path: Path, on: str) -> KvmTrial | None:
     """Return the result for the machine *on* that is stored at *path*; None if there is none."""
-    trial = load_json(path, KvmTrial)
+    trial = read_json(path, KvmTrial, None)
     return trial if trial and trial.on == on else None
 
 

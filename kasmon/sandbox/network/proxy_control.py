@@ -22,11 +22,10 @@ import msgspec
 
 from kasmon.boot_id import boot
 from kasmon.errors import KasmonError, SandboxError
-from kasmon.paths import write_private
+from kasmon.paths import read_json, write_private
 from kasmon.process_identity import started_at
 from kasmon.sandbox.network.allowlist import allowlist
 from kasmon.sandbox.network.denials import Denial, read_denials
-from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.shared.processes import listen, lives, start_helper
 
 MOUNTED: Final = "/run/kasmon"
@@ -306,4 +305,4 @@ def _write_record(folder: Path, pid: int) -> EgressProxyHandle:
 
 
 def _read_record(folder: Path) -> EgressProxyHandle | None:
-    return load_json(folder / "gate.json", EgressProxyHandle)
+    return read_json(folder / "gate.json", EgressProxyHandle, None)

@@ -19,10 +19,9 @@ import msgspec
 
 from kasmon import system
 from kasmon.errors import RefusedError, SandboxError
-from kasmon.paths import write_private
+from kasmon.paths import read_json, write_private
 from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Files, ManifestEntry, is_proper, parents_first
 from kasmon.sandbox.checkpoint.scan import ScanBounds, beneath, opened, opened_file, scan, target
-from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.shared.safe_tree import copy, remove_tree
 
 BOUNDS: Final = ScanBounds(files=50_000, bytes=256 * 1024 * 1024, seconds=30.0)
@@ -236,7 +235,7 @@ class FolderSync:
             return scan(top, ScanBounds()).files
 
     def _load_record(self) -> FolderFiles | None:
-        facts = load_json(self._note, _FileFacts)
+        facts = read_json(self._note, _FileFacts, None)
         return None if facts is None else {path: ManifestEntry(*each) for path, each in facts.items()}
 
     def record_files(self, files: FolderFiles) -> None:

@@ -18,10 +18,9 @@ import msgspec
 from kasmon import system
 from kasmon.errors import SandboxError, UnableError
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime, Tier
-from kasmon.paths import Paths, write_private
+from kasmon.paths import Paths, read_json, write_private
 from kasmon.sandbox.base import PauseResult, RecordTier, SandboxTier
 from kasmon.sandbox.shared.host_folders import HostFolders
-from kasmon.sandbox.shared.json_files import load_json
 from kasmon.sandbox.tiers import TIERS, load
 from kasmon.sanitize import clean_line
 
@@ -192,7 +191,7 @@ def is_front(pid: int) -> bool:
 
 def load_status(session_folder: Path) -> RemoteAgentStatus | None:
     """Return the last recorded status of the agent of *session_folder*; None if there is none."""
-    return load_json(session_folder / "stay.json", RemoteAgentStatus)
+    return read_json(session_folder / "stay.json", RemoteAgentStatus, None)
 
 
 def store_status(session_folder: Path, noted: RemoteAgentStatus) -> None:

@@ -25,8 +25,7 @@ from kasmon.errors import SandboxError, SandboxUnreachableError, SnapshotRefused
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker, SnapshotPart, SnapshotVerdict, refusal
-from kasmon.paths import private_folder, write_private
-from kasmon.sandbox.shared.json_files import load_json
+from kasmon.paths import private_folder, read_json, write_private
 from kasmon.sandbox.shared.safe_tree import remove_tree
 
 RECORD: Final = "snapshot.json"
@@ -64,7 +63,7 @@ class SnapshotStore:
     def current(self) -> Snapshot | None:
         """Return the last confirmed snapshot, resumable or not; None if there is none."""
         known = self._state().current
-        return load_json(self.folder / known / RECORD, Snapshot) if known else None
+        return read_json(self.folder / known / RECORD, Snapshot, None) if known else None
 
     def path(self, snapshot: Snapshot, part: str) -> Path:
         return self.folder / snapshot.id / part

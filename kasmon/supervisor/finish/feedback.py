@@ -23,7 +23,7 @@ from kasmon.host.journal.redaction import Redactor
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import Receipt
 from kasmon.model.session import Session
-from kasmon.paths import Paths, private_folder, write_private
+from kasmon.paths import Paths, private_folder, read_json, write_private
 from kasmon.repository.branch import PullRequest
 from kasmon.sanitize import clean_block, clean_line
 from kasmon.store.file_lock import lock
@@ -308,8 +308,5 @@ def _stored_rounds(
     file = places.pull_requests / f"{name}.rounds.json"
     private_folder(file.parent)
     with lock(file.parent):
-        try:
-            rounds = msgspec.json.decode(file.read_bytes(), type=_Rounds)
-        except (OSError, msgspec.DecodeError):
-            rounds = _Rounds()
+        rounds = read_json(file, _Rounds, _Rounds())
         yield rounds, lambda rounds: write_private(file, msgspec.json.encode(rounds))

@@ -18,7 +18,7 @@ import msgspec
 
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from kasmon.model.commands import SessionWorktree
-from kasmon.paths import Paths, private_folder, write_private
+from kasmon.paths import Paths, private_folder, read_json, write_private
 from kasmon.repository.branch import BranchState, PullRequest
 from kasmon.repository.git import git, git_folders
 from kasmon.sanitize import clean_line
@@ -238,10 +238,7 @@ def stored_file(places: Paths, path: Path) -> Path:
 
 
 def _load(file: Path) -> _KnownRequests:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=_KnownRequests)
-    except (OSError, msgspec.DecodeError):
-        return _KnownRequests()
+    return read_json(file, _KnownRequests, _KnownRequests())
 
 
 def _newest(stored: _KnownRequests, branch: str) -> PullRequest | None:

@@ -12,7 +12,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -27,7 +26,7 @@ from kasmon.host.rpc.locked_process import begin_process, run_work
 from kasmon.model.fleet import Fleet, difference
 from kasmon.model.permission import Request
 from kasmon.model.session_state import ALIVE
-from kasmon.paths import Paths, private_folder, write_private
+from kasmon.paths import Paths, private_folder, read_json, write_private
 from kasmon.store.push_subscriptions import PushSubscription, PushSubscriptions
 from kasmon.supervisor.fleet.watch import FleetWatch
 from kasmon.supervisor.notifications import presence, push_sender
@@ -73,7 +72,7 @@ class NotifierStatus(msgspec.Struct, kw_only=True):
 
 def read_status(places: Paths) -> NotifierStatus:
     """Return what the notifier reported last; an empty one if there is no readable report."""
-    status: NotifierStatus = _load(places.notifications / "status.json", NotifierStatus, NotifierStatus())
+    status: NotifierStatus = read_json(places.notifications / "status.json", NotifierStatus, NotifierStatus())
     return status
 
 
@@ -135,7 +134,7 @@ class Notifier:
     ) -> None:
         self._places, self._clock, self._is_locked = places, clock, is_locked
         self._writing = threading.Lock()
-        self._delivered = _load(places.notifications / "sent.json", SentRecord, {})
+        self._delivered = read_json(places.notifications / "sent.json", SentRecord, {})
         self._schedule = PushSchedule(self._delivered)
         self._status = NotifierStatus(pid=os.getpid(), kasmon=__version__)
         self._config, self._config_stamp = Config(), -1
@@ -362,10 +361,3 @@ class Notifier:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _load(path: Path, kind: Any, default: Any) -> Any:
-    """Return the JSON in *path* as a *kind*; *default* if it is missing or damaged."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    return default

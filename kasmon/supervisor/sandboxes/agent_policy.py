@@ -14,7 +14,7 @@ from kasmon.config import ResolvedProfile
 from kasmon.errors import RefusedError, UsageError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SIZES, Mount, SandboxPolicy, Tier
-from kasmon.paths import Paths, expanded, write_private
+from kasmon.paths import Paths, expanded, read_json, write_private
 from kasmon.sandbox.agent import credential_files
 from kasmon.sandbox.network.allowlist import allowlist
 from kasmon.sandbox.shared import credentials
@@ -137,10 +137,7 @@ def _digest(resolved: ResolvedProfile) -> str:
 
 
 def _agreed(places: Paths) -> dict[str, str]:
-    try:
-        return msgspec.json.decode((places.state / AGREED).read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return {}
+    return read_json(places.state / AGREED, dict[str, str], {})
 
 
 def _mount(mount: Mount) -> Mount:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import psutil
 
 from kasmon import system
@@ -31,7 +30,7 @@ from kasmon.model.codex_permissions import CodexPermissions
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import EntryImported, Event, SessionStarted, SettingsChanged, TerminalEntry
 from kasmon.model.permission import SessionId
-from kasmon.paths import Paths
+from kasmon.paths import Paths, read_json
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.recovery import claude, codex
 from kasmon.supervisor.sessions.permission_mode import of_codex
@@ -197,10 +196,7 @@ def _registry_location(process: psutil.Process, home: Path | None) -> tuple[int,
 
 def _read_registry(pid: int, folder: Path) -> TerminalConversation | None:
     """Read the claude registry entry of process *pid*, which writes it and removes it when it ends cleanly."""
-    try:
-        entry: dict[str, Any] = msgspec.json.decode((folder / "sessions" / f"{pid}.json").read_bytes(), type=dict)
-    except (OSError, msgspec.DecodeError):
-        return None
+    entry = read_json(folder / "sessions" / f"{pid}.json", dict[str, Any], {})
     conversation, status = entry.get("sessionId"), entry.get("status")
     if entry.get("pid") != pid or not isinstance(conversation, str) or not re.fullmatch(UUID, conversation):
         return None

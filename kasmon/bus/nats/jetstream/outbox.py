@@ -60,7 +60,7 @@ from kasmon.bus.tasks import TaskSet, end_tasks
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from kasmon.model.commands import Ability
 from kasmon.model.permission import SessionId
-from kasmon.paths import Paths, private_folder, write_private
+from kasmon.paths import Paths, private_folder, read_json, write_private
 
 log = logging.getLogger(__name__)
 
@@ -96,9 +96,7 @@ class PositionFile:
 
     def load(self) -> AcknowledgedLogs:
         """Return what was stored last; nothing if that cannot be read."""
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            return msgspec.json.decode(self._path.read_bytes(), type=AcknowledgedLogs)
-        return AcknowledgedLogs()
+        return read_json(self._path, AcknowledgedLogs, AcknowledgedLogs())
 
     def save(self, acknowledged: AcknowledgedLogs) -> None:
         private_folder(self._path.parent)

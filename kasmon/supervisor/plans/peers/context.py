@@ -17,7 +17,7 @@ from kasmon.model.plan.placement import placed_machine
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import ACTIVE, PlanRun
 from kasmon.model.session import Session
-from kasmon.paths import Paths, write_private
+from kasmon.paths import Paths, read_json, write_private
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.machines.link_client import error_of
 from kasmon.supervisor.machines.link_client import run as run_elsewhere
@@ -69,10 +69,7 @@ class TaskContext(msgspec.Struct, frozen=True, kw_only=True):
 
 def context_of(places: Paths, session: SessionId) -> TaskContext | None:
     """Return the context last written for *session*; None if there is none, or it cannot be read."""
-    try:
-        return msgspec.json.decode(places.context(session).read_bytes(), type=TaskContext)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
+    return read_json(places.context(session), TaskContext, None)
 
 
 def now_of(peer: Session) -> dict[str, Any]:
