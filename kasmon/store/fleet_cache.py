@@ -1,7 +1,7 @@
 """A SQLite cache of sessions folded from their logs, so that a cold start reads only events added since.
 
 The logs stay the source of truth: a missing, foreign, older or damaged cache costs time, never events. Readers open
-it read-only; the one writer is the process that holds `fleet_index.lock`. There is no WAL and no memory map, so a
+it read-only; the one writer is the process that holds `fleet.lock`. There is no WAL and no memory map, so a
 reader leaves no files. A writer that is killed leaves a journal, which the next one rolls back.
 """
 
@@ -131,7 +131,7 @@ def load_cache(path: Path, index: FleetIndex) -> bool:
 
 
 class FleetCache:
-    """The writer of the cache. Create one only while holding `fleet_index.lock`."""
+    """The writer of the cache. Create one only while holding `fleet.lock`."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self.path = path

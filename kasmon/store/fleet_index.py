@@ -1,6 +1,6 @@
 """The state of all sessions, folded from the logs, and the position up to which each log was read.
 
-`fleet_index.jsonl` lists the sessions and their names; each session's own log has the rest. The two set different
+`fleet.jsonl` lists the sessions and their names; each session's own log has the rest. The two set different
 fields, so their reading order does not matter.
 """
 
@@ -33,7 +33,7 @@ class FoldedSession(NamedTuple):
 
 
 class FleetChange(NamedTuple):
-    """The sessions that one read of `fleet_index.jsonl` changed or removed."""
+    """The sessions that one read of `fleet.jsonl` changed or removed."""
 
     changed: frozenset[SessionId] = frozenset()
     removed: frozenset[SessionId] = frozenset()
@@ -46,7 +46,7 @@ class FleetIndex:
         self.sessions: dict[SessionId, FoldedSession] = {}
         """All sessions that are not forgotten."""
         self.cursor = START
-        """The position up to which `fleet_index.jsonl` was read."""
+        """The position up to which `fleet.jsonl` was read."""
         self.inode = 0
         self.folded_bytes = 0
         """How many bytes of the logs were read and folded."""
@@ -60,7 +60,7 @@ class FleetIndex:
         self.sessions, self.cursor, self.inode, self._read_size = sessions, cursor, inode, cursor
 
     def read_fleet(self) -> FleetChange:
-        """Fold the events added to `fleet_index.jsonl`; if it is another file than before, fold it from scratch.
+        """Fold the events added to `fleet.jsonl`; if it is another file than before, fold it from scratch.
 
         Raises:
             OSError: if it exists and cannot be read; nothing has changed then.
@@ -107,7 +107,7 @@ class FleetIndex:
         return folded is not previous.session
 
     def _fold_created(self, session: SessionId) -> Session:
-        """Return the session as `fleet_index.jsonl` alone describes it."""
+        """Return the session as `fleet.jsonl` alone describes it."""
         fresh: dict[SessionId, FoldedSession] = {}
         for event, _ in self._log.read():
             _apply_fleet_event(fresh, event)
@@ -115,7 +115,7 @@ class FleetIndex:
 
 
 def session_names(events: Iterable[Event]) -> dict[SessionId, str]:
-    """Return the names of this kasmon's sessions that are not forgotten, from the events of `fleet_index.jsonl`."""
+    """Return the names of this kasmon's sessions that are not forgotten, from the events of `fleet.jsonl`."""
     sessions: dict[SessionId, FoldedSession] = {}
     for event in events:
         _apply_fleet_event(sessions, event)
@@ -123,7 +123,6 @@ def session_names(events: Iterable[Event]) -> dict[SessionId, str]:
 
 
 def _apply_fleet_event(sessions: dict[SessionId, FoldedSession], event: Event) -> None:
-    """Apply *event*, from `fleet_index.jsonl`, to *sessions*."""
     match event:
         case SessionCreated():
             sessions.setdefault(

@@ -1,5 +1,6 @@
 """The log of one plan's run, and the run folded from it. Any kasmon process may append, without asking the runner."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -61,19 +62,14 @@ class PlanLog:
         Raises:
             OSError: if the log exists and cannot be read.
         """
-        with self._busy:
-            return self._more()
-
-    def _more(self) -> bool:
-        before = self._cursor
-        try:
-            for line, cursor in self._log.lines(self._cursor):
+        with self._busy, contextlib.suppress(LogMissingError):
+            before = self._cursor
+            for line, cursor in self._log.lines(before):
                 if line[:1] == b"{" and line[-1:] == b"}":
                     self.run = apply(self.run, decode(line))
                 self._cursor = cursor
-        except LogMissingError:
-            return False
-        return self._cursor != before
+            return self._cursor != before
+        return False
 
     def add(self, fact: PlanFact, check: Callable[[], None] | None = None) -> None:
         """Append *fact* durably.

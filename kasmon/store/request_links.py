@@ -64,7 +64,10 @@ class RequestLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestLinks:
-    """The links of one kasmon. Every call may be made from any process; each looks at the files again."""
+    """The links of one kasmon. Every call may be made from any process; each looks at the files again.
+
+    All raise `UnavailableError` if others can read the key, or it cannot be written.
+    """
 
     def __init__(self, places: Paths) -> None:
         self._records = SignedRecords(places.request_links, places.request_links_key, RequestLink)
@@ -74,9 +77,6 @@ class RequestLinks:
         """Return the token of a new link to *request* that expires *minutes* after *now*.
 
         *login*: as `RequestLink.login`; if that opened the request before, its link is returned while it is fresh.
-
-        Raises:
-            UnavailableError: if others can read the key, or nothing can be written.
         """
         for known in self.list_all() if login else ():
             is_same = (known.login, known.request, known.digest) == (login, request.id, request.digest)
@@ -96,11 +96,7 @@ class RequestLinks:
         return self._records.token(link, PURPOSE)
 
     def find(self, token: str) -> RequestLink | None:
-        """Return the link of *token*, whatever its state; None if its signature is wrong or its record is gone.
-
-        Raises:
-            UnavailableError: if others can read the key.
-        """
+        """Return the link of *token*, whatever its state; None if its signature is wrong or its record is gone."""
         return self._records.find(token, PURPOSE)
 
     def form_value(self, link: RequestLink, form: Form) -> str:

@@ -94,13 +94,10 @@ class RuleBook:
             before = self.read()
             after = change(before)
             if after != before:
-                self._write(after)
+                import tomli_w  # only here: most hosts never write a rule
 
-    def _write(self, rules: tuple[Rule, ...]) -> None:
-        import tomli_w  # only here: most hosts never write a rule
-
-        content = tomli_w.dumps({"rule": [msgspec.to_builtins(rule) for rule in rules]}).encode()
-        write_private(self.path, content, durable=True)
+                content = tomli_w.dumps({"rule": [msgspec.to_builtins(rule) for rule in after]}).encode()
+                write_private(self.path, content, durable=True)
 
 
 def _content(rule: Rule) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 It indexes the trigrams of each part of a file, so a query is always data, never FTS5 syntax. The text itself stays
 in the files; a search reads the candidates there. Like the fleet cache, it can be rebuilt: if it is missing, damaged
-or of another kasmon, a search takes longer but finds the same. Its one writer holds `fleet_index.lock`.
+or of another kasmon, a search takes longer but finds the same. Its one writer holds `fleet.lock`.
 """
 
 import contextlib
@@ -101,7 +101,7 @@ class SearchLookup:
 
 
 class SearchIndex:
-    """The writer of the index. Create one only while holding `fleet_index.lock`; use it from one thread at a time."""
+    """The writer of the index. Create one only while holding `fleet.lock`; use it from one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -226,7 +226,6 @@ class SearchIndex:
 
 
 def _create_schema(database: sqlite3.Connection) -> None:
-    """Create an empty index, replacing any existing tables."""
     with database:
         database.execute("BEGIN IMMEDIATE")
         for table in ("words", "stretch", "source"):

@@ -60,7 +60,10 @@ class WebLogin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebLogins:
-    """The logins of one kasmon. Every call may be made from any process; each looks at the files again."""
+    """The logins of one kasmon. Every call may be made from any process; each looks at the files again.
+
+    All raise `UnavailableError` if others can read the key, or it cannot be written.
+    """
 
     def __init__(self, places: Paths) -> None:
         self._records = SignedRecords(places.web_logins, places.request_links_key, WebLogin)
@@ -75,29 +78,17 @@ class WebLogins:
         return self._records.sign_text(PLACE)[:PLACE_LENGTH]
 
     def create(self, now: float) -> str:
-        """Return the token of a new link that logs one browser in.
-
-        Raises:
-            UnavailableError: if others can read the key, or nothing can be written.
-        """
+        """Return the token of a new link that logs one browser in."""
         login = WebLogin(id=new_id(), created_at=now, expires_at=now + LINK_MINUTES * 60)
         self._records.add(login, lambda logins: _without_oldest(logins, now), "no link was created")
         return self._records.token(login, LINK)
 
     def find_link(self, token: str) -> WebLogin | None:
-        """Return the link of *token* if it was not used; None if there is none, or its signature is wrong.
-
-        Raises:
-            UnavailableError: if others can read the key.
-        """
+        """Return the link of *token* if it was not used; None if there is none, or its signature is wrong."""
         return self._records.find(token, LINK)
 
     def find(self, cookie: str, now: float) -> WebLogin | None:
-        """Return the active login of *cookie*; None without one.
-
-        Raises:
-            UnavailableError: if others can read the key.
-        """
+        """Return the active login of *cookie*; None without one."""
         login = self._records.find(cookie, COOKIE)
         return login if login is not None and login.state(now) is LoginState.ACTIVE else None
 
