@@ -512,11 +512,10 @@ class TmuxMissingError(TmuxError):
 
 
 class TmuxTooOldError(TmuxError):
-    def __init__(self, version: str, needed: str = "3.2") -> None:
-        self.version, self.needed = version, needed
-        super().__init__(
-            f"tmux {version} is too old.", hint=f"kasmon needs {needed} or newer; structured sessions work without it."
-        )
+    def __init__(self, version: str) -> None:
+        self.version = version
+        hint = "kasmon needs 3.2 or newer; structured sessions work without it."
+        super().__init__(f"tmux {version} is too old.", hint=hint)
 
 
 class TmuxServerGoneError(TmuxError):

@@ -10,7 +10,6 @@ from typing import Final, NoReturn, TypeVar
 
 from kasmon.errors import KasmonError, RefusedError, TmuxCommandError
 from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_client import ControlClient
 from kasmon.tmux.control_protocol import NoticeItem
 from kasmon.tmux.control_requests import TmuxRequest
 from kasmon.tmux.formats import PANE_FACTS_FORMAT, CreatedPane, PaneFacts, read_pane_facts
@@ -158,13 +157,12 @@ class ForeignHub(Hub):
         if not existing:
             raise TmuxCommandError("attach-session", "the pane no longer exists")
         try:
-            self._client = self._attach_to(self._sessions[existing[0]])
-            self._client.on_output, self._client.on_notice, self._client.on_exit = (
-                self._handle_output,
-                self._handle_notice,
-                self._handle_exit,
-            )
-            self._server_pid = int(self.call(ask.command("display-message -p '#{pid}'"))[0])
+            self._client_session = self._sessions[existing[0]]
+            flags = f"ignore-size,no-output,pause-after={PAUSE_AFTER_S}"
+            self._client = self._attach_client("-E", "-f", flags, "-t", exact(self._client_session))
+            self._client.on_output, self._client.on_notice = self._handle_output, self._handle_notice
+            self._client.on_exit = lambda: self.on_exit()
+            self.server_pid = int(self.call(ask.command("display-message -p '#{pid}'"))[0])
             self.submit(ask.command(f"refresh-client -B {quote_text('kasmon::' + SUBSCRIPTION_FORMAT)}"))
         except BaseException:
             self.close()
@@ -257,12 +255,6 @@ class ForeignHub(Hub):
     def _report_closed(self, pane: str) -> None:
         self.release(pane)
         self.on_closed(pane)
-
-    def _attach_to(self, session: str) -> ControlClient:
-        flags = f"ignore-size,no-output,pause-after={PAUSE_AFTER_S}"
-        client = self._attach_client("-E", "-f", flags, "-t", exact(session))
-        self._client_session = session
-        return client
 
 
 def forbidden(line: str) -> str:

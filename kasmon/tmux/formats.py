@@ -197,16 +197,20 @@ def read_screen(line: bytes) -> ScreenFacts | None:
 
 def read_text(answer: bytes) -> PaneText:
     """Parse an answer to `TEXT_FORMAT`. A text whose length does not match (tmux 3.4 escapes some) is left empty."""
+    title, workdir, command = (*split_texts(answer, len(TEXT_FIELDS)), "", "", "")[:3]
+    return PaneText(title=title, workdir=workdir, command=command)
+
+
+def split_texts(rest: bytes, count: int) -> list[str]:
+    """Return the *count* texts in *rest*, each prefixed with its length; fewer if a length does not match."""
     texts: list[str] = []
-    rest = answer
-    for _ in TEXT_FIELDS:
+    for _ in range(count):
         size, colon, rest = rest.partition(b":")
         if not colon or not size.isdigit() or rest[int(size) : int(size) + 1] not in (b",", b""):
             break
         texts.append(rest[: int(size)].decode("utf-8", "replace"))
         rest = rest[int(size) + 1 :]
-    title, workdir, command = (*texts, "", "", "")[:3]
-    return PaneText(title=title, workdir=workdir, command=command)
+    return texts
 
 
 def _parse_number(field: str) -> int:

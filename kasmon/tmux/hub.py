@@ -56,7 +56,8 @@ class Hub:
         self.on_exit: Callable[[], None] = lambda: None
         """tmux ended the connection."""
         self._clock = clock
-        self._server_pid = 0
+        self.server_pid = 0
+        """The pid of the tmux server that we are attached to."""
         self._own_pane = self._own_window = self._session = ""
         self._watched: frozenset[str] = frozenset()
         self._focused: tuple[str, ...] = ()
@@ -116,7 +117,7 @@ class Hub:
         try:
             self._client = self._attach_client("-f", f"ignore-size,pause-after={PAUSE_AFTER_S}", "-t", f"={HUB}")
             self._client.on_output, self._client.on_notice = self._handle_output, self._handle_notice
-            self._client.on_exit = self._handle_exit
+            self._client.on_exit = lambda: self.on_exit()
             self._ensure_keeper()
             self._set_up()
         except BaseException:
@@ -134,11 +135,6 @@ class Hub:
         for pane in self._floods.off:
             self.on_flood(pane, False)
         self._floods = FloodControl()
-
-    @property
-    def server_pid(self) -> int:
-        """The pid of the tmux server that we are attached to."""
-        return self._server_pid
 
     def tick(self) -> None:
         """Resume panes whose flood pause has ended; check unexplained deaths again. Call it about once a second."""
@@ -217,14 +213,14 @@ class Hub:
     def _wake_server(self) -> None:
         """Send SIGCHLD to the server, so that it reaps its dead children: tmux sometimes misses the signal."""
         with contextlib.suppress(OSError):
-            os.kill(self._server_pid, signal.SIGCHLD)
+            os.kill(self.server_pid, signal.SIGCHLD)
 
     def _set_up(self) -> None:
         answer_lines = self.call(  # the hub's first window is its own; the current one may be an agent's
             ask.command(f"display-message -t '={HUB}:^' -p '#{{pid}} #{{client_name}} {OWN_IDS}'")
         )
         pid, client, self._session, self._own_window, self._own_pane = answer_lines[0].decode("ascii").split(" ")
-        self._server_pid = int(pid)
+        self.server_pid = int(pid)
         for window in self._list_unlinked():
             self._link_window(window)
         self._select_window()
@@ -255,7 +251,7 @@ class Hub:
 
     def _handle_notice(self, notice: NoticeItem) -> None:
         if not self._session:
-            return  # `_settle` is not done; it finds in its lists what changed before
+            return  # `_set_up` is not done; it finds in its lists what changed before
         first = notice.rest.split(b" ")[0].decode("ascii", "replace")
         if notice.kind == "unlinked-window-add" and ID.fullmatch(first):
             self._link_window(first)
@@ -309,6 +305,3 @@ class Hub:
                 client.close()
                 raise
         return client
-
-    def _handle_exit(self) -> None:
-        self.on_exit()

@@ -5,6 +5,7 @@ from typing import Final
 from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.sanitize import clean_line
 from kasmon.tmux.foreign_server import ForeignServer
+from kasmon.tmux.formats import split_texts
 from kasmon.tmux.quoting import ID
 
 TEXTS: Final = ("session_name", "window_name", "pane_title", "pane_current_path", "pane_current_command")
@@ -40,13 +41,9 @@ def read(line: bytes) -> AdoptablePane | None:
     pane, *numbers = (field.decode("ascii", "replace") for field in fields[:-1])
     if not ID.fullmatch(pane) or not all(number.isdecimal() for number in numbers):
         return None
-    texts, rest = [], fields[-1]
-    for _ in TEXTS:
-        size, _, rest = rest.partition(b":")
-        if not size.isdigit() or rest[int(size) : int(size) + 1] not in (b",", b""):
-            return None
-        texts.append(rest[: int(size)].decode("utf-8", "replace"))
-        rest = rest[int(size) + 1 :]
+    texts = split_texts(fields[-1], len(TEXTS))
+    if len(texts) < len(TEXTS):
+        return None
     window, pane_number, pid, width, height, attached, active_window, active_pane, dead = map(int, numbers)
     return AdoptablePane(
         pane=pane,

@@ -1,5 +1,7 @@
 """Starts, attaches to, queries and stops agents in a tmux on another machine, over ssh.
 
+Each function that connects blocks, and raises `RemoteUnreachableError` if there is no connection.
+
 No variable of an agent is on a command line, here or there: ssh passes scripts by stdin (`tmux/remote/ssh`). The
 agent's variables are in a 0600 file there, which its launcher deletes before it starts the agent. Only attaching is a
 command line; it contains a session id and a marker.
@@ -156,7 +158,6 @@ def start(machine: RemoteMachine, remote_start: RemoteStart, variables: Mapping[
     *variables*: the environment of ssh.
 
     Raises:
-        RemoteUnreachableError: if there is no connection.
         RemoteLaunchError: if the agent cannot be started there.
         ValueError: if a variable has an invalid name.
     """
@@ -178,11 +179,7 @@ def start(machine: RemoteMachine, remote_start: RemoteStart, variables: Mapping[
 
 
 def state(machine: RemoteMachine, session: str, variables: Mapping[str, str], *, tidy: bool = False) -> RemoteOutcome:
-    """Return the state of *session* on *machine*; with *tidy*, delete its files once it has ended. Blocks.
-
-    Raises:
-        RemoteUnreachableError: if there is no connection.
-    """
+    """Return the state of *session* on *machine*; with *tidy*, delete its files once it has ended. Blocks."""
     return outcome(machine, session, variables, tidy=tidy)[0]
 
 
@@ -204,11 +201,7 @@ def outcome(
 
 
 def stop(machine: RemoteMachine, session: str, grace_s: float, variables: Mapping[str, str]) -> None:
-    """Stop the agent there with HUP, TERM, KILL, within *grace_s*; a remote script does so on its own. Blocks.
-
-    Raises:
-        RemoteUnreachableError: if there is no connection.
-    """
+    """Stop the agent there with HUP, TERM, KILL, within *grace_s*; a remote script does so on its own. Blocks."""
     run_script(machine, build_stop_script(session, grace_s), variables)
 
 

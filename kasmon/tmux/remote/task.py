@@ -1,5 +1,7 @@
 """A plan's remote operations beside its agents: create a task's result folder, read its result, run a check. Blocking.
 
+Each function raises `RemoteUnreachableError` if there is no connection.
+
 A check is a session of its own in the remote tmux: a lost connection does not end it, and a later query finds it.
 """
 
@@ -49,7 +51,6 @@ def lay_out(machine: RemoteMachine, folder: str, number: int, variables: Mapping
     """Create the folder for the result of task *number*, below *folder* on *machine*.
 
     Raises:
-        RemoteUnreachableError: if there is no connection.
         RemoteLaunchError: if the folder cannot be created.
     """
     script = HEAD + LAY_OUT.format(folder=quote_folder(folder), number=int(number))
@@ -66,22 +67,14 @@ def lay_out(machine: RemoteMachine, folder: str, number: int, variables: Mapping
 
 
 def result(machine: RemoteMachine, folder: str, number: int, longest: int, variables: Mapping[str, str]) -> str:
-    """Return `result.md` of task *number*, if written since `lay_out`, at most *longest* bytes; may be empty.
-
-    Raises:
-        RemoteUnreachableError: if there is no connection.
-    """
+    """Return `result.md` of task *number*, if written since `lay_out`, at most *longest* bytes; may be empty."""
     script = HEAD + RESULT.format(folder=quote_folder(folder), number=int(number), longest=int(longest))
     answer = run_script(machine, script, variables)
     return answer.shown.decode("utf-8", "replace") if answer.fields == ["found"] else ""
 
 
 def check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> tuple[RemoteOutcome, str]:
-    """Return the state of the check of *session*, and its output once it ended; its files are deleted then.
-
-    Raises:
-        RemoteUnreachableError: if there is no connection.
-    """
+    """Return the state of the check of *session*, and its output once it ended; its files are deleted then."""
     answer, screen = agent.outcome(machine, _check_session(session), variables, tidy=True)
     return answer, re.sub(r"\n+\Z", "\n", screen.decode("utf-8", "replace"))
 
@@ -97,7 +90,6 @@ def begin_check(
     """Start the check *command* of *session* on *machine*, unless it runs. *own*: the variables of the check.
 
     Raises:
-        RemoteUnreachableError: if there is no connection.
         RemoteLaunchError: if it cannot be started there.
     """
     remote_start = RemoteStart(
@@ -112,16 +104,12 @@ def begin_check(
 
 
 def end_check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> None:
-    """Stop the check of *session* at once, if it runs. Raises `RemoteUnreachableError` if there is no connection."""
+    """Stop the check of *session* at once, if it runs."""
     agent.stop(machine, _check_session(session), 0.0, variables)
 
 
 def version(machine: RemoteMachine, variables: Mapping[str, str]) -> str:
-    """Return the version of the remote tmux; empty if there is none.
-
-    Raises:
-        RemoteUnreachableError: if there is no connection.
-    """
+    """Return the version of the remote tmux; empty if there is none."""
     words = run_script(machine, HEAD + VERSION, variables).fields
     return " ".join(words[1:]) if words[:1] == ["has"] else ""
 
