@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import print_json, say, say_block, typed
-from kasmon.cli.output.json_objects import answer as answered
+from kasmon.cli.output.console import print_answer, say_block, typed
 from kasmon.cli.output.json_objects import request_object
 from kasmon.cli.show import option_lines
 from kasmon.errors import (
@@ -107,10 +106,9 @@ def answer(
         seen = shown(where, request, decision, edited=tool_input, labels=chosen, reach=reach)
         given = msgspec.structs.replace(given, digest=ask(request, decision, seen, wants_json=wants_json))
     event_loop.run(session_operations.answer(where, session, given))
-    if wants_json:
-        print_json(answered(request=request_object(request), decision=decision.value))
-    else:
-        say(f"{request.id}: {decision}")
+    print_answer(
+        f"{request.id}: {decision}", wants_json=wants_json, request=request_object(request), decision=decision.value
+    )
     return 0
 
 

@@ -15,8 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from kasmon.cli.answer import meant, shown
 from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.output.console import check_machine, note, note_other_machines, print_json, say, say_block, typed
-from kasmon.cli.output.json_objects import answer, error_object, request_object, rule_object
-from kasmon.cli.output.json_objects import answer as answered
+from kasmon.cli.output.json_objects import error_object, request_object, rule_object
 from kasmon.cli.show import on_one_row
 from kasmon.errors import KasmonError, RefusedError, StaleRequestError, UnableError, UsageError
 from kasmon.host.journal.secrets import secrets_of
@@ -62,7 +61,7 @@ def rules(
         check_is_person(places(), "revoke rules")
         found = tuple(rule_book.remove(rule) for rule in wanted)
     if wants_json:
-        print_json(answer(rules=[rule_object(rule) for rule in found]))
+        print_json(rules=[rule_object(rule) for rule in found])
         return 0
     for rule in found:
         say(line(rule) if act == "ls" else f"{rule.id}: revoked")
@@ -98,7 +97,7 @@ def list_alike(wanted: str, *, wants_json: bool) -> None:
     _, request = meant(fleet, wanted)
     listed = find_group(request, requests(fleet)) or (request,)
     if wants_json:
-        print_json(answered(requests=[request_object(each) for each in listed], digest=digest_of(listed)))
+        print_json(requests=[request_object(each) for each in listed], digest=digest_of(listed))
     else:
         say(*_lines(places(), fleet, listed), f"digest of these {len(listed)}: {digest_of(listed)}")
 
@@ -186,7 +185,7 @@ def _print_outcomes(
         for request, error in zip(listed, outcomes, strict=True):
             why = None if error is None else error_object(error)["error"]
             objects.append(request_object(request) | {"decision": None if error else decision.value, "error": why})
-        print_json(answered(requests=objects, decision=decision.value))
+        print_json(requests=objects, decision=decision.value)
     else:
         for request, error in zip(listed, outcomes, strict=True):
             if error is None:

@@ -8,7 +8,7 @@ The parameters of each command are in `completion.json`, since the functions loa
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -94,25 +94,14 @@ def _candidates(words: Sequence[str]) -> Completions:
             return sessions(typed)
         case "sandboxes":
             return sessions(typed, sandboxed=True)
-        case "agents":
-            return agents()
-        case "machines":
-            return machines()
-        case "templates":
-            return templates()
-        case "tags":
-            return tags()
-        case "requests":
-            return requests()
-        case "settings":
-            return settings()
         case "values":
             return values(before[0][1])
         case "plans":
             return plans(typed)
         case "plan_files":
             return plan_files(typed)
-    return {}
+        case other:
+            return WITHOUT_WORD.get(other, dict)()
 
 
 def sessions(typed: str, *, sandboxed: bool = False) -> Completions:
@@ -228,3 +217,9 @@ def themes(where: Paths) -> Completions:
     """Return the built-in themes and the user's own."""
     shipped = Path(kasmon.__file__).with_name("themes")
     return {path.stem: "" for folder in (shipped, where.themes) for path in sorted(folder.glob("*.toml"))}
+
+
+WITHOUT_WORD: Final[dict[str, Callable[[], Completions]]] = {
+    each.__name__: each for each in (agents, machines, templates, tags, requests, settings)
+}
+"""The completers whose candidates depend on no other word."""

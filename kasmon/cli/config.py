@@ -3,8 +3,7 @@
 from typing import Annotated, Any
 
 from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import as_json, note, print_json, say
-from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.console import as_json, note, print_answer, print_json, say
 from kasmon.config import Config, load
 from kasmon.config.edit import put
 from kasmon.config.explain import ExplainedSetting, settings, value_at
@@ -37,16 +36,12 @@ def config(
         _print_explained(explained(where, explain), _folder_value(where, explain), wants_json=wants_json)
     elif key is not None:
         setting = explained(where, key)
-        if wants_json:
-            print_json(answer(**_object(setting)))
-        else:
-            say(_written(setting.value))
+        print_answer(_written(setting.value), wants_json=wants_json, **_object(setting))
     else:
         found = settings(load(where))
-        if wants_json:
-            print_json(answer(file=str(where.config_file), settings=_plain(found)))
-        else:
-            say(f"# {where.config_file}", *(f"{name} = {_written(set_to)}" for name, set_to in found.items()))
+        lines = (f"{name} = {_written(set_to)}" for name, set_to in found.items())
+        file = str(where.config_file)
+        print_answer(f"# {file}", *lines, wants_json=wants_json, file=file, settings=_plain(found))
 
 
 def _check(where: Paths, key: str, config: Config) -> None:
@@ -75,7 +70,7 @@ def _folder_value(where: Paths, key: str) -> dict[str, Any] | None:
 
 def _print_explained(setting: ExplainedSetting, here: dict[str, Any] | None, *, wants_json: bool) -> None:
     if wants_json:
-        print_json(answer(**_object(setting), here=here))
+        print_json(**_object(setting), here=here)
         return
     say(f"{setting.key} = {_written(setting.value)}", f"  {setting.sentence}")
     say(f"  default   {_written(setting.default)}", f"  from      {setting.origin}")

@@ -15,7 +15,7 @@ import msgspec
 from kasmon.cli.arguments import Arg, Json, Text
 from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.console import print_json, say
-from kasmon.cli.output.json_objects import answer, receipt_object, session_object
+from kasmon.cli.output.json_objects import receipt_object, session_object
 from kasmon.cli.output.table import state_words, wave_words
 from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
@@ -72,7 +72,7 @@ def send_to_peer(
             session, why = SessionId(peer.id or ""), error.message
             receipts.append(Receipt(id=ReceiptId(""), session=session, state=ReceiptState.REFUSED, reason=why))
     if wants_json:
-        print_json(answer(receipts=[receipt_object(receipt) for receipt in receipts]))
+        print_json(receipts=[receipt_object(receipt) for receipt in receipts])
         return
     for peer, receipt in zip(recipients, receipts, strict=True):
         say(f"{peer.name}: {receipt.state}{f', {receipt.reason}' if receipt.reason else ''}")
@@ -102,7 +102,7 @@ def ctx(
     peers = [now_of(peer) for peer in peers_of(fleet, session)] if context is None else peers_of_plan(context, fleet)
     if wants_json:
         more = {"peer_sessions": peers, "notes": None if context is None else context.notes}
-        print_json(answer(session=session_object(session) | more))
+        print_json(session=session_object(session) | more)
         return
     say(f"{session.name} ({session.id}): {state_words(session, utf8=is_utf8())}")
     for name, text in {

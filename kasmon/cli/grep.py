@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final
 
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.errors import UnavailableError, UsageError
 from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import clock
@@ -103,7 +102,7 @@ def _print_json(results: Iterator[SessionHits]) -> int:
     everything = [*results]
     hits = [_object(each.session, hit) for each in everything for hit in each.hits]
     problems = [{"session": each.session.id, "message": each.problem} for each in everything if each.problem]
-    print_json(answer(hits=hits, more=[each.session.id for each in everything if each.more], problems=problems))
+    print_json(hits=hits, more=[each.session.id for each in everything if each.more], problems=problems)
     return len(hits)
 
 

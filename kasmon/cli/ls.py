@@ -122,7 +122,7 @@ def wait(
 
         there = asyncio.run(wait_for(where, ids, goal, any=any_, timeout_s=timeout))
     if wants_json:
-        print_json(answer(sessions=[session_object(session) for session in there]))
+        print_json(sessions=[session_object(session) for session in there])
     else:
         say(*(f"{session.label} is {session.state}" for session in there))
 

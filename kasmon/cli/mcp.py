@@ -63,5 +63,5 @@ def is_installed() -> bool:
 def check() -> DoctorCheck:
     """Return the check for `kasmon doctor`."""
     if not is_installed():
-        return DoctorCheck(id="mcp", level="ok", text=f"`kasmon mcp` requires the package `mcp`: {GET}")
-    return DoctorCheck(id="mcp", level="ok", text=f"`kasmon mcp` serves tools to agents: {ADD}")
+        return DoctorCheck("mcp", "ok", f"`kasmon mcp` requires the package `mcp`: {GET}")
+    return DoctorCheck("mcp", "ok", f"`kasmon mcp` serves tools to agents: {ADD}")

@@ -8,8 +8,8 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json, Timeout
 from kasmon.cli.ls import chosen, states_in
-from kasmon.cli.output.console import confirm, note, print_json, say
-from kasmon.cli.output.json_objects import answer, error_object, receipt_object, session_object
+from kasmon.cli.output.console import confirm, note, print_answer, print_json, say
+from kasmon.cli.output.json_objects import error_object, receipt_object, session_object
 from kasmon.cli.output.table import aligned
 from kasmon.cli.session_selection import Everything, InStates, OfPlan, WithTags, find_all, run_side_by_side
 from kasmon.config.parser import load_or_default
@@ -140,7 +140,7 @@ def send(
     if dry_run:
         if wants_json:
             listed, others = ([session_object(each) for each in group] for group in (sessions, left_out))
-            print_json(answer(recipients=listed, left_out=others))
+            print_json(recipients=listed, left_out=others)
         else:
             say(*_listed(sessions, left_out))
         return 0
@@ -152,10 +152,9 @@ def send(
     receipt = outcomes[0]
     if isinstance(receipt, KasmonError):
         raise receipt
-    if wants_json:
-        print_json(answer(receipt=receipt_object(receipt)))
-    else:
-        say(f"{receipt.id}: {receipt.state}{_reason(receipt)}")
+    print_answer(
+        f"{receipt.id}: {receipt.state}{_reason(receipt)}", wants_json=wants_json, receipt=receipt_object(receipt)
+    )
     return EXIT_CODES.get(receipt.state, 0)
 
 
@@ -173,7 +172,7 @@ def _report(
         note(f"{error.message} {error.hint}".strip())
     if wants_json:
         failed = {"errors": [error_object(error)["error"] for error in errors]} if errors else {}
-        print_json(answer(receipts=[receipt_object(receipt) for receipt, _ in results], **failed))
+        print_json(receipts=[receipt_object(receipt) for receipt, _ in results], **failed)
     elif sessions:
         say(*table(sessions, [receipt for receipt, _ in results]))
     return max([code for _, code in results] + [error.exit_code for error in errors])

@@ -10,7 +10,7 @@ import msgspec
 from kasmon.cli.arguments import NAMED, Arg
 from kasmon.cli.ls import chosen, states_in
 from kasmon.cli.output.console import confirm, note, print_json, say
-from kasmon.cli.output.json_objects import answer, error_object, session_object
+from kasmon.cli.output.json_objects import error_object, session_object
 from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.rpc import event_loop
 from kasmon.model.fleet import Fleet
@@ -26,19 +26,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 SIDE_BY_SIDE: Final = 32
 
-Sessions = Annotated[
-    str,
-    Arg(
-        f"{NAMED} Several may be named; `-` reads names from stdin, one a line.", ("SESSION",), "sessions", hyphen=True
-    ),
-]
+SEVERAL: Final = f"{NAMED} Several may be named; `-` reads names from stdin, one a line."
+Sessions = Annotated[str, Arg(SEVERAL, ("SESSION",), "sessions", hyphen=True)]
 InStates = Annotated[str | None, Arg("All sessions in these states, separated by commas.", ("--state",))]
-Sandboxes = Annotated[
-    str,
-    Arg(
-        f"{NAMED} Several may be named; `-` reads names from stdin, one a line.", ("SESSION",), "sandboxes", hyphen=True
-    ),
-]
+Sandboxes = Annotated[str, Arg(SEVERAL, ("SESSION",), "sandboxes", hyphen=True)]
 WithTags = Annotated[
     str | None, Arg("All sessions with one of these tags, separated by commas.", ("--tag",), completer="tags")
 ]
@@ -176,7 +167,7 @@ def run_on_each(
         code = max(code, more.code)
         results.append({"session": session_object(current)} | more.fields)
     if wants_json:
-        print_json(answer(**results[0]) if is_one else answer(results=results))
+        print_json(**(results[0] if is_one else {"results": results}))
     return code
 
 

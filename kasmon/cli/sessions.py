@@ -15,7 +15,7 @@ from kasmon import launch, system
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.dashboard import no_screen
 from kasmon.cli.output.console import accepts, note, print_json, say
-from kasmon.cli.output.json_objects import answer, error_object, session_object
+from kasmon.cli.output.json_objects import error_object, session_object
 from kasmon.cli.output.table import aligned
 from kasmon.cli.session_selection import (
     Act,
@@ -93,9 +93,9 @@ def ls_tmux(socket: str, *, wants_json: bool) -> None:
 
     panes = asyncio.run(foreign_panes(places(), socket))
     if wants_json:
-        print_json(answer(panes=[msgspec.to_builtins(pane) | {"target": pane.target} for pane in panes]))
-        return
-    say(*aligned([HEADS, *(_row(pane) for pane in panes)]))
+        print_json(panes=[msgspec.to_builtins(pane) | {"target": pane.target} for pane in panes])
+    else:
+        say(*aligned([HEADS, *(_row(pane) for pane in panes)]))
 
 
 def ls_background(*, wants_json: bool) -> None:
@@ -105,7 +105,7 @@ def ls_background(*, wants_json: bool) -> None:
     where = places()
     found = event_loop.run(list_sessions(where, load(where)))
     if wants_json:
-        print_json(answer(background=[msgspec.to_builtins(each) for each in found]))
+        print_json(background=[msgspec.to_builtins(each) for each in found])
         return
     cells = [(each.id, each.name, each.activity, each.workdir, each.adopted) for each in found]
     rows = [tuple(cell or "-" for cell in row) for row in cells]
@@ -142,7 +142,7 @@ def adopt(
     launch = asyncio.run(adopted(where, target, name, socket))
     session = read_session(where, launch.session)
     if wants_json:
-        print_json(answer(session=session_object(session), noticed=NOTICED))
+        print_json(session=session_object(session), noticed=NOTICED)
         return None
     note(NOTICED)
     say(launch.session)
@@ -155,7 +155,7 @@ def _adopt_background(target: str, name: str, *, wants_json: bool) -> None:
     where = places()
     session, _ = event_loop.run(adopt_background(where, load(where), target, name))
     if wants_json:
-        print_json(answer(session=session_object(read_session(where, session)), noticed=KEPT_RUNNING))
+        print_json(session=session_object(read_session(where, session)), noticed=KEPT_RUNNING)
         return
     note(KEPT_RUNNING)
     say(session)
@@ -197,7 +197,7 @@ def move(
         asyncio.run(moved(where, here.config, session, mode, account, changes_permissions=True))
     now = find(read_fleet(where), session.id)
     if wants_json:
-        print_json(answer(session=session_object(now)))
+        print_json(session=session_object(now))
     else:
         place = f"account {now.account!r}" if now.account else "its agent's own log-in"
         say(f"{now.id}: moved to {place if account is not None else now.mode}")
@@ -355,7 +355,7 @@ def new(
         raise outcomes[0]
     results, code = _report_started(read_fleet(where), outcomes, here.config, wants_json=wants_json)
     if wants_json:
-        print_json(answer(**results[0]) if is_one else answer(results=results))
+        print_json(**(results[0] if is_one else {"results": results}))
     return code
 
 
@@ -676,7 +676,7 @@ def _execute(wanted: str, act: Act, done: str, *, wants_json: bool) -> None:
     outcome = event_loop.run(act(where, session))
     now = read_fleet(where).get(session.id) or session
     if wants_json:
-        print_json(answer(session=session_object(now)))
+        print_json(session=session_object(now))
     else:
         say(f"{now.label} ({now.id}): {outcome if isinstance(outcome, str) else done}")
 

@@ -12,7 +12,7 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.ls import branches_of, is_utf8
-from kasmon.cli.output.console import as_json, note, print_json, say, say_block
+from kasmon.cli.output.console import as_json, note, print_answer, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer, request_object, session_object, shown_object
 from kasmon.cli.output.table import state_words, wave_words
 from kasmon.errors import KasmonError, LogMissingError, UsageError
@@ -60,7 +60,7 @@ def read(
 
     shown = read_lines(where, session, start, end, lines=lines, ansi=ansi)
     if wants_json:
-        print_json(answer(session=session.id, lines=list(shown)))
+        print_json(session=session.id, lines=list(shown))
         return
     for line in shown:
         print(with_colours(line) if ansi else clean_block(line))
@@ -155,7 +155,7 @@ def show(
     events, pane, peers = last_events(where, session.id), seen_pane(where, session), peers_of(fleet, session)
     branch = branches_of([session]).get(session.id)
     if wants_json:
-        print_json(answer(session=shown_object(session, peers, events, pane, branch)))
+        print_json(session=shown_object(session, peers, events, pane, branch))
         return
     say(*described(session, fleet.at))
     if branch is not None:
@@ -186,7 +186,7 @@ def _list_files(session: Session, *, wants_json: bool) -> None:
     check_here(session)
     names = listed(Path(session.workdir or "."), MOST_SENT)
     if wants_json:
-        print_json(answer(session=session.id, files=names))
+        print_json(session=session.id, files=names)
     elif names:
         say(*names)
 
@@ -197,10 +197,8 @@ def _list_symbols(session: Session, *, wants_json: bool) -> None:
 
     check_here(session)
     symbols = find_symbols(Path(session.workdir or "."), MOST_SENT)
-    if wants_json:
-        print_json(answer(session=session.id, symbols=msgspec.to_builtins(symbols)))
-    else:
-        say(*(f"{each.name}  {each.file}:{each.line}" for each in symbols))
+    lines = (f"{each.name}  {each.file}:{each.line}" for each in symbols)
+    print_answer(*lines, wants_json=wants_json, session=session.id, symbols=msgspec.to_builtins(symbols))
 
 
 def _turn_failure(session: Session) -> str:
@@ -276,7 +274,7 @@ def inbox(
     fleet = read_fleet(where)
     waiting = requests(fleet)
     if wants_json:
-        print_json(answer(requests=[request_object(request) for request in waiting]))
+        print_json(requests=[request_object(request) for request in waiting])
         return None
     if not waiting:
         say("No pending requests.")

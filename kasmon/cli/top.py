@@ -11,7 +11,6 @@ import msgspec
 from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.console import check_machine, note_other_machines, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned, cut, state_words
 from kasmon.config.parser import load_or_default
 from kasmon.model.fleet import Fleet
@@ -76,10 +75,16 @@ def top(
         before, began = read_usage(read_fleet(places()).sessions), time.monotonic()
         time.sleep(ONE_SAMPLE_S)
         sample = read_sample(before, began)
+        budget_bytes = _budget_bytes()
         if wants_json:
-            print_json(top_object(sample, _budget_bytes()))
+            print_json(
+                memory_bytes=sample.memory_bytes,
+                budget_bytes=budget_bytes or None,
+                proposed=[each.id for each in proposals(sample, budget_bytes)],
+                sessions=[_session_object(session, sample) for session in sample.rows],
+            )
         else:
-            say(*lines(sample, _budget_bytes()))
+            say(*lines(sample, budget_bytes))
             note_other_machines(places(), machine, "top")
         return 0
     sys.stdout.write(ENTER)
@@ -139,16 +144,6 @@ def proposals(sample: UsageSample, budget_bytes: int) -> Sequence[Session]:
     """Return the sessions to hibernate so that the others stay within *budget_bytes*; none for 0."""
     memory = {session: usage.memory_bytes for session, usage in sample.usages.items()}
     return propose_for_budget(sample.fleet.sessions, memory, budget_bytes)
-
-
-def top_object(sample: UsageSample, budget_bytes: int) -> dict[str, object]:
-    """Return *sample* as JSON."""
-    return answer(
-        memory_bytes=sample.memory_bytes,
-        budget_bytes=budget_bytes or None,
-        proposed=[each.id for each in proposals(sample, budget_bytes)],
-        sessions=[_session_object(session, sample) for session in sample.rows],
-    )
 
 
 def _session_object(session: Session, sample: UsageSample) -> dict[str, object]:

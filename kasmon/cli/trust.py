@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import accepts, note, print_json, say
-from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.console import accepts, note, print_answer, print_json, say
 from kasmon.config import load
 from kasmon.config.folder_config import NAME, FolderConfig, read_folder_config
 from kasmon.config.folder_config_text import describe_changes
@@ -52,9 +51,7 @@ def trust(
         _agree(local, digest, agrees=yes, wants_json=wants_json)
         TrustedFolders(where).add(local, time.time())
     if wants_json:
-        print_json(
-            answer(folder=local.root, file=local.file, digest=local.digest, would=list(lines), was_trusted=counts)
-        )
+        print_json(folder=local.root, file=local.file, digest=local.digest, would=list(lines), was_trusted=counts)
     else:
         say(f"{local.file}: trusted{' already' if counts else ', as it is now'}")
     return None
@@ -67,7 +64,7 @@ def show_all(*, wants_json: bool) -> None:
         objects = [
             {"folder": one.root, "digest": one.digest, "trusted_at": one.at, "now": state} for one, state in found
         ]
-        print_json(answer(trusted=objects))
+        print_json(trusted=objects)
     elif found:
         say(*(f"{one.root}  {state}" for one, state in found))
     else:
@@ -88,10 +85,7 @@ def withdraw(folder: str, *, wants_json: bool) -> None:
     local = read_folder_config(path)
     root = local.root if local is not None else str(path)
     TrustedFolders(where).remove(root)
-    if wants_json:
-        print_json(answer(folder=root))
-    else:
-        say(f"{root}: trust revoked")
+    print_answer(f"{root}: trust revoked", wants_json=wants_json, folder=root)
 
 
 def _brought(folder: str) -> FolderConfig:

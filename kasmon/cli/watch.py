@@ -9,7 +9,7 @@ from typing import Final
 
 from kasmon.cli.ls import chosen, drawn, is_utf8, states_in
 from kasmon.cli.output.console import print_json, say
-from kasmon.cli.output.json_objects import answer, session_object
+from kasmon.cli.output.json_objects import session_object
 from kasmon.cli.output.table import last_words, state_words
 from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import clock
@@ -70,7 +70,7 @@ async def _print(choose: Callable[[Fleet], Sequence[Session]], wants_json: bool)
             sessions = choose(fleet)
             now = {session.id: session for session in sessions}
             if wants_json:
-                print_json(answer(sessions=[session_object(session) for session in sessions]))
+                print_json(sessions=[session_object(session) for session in sessions])
             elif before is None:
                 say(*drawn(fleet, sessions))
             else:

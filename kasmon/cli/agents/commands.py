@@ -15,7 +15,6 @@ from kasmon.agents.profile import LARGEST, AgentProfile, check_name, parse
 from kasmon.cli.agents.registry import list_registry
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned
 from kasmon.detection.recorded_screen import cases_by_state, compare, describe, propose_rule, recorded_screens
 from kasmon.detection.rule_catalog import RuleCatalog
@@ -45,7 +44,7 @@ def list_all(
     agents = catalog(places())
     found = [folder for name in agents.names() if (folder := next(agents.folders(name), None))]
     if wants_json:
-        print_json(answer(agents=[_object(folder, agents) for folder in found]))
+        print_json(agents=[_object(folder, agents) for folder in found])
         return
     rows = [("AGENT", "TITLE", "INSTALLED", "TRIED", "FROM")]
     for folder in found:
@@ -61,7 +60,7 @@ def show(name: AgentArgument, /, *, wants_json: Json = False) -> None:
     profile = agents.load(name)
     folder = next(agents.folders(name))
     if wants_json:
-        print_json(answer(agent=_object(folder, agents)))
+        print_json(agent=_object(folder, agents))
         return
     say(f"{name}: {clean_line(profile.title or name)} ({folder.path}, from {clean_line(folder.origin)})")
     say(*_lines(profile))
@@ -85,7 +84,7 @@ def compare_screens(name: AgentArgument, /, *, wants_json: Json = False) -> None
     recorded = [each for folder in agents.folders(name) for each in recorded_screens(folder.path)]
     differences = [found for each in recorded if (found := compare(name, each, rules))]
     if wants_json:
-        print_json(answer(agent=name, screens=len(recorded), differences=[each._asdict() for each in differences]))
+        print_json(agent=name, screens=len(recorded), differences=[each._asdict() for each in differences])
     else:
         for each in recorded:
             if difference := compare(name, each, rules):
@@ -125,7 +124,7 @@ def add(
             return
     copy_folder(source, files, target)
     if wants_json:
-        print_json(answer(agent=_object(AgentFolder(target, "user"), catalog(where))))
+        print_json(agent=_object(AgentFolder(target, "user"), catalog(where)))
     else:
         note(f"added to {str(target)!r}; `kasmon agents test {source.name}` reads its recorded screens.")
 

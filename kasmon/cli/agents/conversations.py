@@ -6,7 +6,6 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned
 from kasmon.config import load
 from kasmon.config.profile import parse_mode
@@ -43,7 +42,7 @@ def list_all(
     offers = asyncio.run(list_conversations(where, here.config, wanted, everywhere=everywhere))
     if wants_json:
         listed = msgspec.to_builtins(offers.conversations)
-        print_json(answer(agent=name, conversations=listed, is_whole=offers.is_whole))
+        print_json(agent=name, conversations=listed, is_whole=offers.is_whole)
         return
     if not offers.conversations:
         say(f"{name} stores no conversation{'' if everywhere else ' of this folder'}.")

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.console import note, print_answer, print_json, say
 from kasmon.cli.output.table import ending
 from kasmon.config.parser import load_or_default
 from kasmon.detection.terminal_screen import TerminalScreen, captured
@@ -91,7 +90,7 @@ def explain_session(
     if report is not None:
         _report(report, session, found)
     if wants_json:
-        print_json(answer(session=session.id, explanation=as_object(found)))
+        print_json(session=session.id, explanation=as_object(found))
     else:
         first, *others = lines(found)
         if session.crashed:
@@ -131,10 +130,7 @@ def explain_screen(
     found = ExplainedState(verdict=judge(evidence, now), signals=evidence, reading=reading, note=chosen.note)
     if export is not None:
         _export(export, text, shot, found)
-    if wants_json:
-        print_json(answer(explanation=as_object(found)))
-    else:
-        say(*lines(found))
+    print_answer(*lines(found), wants_json=wants_json, explanation=as_object(found))
 
 
 def catalogue(where: Paths, program: str = "") -> "RuleCatalog":
@@ -228,15 +224,9 @@ def _facts(path: Path) -> dict[str, Any]:
 
     try:
         shot = tomllib.loads(_beside(path)).get("shot", {})
-        known = msgspec.convert(shot, _Facts)
+        return msgspec.structs.asdict(msgspec.convert(shot, _Facts))
     except (ValueError, RecursionError, AttributeError):  # the errors of msgspec and tomllib are ValueErrors
         return {}
-    return {
-        "cursor": known.cursor,
-        "cursor_visible": known.cursor_visible,
-        "alternate": known.alternate,
-        "columns": known.columns,
-    }
 
 
 class _Facts(msgspec.Struct):

@@ -10,7 +10,6 @@ from kasmon.cli.agents.explain import read_shot
 from kasmon.cli.agents.redacted_screen import write_screen
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.detection.recorded_screen import (
     compare,
     describe,
@@ -77,7 +76,7 @@ def record(
     proposal = propose_rule(recorded, others) if difference else ""
     if wants_json:
         found = difference._asdict() if difference else None
-        print_json(answer(folder=str(target), difference=found, rule=proposal or None))
+        print_json(folder=str(target), difference=found, rule=proposal or None)
         return
     note(f"recorded in {str(target)!r}: review it before you share it.")
     if difference is None:

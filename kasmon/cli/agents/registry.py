@@ -12,7 +12,6 @@ from kasmon.agents.acp_registry import LARGEST, URL, RegisteredAgent
 from kasmon.agents.catalog import AgentCatalog, catalog
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned
 from kasmon.errors import UnavailableError, UsageError
 from kasmon.paths import Paths, places, private_folder, write_private
@@ -42,7 +41,7 @@ def list_registry(where: Paths, *, wants_json: bool) -> None:
         )
         rows.append((each.id, each.name, each.version, profile or "-", shlex.join(each.start) or "-"))
     if wants_json:
-        print_json(answer(known=objects))
+        print_json(known=objects)
     else:
         say(*aligned([tuple(str(clean_line(cell)) for cell in row) for row in rows]))
         if not where.acp_registry.exists():
@@ -64,7 +63,7 @@ def update(
         why = error.strerror or error
         raise UnavailableError(f"cannot write {str(where.acp_registry)!r}: {why}.") from error
     if wants_json:
-        print_json(answer(file=str(where.acp_registry), agents=len(agents)))
+        print_json(file=str(where.acp_registry), agents=len(agents))
     else:
         note(f"{len(agents)} agents are in {str(where.acp_registry)!r}: `kasmon agents ls --known` lists them.")
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.errors import KasmonError, UnavailableError, UsageError
 from kasmon.model.commands import Ability
 from kasmon.model.formatting import duration
@@ -162,7 +161,7 @@ def join(
     identity = asyncio.run(join_cluster(places(), token))
     if wants_json:
         joined = {"cluster": identity.cluster, "team": identity.team, "name": identity.name, "role": identity.role}
-        print_json(answer(joined=joined | {"public_key": identity.public_key}))
+        print_json(joined=joined | {"public_key": identity.public_key})
     else:
         say(f"joined {identity.cluster!r} as {identity.role} {identity.name!r} of the team {identity.team!r}")
 
@@ -191,7 +190,7 @@ def orders(
     listed = [each for each in asyncio.run(read()) if every or each.state != "done"]
     listed.sort(key=lambda each: each.at)
     if wants_json:
-        print_json(answer(orders=[_order_object(each) for each in listed]))
+        print_json(orders=[_order_object(each) for each in listed])
     elif listed:
         say(
             *(

@@ -22,8 +22,7 @@ from kasmon.bus.nats.server import find_server
 from kasmon.bus.nats.server_config import ROSTER_KEY
 from kasmon.bus.nats.service import ClusterService, apply_changes
 from kasmon.bus.nats.subjects import check_name
-from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.console import note, print_answer, print_json, say
 from kasmon.errors import NotFoundError, RefusedError, UsageError
 from kasmon.host.journal import process_log
 from kasmon.model.formatting import duration
@@ -70,7 +69,7 @@ def init(
     )
     cluster = folder.load()
     if wants_json:
-        print_json(answer(cluster=cluster_object(folder, cluster)))
+        print_json(cluster=cluster_object(folder, cluster))
         return
     say(
         f"{name}: made for {cluster.host}:{cluster.port}, in {folder.path}",
@@ -102,12 +101,9 @@ def start(cluster: str, foreground: bool, print_unit: bool, no_unit: bool, wants
     if process.service_pid(folder) is None:
         if kind and not no_unit:
             unit.start_unit(kind, service, text, "kasmon cluster up --no-unit")
-            process.wait_until_up(folder, lambda: "")
+            process.wait_until_up(folder)
         else:
-            started = process.start_service(folder, places())
-            process.wait_until_up(
-                folder, lambda: "" if started.poll() is None else process.last_line(folder.service_log)
-            )
+            process.wait_until_up(folder, process.start_service(folder, places()))
     _print_status(folder, wants_json)
 
 
@@ -118,7 +114,7 @@ def leaf(cluster: str, port: int, wants_json: bool) -> None:
     folder = create_leaf(places(), joined[0] if joined else cluster or "main", port)
     made = folder.load()
     if wants_json:
-        print_json(answer(cluster=cluster_object(folder, made)))
+        print_json(cluster=cluster_object(folder, made))
         return
     say(
         f"{made.name}: a leafnode of {made.leaf_of!r}, in {folder.path}",
@@ -133,20 +129,22 @@ def serve(folder: str) -> None:
     asyncio.run(_run_peer(PeerFolder(Path(folder).resolve())))
 
 
-async def _run_peer(folder: PeerFolder) -> None:
+def _stop_on_signal() -> asyncio.Event:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _run_peer(folder: PeerFolder) -> None:
+    stop = _stop_on_signal()
     peer = await asyncio.to_thread(PeerServer, folder, await asyncio.to_thread(find_server))
     note(f"serving from {folder.path}. Ctrl+C ends it.")
     await peer.run(stop)
 
 
 async def _run_service(folder: ClusterFolder) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, stop.set)
+    stop = _stop_on_signal()
     await ClusterService(folder, await asyncio.to_thread(find_server)).run(stop)
 
 
@@ -156,7 +154,7 @@ def stop(cluster: str, wants_json: bool) -> None:
     had_unit = unit.remove_unit(f"cluster-{folder.path.name}")
     ran = process.stop_service(folder) or had_unit
     if wants_json:
-        print_json(answer(cluster=cluster_object(folder, folder.load())))
+        print_json(cluster=cluster_object(folder, folder.load()))
     else:
         say(f"{folder.path.name}: {'stopped' if ran else 'was not running'}")
 
@@ -182,10 +180,7 @@ def token(role: Role, name: str, minutes: float, team: str, cluster: str, wants_
     text = make_join_token(folder, name, role, team, minutes, folder.key(ROSTER_KEY))
     if not asyncio.run(apply_changes(folder)):
         _note_down(folder)
-    if wants_json:
-        print_json(answer(token=text, name=name, role=role, minutes=minutes))
-    else:
-        say(text)
+    print_answer(text, wants_json=wants_json, token=text, name=name, role=role, minutes=minutes)
 
 
 def revoke(name: str, team: str, cluster: str, wants_json: bool) -> None:
@@ -200,10 +195,8 @@ def revoke(name: str, team: str, cluster: str, wants_json: bool) -> None:
         raise
     if not asyncio.run(apply_changes(folder, gone)):
         _note_down(folder)
-    if wants_json:
-        print_json(answer(revoked=[member_object(each) for each in gone]))
-    else:
-        say(*([f"{each.name}: removed as {each.role} of {each.team}" for each in gone] or [f"{name}: token removed"]))
+    lines = [f"{each.name}: removed as {each.role} of {each.team}" for each in gone] or [f"{name}: token removed"]
+    print_answer(*lines, wants_json=wants_json, revoked=msgspec.to_builtins(gone))
 
 
 def _possible_members(folder: ClusterFolder, name: str, team: str) -> list[Member]:
@@ -233,7 +226,7 @@ def _print_status(folder: ClusterFolder, wants_json: bool) -> None:
     cluster = folder.load().without_expired(time.time())
     shown = cluster_object(folder, cluster)
     if wants_json:
-        print_json(answer(cluster=shown))
+        print_json(cluster=shown)
         return
     state = f"up, server {shown['server_version']} (pid {shown['server_pid']})" if shown["up"] else "down"
     say(f"{cluster.name}  {state}  {cluster.host}:{cluster.port}", f"  authority: {shown['ca_sha256'] or 'given'}")
@@ -269,16 +262,10 @@ def cluster_object(folder: ClusterFolder, cluster: Cluster) -> dict[str, Any]:
         "leaf_port": cluster.leaf_port or None,
         "leaf_of": cluster.leaf_of or None,
         "hub_problem": (read_problem(folder) or None) if cluster.leaf_of else None,
-        "teams": [{"name": each.name, "storage_bytes": each.storage_bytes} for each in cluster.teams],
-        "members": [member_object(each) for each in cluster.members],
+        "teams": msgspec.to_builtins(cluster.teams),
+        "members": msgspec.to_builtins(cluster.members),
         "tokens": [
             {"name": each.name, "role": each.role, "team": each.team, "expires_at": each.expires_at}
             for each in cluster.tokens
         ],
     }
-
-
-def member_object(member: Member) -> dict[str, Any]:
-    """Return *member* as an object for programs."""
-    shown: dict[str, Any] = msgspec.to_builtins(member)
-    return shown

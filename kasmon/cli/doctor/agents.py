@@ -8,7 +8,7 @@ from typing import Final
 from kasmon.agents.catalog import find
 from kasmon.backends.common.environment import program_of
 from kasmon.cli.doctor.result import DoctorCheck
-from kasmon.config import Config, load, offers, resolve
+from kasmon.config import Config, ProfileOffer, load, offers, resolve
 from kasmon.errors import KasmonError
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
@@ -22,20 +22,16 @@ def agents(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
     try:
         offered = offers(load(where), environment)
     except KasmonError:
-        return DoctorCheck(id="agents", level="warn", text="unknown: the config is not valid")
+        return DoctorCheck("agents", "warn", "unknown: the config is not valid")
     can = [offer.name for offer in offered if not offer.problem]
-    return DoctorCheck(id="agents", level="ok", text=f"available: {', '.join(can)}")
+    return DoctorCheck("agents", "ok", f"available: {', '.join(can)}")
 
 
 def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Report the version of each coding agent, whether it was tested with kasmon, and its modes."""
     from kasmon.backends.common.agent_version import find_version, numbers  # it loads asyncio, which no other needs
 
-    try:
-        config = load(where)
-        offered = [offer for offer in offers(config, environment) if not offer.problem]
-    except KasmonError:
-        return
+    config, offered = _load_startable(where, environment)
     agents = [(offer, program_of((config.agents[offer.name].program,))) for offer in offered]
     agents = [(offer, program) for offer, program in agents if find(program).tried]
     if not agents:
@@ -56,11 +52,9 @@ def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
         lines.append(f"{offer.name} {version or 'that does not report its version'} ({state}; {modes})")
     text = "; ".join(lines)
     if is_older:
-        yield DoctorCheck(
-            id="versions", level="warn", text=text, fix="Update the older ones: they may not know a flag."
-        )
+        yield DoctorCheck("versions", "warn", text, fix="Update the older ones: they may not know a flag.")
     else:
-        yield DoctorCheck(id="versions", level="ok", text=text)
+        yield DoctorCheck("versions", "ok", text)
 
 
 async def _nothing() -> str:
@@ -74,43 +68,42 @@ def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]
         why_not,
     )
 
-    config, known = _load_startable(where, environment)
+    config, offered = _load_startable(where, environment)
     lines: list[str] = []
-    for name in known:
+    for name in (offer.name for offer in offered):
         profile = config.agents[name]
         argv = (shutil.which(profile.program, path=environment.get("PATH")) or profile.program, *profile.flags)
         if (program := hookable(argv)) is not None:
             why = why_not(program, argv)
             lines.append(f"{name}: none, {why}" if why else f"{name}: by an argument, for each start")
     if lines:
-        yield DoctorCheck(id="hooks", level="ok", text="; ".join(lines))
+        yield DoctorCheck("hooks", "ok", "; ".join(lines))
 
 
-def _load_startable(where: Paths, environment: Mapping[str, str]) -> tuple[Config, list[str]]:
+def _load_startable(where: Paths, environment: Mapping[str, str]) -> tuple[Config, list[ProfileOffer]]:
     """Return the config, and the agents in it that can start; none if it is wrong, which another check reports."""
     try:
         config = load(where)
-        return config, [offer.name for offer in offers(config, environment) if not offer.problem]
+        return config, [offer for offer in offers(config, environment) if not offer.problem]
     except KasmonError:
         return Config(), []
 
 
 def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Report which terminal agents have no status of their own, and why: their state comes from other sources."""
-    config, known = _load_startable(where, environment)
-    silent = [(name, program_of((config.agents[name].program,), name)) for name in known]
+    config, offered = _load_startable(where, environment)
+    silent = [(each.name, program_of((config.agents[each.name].program,), each.name)) for each in offered]
     lines = [f"{name}: {why}" for name, program in silent if (why := find(program).evidence.no_status)]
     if lines:
         text = f"{'; '.join(lines)}. In a terminal, their state comes from hooks, files, title and screen"
-        yield DoctorCheck(id="status", level="ok", text=text)
+        yield DoctorCheck("status", "ok", text)
 
 
 def fallbacks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Report profiles and live sessions that run in tmux though structured was requested, and why."""
+    config, offered = _load_startable(where, environment)
     try:
-        config = load(where)
-        startable = [offer.name for offer in offers(config, environment) if not offer.problem]
-        profiles = {name: resolve(config, name, environment=environment).fallback for name in startable}
+        profiles = {each.name: resolve(config, each.name, environment=environment).fallback for each in offered}
         alive = [session for session in read_fleet(where).sessions if session.state in ALIVE]
     except KasmonError:
         return  # other checks report it
@@ -120,4 +113,4 @@ def fallbacks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCh
         fix = 'Set the profile\'s `execution_mode` to "tmux"; or, where its program speaks ACP, its `acp` arguments.'
         text = f"in tmux, though sdk was asked for: {'; '.join(lines)}"
         names = {session.name: session.id for session in alive if session.fallback}
-        yield DoctorCheck(id="fallback", level="warn", text=text, fix=fix, private=names)
+        yield DoctorCheck("fallback", "warn", text, fix=fix, private=names)

@@ -9,10 +9,14 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from kasmon import __version__, system
 from kasmon.charset import needs_ascii
@@ -27,32 +31,23 @@ from kasmon.cli.notify.commands import check_notifications
 from kasmon.cli.web import command as web
 from kasmon.config import load
 from kasmon.config.parser import read
-from kasmon.errors import KasmonError
+from kasmon.errors import KasmonError, RemoteUnreachableError
 from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.sandbox.policy import Tier
 from kasmon.model.session_state import SessionState
 from kasmon.paths import SOCKET_PATH_BYTES, Paths, no_runtime_dir
-from kasmon.supervisor.fleet.snapshot import find_write_problem, read_fleet
-from kasmon.supervisor.sessions.folder_config import in_folder
-
-if TYPE_CHECKING:
-    from kasmon.supervisor.sessions.other_hosts import OtherHost
-
-import concurrent.futures
-import tempfile
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-
-from msgspec.structs import replace
-
-from kasmon.errors import RemoteUnreachableError
-from kasmon.model.sandbox.policy import Tier
 from kasmon.sandbox import tiers
 from kasmon.sandbox.base import TierProbe
 from kasmon.store.machines import machine_names
+from kasmon.supervisor.fleet.snapshot import find_write_problem, read_fleet
 from kasmon.supervisor.machines import registration
 from kasmon.supervisor.machines.candidates import machines_in_use
+from kasmon.supervisor.sessions.folder_config import in_folder
 from kasmon.tmux.remote.ssh import RemoteMachine, ssh_environment
 from kasmon.tmux.remote.task import version
+
+if TYPE_CHECKING:
+    from kasmon.supervisor.sessions.other_hosts import OtherHost
 
 AT_ONCE: Final = 8
 """This many machines are probed at once: an unreachable one takes ten seconds."""
@@ -65,7 +60,7 @@ def machines(where: Paths, judge_tmux: Callable[[str], tuple[Level, str]]) -> It
     except KasmonError:
         return  # other checks report it
     if hosts:
-        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             asked = pool.map(partial(_asked, ssh=ssh, judge_tmux=judge_tmux), hosts)
             yield from (replace(check, private={host: "⟨machine⟩"}) for host, check in zip(hosts, asked, strict=True))
 
@@ -75,15 +70,13 @@ def _asked(host: str, ssh: tuple[str, ...], judge_tmux: Callable[[str], tuple[Le
     try:
         said = version(RemoteMachine(host, ssh), ssh_environment(os.environ))
     except RemoteUnreachableError as error:
-        return DoctorCheck(id=name, level="warn", text=f"{host!r} does not respond: {error.why}", fix=error.hint)
+        return DoctorCheck(name, "warn", f"{host!r} does not respond: {error.why}", fix=error.hint)
     if not said:
         text = f"{host!r} responds, but has no tmux: no agent can be started there"
-        return DoctorCheck(id=name, level="fail", text=text, fix=f"Install tmux 3.4 or newer on {host!r}.")
+        return DoctorCheck(name, "fail", text, fix=f"Install tmux 3.4 or newer on {host!r}.")
     level, why = judge_tmux(said)
     text = f"{host!r} responds, with {said}" + (f": {why}" if why else "")
-    return DoctorCheck(
-        id=name, level=level, text=text, fix=f"Install a newer tmux on {host!r}." if level != "ok" else ""
-    )
+    return DoctorCheck(name, level, text, fix=f"Install a newer tmux on {host!r}." if level != "ok" else "")
 
 
 def registered_machines(where: Paths) -> Iterator[DoctorCheck]:
@@ -93,13 +86,13 @@ def registered_machines(where: Paths) -> Iterator[DoctorCheck]:
         try:
             status = registration.status(where, name)
         except KasmonError as error:
-            yield DoctorCheck(id=check, level="fail", text=error.message, fix=error.hint)
+            yield DoctorCheck(check, "fail", error.message, fix=error.hint)
             continue
         if status.link is None:
             yield DoctorCheck(
-                id=check,
-                level="warn",
-                text=f"the link to {name!r} does not run: its sessions are unsure",
+                check,
+                "warn",
+                f"the link to {name!r} does not run: its sessions are unsure",
                 fix="Open the dashboard, or run `kasmon machines ls`: both start it.",
                 mend=partial(registration.start_link, where, name),
                 private={name: "⟨machine⟩"},
@@ -114,9 +107,9 @@ def registered_machines(where: Paths) -> Iterator[DoctorCheck]:
         problems = [f"this is kasmon {__version__}"] if is_other else []
         problems += [status.clock_problem] if status.clock_problem else []
         yield DoctorCheck(
-            id=check,
-            level="warn" if why or problems else "ok",
-            text="; ".join((text, *problems)),
+            check,
+            "warn" if why or problems else "ok",
+            "; ".join((text, *problems)),
             fix="Use the same version on both." if is_other else fix,
             private={name: "⟨machine⟩"},
         )
@@ -157,7 +150,7 @@ def checks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck
 def python() -> DoctorCheck:
     """Report which Python runs kasmon."""
     version = ".".join(map(str, sys.version_info[:3]))
-    return DoctorCheck(id="python", level="ok", text=f"Python {version} at {sys.executable}")
+    return DoctorCheck("python", "ok", f"Python {version} at {sys.executable}")
 
 
 def tmux(environment: Mapping[str, str]) -> DoctorCheck:
@@ -167,16 +160,16 @@ def tmux(environment: Mapping[str, str]) -> DoctorCheck:
     get = "Install tmux 3.4 or newer, for example `apt-get install tmux` or `brew install tmux`."
     if program is None:
         text = f"{wanted!r} is not on PATH: structured sessions work, terminal sessions do not"
-        return DoctorCheck(id="tmux", level="fail", text=text, fix=get)
+        return DoctorCheck("tmux", "fail", text, fix=get)
     try:
         said = subprocess.run(
             [program, "-V"], capture_output=True, text=True, timeout=TMUX_LIMIT_S, check=False
         ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired) as error:
-        return DoctorCheck(id="tmux", level="fail", text=f"cannot read the version of {program!r}: {error}", fix=get)
+        return DoctorCheck("tmux", "fail", f"cannot read the version of {program!r}: {error}", fix=get)
     level, why = judge_tmux(said)
     text = f"{said or 'something that is no tmux'} at {program}" + (f": {why}" if why else "")
-    return DoctorCheck(id="tmux", level=level, text=text, fix=get if level != "ok" else "")
+    return DoctorCheck("tmux", level, text, fix=get if level != "ok" else "")
 
 
 def judge_tmux(said: str) -> tuple[Level, str]:
@@ -201,24 +194,20 @@ def judge_tmux(said: str) -> tuple[Level, str]:
 def terminal(environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Check whether the dashboard could open here; skipped without a terminal."""
     if not sys.stdout.isatty():
-        yield DoctorCheck(id="terminal", level="ok", text="not checked: the output is not a terminal", is_info=True)
+        yield DoctorCheck("terminal", "ok", "not checked: the output is not a terminal", is_info=True)
         return
     if why := no_screen(environment):
         fix = "Run kasmon in a terminal; `kasmon ls --watch` works anywhere."
-        yield DoctorCheck(id="terminal", level="warn", text=f"the dashboard cannot open here: {why}", fix=fix)
+        yield DoctorCheck("terminal", "warn", f"the dashboard cannot open here: {why}", fix=fix)
         return
     columns, rows = os.get_terminal_size(sys.stdout.fileno())
     small = columns < SMALLEST[0] or rows < SMALLEST[1]
     text = f"{environment.get('TERM')}, {columns}x{rows}, {colours(environment)}"
-    yield DoctorCheck(
-        id="terminal", level="warn" if small else "ok", text=text, fix="Make it 80x24 or larger." if small else ""
-    )
+    yield DoctorCheck("terminal", "warn" if small else "ok", text, fix="Make it 80x24 or larger." if small else "")
     encoding = "ASCII (from the locale)" if needs_ascii() else sys.stdout.encoding or "none"
     utf8 = is_utf8()
     fix = "" if utf8 else "Set LANG to a UTF-8 locale, for example C.UTF-8; until then shapes are ASCII."
-    yield DoctorCheck(
-        id="encoding", level="ok" if utf8 else "warn", text=f"the terminal's encoding is {encoding}", fix=fix
-    )
+    yield DoctorCheck("encoding", "ok" if utf8 else "warn", f"the terminal's encoding is {encoding}", fix=fix)
 
 
 def colours(environment: Mapping[str, str]) -> str:
@@ -236,9 +225,9 @@ def folders(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChec
     yield runtime(where, environment)
     yield _folder("config", where.config)
     if full := find_write_problem(where):
-        yield DoctorCheck(id="disk", level="fail", text=f"{str(where.state)!r}: {full}", fix="Make room on this disk.")
+        yield DoctorCheck("disk", "fail", f"{str(where.state)!r}: {full}", fix="Make room on this disk.")
     else:
-        yield DoctorCheck(id="disk", level="ok", text="writable")
+        yield DoctorCheck("disk", "ok", "writable")
 
 
 def runtime(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
@@ -250,7 +239,7 @@ def runtime(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
     instead = f"using {str(where.runtime)!r}" if where.has_runtime else "created when needed"
     fix = "Set XDG_RUNTIME_DIR to a private folder with a short path." if environment.get("XDG_RUNTIME_DIR") else ""
     text = f"XDG_RUNTIME_DIR: {why}; {instead}"
-    return DoctorCheck(id=check.id, level="warn" if fix else "ok", text=text, fix=fix)
+    return DoctorCheck(check.id, "warn" if fix else "ok", text, fix=fix)
 
 
 def _folder(name: str, folder: Path) -> DoctorCheck:
@@ -258,56 +247,46 @@ def _folder(name: str, folder: Path) -> DoctorCheck:
     try:
         facts = folder.lstat()
     except FileNotFoundError:
-        return DoctorCheck(id=identity, level="ok", text=f"{str(folder)!r} is created when needed")
+        return DoctorCheck(identity, "ok", f"{str(folder)!r} is created when needed")
     except NotADirectoryError:
         return DoctorCheck(
-            id=identity,
-            level="fail",
-            text=f"cannot create {str(folder)!r}: its parent is a file",
-            fix="Move that file away.",
+            identity, "fail", f"cannot create {str(folder)!r}: its parent is a file", fix="Move that file away."
         )
     except OSError as error:
-        return DoctorCheck(id=identity, level="fail", text=f"{str(folder)!r}: {error.strerror}")
+        return DoctorCheck(identity, "fail", f"{str(folder)!r}: {error.strerror}")
     make_ours = f"chmod 700 {folder}"
     if name == "config" and stat.S_ISLNK(facts.st_mode):
-        return DoctorCheck(id=identity, level="ok", text=f"{str(folder)!r} is a symbolic link")
+        return DoctorCheck(identity, "ok", f"{str(folder)!r} is a symbolic link")
     if not stat.S_ISDIR(facts.st_mode):
         is_link = stat.S_ISLNK(facts.st_mode)
         return DoctorCheck(
-            id=identity,
-            level="fail",
-            text=f"{str(folder)!r} is {'a symbolic link, which kasmon does not follow' if is_link else 'not a folder'}",
+            identity,
+            "fail",
+            f"{str(folder)!r} is {'a symbolic link, which kasmon does not follow' if is_link else 'not a folder'}",
             fix="Move it away: kasmon creates a folder there.",
         )
     if facts.st_uid != os.geteuid():
         return DoctorCheck(
-            id=identity,
-            level="fail",
-            text=f"{str(folder)!r} belongs to another user",
-            fix=f"chown {os.geteuid()} {folder}",
+            identity, "fail", f"{str(folder)!r} belongs to another user", fix=f"chown {os.geteuid()} {folder}"
         )
     if facts.st_mode & 0o022:
         text, mend = f"other users can write to {str(folder)!r}", partial(folder.chmod, 0o700)
-        return DoctorCheck(id=identity, level="fail", text=text, fix=make_ours, mend=mend)
+        return DoctorCheck(identity, "fail", text, fix=make_ours, mend=mend)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        return DoctorCheck(
-            id=identity, level="fail", text=f"{str(folder)!r}: {os.strerror(errno.EACCES)}", fix=make_ours
-        )
-    return DoctorCheck(id=identity, level="ok", text=str(folder))
+        return DoctorCheck(identity, "fail", f"{str(folder)!r}: {os.strerror(errno.EACCES)}", fix=make_ours)
+    return DoctorCheck(identity, "ok", str(folder))
 
 
 def socket_path(where: Paths) -> DoctorCheck:
     """Check whether the system accepts the length of socket paths in the runtime folder."""
     if not where.has_runtime:
-        return DoctorCheck(id="socket-path", level="ok", text="the runtime folder will get a short path")
+        return DoctorCheck("socket-path", "ok", "the runtime folder will get a short path")
     longest = len(os.fsencode(where.socket("12345678")))
     if longest > SOCKET_PATH_BYTES:
         limit = f"a socket path would have {longest} bytes (maximum {SOCKET_PATH_BYTES})"
         text = f"the runtime folder's path is too long: {limit}"
-        return DoctorCheck(
-            id="socket-path", level="fail", text=text, fix="Set XDG_RUNTIME_DIR to a folder with a shorter path."
-        )
-    return DoctorCheck(id="socket-path", level="ok", text=f"socket paths have {longest} of {SOCKET_PATH_BYTES} bytes")
+        return DoctorCheck("socket-path", "fail", text, fix="Set XDG_RUNTIME_DIR to a folder with a shorter path.")
+    return DoctorCheck("socket-path", "ok", f"socket paths have {longest} of {SOCKET_PATH_BYTES} bytes")
 
 
 def config(where: Paths) -> DoctorCheck:
@@ -317,13 +296,9 @@ def config(where: Paths) -> DoctorCheck:
     try:
         chosen(load(where).keys, str(where.config_file), read(where.config_file))
     except KasmonError as error:
-        return DoctorCheck(
-            id="config", level="fail", text=error.message, fix=error.hint or f"Edit {where.config_file}."
-        )
+        return DoctorCheck("config", "fail", error.message, fix=error.hint or f"Edit {where.config_file}.")
     there = where.config_file.exists()
-    return DoctorCheck(
-        id="config", level="ok", text=str(where.config_file) if there else "no config file; using the defaults"
-    )
+    return DoctorCheck("config", "ok", str(where.config_file) if there else "no config file; using the defaults")
 
 
 def local(where: Paths) -> Iterator[DoctorCheck]:
@@ -333,10 +308,10 @@ def local(where: Paths) -> Iterator[DoctorCheck]:
     except (KasmonError, OSError):
         return  # the checks of the config or the folder report it
     if here.counts and here.local is not None:
-        yield DoctorCheck(id="local-config", level="ok", text=f"{here.local.file} is trusted and applies here")
+        yield DoctorCheck("local-config", "ok", f"{here.local.file} is trusted and applies here")
     elif here.notice:
         what, _, fix = here.notice.partition(". ")
-        yield DoctorCheck(id="local-config", level="warn", text=what.removesuffix("."), fix=fix)
+        yield DoctorCheck("local-config", "warn", what.removesuffix("."), fix=fix)
 
 
 def hosts(where: Paths) -> Iterator[DoctorCheck]:
@@ -344,7 +319,7 @@ def hosts(where: Paths) -> Iterator[DoctorCheck]:
     try:
         sessions = read_fleet(where).sessions
     except KasmonError as error:
-        yield DoctorCheck(id="hosts", level="fail", text=error.message)
+        yield DoctorCheck("hosts", "fail", error.message)
         return
     alive = sum(session.host is not None and session.host.alive for session in sessions)
     odd = [session for session in sessions if session.state in ("lost", "unsure")]
@@ -355,11 +330,11 @@ def hosts(where: Paths) -> Iterator[DoctorCheck]:
     if any(session.state is SessionState.LOST for session in odd):
         fix = "`kasmon restart SESSION` restarts a lost session."
     names = {session.name: session.id for session in odd}
-    yield DoctorCheck(id="hosts", level="warn" if odd else "ok", text=text, fix=fix, private=names)
+    yield DoctorCheck("hosts", "warn" if odd else "ok", text, fix=fix, private=names)
     stale = list(_stale_sockets(where))
     if stale:
         text, fix = f"{len(stale)} sockets of hosts that no longer run", "`kasmon doctor --fix` removes them."
-        yield DoctorCheck(id="sockets", level="warn", text=text, fix=fix, mend=partial(_remove, stale))
+        yield DoctorCheck("sockets", "warn", text, fix=fix, mend=partial(_remove, stale))
 
 
 def host_versions(where: Paths) -> Iterator[DoctorCheck]:
@@ -375,11 +350,11 @@ def host_versions(where: Paths) -> Iterator[DoctorCheck]:
         text = f"hosts of another kasmon version: {'; '.join(each.text for each in movable)}"
         fix = "`kasmon doctor --fix` replaces them: terminals keep running, other agents are resumed after their turn."
         mend = partial(_replace, where, movable)
-        yield DoctorCheck(id="host-versions", level="warn", text=text, fix=fix, mend=mend, private=names)
+        yield DoctorCheck("host-versions", "warn", text, fix=fix, mend=mend, private=names)
     if fixed := [each for each in others if each.status is None]:
         text = f"hosts too old to hand over: {'; '.join(each.text for each in fixed)}"
         fix = " ".join(each.end for each in fixed)
-        yield DoctorCheck(id="host-too-old", level="warn", text=text, fix=fix, private=names)
+        yield DoctorCheck("host-too-old", "warn", text, fix=fix, private=names)
 
 
 def _replace(where: Paths, others: Sequence["OtherHost"]) -> None:
@@ -442,9 +417,5 @@ def _build_tier_check(probe: TierProbe, *, is_wanted: bool) -> DoctorCheck:
     text = f"{what}: {'; '.join(part for part in (took, probe.why) if part)}".removesuffix(": ")
     level: Level = "ok" if probe.ok or not is_wanted else "warn"
     return DoctorCheck(
-        id=f"sandbox-{probe.tier}",
-        level=level,
-        text=text,
-        fix="" if probe.ok else probe.hint,
-        is_info=not probe.ok and not is_wanted,
+        f"sandbox-{probe.tier}", level, text, fix="" if probe.ok else probe.hint, is_info=not probe.ok and not is_wanted
     )

@@ -14,7 +14,6 @@ from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.doctor.checks import checks
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.cli.output.console import check_machine, note, print_json, say, say_block
-from kasmon.cli.output.json_objects import answer
 from kasmon.config import load
 from kasmon.config.explain import settings
 from kasmon.errors import KasmonError
@@ -47,7 +46,7 @@ def doctor(
     mended = mend(found) if fix else []
     found = list(checks(where, os.environ)) if mended else found
     if wants_json:
-        print_json(answer(checks=[_object(check) for check in found], fixed=mended))
+        print_json(checks=[_object(check) for check in found], fixed=mended)
     elif report:
         say_block(report_text(where, found))
     else:

@@ -8,7 +8,7 @@ import msgspec
 Level = Literal["ok", "warn", "fail"]
 
 
-class DoctorCheck(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorCheck(msgspec.Struct, frozen=True):
     id: str
     level: Level
     text: str

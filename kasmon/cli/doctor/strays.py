@@ -32,22 +32,20 @@ def _left(where: Paths) -> Iterator[DoctorCheck]:
     if begun := find_unfinished(where, sessions):
         text = f"unfinished sandboxes still run, and their hosts do not: {', '.join(e.name for e in begun)}"
         fix = "`kasmon doctor --fix` ends them."
-        yield DoctorCheck(id="sandbox-unfinished", level="warn", text=text, fix=fix, mend=partial(_end, where, begun))
+        yield DoctorCheck("sandbox-unfinished", "warn", text, fix=fix, mend=partial(_end, where, begun))
     found = stray.strays(where, {session.id for session in sessions})
     gone = [each for each in found if each.can_go]
     groups = stray.empty_groups()
     if gone or groups:
         text = f"{len(gone)} folders and {len(groups)} empty control groups of sandboxes without a session"
         fix = "`kasmon doctor --fix` removes them."
-        yield DoctorCheck(id="sandbox-left", level="warn", text=text, fix=fix, mend=partial(_remove, gone, groups))
+        yield DoctorCheck("sandbox-left", "warn", text, fix=fix, mend=partial(_remove, gone, groups))
     if work := [str(each.folder / "workspace") for each in found if each.holds_work]:
         text = f"work in sandboxes whose sessions were removed: {', '.join(work)}"
-        yield DoctorCheck(id="sandbox-work", level="warn", text=text, fix="Copy what you need; `rm -r` deletes it.")
+        yield DoctorCheck("sandbox-work", "warn", text, fix="Copy what you need; `rm -r` deletes it.")
     if alive := [f"{each.folder} (process {each.process})" for each in found if each.process is not None]:
         text = f"running sandboxes without a session: {', '.join(alive)}"
-        yield DoctorCheck(
-            id="sandbox-alive", level="warn", text=text, fix="`kill -9` of that process ends the whole sandbox."
-        )
+        yield DoctorCheck("sandbox-alive", "warn", text, fix="`kill -9` of that process ends the whole sandbox.")
 
 
 def _end(where: Paths, sessions: Sequence[Session]) -> None:

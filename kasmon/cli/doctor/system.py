@@ -27,7 +27,7 @@ def sqlite(where: Paths) -> DoctorCheck:
     if sqlite3.sqlite_version_info < SAFE_SQLITE:
         said += ": in WAL mode, two writers can corrupt a database of this version; kasmon uses one writer and no WAL"
     if not where.index.exists():
-        return DoctorCheck(id="sqlite", level="ok", text=said)
+        return DoctorCheck("sqlite", "ok", said)
     try:
         database = connect(where.index)
         try:
@@ -37,9 +37,9 @@ def sqlite(where: Paths) -> DoctorCheck:
     except sqlite3.Error as error:
         whole = str(error)
     if whole == "ok":
-        return DoctorCheck(id="sqlite", level="ok", text=f"{said}; the index is intact")
+        return DoctorCheck("sqlite", "ok", f"{said}; the index is intact")
     text = f"{said}; the index is damaged ({whole})"
-    return DoctorCheck(id="sqlite", level="warn", text=text, fix="Nothing is lost: the next dashboard rebuilds it.")
+    return DoctorCheck("sqlite", "warn", text, fix="Nothing is lost: the next dashboard rebuilds it.")
 
 
 def limits(here: System) -> Iterator[DoctorCheck]:
@@ -55,10 +55,10 @@ def limits(here: System) -> Iterator[DoctorCheck]:
     low = {name: value for name, value in found.items() if value is not None and value < ENOUGH[name]}
     if low:
         text = "; ".join(f"{name}: {value} (50 agents need {ENOUGH[name]})" for name, value in low.items())
-        yield DoctorCheck(id="limits", level="warn", text=text, fix=" ".join(hints[name] for name in low))
+        yield DoctorCheck("limits", "warn", text, fix=" ".join(hints[name] for name in low))
         return
     said = ", ".join(f"{value} {name}" for name, value in found.items() if value is not None)
-    yield DoctorCheck(id="limits", level="ok", text=f"enough for 50 agents: {said}")
+    yield DoctorCheck("limits", "ok", f"enough for 50 agents: {said}")
 
 
 def _limit(which: int) -> int | None:

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from kasmon.cli.arguments import NAMED, Arg, Json
-from kasmon.cli.output.console import print_json, say
-from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.console import print_answer, print_json, say
 from kasmon.cli.output.table import aligned
 from kasmon.config import load, load_or_default
 from kasmon.model.commands import HELD, ReceiptState
@@ -42,11 +41,9 @@ def list_all(*, wants_json: Json = False) -> None:
         known = {session: resumptions.get(session) for account in accounts for session in account.parked}
         resumed = {session: msgspec.to_builtins(each) for session, each in known.items()}
         print_json(
-            answer(
-                accounts=[account_object(account) for account in accounts],
-                resumptions=resumed,
-                budgets=list(map(_budget_object, budgets)),
-            )
+            accounts=[account_object(account) for account in accounts],
+            resumptions=resumed,
+            budgets=list(map(_budget_object, budgets)),
         )
         return
     if accounts:
@@ -74,10 +71,9 @@ def check(
     config, fleet = load(where), read_fleet(where)
     found = find_here(fleet, session)
     require_budget(config, found, fleet.sessions)
-    if wants_json:
-        print_json(answer(session=found.id, allowed=True))
-    else:
-        say(f"{clean_line(found.label)}: no budget is used up")
+    print_answer(
+        f"{clean_line(found.label)}: no budget is used up", wants_json=wants_json, session=found.id, allowed=True
+    )
 
 
 def _held_lines(sessions: Iterable[Session]) -> list[str]:

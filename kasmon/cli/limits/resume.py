@@ -8,8 +8,7 @@ from typing import Annotated
 
 from kasmon.cli.arguments import NAMED, Arg, Json
 from kasmon.cli.limits.commands import moment
-from kasmon.cli.output.console import accepts, print_json, say
-from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.console import accepts, print_answer, say
 from kasmon.cli.output.table import aligned
 from kasmon.config import load
 from kasmon.errors import RefusedError, UsageError
@@ -61,16 +60,11 @@ def resume(
     for session in waiting:
         allow(where, session, prompts[session.id])
     start_resumer(where, config, waiting)
-    if wants_json:
-        print_json(
-            answer(
-                resumed=[
-                    {"session": each.id, "until": each.limited_until, "prompt": prompts[each.id]} for each in waiting
-                ]
-            )
-        )
-    else:
-        say(*(f"{name}: resumes {'at ' + at if at != '-' else 'later'}: {text}" for name, at, text in rows))
+    print_answer(
+        *(f"{name}: resumes {'at ' + at if at != '-' else 'later'}: {text}" for name, at, text in rows),
+        wants_json=wants_json,
+        resumed=[{"session": each.id, "until": each.limited_until, "prompt": prompts[each.id]} for each in waiting],
+    )
 
 
 def cancel(*sessions: SessionNames, wants_json: Json = False) -> None:
@@ -79,10 +73,8 @@ def cancel(*sessions: SessionNames, wants_json: Json = False) -> None:
     waiting = _chosen(where, sessions)
     for session in waiting:
         cancel_resumption(where, session)
-    if wants_json:
-        print_json(answer(cancelled=[session.id for session in waiting]))
-    else:
-        say(*(f"{clean_line(session.label)}: is not resumed by kasmon" for session in waiting))
+    lines = (f"{clean_line(session.label)}: is not resumed by kasmon" for session in waiting)
+    print_answer(*lines, wants_json=wants_json, cancelled=[session.id for session in waiting])
 
 
 def _chosen(where: Paths, names: tuple[str, ...]) -> list[Session]:

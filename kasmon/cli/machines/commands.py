@@ -9,8 +9,7 @@ from typing import Annotated, Any, Final
 from kasmon import __version__
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.machines.delegation import require_link, run_words
-from kasmon.cli.output.console import accepts, note, print_json, say
-from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.console import accepts, note, print_answer, print_json, say
 from kasmon.config import load
 from kasmon.errors import NotInstalledError, TimedOutError, UsageError
 from kasmon.model.formatting import duration
@@ -40,7 +39,7 @@ def list_all(*, wants_json: Json = False) -> None:
     machines = [registration.status(where, name) for name in machine_names(where)]
     if wants_json:
         tasks = count_tasks(where)
-        print_json(answer(machines=[machine_object(each, tasks) for each in machines]))
+        print_json(machines=[machine_object(each, tasks) for each in machines])
         return
     if is_drained(where):
         say(DRAINED_HERE)
@@ -96,7 +95,7 @@ def add(
             )
         time.sleep(0.05)
     if wants_json:
-        print_json(answer(machine=machine_object(status, count_tasks(where))))
+        print_json(machine=machine_object(status, count_tasks(where)))
     else:
         say(row(status))
 
@@ -113,7 +112,7 @@ def show(name: Name, /, *, wants_json: Json = False) -> None:
     where = places()
     status, tasks = registration.status(where, name), count_tasks(where)
     if wants_json:
-        print_json(answer(machine=machine_object(status, tasks)))
+        print_json(machine=machine_object(status, tasks))
         return
     machine = status.machine
     say(
@@ -129,10 +128,7 @@ def show(name: Name, /, *, wants_json: Json = False) -> None:
 def rm(name: Name, /, *, wants_json: Json = False) -> None:
     """Remove a registered machine and the copies of its sessions. Nothing ends there."""
     registration.remove(places(), name)
-    if wants_json:
-        print_json(answer(machine=name))
-    else:
-        say(f"{name}: removed; its sessions keep running there")
+    print_answer(f"{name}: removed; its sessions keep running there", wants_json=wants_json, machine=name)
 
 
 def drain(
@@ -154,7 +150,7 @@ def drain(
         return
     status = registration.status(where, name)
     if wants_json:
-        print_json(answer(machine=machine_object(status, count_tasks(where))))
+        print_json(machine=machine_object(status, count_tasks(where)))
     else:
         say(row(status))
         if not undo and (count := count_tasks(where).get(name, 0)):
@@ -164,7 +160,7 @@ def drain(
 def _say_own(*, drained: bool, wants_json: bool) -> None:
     if wants_json:
         status = MachineStatus(machine=Machine(name=LOCAL, command=(), drained=drained), presence=Presence(), link=None)
-        print_json(answer(machine=machine_object(status, {}) | {"state": "connected", "kasmon": __version__}))
+        print_json(machine=machine_object(status, {}) | {"state": "connected", "kasmon": __version__})
     else:
         say(DRAINED_HERE if drained else "local  tasks of plans are placed on this machine")
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from kasmon.cli.commands import call, find
 from kasmon.cli.output.console import LOCAL, note, print_json, say
-from kasmon.cli.output.json_objects import answer, error_object
+from kasmon.cli.output.json_objects import error_object
 from kasmon.errors import KasmonError, OtherMachineError, UnavailableError, of_system
 from kasmon.paths import Paths, places
 from kasmon.sanitize import clean_block
@@ -51,7 +51,7 @@ def _run_on(machine: str, words: Sequence[str]) -> int:
         return run_words(machine, words)
     if "--json" in words:
         answers = ask_all(words)
-        print_json(answer(machines={each.machine: each.content for each in answers}))
+        print_json(machines={each.machine: each.content for each in answers})
         return max(each.exit_code for each in answers)
     running = {name: _CommandThread(where, name, words) for name in machine_names(where)}
     codes = [_run_section(LOCAL, lambda: call([*words, f"{OPTION}={LOCAL}"]) or 0)]

@@ -7,7 +7,6 @@ import msgspec
 
 from kasmon.cli.machines.delegation import MachineAnswer, ask_all
 from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned
 from kasmon.errors import UnavailableError
 from kasmon.sanitize import clean_line
@@ -41,7 +40,7 @@ def print_all(table: MachineTable, *, wants_json: bool) -> int:
     if wants_json:
         listed = [row | {"machine": each.machine} for each in answers for row in _rows(each, table.field)]
         machines = {each.machine: each.content for each in answers}
-        print_json(answer(**{table.field: listed}, machines=machines))
+        print_json(**{table.field: listed}, machines=machines)
         return max(codes)
     rows: list[list[str]] = []
     notes: list[str] = []

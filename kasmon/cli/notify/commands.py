@@ -6,8 +6,7 @@ from typing import Annotated, Final
 
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.doctor.result import DoctorCheck
-from kasmon.cli.output.console import print_json, say
-from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.console import print_answer
 from kasmon.config import NotifyTarget, load
 from kasmon.errors import KasmonError, NotFoundError, UnavailableError
 from kasmon.host.rpc.host_lock import lock_holder
@@ -44,10 +43,7 @@ def send_test(
         receipts = list(pool.map(lambda name: _send(where, name, chosen[name]), chosen))
     with contextlib.suppress(KasmonError):
         start_notifier(where)  # sessions may run already, and nothing else may start it for them
-    if wants_json:
-        print_json(answer(receipts=[_object(each) for each in receipts]))
-    else:
-        say(*map(_line, receipts))
+    print_answer(*map(_line, receipts), wants_json=wants_json, receipts=[_object(each) for each in receipts])
     return 0 if all(each.is_sent for each in receipts) else UnavailableError.exit_code
 
 
@@ -81,13 +77,10 @@ def check_notifications(where: Paths) -> DoctorCheck:
     except KasmonError:
         targets = {}  # another check reports it
     if not targets:
-        return DoctorCheck(id="notifications", level="ok", text="no targets for notifications", is_info=True)
+        return DoctorCheck("notifications", "ok", "no targets for notifications", is_info=True)
     if not is_installed():
         return DoctorCheck(
-            id="notifications",
-            level="fail",
-            text="nothing is pushed: apprise is not installed",
-            fix="pip install 'WHEEL[push]'",
+            "notifications", "fail", "nothing is pushed: apprise is not installed", fix="pip install 'WHEEL[push]'"
         )
     problems, status = [], read_status(where)
     for name, target in targets.items():
@@ -104,7 +97,7 @@ def check_notifications(where: Paths) -> DoctorCheck:
     names = dict.fromkeys(targets, "⟨target⟩")
     if problems:
         fix = "Correct it in the config, then run `kasmon notify test`."
-        return DoctorCheck(id="notifications", level="warn", text="; ".join(problems), fix=fix, private=names)
+        return DoctorCheck("notifications", "warn", "; ".join(problems), fix=fix, private=names)
     runs = "runs" if lock_holder(where.notifier_lock) is not None else "starts with the next session"
     text = f"{len(targets)} {'target' if len(targets) == 1 else 'targets'} for notifications; the notifier {runs}"
-    return DoctorCheck(id="notifications", level="ok", text=text)
+    return DoctorCheck("notifications", "ok", text)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TextIO
 
-from kasmon.cli.output.json_objects import error_object
+from kasmon.cli.output.json_objects import answer, error_object
 from kasmon.errors import KasmonError, OtherMachineError, RefusedError, of_system
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_block, clean_line
@@ -27,16 +27,24 @@ def say_block(text: str) -> None:
     print(clean_block(text), flush=True)
 
 
-def print_json(answer: dict[str, Any]) -> None:
-    """Print *answer* as one line of ASCII JSON."""
-    print(as_json(answer), flush=True)
+def print_json(**parts: Any) -> None:
+    """Print a command's answer for programs: *parts* by their name, as one line of ASCII JSON."""
+    print(as_json(answer(**parts)), flush=True)
 
 
-def as_json(answer: dict[str, Any]) -> str:
-    """Return *answer* as one line of JSON, in ASCII."""
+def print_answer(*lines: str, wants_json: bool, **parts: Any) -> None:
+    """Print a command's answer: *parts* as `print_json` does if *wants_json*, else *lines* as `say` does."""
+    if wants_json:
+        print_json(**parts)
+    else:
+        say(*lines)
+
+
+def as_json(value: Any) -> str:
+    """Return *value* as one line of JSON, in ASCII."""
     import json
 
-    return json.dumps(answer, separators=(",", ":"))
+    return json.dumps(value, separators=(",", ":"))
 
 
 def note(text: str) -> None:
@@ -134,7 +142,7 @@ def _complain(error: KasmonError, wants_json: bool) -> int:
     note(f"{error.message} {error.hint}".strip())
     try:
         if wants_json:
-            print_json(error_object(error))
+            print_json(**error_object(error))
         sys.stdout.flush()
     except OSError:  # stdout is closed or full: the sentence on stderr is enough
         _give_up_stdout()

@@ -10,8 +10,8 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.ls import is_utf8
-from kasmon.cli.output.console import accepts, check_machine, note, note_other_machines, print_json, say
-from kasmon.cli.output.json_objects import answer, error_object
+from kasmon.cli.output.console import accepts, check_machine, note, note_other_machines, print_answer, print_json, say
+from kasmon.cli.output.json_objects import error_object
 from kasmon.cli.plan import example
 from kasmon.cli.plan.json_objects import plan_object, run_object
 from kasmon.cli.plan.report import PlanStoppedError, follow, report, state_label
@@ -64,10 +64,7 @@ def init(
         raise RefusedError(f"{file!r} already exists; it was not changed.", hint="Give another name.") from error
     except OSError as error:
         raise RefusedError(f"{file!r} cannot be written: {error.strerror or error}.") from error
-    if wants_json:
-        print_json(answer(file=file))
-    else:
-        say(f"created {file}; edit it, then check it with `kasmon plan check`")
+    print_answer(f"created {file}; edit it, then check it with `kasmon plan check`", wants_json=wants_json, file=file)
 
 
 def check(
@@ -96,16 +93,8 @@ def check(
     if wants_json:
         found = [{"file": file, "line": fault.line, "why": fault.why} for fault in faults]
         error = error_object(PlanFaultyError([describe_fault(file, fault) for fault in faults])) if faults else {}
-        print_json(
-            error
-            | answer(
-                plan=plan_object(plan),
-                faults=found,
-                warnings=_warnings(file, plan),
-                remarks=remarks,
-                machines=machines,
-            )
-        )
+        warnings = [{"file": file, "line": warning.line, "why": warning.why} for warning in plan.warnings]
+        print_json(**error, plan=plan_object(plan), faults=found, warnings=warnings, remarks=remarks, machines=machines)
         return UsageError.exit_code if faults else 0
     for warning in plan.warnings:
         say(f"warning: {describe_fault(file, warning)}")
@@ -129,10 +118,6 @@ def _folder(file: str, wanted: str) -> Path:
     return at
 
 
-def _warnings(file: str, plan: Plan) -> list[dict[str, Any]]:
-    return [{"file": file, "line": warning.line, "why": warning.why} for warning in plan.warnings]
-
-
 def show(
     wanted: Annotated[str, Arg("Plan file, or a plan that has been run.", ("PLAN",), completer="plans")],
     /,
@@ -152,7 +137,7 @@ def show(
     if wave is not None:
         plan = _only(plan, wave)
     if wants_json:
-        print_json(answer(plan=plan_object(plan, run, ahead)))
+        print_json(plan=plan_object(plan, run, ahead))
         return
     states = {} if run is None else {task.id: _state_words(run, task.id, ahead) for task in plan.tasks}
     if run is not None:
@@ -217,10 +202,7 @@ def run(
         report(plan, finished, form, output)
         return OUTCOMES.get(finished.outcome, 1)
     start.run(where, plan_log)
-    if wants_json:
-        print_json(answer(plan=plan_object(plan, plan_log.run)))
-    else:
-        say(plan_log.plan)
+    print_answer(plan_log.plan, wants_json=wants_json, plan=plan_object(plan, plan_log.run))
     return 0
 
 
@@ -235,7 +217,7 @@ def decide(wanted: str, decision: PlanAction, task: str = "", agent: str = "", *
     where = places()
     seen = decisions.record_decision(where, load(where), read_fleet(where), wanted, decision, task, agent)
     if wants_json:
-        print_json(answer(plan=plan_object(seen.plan, seen.run)))
+        print_json(plan=plan_object(seen.plan, seen.run))
     else:
         say(f"{seen.run.plan}: {decision}{f' {task}' if task else ''}")
 
@@ -257,7 +239,7 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
     if apply and plan_log.run.state == "ended":
         raise RefusedError(f"plan {plan_log.plan!r} has ended: {plan_log.run.outcome}.", hint="Run its file again.")
     if wants_json and (not apply or not edited.lines):
-        print_json(answer(changes=list(edited.lines), refused=list(edited.refused)))
+        print_json(changes=list(edited.lines), refused=list(edited.refused))
         return
     if not edited.lines:
         say(f"{plan_log.plan}: its file does not differ from the running plan")
@@ -275,7 +257,7 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
         _agree(str(file), new, config, folder, remarks, preview, yes=yes, quiet=wants_json)
         decisions.apply_edit(where, config, plan_log.plan, start.digest(text))
         if wants_json:
-            print_json(answer(changes=list(edited.lines), refused=[]))
+            print_json(changes=list(edited.lines), refused=[])
 
 
 def _count_tasks(plan_log: PlanLog) -> int | None:
@@ -300,7 +282,7 @@ def list_all(*, machine: OnMachine = "", wants_json: Json = False) -> int:
     )
     listed = [run_object(each, is_run=start.is_run(each), tasks=_count_tasks(each)) for each in plan_logs]
     if wants_json:
-        print_json(answer(plans=listed))
+        print_json(plans=listed)
         return 0
     for each in listed:
         say("  ".join(_cells(msgspec.convert(each, _ListedPlan))))
@@ -364,7 +346,7 @@ def clean(
     removed, kept = (*removed, *elsewhere[0]), (*kept, *elsewhere[1])
     if wants_json:
         listed = {str(path): files.listed for path, files in found.items() if files.listed}
-        print_json(answer(removed=removed, kept=kept, ignored=listed))
+        print_json(removed=removed, kept=kept, ignored=listed)
     else:
         say(*(f"removed {path}" for path in removed))
     if kept:

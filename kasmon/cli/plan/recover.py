@@ -10,7 +10,6 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.output.console import check_machine, note, note_other_machines, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.errors import KasmonError, UsageError
 from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import age
@@ -75,7 +74,7 @@ def recover_all(
         names = [each.name for each in (*unsure, *unclear)]
         old = [_host(each) for each in other_hosts]
         why = {each.name: each.unsure_why for each in unclear}
-        print_json(answer(recovered=report.reports, lost=others, unsure=names, unsure_why=why, other_hosts=old))
+        print_json(recovered=report.reports, lost=others, unsure=names, unsure_why=why, other_hosts=old)
         return int(report.failed)
     if not report.reports and not others and not unclear:
         say("Nothing is lost.")

@@ -9,9 +9,8 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json, SandboxArgument
 from kasmon.cli.output.console import note, print_json, say, say_block
-from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import point_row, sandbox_object, works_in_words
-from kasmon.cli.sandbox.run_output import RunOutput
+from kasmon.cli.sandbox.run import RunOutput
 from kasmon.cli.session_selection import (
     Everything,
     OfPlan,
@@ -70,7 +69,7 @@ def create(
     )
     made = read_session(where, asyncio.run(sandbox_operations.create(where, load(where), new)))
     if wants_json:
-        print_json(answer(session=sandbox_object(made)))
+        print_json(session=sandbox_object(made))
         return
     say(made.id)
     if folder and (words := works_in_words(made)):
@@ -120,7 +119,7 @@ def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
         )
     known = next((each for each in _points(where, session.id) if each.id == kept), None)
     if wants_json:
-        print_json(answer(checkpoint=msgspec.to_builtins(known) if known else {"id": kept}))
+        print_json(checkpoint=msgspec.to_builtins(known) if known else {"id": kept})
         return
     say(kept)
     if known is not None and known.lost:
@@ -132,7 +131,7 @@ def checkpoints(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     where = places()
     points = _points(where, find_here(read_fleet(where), name).id)
     if wants_json:
-        print_json(answer(checkpoints=[msgspec.to_builtins(point) for point in points]))
+        print_json(checkpoints=[msgspec.to_builtins(point) for point in points])
         return
     for point in points:
         say(point_row(point))
@@ -150,7 +149,7 @@ def diff(
     session = find_here(read_fleet(where), name)
     text = sandbox_operations.diff(where, session, turn)
     if wants_json:
-        print_json(answer(diff=text))
+        print_json(diff=text)
     elif text:
         say_block(text.rstrip("\n"))
 
@@ -170,7 +169,7 @@ def allow(
     session = find_here(read_fleet(where), name)
     later = asyncio.run(use.execute(where, session, Allow(hosts=tuple(hosts))))
     if wants_json:
-        print_json(answer(allowed=list(hosts), later=later or None))
+        print_json(allowed=list(hosts), later=later or None)
         return
     say(f"{session.label} ({session.id}): may reach {', '.join(hosts)}")
     if later:
@@ -190,7 +189,7 @@ def forward(
     session = find(read_fleet(where), name)
     with contextlib.closing(asyncio.run(sandbox_operations.forwarded(where, session, port, at))) as opened:
         if wants_json:
-            print_json(answer(host=HERE, port=opened.port, to=port))
+            print_json(host=HERE, port=opened.port, to=port)
         else:
             say(f"{HERE}:{opened.port} is port {port} of {session.name}; Ctrl+C stops forwarding")
         opened.serve()
@@ -222,7 +221,7 @@ def replay(
         ran.append(msgspec.to_builtins(done))
         code = done.exit_code or code
     if wants_json:
-        print_json(answer(session=target.id, ran=ran))
+        print_json(session=target.id, ran=ran)
     return code
 
 
@@ -270,7 +269,7 @@ def _print_removed(
     copies = [path for path in kept if path]
     if wants_json:
         ids, errors = [session.id for session in gone], [error.message for error in left]
-        print_json(answer(gone=ids, left=errors, kept=copies))
+        print_json(gone=ids, left=errors, kept=copies)
         return
     for session in gone:
         say(f"{session.label} ({session.id}): gone")
@@ -285,7 +284,7 @@ def _execute(name: str, command: SandboxCommand, done: str, *, wants_json: bool)
     session = find_here(read_fleet(where), name)
     lost = asyncio.run(use.execute(where, session, command))
     if wants_json:
-        print_json(answer(session=sandbox_object(read_session(where, session.id)), lost=lost or None))
+        print_json(session=sandbox_object(read_session(where, session.id)), lost=lost or None)
         return
     say(f"{session.label} ({session.id}): {done}")
     if lost:

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import MIB, SandboxPolicy
@@ -37,7 +36,7 @@ def build(
         told = {"id": built.id, "kernel": built.kernel, "versions": built.versions, "hashes": built.hashes}
         size_bytes, why = next(iter(warm.values()))
         warm_of = {each: {"bytes": bytes_, "why_not": why_not} for each, (bytes_, why_not) in warm.items()}
-        print_json(answer(**told, bytes=_bytes(folder, built), warm_bytes=size_bytes, why_not_warm=why, warm=warm_of))
+        print_json(**told, bytes=_bytes(folder, built), warm_bytes=size_bytes, why_not_warm=why, warm=warm_of)
         return
     if not known:
         size_mib = _bytes(folder, built) // MIB

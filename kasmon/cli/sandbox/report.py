@@ -24,7 +24,6 @@ NOTHING: Final = StoredSnapshots()
 def sandbox_object(session: Session, remembered: StoredSnapshots = NOTHING) -> dict[str, Any]:
     """Return *session* as an object for programs, with its sandbox and memory snapshots."""
     sandbox_state = session.sandbox_state
-    confinement = sandbox_state.confinement if sandbox_state else None
     return session_object(session) | {
         "standby_at": sandbox_state.standby_at if sandbox_state else None,
         "held": sandbox_state.held if sandbox_state else False,
@@ -32,8 +31,6 @@ def sandbox_object(session: Session, remembered: StoredSnapshots = NOTHING) -> d
         "sandbox_generation": sandbox_state.generation if sandbox_state else 0,
         "turn": sandbox_state.turn if sandbox_state else 0,
         "checkpoints": sandbox_state.checkpoints_counted if sandbox_state else 0,
-        "confined": confinement.ok if confinement else None,
-        "mismatches": list(confinement.mismatches) if confinement else [],
         "usage": msgspec.to_builtins(sandbox_state.usage) if sandbox_state and sandbox_state.usage else None,
         "lost_at": sandbox_state.lost_at or None if sandbox_state else None,
         "phase_at": sandbox_state.phase_at or None if sandbox_state else None,

@@ -9,7 +9,6 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json, SandboxArgument
 from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import about, row, sandbox_object, snapshot_words
 from kasmon.cli.session_selection import (
     Everything,
@@ -46,7 +45,7 @@ def list_all(*, wants_json: Json = False) -> None:
     memory, now = SnapshotReader(where), time.time()
     sessions = [(session, memory.of(session)) for session in sandboxed(where)]
     if wants_json:
-        print_json(answer(sandboxes=[sandbox_object(session, remembered) for session, remembered in sessions]))
+        print_json(sandboxes=[sandbox_object(session, remembered) for session, remembered in sessions])
         return
     for session, remembered in sessions:
         say(row(session, remembered, now))
@@ -56,15 +55,11 @@ def show(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """Show a sandbox: phase, memory snapshot (size, age, validity), checkpoints, lost state and fork origin."""
     where = places()
     session = find_here(read_fleet(where), name)
-    remembered, points = (
-        SnapshotReader(where).of(session, whole=True),
-        session.sandbox_state.checkpoints if session.sandbox_state else (),
-    )
+    remembered = SnapshotReader(where).of(session, whole=True)
+    points = session.sandbox_state.checkpoints if session.sandbox_state else ()
     if wants_json:
         kept = [msgspec.to_builtins(point) for point in points]
-        print_json(
-            answer(session=sandbox_object(session, remembered) | {"checkpoints_kept": kept} | _stored(where, session))
-        )
+        print_json(session=sandbox_object(session, remembered) | {"checkpoints_kept": kept} | _stored(where, session))
         return
     for line in about(session, remembered, points, time.time()):
         say(line)
@@ -149,7 +144,7 @@ def fork(
     made = asyncio.run(sandbox_operations.fork(where, session, new_name, at))
     if wants_json:
         new = read_session(where, made.session)
-        print_json(answer(session=sandbox_object(new, SnapshotReader(where).of(new)), lost=made.lost or None))
+        print_json(session=sandbox_object(new, SnapshotReader(where).of(new)), lost=made.lost or None)
         return
     say(made.session)
     note(f"{read_session(where, made.session).name} begins as {session.name}, {describe_origin(made.origin)}.")

@@ -92,11 +92,9 @@ def is_installed() -> bool:
 def check() -> DoctorCheck:
     """Return the check for `kasmon doctor`."""
     if not is_installed() or find_spec("textual_serve") is None:
-        return DoctorCheck(id="web", level="ok", text=f"`kasmon web` requires more packages: {GET}")
+        return DoctorCheck("web", "ok", f"`kasmon web` requires more packages: {GET}")
     from kasmon.web.tls import PROGRAMS  # only where `web` is installed
 
     found = [name for name in PROGRAMS if which(name)]
     reach = f"; {' and '.join(found)} can make its pages for phones available elsewhere" if found else ""
-    return DoctorCheck(
-        id="web", level="ok", text=f"`kasmon web` shows the dashboard in a browser on this machine{reach}"
-    )
+    return DoctorCheck("web", "ok", f"`kasmon web` shows the dashboard in a browser on this machine{reach}")

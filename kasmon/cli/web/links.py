@@ -7,8 +7,7 @@ from typing import Annotated
 
 from kasmon.cli.answer import meant
 from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.console import note, print_answer, print_json, say
 from kasmon.config.parser import load_or_default
 from kasmon.errors import UnavailableError, UsageError
 from kasmon.host.rpc.peer import must_be_a_person
@@ -45,10 +44,7 @@ def create(
         raise UnavailableError(f"no link was created: {error.strerror or error}.") from error
     if not url:
         raise UnavailableError("no `kasmon web` runs that could show the page.", hint="Start it: `kasmon web`.")
-    if wants_json:
-        print_json(answer(link={"url": url, "request": request.id}))
-    else:
-        say(url)
+    print_answer(url, wants_json=wants_json, link={"url": url, "request": request.id})
 
 
 def login(*, wants_json: Json = False) -> None:
@@ -63,7 +59,7 @@ def login(*, wants_json: Json = False) -> None:
     if not url:
         raise UnavailableError("no `kasmon web` runs that could show the page.", hint="Start it: `kasmon web`.")
     if wants_json:
-        print_json(answer(link={"url": url, "id": url.rpartition("/")[2][:LINK_ID_LENGTH]}))
+        print_json(link={"url": url, "id": url.rpartition("/")[2][:LINK_ID_LENGTH]})
         return
     say(url)
     if config.link_url and not config.link_list:
@@ -116,7 +112,7 @@ def _show(
     if wants_json:
         rows = [_link_object(link, now) for link in links]
         browsers = [_login_object(each, now) for each in logins]
-        print_json(answer(links=rows, logins=browsers, passkeys=[_passkey_object(each) for each in passkeys]))
+        print_json(links=rows, logins=browsers, passkeys=[_passkey_object(each) for each in passkeys])
         return
     lines = (
         *(_line(link, now) for link in links),

@@ -10,7 +10,7 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.output.console import note, print_json, say
-from kasmon.cli.output.json_objects import answer, receipt_object
+from kasmon.cli.output.json_objects import receipt_object
 from kasmon.cli.send import EXIT_CODES
 from kasmon.errors import UsageError
 from kasmon.host.rpc import event_loop
@@ -52,7 +52,7 @@ def comment(
         written = operations.comment_on(session, file, first, last, given if text == "-" else text)
     event_loop.run(operations.write_comment(folders, session, written))
     if wants_json:
-        print_json(answer(session=session.id, comment=msgspec.to_builtins(written)))
+        print_json(session=session.id, comment=msgspec.to_builtins(written))
     else:
         say(f"{written.id}: comment on {where}")
 
@@ -107,7 +107,7 @@ def comments(
     listed = operations.list_comments(folders, session)
     if wants_json:
         sent = {"receipt": receipt_object(receipt)} if receipt is not None else {}
-        print_json(answer(session=session.id, comments=[_object(each) for each in listed], **sent))
+        print_json(session=session.id, comments=[_object(each) for each in listed], **sent)
     elif not send:
         if not listed:
             note(f"{session.name!r} has no comments.")

@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.output.console import note, print_json, say, say_block
-from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned, counted
 from kasmon.errors import UsageError
 from kasmon.model.review.file_changes import FileChange, split
@@ -41,7 +40,7 @@ def diff(
         number = found.number
     files = split(text)
     if wants_json:
-        print_json(answer(session=session.id, turn=number, files=[_object(each) for each in files], diff=text))
+        print_json(session=session.id, turn=number, files=[_object(each) for each in files], diff=text)
     elif not files:
         note(f"{session.name!r} changed no file{'' if number is None else f' in turn {number}'}.")
     elif stat:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from kasmon.cli.arguments import Arg, Json, SessionArgument
-from kasmon.cli.output.console import confirm, note, print_json, say, say_block, typed
-from kasmon.cli.output.json_objects import answer, receipt_object
+from kasmon.cli.output.console import confirm, note, print_answer, print_json, say, say_block, typed
+from kasmon.cli.output.json_objects import receipt_object
 from kasmon.errors import RefusedError, UsageError
 from kasmon.host.rpc import event_loop
 from kasmon.model.session import Session
@@ -107,10 +107,7 @@ def finish(
         return _send_feedback(where, session, dry_run=dry_run, wants_json=wants_json)
     plan = plan_finish(where, session, request, fleet)
     if request.is_empty or dry_run:
-        if wants_json:
-            print_json(answer(session=session.id, **_object(plan)))
-        else:
-            say(*_lines(session, plan))
+        print_answer(*_lines(session, plan), wants_json=wants_json, session=session.id, **_object(plan))
         return 0
     if digest and digest != plan.digest:
         raise operation.changed_since(session)
@@ -122,7 +119,7 @@ def finish(
     if wants_json:
         done = {"done": list(result.done), "left_conflicts": list(result.conflicts), "kept": result.kept or None}
         receipt = receipt_object(result.receipt) if result.receipt else None
-        print_json(answer(session=session.id, **_object(plan), **done, receipt=receipt))
+        print_json(session=session.id, **_object(plan), **done, receipt=receipt)
     elif result.conflicts:
         end = "sent to the agent" if result.receipt else "resolve them there"
         note(f"conflicts in {', '.join(map(repr, result.conflicts))}: {end}.")
@@ -136,7 +133,7 @@ def _propose(where: Paths, session: Session, text: str, actor: str) -> int:
     check_is_person(where, "propose by a command to finish a session")  # its own kasmon runs this for one elsewhere
     by = parse_actor(actor)
     event_loop.run(session_operations.propose_finish(where, session, text, by.actor, by.name))
-    print_json(answer(session=session.id, proposed=True))
+    print_json(session=session.id, proposed=True)
     return 0
 
 
@@ -146,11 +143,11 @@ def _send_feedback(where: Paths, session: Session, *, dry_run: bool, wants_json:
 
     if dry_run:
         prompt = read_prompt(where, session)
-        print_json(answer(session=session.id, prompt=prompt)) if wants_json else say_block(prompt)
+        print_json(session=session.id, prompt=prompt) if wants_json else say_block(prompt)
         return 0
     receipt = event_loop.run(send_feedback(where, session))
     if wants_json:
-        print_json(answer(session=session.id, receipt=receipt_object(receipt)))
+        print_json(session=session.id, receipt=receipt_object(receipt))
     else:
         say(f"{session.name}: {receipt.state.value}: {receipt.text}")
     return 0

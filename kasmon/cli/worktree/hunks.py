@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final, Literal
 
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.output.console import confirm, note, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned
 from kasmon.cli.worktree.comments import parse_place
 from kasmon.errors import NotFoundError, RefusedError, StaleRequestError, UsageError
@@ -79,7 +78,7 @@ def hunks(
     else:
         text = (operations.revert_hunk if action == "revert" else operations.stage_hunk)(where, session, hunk)
     if wants_json:
-        print_json(answer(session=session.id, action=action, file=name, done=True))
+        print_json(session=session.id, action=action, file=name, done=True)
     else:
         say(f"{session.name} ({session.id}): {text}")
 
@@ -107,7 +106,7 @@ def _find_digest(shown: Sequence[ShownHunk], session: Session, digest: str) -> S
 
 def _list(shown: Sequence[ShownHunk], session: str, *, wants_json: bool) -> None:
     if wants_json:
-        print_json(answer(session=session, hunks=[_object(hunk) for hunk in shown]))
+        print_json(session=session, hunks=[_object(hunk) for hunk in shown])
     elif not shown:
         note("There are no hunks.")
     else:

@@ -2,13 +2,12 @@
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from kasmon.cli.arguments import Arg, Json, OnMachine
-from kasmon.cli.output.console import check_machine, confirm, note, print_json, say, typed
-from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.console import check_machine, confirm, note, print_answer, print_json, say, typed
 from kasmon.errors import RefusedError, UsageError
 from kasmon.host.rpc import event_loop
 from kasmon.model.permission import SessionId
@@ -58,10 +57,7 @@ def merge_plan(
     how: HowToMerge = "squash" if squash else "merge"
     planned = operation.plan_merges(where, sessions, how, check, {} if check else checks, fleet=fleet)
     if dry_run or not planned.steps:
-        if wants_json:
-            print_json(answer(**_object(planned)))
-        else:
-            say(*plan_lines(planned))
+        print_answer(*plan_lines(planned), wants_json=wants_json, plan=msgspec.to_builtins(planned))
         return 0
     if digest and digest != planned.digest:
         raise operation.changed_since()
@@ -80,7 +76,7 @@ def merge_plan(
 
     outcome = event_loop.run(merge_one_by_one(where, sessions, planned, report, decide))
     if wants_json:
-        print_json(answer(**_object(planned), outcome=msgspec.to_builtins(outcome)))
+        print_json(plan=msgspec.to_builtins(planned), outcome=msgspec.to_builtins(outcome))
     elif outcome.stopped_at or outcome.left_out:
         for line in outcome_lines(outcome, len(planned.steps)):
             note(line)
@@ -92,7 +88,3 @@ def _ask(plan: MergePlan, step: MergeStep, files: tuple[str, ...]) -> OnConflict
     say(f"{step.branch} conflicts with {plan.base_name} in {', '.join(map(repr, files))}.")
     reply = typed(f"Type skip to leave out {step.name!r}, or send to also have its agent resolve that")
     return "skip" if reply == "skip" else "send" if reply == "send" else "stop"
-
-
-def _object(plan: MergePlan) -> dict[str, Any]:
-    return {"plan": msgspec.to_builtins(plan)}

@@ -4,7 +4,6 @@ from typing import Annotated
 
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.output.console import confirm, note, print_json, say
-from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import counted
 from kasmon.errors import RefusedError, UsageError
 from kasmon.model.session import Session
@@ -42,7 +41,7 @@ def undo(
     if wants_json:
         changed_since = list(turn_changes.cleaned(planned.plan.changed_since))
         fields = {"files": list(planned.files), "changed_since": changed_since, "failed": list(failed)}
-        print_json(answer(session=session.id, turn=planned.turn, done=not dry_run, **fields))
+        print_json(session=session.id, turn=planned.turn, done=not dry_run, **fields)
         return int(bool(failed))
     if dry_run:
         say(*_shown(planned))

@@ -10,7 +10,6 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.cli.output.console import check_machine, note, note_other_machines, print_json, say, typed
-from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned
 from kasmon.config import load
 from kasmon.errors import KasmonError, NotFoundError, SessionNotFoundError
@@ -58,7 +57,7 @@ def _list(machine: str, *, wants_json: bool) -> int:
     entries = (*list_session_worktrees(where, fleet), *list_plan_worktrees(where, fleet))
     states = read_branches(where, (entry.tree for entry in entries))
     if wants_json:
-        print_json(answer(worktrees=[_object(entry, states.get(entry.tree.path)) for entry in entries]))
+        print_json(worktrees=[_object(entry, states.get(entry.tree.path)) for entry in entries])
         return 0
     rows = (_row(entry, states.get(entry.tree.path), fleet.at) for entry in entries)
     say(*(aligned([HEADS, *rows]) if entries else [NONE]))
@@ -98,7 +97,7 @@ def _collect(wanted: Sequence[str], *, agrees: bool, wants_json: bool) -> int:
                 say(done)
     if wants_json:
         states = read_branches(where, (entry.tree for entry in chosen))
-        print_json(answer(removed=removed, worktrees=[_object(entry, states.get(entry.tree.path)) for entry in chosen]))
+        print_json(removed=removed, worktrees=[_object(entry, states.get(entry.tree.path)) for entry in chosen])
     elif not can_go:
         say("Nothing can go.")
     elif not agreed:
