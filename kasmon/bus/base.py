@@ -12,6 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
+from kasmon.errors import RemoteUnreachableError
 from kasmon.model.commands import Ability
 from kasmon.model.events import SessionCreated
 from kasmon.model.permission import SessionId
@@ -43,6 +44,13 @@ class BusWelcome(msgspec.Struct, frozen=True, tag="bus-welcome", tag_field="t"):
     abilities: tuple[Ability, ...]
     at: float = 0.0
     """The time there, in seconds since the epoch; 0 if it does not say it."""
+
+
+def check_protocol(welcome: BusWelcome, machine: str) -> None:
+    """Raise `RemoteUnreachableError` if the kasmon on *machine* speaks another version of the protocol."""
+    if welcome.protocol != PROTOCOL:
+        why = f"kasmon {welcome.kasmon} there speaks bus protocol {welcome.protocol}, this one {PROTOCOL}"
+        raise RemoteUnreachableError(machine, why, is_registered=True)
 
 
 class SessionEntry(msgspec.Struct, frozen=True, tag="entry", tag_field="t"):

@@ -22,9 +22,9 @@ from kasmon.bus.base import LATE_S, LOST_S, Bus, BusWelcome, Heartbeat, JoinedBu
 from kasmon.bus.clock_offset import ClockOffset
 from kasmon.bus.mirror import Mirror
 from kasmon.bus.ssh import open_bus
-from kasmon.bus.tasks import end_tasks
+from kasmon.bus.tasks import TaskSet, end_tasks
 from kasmon.config import load_or_default
-from kasmon.errors import KasmonError, NotFoundError, RefusedError, RemoteUnreachableError, of_system
+from kasmon.errors import KasmonError, NotFoundError, RefusedError, RemoteUnreachableError
 from kasmon.host.journal import process_log
 from kasmon.host.rpc import codec
 from kasmon.host.rpc.frames import Hello, NumberedFrame, Welcome
@@ -128,7 +128,7 @@ class MachineLink:
         """One start by an agent at a time: the others would wait in the threads that the link needs."""
         self._servers: dict[SessionId, _SocketListener | None] = {}
         """The socket of each session whose host runs; None while it is being opened."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         """Those that open sockets, and those that forget removed sessions."""
         self._removed: list[SessionId] = []
         """The sessions to forget in the register."""
@@ -138,7 +138,8 @@ class MachineLink:
         listener = await self._listen(self._places.machine_socket(self._name), self._handle_request)
         following, delivering = asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._deliver_messages())
         try:
-            while await asyncio.to_thread(self._is_registered) and not following.done():
+            machine_file = self._places.machine(self._name) / "machine.json"
+            while await asyncio.to_thread(machine_file.exists) and not following.done():
                 await asyncio.wait([following], timeout=REGISTERED_S)
             if following.done():
                 following.result()
@@ -149,7 +150,7 @@ class MachineLink:
             for server in (listener, *self._servers.values()):
                 if server is not None:
                     server.close()
-            await end_tasks(list(self._tasks))
+            await self._tasks.cancel()
             await asyncio.to_thread(self._leave)
 
     def _leave(self) -> None:
@@ -158,9 +159,6 @@ class MachineLink:
         self._places.machine_socket(self._name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # the machine may be removed
             self._mirror.disconnect("the link to it has ended")
-
-    def _is_registered(self) -> bool:
-        return (self._places.machine(self._name) / "machine.json").exists()
 
     async def _follow(self) -> None:
         """Connect, copy, and connect again after each loss."""
@@ -213,16 +211,11 @@ class MachineLink:
                 elif isinstance(update, Heartbeat):
                     clock.add(update.at, time.time())
                 self._mirror.clock_offset_s = clock.value_s
-                if self._tasks and isinstance(update, ListEnd | Heartbeat | LogPart):
-                    await asyncio.wait(self._tasks, timeout=LATE_S)  # what is shown as running can be connected to
+                if isinstance(update, ListEnd | Heartbeat | LogPart):
+                    await self._tasks.wait(LATE_S)  # what is shown as running can be connected to
                 await asyncio.to_thread(self._mirror.apply, update)
                 if isinstance(update, ListEnd) or (isinstance(update, LogPart) and MESSAGE in update.content):
                     self._messages_came.set()
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # The sockets of the hosts.
 
@@ -231,15 +224,15 @@ class MachineLink:
         runs = presence is not None and presence.host is not None
         if runs and session not in self._servers:
             self._servers[session] = None
-            self._start(self._open_socket(session))
-            self._start(asyncio.to_thread(_start_notifier, self._places))
+            self._tasks.start(self._open_socket(session))
+            self._tasks.start(asyncio.to_thread(_start_notifier, self._places))
         elif not runs and (server := self._servers.pop(session, None)) is not None:
             server.close()
             self._places.socket(session).unlink(missing_ok=True)
         if presence is None and self._register:
             self._removed.append(session)
             if len(self._removed) == 1:
-                self._start(self._forget_removed())
+                self._tasks.start(self._forget_removed())
 
     async def _forget_removed(self) -> None:
         from kasmon.supervisor.machines.child_messages import forget_removed  # rarely needed
@@ -262,19 +255,13 @@ class MachineLink:
         """Connect *client* with the host of *session*; answer it with the reason if that fails."""
         try:
             why = await asyncio.to_thread(self._clients.refusal, client)
-            if not why and self._bus is not None:
-                await self._bus.join(session, client)
-                return
-            error: KasmonError = (
-                RefusedError(why)
-                if why
-                else RemoteUnreachableError(self._name, "it is not connected", is_registered=True)
-            )
-        except KasmonError as raised:
-            error = raised
+            if why:
+                raise RefusedError(why)
+            await self._require_bus().join(session, client)
+        except KasmonError as error:
+            await _refuse(client, error)
         except OSError:
             return
-        await _refuse(client, error)
 
     # Requests of this machine's programs.
 
@@ -298,15 +285,12 @@ class MachineLink:
 
     async def _reply(self, request: RunCommand | ReadFile) -> Reply:
         try:
-            if self._bus is None:
-                raise RemoteUnreachableError(self._name, "it is not connected", is_registered=True)
+            bus = self._require_bus()
             if isinstance(request, RunCommand):
-                return CommandReply(request.n, await _run(self._bus, request))
-            return FileReply(request.n, await self._bus.read_file(request.session, request.name, request.offset))
-        except KasmonError as error:
+                return CommandReply(request.n, await _run(bus, request))
+            return FileReply(request.n, await bus.read_file(request.session, request.name, request.offset))
+        except (KasmonError, OSError) as error:
             return codec.failed(request.n, error)
-        except OSError as error:
-            return codec.failed(request.n, of_system(error))
 
     async def _reply_to_agent(self, request: AgentRequest, pid: int) -> Reply:
         """Have *request* of process *pid* done, if the person allowed its agent that."""
@@ -330,16 +314,17 @@ class MachineLink:
         except TimeoutError:
             why = f"it did not answer within {AGENT_START_S:g} s; it is unknown whether the session was started"
             return codec.failed(request.n, RemoteUnreachableError(self._name, why, is_registered=True))
-        except KasmonError as error:
+        except (KasmonError, OSError) as error:
             return codec.failed(request.n, error)
-        except OSError as error:
-            return codec.failed(request.n, of_system(error))
         return CommandReply(request.n, output)
 
     async def _run_for_agent(self, command: "AgentCommand") -> CommandOutput:
+        return await self._require_bus().run(command.arguments, command.stdin)
+
+    def _require_bus(self) -> JoinedBus:
         if self._bus is None:
             raise RemoteUnreachableError(self._name, "it is not connected", is_registered=True)
-        return await self._bus.run(command.arguments, command.stdin)
+        return self._bus
 
     # Messages of agents there to those here that started them.
 

@@ -149,7 +149,7 @@ class LocalBus:
         return await shared.run(key, lambda: self._fork(shared, arguments, stdin))
 
     async def _fork(self, shared: "_SharedCommands", arguments: Sequence[str], stdin: bytes) -> CommandOutput:
-        output = await shared.forks_of(self._places).run(arguments, stdin)
+        output = await shared.forks.setdefault(self._places, CommandForks(self._places)).run(arguments, stdin)
         return await self._run(arguments, stdin, set()) if output is None else output
 
     async def _run(
@@ -216,10 +216,7 @@ class _SharedCommands:
     def __init__(self) -> None:
         self._running: dict[Hashable, asyncio.Task[CommandOutput]] = {}
         self._free = asyncio.Semaphore(MOST_AT_ONCE)
-        self._forks: dict[Paths, CommandForks] = {}
-
-    def forks_of(self, places: Paths) -> CommandForks:
-        return self._forks.setdefault(places, CommandForks(places))
+        self.forks: dict[Paths, CommandForks] = {}
 
     async def run(self, key: Hashable, start: Callable[[], Coroutine[Any, Any, CommandOutput]]) -> CommandOutput:
         """Return the output of *start*, or of the command with this *key* that runs already.

@@ -16,16 +16,9 @@ import msgspec
 
 from kasmon.bus import frame_gate
 from kasmon.bus.abilities import ability_of_arguments, check
-from kasmon.bus.base import (
-    PROTOCOL,
-    Bus,
-    BusWelcome,
-    LogPart,
-    LogPosition,
-    Update,
-    connect_by_join,
-)
-from kasmon.errors import HostUnreachableError, KasmonError, RefusedError, RemoteUnreachableError, of_system
+from kasmon.bus.base import Bus, BusWelcome, LogPart, LogPosition, Update, check_protocol, connect_by_join
+from kasmon.bus.tasks import TaskSet
+from kasmon.errors import HostUnreachableError, KasmonError, RefusedError, RemoteUnreachableError
 from kasmon.host.rpc.codec import failed, rebuilt
 from kasmon.host.rpc.event_loop import complete
 from kasmon.host.rpc.frames import FailureReply
@@ -100,7 +93,7 @@ class _End:
         self._mux = ConnectionMux(self._emit, first, self._connect_host)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._mux.fileno(), self._mux.serve)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def _connect_host(self, destination: str) -> socket.socket:
         raise OSError(1, "connections are opened from the other end only")
@@ -126,18 +119,11 @@ class _End:
     def _handle_record(self, kind: int, channel: int, content: bytes) -> None:
         self._mux.handle_record(kind, channel, content)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _close(self) -> None:
         self._loop.remove_reader(self._mux.fileno())
-        for task in (tasks := list(self._tasks)):
-            task.cancel()
         self._mux.close_all()
         self._writer.close()  # before anything is waited for, which may be cancelled
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
         closing = asyncio.ensure_future(self._writer.wait_closed())
         await asyncio.wait([closing], timeout=CLOSE_S)
         if not closing.done():
@@ -176,7 +162,7 @@ class StreamServer(_End):
 
     def _handle_record(self, kind: int, channel: int, content: bytes) -> None:
         if kind == CONNECT:
-            self._start(self._connect(channel, content))
+            self._tasks.start(self._connect(channel, content))
         else:
             super()._handle_record(kind, channel, content)
 
@@ -197,7 +183,7 @@ class StreamServer(_End):
         if self._abilities == ABILITIES:
             return host
         ours, theirs = socket.socketpair()
-        self._start(frame_gate.serve(theirs, host, self._abilities))
+        self._tasks.start(frame_gate.serve(theirs, host, self._abilities))
         return ours
 
     def _handle(self, kind: int, content: bytes) -> None:
@@ -208,9 +194,9 @@ class StreamServer(_End):
         elif isinstance(request, Subscribe):
             if not self._is_subscribed:
                 self._is_subscribed = True
-                self._start(self._publish(request))
+                self._tasks.start(self._publish(request))
         else:
-            self._start(self._answer(request))
+            self._tasks.start(self._answer(request))
 
     async def _publish(self, request: Subscribe) -> None:
         try:
@@ -239,10 +225,8 @@ class StreamServer(_End):
             else:
                 check("see", self._abilities)
                 reply = FileReply(request.n, await self._bus.read_file(request.session, request.name, request.offset))
-        except KasmonError as error:
+        except (KasmonError, OSError) as error:
             reply = failed(request.n, error)
-        except OSError as error:
-            reply = failed(request.n, of_system(error))
         self._send(MESSAGE, reply)
         await self._writer.drain()
 
@@ -267,7 +251,7 @@ class StreamBus(_End):
         self._queued = 0
         self._why = ""
         """Why the stream has ended; empty before that."""
-        self._start(self._receive())
+        self._tasks.start(self._receive())
 
     async def updates(self, positions: Mapping[SessionId, LogPosition]) -> AsyncGenerator[Update, None]:
         self._send(REQUEST, Subscribe(dict(positions)))
@@ -276,12 +260,8 @@ class StreamBus(_End):
                 raise rebuilt(queued)
             update, size = queued
             self._queued -= size
-            if isinstance(update, BusWelcome) and update.protocol != PROTOCOL:
-                raise RemoteUnreachableError(
-                    self._machine,
-                    f"kasmon {update.kasmon} there speaks bus protocol {update.protocol}, this one {PROTOCOL}",
-                    is_registered=True,
-                )
+            if isinstance(update, BusWelcome):
+                check_protocol(update, self._machine)
             yield update
             if isinstance(update, LogPart):
                 self._send(REQUEST, Accept(len(update.content)))

@@ -43,6 +43,11 @@ class TaskSet:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def wait(self, limit_s: float) -> None:
+        """Wait until those that run now have ended, at most *limit_s*."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=limit_s)
+
     async def cancel(self) -> None:
         """End them, except the one that calls this, as `end_tasks` does."""
         await complete(self._end_all(asyncio.current_task()))

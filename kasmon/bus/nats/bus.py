@@ -18,8 +18,6 @@ from nats.aio.msg import Msg
 
 from kasmon.bus.base import (
     HEARTBEAT_S,
-    PROTOCOL,
-    BusWelcome,
     Heartbeat,
     ListEnd,
     LogPart,
@@ -28,6 +26,7 @@ from kasmon.bus.base import (
     SessionEntry,
     SessionRemoval,
     Update,
+    check_protocol,
     connect_by_join,
 )
 from kasmon.bus.nats.connection import FAILURES, Connection, connect
@@ -148,13 +147,8 @@ class NatsBus:
         return await connect_by_join(self, session)
 
     async def join(self, session: SessionId, client: socket.socket) -> None:
-        try:
-            await (await self._open_commands()).join(session, client)
-        except HostUnreachableError:
-            raise
-        except RemoteUnreachableError:
-            await self._close_commands()
-            raise
+        async with self._use_commands() as commands:
+            await commands.join(session, client)
 
     async def run(self, arguments: Sequence[str], stdin: bytes = b"") -> CommandOutput:
         """As `Bus` says; a viewer has the output of `MARKS_COMMAND` only, as far as it concerns marks."""
@@ -164,18 +158,12 @@ class NatsBus:
             except (UnavailableError, TimedOutError) as error:
                 why = error.message.rstrip(".")
                 raise RemoteUnreachableError(self._machine, why, is_registered=True) from error
-        try:
-            return await (await self._open_commands()).run(arguments, stdin)
-        except RemoteUnreachableError:
-            await self._close_commands()
-            raise
+        async with self._use_commands() as commands:
+            return await commands.run(arguments, stdin)
 
     async def read_file(self, session: SessionId, name: str, offset: int = 0) -> bytes:
-        try:
-            return await (await self._open_commands()).read_file(session, name, offset)
-        except RemoteUnreachableError:
-            await self._close_commands()
-            raise
+        async with self._use_commands() as commands:
+            return await commands.read_file(session, name, offset)
 
     async def run_order(self, order: QueuedOrder, arguments: Sequence[str], stdin: bytes = b"") -> CommandOutput:
         """As `Bus` says; a command that is too long for the queue does not wait there."""
@@ -234,12 +222,20 @@ class NatsBus:
                 hint="An operator's token allows it: `kasmon cluster token --role operator` on the cluster's machine.",
             )
 
-    async def _open_commands(self) -> StreamBus:
+    @contextlib.asynccontextmanager
+    async def _use_commands(self) -> AsyncIterator[StreamBus]:
+        """Yield the bus for commands; it is opened again if the machine could not be reached."""
         self._check_operator()
-        async with self._opening:
-            if self._commands is None:
-                self._commands = await open_command_bus(self._identity, self._machine)
-            return self._commands
+        try:
+            async with self._opening:
+                if self._commands is None:
+                    self._commands = await open_command_bus(self._identity, self._machine)
+            yield self._commands
+        except HostUnreachableError:
+            raise
+        except RemoteUnreachableError:
+            await self._close_commands()
+            raise
 
     async def _close_commands(self) -> None:
         commands, self._commands = self._commands, None
@@ -383,7 +379,7 @@ class NatsBus:
         if self._away is not None:
             yield self._away
         elif is_new:
-            self._check_protocol(snapshot.facts.welcome)
+            check_protocol(snapshot.facts.welcome, self._machine)
             yield snapshot.facts.welcome
         if is_new:
             self._listed = {}
@@ -412,14 +408,6 @@ class NatsBus:
                 return
             if isinstance(record.value, Heartbeat):
                 yield Heartbeat(record.at)
-
-    def _check_protocol(self, welcome: BusWelcome) -> None:
-        if welcome.protocol != PROTOCOL:
-            raise RemoteUnreachableError(
-                self._machine,
-                f"kasmon {welcome.kasmon} there speaks bus protocol {welcome.protocol}, this one {PROTOCOL}",
-                is_registered=True,
-            )
 
     # Logs.
 

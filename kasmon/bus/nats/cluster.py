@@ -213,17 +213,13 @@ def clusters_folder(places: Paths) -> Path:
     return places.state / "cluster"
 
 
-def list_clusters(places: Paths) -> list[str]:
-    return sorted(file.parent.name for file in clusters_folder(places).glob("*/cluster.json"))
-
-
 def find_cluster(places: Paths, name: str) -> ClusterFolder:
     """Return the cluster *name*; the only one for an empty name.
 
     Raises:
         UsageError, NotFoundError: if *name* is not valid, there is none, or there are several.
     """
-    names = list_clusters(places)
+    names = sorted(file.parent.name for file in clusters_folder(places).glob("*/cluster.json"))
     if not name and len(names) > 1:
         raise NotFoundError("this machine has several clusters.", hint=f"Pass --name. Clusters: {', '.join(names)}.")
     folder = ClusterFolder(places, name or next(iter(names), "main"))

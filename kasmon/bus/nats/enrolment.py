@@ -7,6 +7,7 @@ cluster. The server's configuration has public keys only, of open tokens and of 
 import asyncio
 import base64
 import binascii
+import contextlib
 import time
 from typing import Any, Final
 
@@ -211,27 +212,11 @@ async def join(places: Paths, text: str) -> Identity:
             f"this machine is a member of {token.cluster!r} already, as {token.role}.",
             hint=f"Delete {str(stored.path)!r} first, if it should join again.",
         )
-    common = Identity(
-        cluster=token.cluster,
-        team=token.team,
-        name=token.name,
-        role=None,
-        host=token.host,
-        port=token.port,
-        tls_name=token.tls_name,
-        ca=token.ca,
-        cluster_key=token.cluster_key,
-        seed=token.seed,
-        servers=token.servers,
-        leaf_port=token.leaf_port,
-    )
-    identity = msgspec.structs.replace(common, role=token.role, seed=make_seed())
+    promised = msgspec.convert(token, Identity, from_attributes=True)
+    identity = msgspec.structs.replace(promised, seed=make_seed())
     try:
-        holder = await connect(common)
-        try:
+        async with contextlib.aclosing(await connect(msgspec.structs.replace(promised, role=None))) as holder:
             reply = await _ask(holder, identity)
-        finally:
-            await holder.aclose()
     except RefusedError:
         raise RefusedError(
             f"the cluster {token.cluster!r} does not accept the token: it was used already, or has expired.",
@@ -242,8 +227,7 @@ async def join(places: Paths, text: str) -> Identity:
             f"the cluster {token.cluster!r} did not admit {token.name!r}: {reply.refusal}.", hint=reply.hint
         )
     await asyncio.to_thread(stored.save, identity)
-    member = await connect(identity, now=time.time)
-    await member.aclose()
+    await (await connect(identity, now=time.time)).aclose()
     return identity
 
 

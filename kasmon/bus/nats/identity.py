@@ -1,6 +1,5 @@
 """What a member has of a cluster: its private key, the cluster's address and the keys that it trusts."""
 
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -81,16 +80,7 @@ class IdentityFile:
                 f"cannot read {str(self.path)!r}: {error}.", hint="Join again with a new token."
             ) from error
 
-    def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
-
-
-def list_identities(places: Paths) -> list[Path]:
-    """Return the files of all clusters that this machine joined."""
-    return sorted(places.identities.glob("*.json"))
-
 
 def list_joined(places: Paths, role: Role) -> list[str]:
     """Return the clusters that this machine joined in this *role*."""
-    ending = f"-{role}"
-    return [file.stem.removesuffix(ending) for file in list_identities(places) if file.stem.endswith(ending)]
+    return [file.stem.removesuffix(f"-{role}") for file in sorted(places.identities.glob(f"*-{role}.json"))]

@@ -165,8 +165,8 @@ class _RosterFollower:
 
     async def _follow(self, identity: Identity) -> bool:
         await check_leaf_port(identity)
-        connection = await connect(identity, rewatch=self._rewatch, lost=self._lose, now=time.time)
-        try:
+        opening = connect(identity, rewatch=lambda: self._note(""), lost=lambda: self._note(LOST), now=time.time)
+        async with contextlib.aclosing(await opening) as connection:
             await connection.subscribe(roster_subject(identity.cluster), self._handle)
             await connection.flush()
             self._arrived.put_nowait(connection.roster_message)
@@ -188,17 +188,9 @@ class _RosterFollower:
                         update_members, self._folder, {each.public_key for each in roster.members}
                     ):
                         return True
-        finally:
-            await connection.aclose()
 
     async def _handle(self, message: Msg) -> None:
         self._arrived.put_nowait(message.data)
-
-    async def _rewatch(self) -> None:
-        await self._note("")
-
-    async def _lose(self) -> None:
-        await self._note(LOST)
 
     async def _note(self, problem: str) -> None:
         file = self._folder.hub_problem

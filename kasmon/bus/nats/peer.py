@@ -21,7 +21,7 @@ from kasmon.bus.nats import certificates
 from kasmon.bus.nats.connection import Connection, connect
 from kasmon.bus.nats.identity import Identity
 from kasmon.bus.nats.leaf import end_leafs
-from kasmon.bus.nats.server import ServerProgram, start_server
+from kasmon.bus.nats.server import ServerProgram, start_server, stop_server
 from kasmon.bus.nats.server_config import build_server_name, find_removed_users
 from kasmon.bus.nats.signatures import CommandRefusedError, read_signed_text
 from kasmon.bus.nats.subjects import certificate_subject, configuration_subject
@@ -30,7 +30,6 @@ from kasmon.errors import KasmonError, NotFoundError, UnavailableError
 from kasmon.paths import write_private
 
 START_S: Final = 15.0
-STOP_S: Final = 10.0
 LONGEST_WAIT_S: Final = 30.0
 FIRST_WAIT_S: Final = 1.0
 RENEW_CHECK_S: Final = 600.0
@@ -68,6 +67,7 @@ class PeerServer:
     def __init__(self, folder: PeerFolder, program: ServerProgram) -> None:
         self._folder, self._program = folder, program
         self._identity = folder.load()
+        self._number = int(self._identity.name.rpartition("-")[2])
         self._process: subprocess.Popen[bytes] | None = None
         self._signed_at = 0.0
 
@@ -76,7 +76,7 @@ class PeerServer:
         wait_s = 1.0
         while not stop.is_set():
             process = self._process = await asyncio.to_thread(
-                start_server, self._program, self._folder.configuration, None, self._folder.path
+                start_server, self._program, self._folder.configuration, self._folder.path
             )
             since = time.monotonic()
             following = asyncio.create_task(self._follow(process))
@@ -84,35 +84,23 @@ class PeerServer:
             try:
                 await asyncio.wait(tasks[1:], return_when=asyncio.FIRST_COMPLETED)
             finally:
-                process.terminate()
-                await asyncio.shield(asyncio.to_thread(self._end, process))
+                await asyncio.shield(asyncio.to_thread(stop_server, process))
                 await end_tasks(tasks)
             wait_s = 1.0 if time.monotonic() - since > LONGEST_WAIT_S else min(2 * wait_s, LONGEST_WAIT_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await stop.wait()
 
-    def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
     async def _follow(self, process: "subprocess.Popen[bytes]") -> None:
         """Use each new configuration that the service of the cluster sends."""
-        connection = await self._connect(process)
-        number = int(self._identity.name.rpartition("-")[2])
-        try:
-            await connection.subscribe(configuration_subject(self._identity.cluster, number), self._handle)
+        async with contextlib.aclosing(await self._connect(process)) as connection:
+            await connection.subscribe(configuration_subject(self._identity.cluster, self._number), self._handle)
             await connection.flush()
             wait_s = FIRST_WAIT_S
             while True:
                 is_renewed = await self._renew_certificate(connection)
                 wait_s = RENEW_CHECK_S if is_renewed else min(2 * wait_s, RENEW_CHECK_S)
                 await asyncio.sleep(wait_s)
-        finally:
-            await connection.aclose()
 
     async def _renew_certificate(self, connection: Connection) -> bool:
         """Get a new certificate from the service of the cluster, if this one expires soon. The new key is made here.
@@ -124,8 +112,7 @@ class PeerServer:
         if certificates.expires_at(old) - time.time() > certificates.RENEW_S:
             return True
         key = certificates.make_key()
-        number = self._identity.name.rpartition("-")[2]
-        subject = certificate_subject(self._identity.cluster, number)
+        subject = certificate_subject(self._identity.cluster, str(self._number))
         try:
             answer = await connection.request(subject, certificates.public_part(key))
             certificates.check_renewed(answer.data, self._identity.ca.encode(), key)
@@ -165,12 +152,8 @@ class PeerServer:
 
     async def _end_leafs(self, accounts: Collection[str]) -> None:
         """End the leafnodes in *accounts*, which have lost a user."""
-        number = int(self._identity.name.rpartition("-")[2])
         try:
-            connection = await connect(self._identity)
-            try:
-                await end_leafs(connection, build_server_name(self._identity.cluster, number), accounts)
-            finally:
-                await connection.aclose()
+            async with contextlib.aclosing(await connect(self._identity)) as connection:
+                await end_leafs(connection, build_server_name(self._identity.cluster, self._number), accounts)
         except KasmonError as error:
             log.warning("leafnodes of members that were removed may still be connected: %s", error)

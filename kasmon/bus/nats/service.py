@@ -25,8 +25,8 @@ from kasmon.bus.nats.creation import render_peer, renew_certificate, renew_peer_
 from kasmon.bus.nats.enrolment import JoinReply, admit, close_token, withdraw
 from kasmon.bus.nats.identity import Identity
 from kasmon.bus.nats.leaf import end_leafs, follow_hub
-from kasmon.bus.nats.process import ServerRecord, end_server, is_server_running, read_server
-from kasmon.bus.nats.server import ServerProgram, check_configuration, last_error, start_server
+from kasmon.bus.nats.process import ServerRecord, end_server, read_server
+from kasmon.bus.nats.server import ServerProgram, check_configuration, last_error, start_server, stop_server
 from kasmon.bus.nats.server_config import (
     ACCOUNTS,
     ENROLMENT,
@@ -57,7 +57,6 @@ from kasmon.process_identity import started_at
 SIGN_S: Final = 30.0
 """How often the list of members is signed again; a tenth of its life."""
 START_S: Final = 15.0
-STOP_S: Final = 10.0
 LONGEST_WAIT_S: Final = 30.0
 SERVERS_S: Final = 0.5
 """How often is looked whether enough servers are up."""
@@ -80,18 +79,17 @@ async def apply_changes(folder: ClusterFolder, removed: Sequence[Member] = ()) -
         KasmonError: if the server refuses it.
     """
     await asyncio.to_thread(write_configuration, folder)
-    if not await asyncio.to_thread(is_server_running, folder):
+    if (record := await asyncio.to_thread(read_server, folder)) is None:
         return False
     if (await asyncio.to_thread(folder.load)).servers:
-        await asyncio.to_thread(_reload_own_server, folder)
-        await _end_leafs(folder, removed)
-        await publish_rosters(folder, updates_streams=False)
-        return True
-    async with _open(folder, SYSTEM) as system:
-        server = json.loads((await system.request("$SYS.REQ.SERVER.PING.IDZ", b"")).data)["id"]
-        answer = json.loads((await system.request(f"$SYS.REQ.SERVER.{server}.RELOAD", b"")).data)
-        if error := answer.get("error"):
-            raise KasmonError(f"the NATS server refused its configuration: {error.get('description')}.")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(record.pid, signal.SIGHUP)  # a request could be answered by another server
+    else:
+        async with _open(folder, SYSTEM) as system:
+            server = json.loads((await system.request("$SYS.REQ.SERVER.PING.IDZ", b"")).data)["id"]
+            answer = json.loads((await system.request(f"$SYS.REQ.SERVER.{server}.RELOAD", b"")).data)
+            if error := answer.get("error"):
+                raise KasmonError(f"the NATS server refused its configuration: {error.get('description')}.")
     await _end_leafs(folder, removed)
     await publish_rosters(folder, updates_streams=False)
     return True
@@ -105,11 +103,6 @@ async def _end_leafs(folder: ClusterFolder, removed: Sequence[Member]) -> None:
         return
     async with _open(folder, SYSTEM) as system:
         await end_leafs(system, build_server_name(cluster.name, 1 if cluster.servers else 0), accounts)
-
-
-def _reload_own_server(folder: ClusterFolder) -> None:
-    if (record := read_server(folder)) is not None:
-        os.kill(record.pid, signal.SIGHUP)  # a request could be answered by another server
 
 
 async def publish_rosters(folder: ClusterFolder, *, updates_streams: bool = True) -> None:
@@ -195,11 +188,9 @@ async def _create_worker(connection: Connection, machine: str) -> None:
 
 @contextlib.asynccontextmanager
 async def _open(folder: ClusterFolder, of_account: str) -> AsyncIterator[Connection]:
-    connection = await connect(await asyncio.to_thread(service_identity, folder, of_account))
-    try:
+    identity = await asyncio.to_thread(service_identity, folder, of_account)
+    async with contextlib.aclosing(await connect(identity)) as connection:
         yield connection
-    finally:
-        await connection.aclose()
 
 
 def service_identity(folder: ClusterFolder, of_account: str) -> Identity:
@@ -290,30 +281,20 @@ class ClusterService:
         self._record = record
         return process
 
-    def _note_ready(self) -> None:
-        ready = msgspec.structs.replace(self._record, is_ready=True)
-        write_private(self._folder.processes, msgspec.json.encode(ready))
-
     def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop_server(process)
         self._folder.processes.unlink(missing_ok=True)
 
     async def _serve(self, process: "subprocess.Popen[bytes]", stop: asyncio.Event) -> None:
         """Admit members until the server ends or *stop* is set."""
-        enrolment = await self._connect_when_up(process)
-        try:
+        async with contextlib.aclosing(await self._connect_when_up(process)) as enrolment:
             await self._publish_first(process, stop)
             queue: asyncio.Queue[Any] = asyncio.Queue(maxsize=64)
             subject = enrolment_subject(self._folder.path.name, "*")
             await enrolment.subscribe(subject, queue.put)
             await enrolment.flush()
-            await asyncio.to_thread(self._note_ready)
+            ready = msgspec.structs.replace(self._record, is_ready=True)
+            await asyncio.to_thread(write_private, self._folder.processes, msgspec.json.encode(ready))
             is_leaf = bool((await asyncio.to_thread(self._folder.load)).leaf_of)
             tasks: list[asyncio.Task[Any]] = [
                 asyncio.create_task(work)
@@ -328,8 +309,6 @@ class ClusterService:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             process.terminate()
             await _cancel(tasks)
-        finally:
-            await enrolment.aclose()
 
     async def _connect_when_up(self, process: "subprocess.Popen[bytes]") -> Connection:
         until = time.monotonic() + START_S

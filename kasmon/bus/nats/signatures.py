@@ -130,12 +130,7 @@ def read_signed_text(sent: bytes, cluster_key: str) -> tuple[str, float]:
     Raises:
         CommandRefusedError: if the cluster did not sign it.
     """
-    envelope = _open(sent)
-    if envelope.signer != cluster_key or not is_signed(
-        cluster_key, CONFIGURATION + envelope.content, envelope.signature
-    ):
-        raise CommandRefusedError("the configuration is not signed by the cluster")
-    signed = msgspec.json.decode(envelope.content, type=SignedText)
+    signed = msgspec.json.decode(_open_of_cluster(sent, CONFIGURATION, cluster_key, "configuration"), type=SignedText)
     return signed.text, signed.signed_at
 
 
@@ -162,11 +157,9 @@ def verify_roster(sent: bytes, cluster_key: str, cluster: str, team: str) -> Ros
     Raises:
         CommandRefusedError: if the cluster did not sign it.
     """
-    envelope = _open(sent)
-    if envelope.signer != cluster_key or not is_signed(cluster_key, LIST + envelope.content, envelope.signature):
-        raise CommandRefusedError("the list of members is not signed by the cluster")
+    content = _open_of_cluster(sent, LIST, cluster_key, "list of members")
     try:
-        roster = msgspec.json.decode(envelope.content, type=Roster)
+        roster = msgspec.json.decode(content, type=Roster)
     except msgspec.DecodeError as error:
         raise CommandRefusedError("the list of members cannot be read") from error
     if (roster.cluster, roster.team) != (cluster, team):
@@ -261,6 +254,14 @@ class CommandVerifier:
 
 def _sign(seed: str, purpose: bytes, content: bytes) -> bytes:
     return msgspec.json.encode(SignedEnvelope(content, sign(seed, purpose + content), public_key(seed)))
+
+
+def _open_of_cluster(sent: bytes, purpose: bytes, cluster_key: str, what: str) -> bytes:
+    """Return the content of *sent*. Raises `CommandRefusedError` if the cluster did not sign it for *purpose*."""
+    envelope = _open(sent)
+    if envelope.signer != cluster_key or not is_signed(cluster_key, purpose + envelope.content, envelope.signature):
+        raise CommandRefusedError(f"the {what} is not signed by the cluster")
+    return envelope.content
 
 
 def _open(sent: bytes) -> SignedEnvelope:

@@ -40,23 +40,6 @@ def encode_token(text: str) -> str:
     return "=" + base64.urlsafe_b64encode(text.encode("utf-8", "surrogateescape")).decode().rstrip("=")
 
 
-def decode_token(part: str) -> str:
-    """Return the text that `encode_token` made *part* from.
-
-    Raises:
-        ValueError: if it made no such part.
-    """
-    if not part.startswith("="):
-        if PLAIN.fullmatch(part) is None:
-            raise ValueError(f"{part!r} is no part of a subject")
-        return part
-    padding = "=" * (-(len(part) - 1) % 4)
-    text = base64.b64decode(part[1:] + padding, b"-_", validate=True).decode("utf-8", "surrogateescape")
-    if encode_token(text) != part:
-        raise ValueError(f"{part!r} is not the encoding of {text!r}")
-    return text
-
-
 def subject(cluster: str, kind: str, machine: str, *parts: str) -> str:
     """Return a subject of *machine*; *parts* are encoded."""
     return ".".join((PREFIX, cluster, kind, machine, *map(encode_token, parts)))

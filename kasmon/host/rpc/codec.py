@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from kasmon.errors import KasmonError, UsageError
+from kasmon.errors import KasmonError, UsageError, of_system
 from kasmon.host.rpc.frames import ExecuteCommand, FailureReply, Frame, FromClient, FromHost
 from kasmon.model.commands import Answer
 
@@ -89,8 +89,10 @@ CARRIED = (str, int, float, bool, type(None))
 """The field types that are sent unchanged; a tuple of strings is too."""
 
 
-def failed(n: int, error: KasmonError) -> FailureReply:
+def failed(n: int, error: KasmonError | OSError) -> FailureReply:
     """Return *error* as the answer to frame *n*, without the secrets that this host knows."""
+    if isinstance(error, OSError):
+        error = of_system(error)
     from kasmon.host.journal.known_secrets import hidden  # a host has loaded it; its clients need not
 
     fields = {

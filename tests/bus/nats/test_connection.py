@@ -21,7 +21,7 @@ from kasmon.bus.nats import certificates, connection
 from kasmon.bus.nats.connection import connect
 from kasmon.bus.nats.identity import Identity
 from kasmon.bus.nats.keys import make_seed, public_key
-from kasmon.bus.nats.server import ServerProgram, read_port, start_server
+from kasmon.bus.nats.server import ServerProgram, start_server
 from kasmon.bus.nats.server_config import DIRECT_GET
 from kasmon.bus.nats.subjects import stream, subject
 from kasmon.bus.tasks import end_tasks
@@ -45,7 +45,7 @@ def start(cluster: ClusterServer, tmp_path: Path) -> Iterator[StartServer]:
         certificate: certificates.KeyPair | None = None,
     ) -> Identity:
         changed = json.loads(cluster.folder.configuration.read_text())
-        changed |= {"port": -1, "log_file": str(tmp_path / "log")}
+        changed |= {"port": -1, "log_file": str(tmp_path / "log"), "ports_file_dir": str(tmp_path)}
         changed["jetstream"]["store_dir"] = str(tmp_path / "jetstream")
         if certificate is not None:
             (tmp_path / "cert.pem").write_bytes(certificate.certificate)
@@ -53,7 +53,7 @@ def start(cluster: ClusterServer, tmp_path: Path) -> Iterator[StartServer]:
             changed["tls"] |= {"cert_file": str(tmp_path / "cert.pem"), "key_file": str(tmp_path / "cert.key")}
         change(changed)
         (tmp_path / "server.conf").write_text(json.dumps(changed))
-        processes.append(start_server(program, tmp_path / "server.conf", tmp_path))
+        processes.append(start_server(program, tmp_path / "server.conf"))
         port = until(lambda: read_port(tmp_path), what="the server's port")
         return msgspec.structs.replace(cluster.identity("m1", "machine"), port=port)
 
@@ -61,6 +61,14 @@ def start(cluster: ClusterServer, tmp_path: Path) -> Iterator[StartServer]:
     for process in processes:
         process.kill()
         process.wait()
+
+
+def read_port(ports: Path) -> int | None:
+    """The port in the file that the server writes into *ports*; None until it has."""
+    for file in ports.glob("*.ports"):
+        with contextlib.suppress(ValueError, KeyError):
+            return int(json.loads(file.read_text())["nats"][0].rpartition(":")[2])
+    return None
 
 
 def certificate_of(cluster: ClusterServer, now: dt.datetime, days: int = 1) -> certificates.KeyPair:

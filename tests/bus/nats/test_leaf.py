@@ -74,9 +74,7 @@ class Laptop:
 
     def start(self) -> None:
         self._services.append(process.start_service(self.leaf, self.places))
-        process.wait_until_up(
-            self.leaf, lambda: "" if self._services[-1].poll() is None else process.last_line(self.leaf.service_log)
-        )
+        process.wait_until_up(self.leaf, self._services[-1])
 
     def stop(self) -> None:
         if self._services:

@@ -113,7 +113,7 @@ class ThreeServers:
 
     def start(self) -> None:
         self._services.append(process.start_service(self.folder, self.places))
-        process.wait_until_up(self.folder, lambda: "")
+        process.wait_until_up(self.folder)
 
     def kill(self) -> None:
         """End the first server and the service, as a crash of their machine would."""
@@ -207,7 +207,7 @@ def test_a_leafnode_goes_on_at_another_server_and_a_removed_member_at_none(
     env.has(ME, started())
     leaf = create_leaf(lap, "c1")
     service = process.start_service(leaf, lap)
-    process.wait_until_up(leaf, lambda: "")
+    process.wait_until_up(leaf)
     local = through_leaf(lap, viewer)
     assert local is not None
     assert len({each.port for each in viewer.leaf_servers}) == 3

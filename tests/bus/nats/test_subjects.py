@@ -6,18 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.bus.nats.subjects import check_name, decode_token, encode_token, subject
+from kasmon.bus.nats.subjects import check_name, encode_token, subject
 from kasmon.errors import UsageError
 
 LEGAL = re.compile(r"[A-Za-z0-9_=-]+")
 
 
 @given(st.text(max_size=80), st.text(max_size=80))
-def test_any_text_is_one_part_of_a_subject_and_comes_back(text: str, other: str) -> None:
+def test_each_text_is_one_part_of_a_subject_of_its_own(text: str, other: str) -> None:
     part = encode_token(text)
 
     assert LEGAL.fullmatch(part)
-    assert text == decode_token(part)
     assert (part == encode_token(other)) == (text == other)
 
 
@@ -27,12 +26,6 @@ def test_a_session_name_adds_no_part_and_no_wildcard(text: str) -> None:
 
     assert 5 == len(found.split("."))
     assert not set("*> \r\n") & set(found)
-
-
-@pytest.mark.parametrize("part", ["=YQ", "=!", "a.b", "", "=YWE=", "=Ly8/"])
-def test_a_part_that_no_encoding_makes_is_refused(part: str) -> None:
-    with pytest.raises(ValueError, match=r"no part|no encoding|not the encoding|[Bb]ase64|padding|encoded"):
-        decode_token(part)
 
 
 @pytest.mark.parametrize(

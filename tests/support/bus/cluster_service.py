@@ -32,10 +32,7 @@ class ClusterUp:
         return self._started[-1]
 
     def wait(self) -> None:
-        started = self._started[-1]
-        process.wait_until_up(
-            self.folder, lambda: "" if started.poll() is None else process.last_line(self.folder.service_log)
-        )
+        process.wait_until_up(self.folder, self._started[-1])
 
     def kill(self) -> None:
         """End the server and the service, as a crash of their machine would."""

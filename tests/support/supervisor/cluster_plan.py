@@ -14,7 +14,7 @@ import psutil
 from kasmon import system
 from kasmon.bus.nats.creation import create_cluster
 from kasmon.bus.nats.enrolment import join, make_join_token
-from kasmon.bus.nats.process import last_line, read_server, start_service, wait_until_up
+from kasmon.bus.nats.process import read_server, start_service, wait_until_up
 from kasmon.bus.nats.server_config import ROSTER_KEY
 from kasmon.bus.nats.service import apply_changes
 from kasmon.host.rpc.host_lock import lock_holder
@@ -77,7 +77,7 @@ class ClusterPlan:
     async def start(self) -> None:
         """Start the broker, the machines, and the plan's runner."""
         service = self._services[""] = start_service(self._folder, self.here.places)
-        wait_until_up(self._folder, lambda: "" if service.poll() is None else last_line(self._folder.service_log))
+        wait_until_up(self._folder, service)
         key = self._folder.key(ROSTER_KEY)
         members = [("you", "operator", self.here), *((name, "machine", env) for name, env in self.machines.items())]
         tokens = [make_join_token(self._folder, name, role, "main", 60, key) for name, role, _ in members]  # type: ignore[arg-type]
