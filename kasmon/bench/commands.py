@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from kasmon.bench.dashboard.startup import BARE_PYTHON
-from kasmon.bench.support.figure import Figure, percentile, ratio, timed
+from kasmon.bench.support.figure import Figure, percentile, ratio, timed, wait_until
 from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import run_ms
 from kasmon.bench.support.terminal import KASMON, environment
@@ -49,7 +49,7 @@ def measure_commands(rounds: int) -> list[Figure]:
     """Measure each quick command *rounds* times, in turn, with two running sessions and their hosts.
 
     Raises:
-        TimeoutError: if the scripted agent makes no request.
+        TimedOutError: if the scripted agent makes no request.
     """
     with scratch() as paths:
         own = environment(paths.environment_variables())
@@ -80,12 +80,8 @@ async def _create(paths: Paths, rounds: int) -> None:
 
 
 def _request(paths: Paths) -> str:
-    deadline = time.monotonic() + LIMIT_S
-    while not (requests := fleet.requests(read_fleet(paths))):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no request was opened within {LIMIT_S:g} s.")
-        time.sleep(0.01)
-    return requests[0].id
+    wait_until(lambda: fleet.requests(read_fleet(paths)), LIMIT_S, "no request was opened")
+    return fleet.requests(read_fleet(paths))[0].id
 
 
 def measure_list(calls: int) -> Figure:

@@ -5,7 +5,7 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from kasmon.bench.dashboard import (
 from kasmon.bench.phone import flood, page, push
 from kasmon.bench.sandboxes import jails, runs, snapshots
 from kasmon.bench.support.figure import Figure, table
+from kasmon.bench.support.fleet import scratch
 from kasmon.bench.support.process_cost import family
 from kasmon.bench.support.terminal import BenchTerminal, environment, read_for, reading
 from kasmon.bench.support.tmux_sessions import terminals
@@ -39,8 +40,6 @@ from kasmon.errors import KasmonError, UsageError
 
 Scene = Callable[[], Figure | list[Figure]]
 OURS = Path(__file__).parents[1]
-
-LAG = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.loop_lag"]
 
 ROWS, ALIVE, CHANGES, RATE_HZ = 5000, 200, 40, 10.0
 FLEET = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.moving_fleet"]
@@ -175,7 +174,8 @@ def main(
             report = {"schema": 1, "machine": machine(), "figures": rows, "left_out": left_out}
             print(msgspec.json.encode(report).decode())
         else:
-            print("\n".join([machine(), "", table(figures, earlier), *_left_out(left_out)]), flush=True)
+            missing = ["", *(f"{name}: not measured: {why}" for name, why in left_out.items())] if left_out else []
+            print("\n".join([machine(), "", table(figures, earlier), *missing]), flush=True)
     return 0
 
 
@@ -187,10 +187,6 @@ def _why(error: Exception) -> str:
         return str(error)
     ours = [each for each in traceback.extract_tb(error.__traceback__) if OURS in Path(each.filename).parents]
     return f"{type(error).__name__} in {Path(ours[-1].filename).name}:{ours[-1].lineno}: {error}"
-
-
-def _left_out(left_out: Mapping[str, str]) -> list[str]:
-    return ["", *(f"{name}: not measured: {why}" for name, why in left_out.items())] if left_out else []
 
 
 def machine() -> str:
@@ -205,16 +201,15 @@ def measure_stall(seconds: float) -> Figure:
     """Measure the longest stall of the dashboard's event loop in *seconds*, with `yes` running in the preview."""
     with terminals([("flood", ["yes", "a line of a flood that never ends"])]) as (paths, _):
         file = paths.state / "lag"
-        with BenchTerminal([*LAG, str(file)], environment(paths.environment_variables()), 160, 50) as terminal:
+        with BenchTerminal([*machines.LAG, str(file)], environment(paths.environment_variables()), 160, 50) as terminal:
             terminal.until(b"a line of a flood")
             until = time.monotonic() + seconds + 2.0
             while time.monotonic() < until:
                 terminal.read(0.05)
             lags = [float(line) for line in file.read_text().splitlines()][1:]
-    worst = max(lags)
     return Figure(
         name="longest stall under a `yes` flood",
-        value=worst,
+        value=max(lags),
         unit="ms",
         target=100,
         samples=len(lags),
@@ -224,9 +219,8 @@ def measure_stall(seconds: float) -> Figure:
 
 def measure_changes(seconds: float) -> Figure:
     """Measure the dashboard's processor time over *seconds*; the same process generates the fleets."""
-    with BenchTerminal(
-        [*FLEET, str(ROWS), str(ALIVE), str(CHANGES), str(RATE_HZ)], environment({}), 160, 50
-    ) as terminal:
+    argv = [*FLEET, str(ROWS), str(ALIVE), str(CHANGES), str(RATE_HZ)]
+    with scratch() as paths, BenchTerminal(argv, environment(paths.environment_variables()), 160, 50) as terminal:
         terminal.until(b"row-0")
         read_for(terminal, 3.0)
         share = reading(terminal, [process.pid for process in family([terminal.pid])], seconds)

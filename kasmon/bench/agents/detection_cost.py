@@ -1,17 +1,14 @@
 """Measures the cost and the delay of detecting the state of agents in terminals."""
 
 import asyncio
-import contextlib
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 from kasmon.bench.support.figure import Figure, percentile, timed
 from kasmon.bench.support.fleet import scratch
 from kasmon.bench.support.process_cost import share_of_a_core
-from kasmon.bench.support.tmux_sessions import PROGRAMS, below, terminals
+from kasmon.bench.support.tmux_sessions import agent_program, below, terminals
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.watch import FleetWatch
@@ -33,8 +30,8 @@ def measure_observation(seconds: float) -> list[Figure]:
 
 
 def _observing(source: str, how: str, seconds: float) -> Figure:
-    with _programs() as path:
-        programs = [(f"agent-{n:02d}", path.command(AGENT, source)) for n in range(AGENTS)]
+    with scratch() as own:
+        programs = [(f"agent-{n:02d}", agent_program(own.state, AGENT, "spinner", source)) for n in range(AGENTS)]
         with terminals(programs) as (paths, _):
             asyncio.run(_wait_until_working(paths, AGENTS))
             time.sleep(SETTLE_S)
@@ -55,32 +52,14 @@ def measure_changes(seconds: float) -> list[Figure]:
     return [_change(source, max(seconds, 3 * TURN_S)) for source in SOURCES]
 
 
-class _Programs:
-    """Fake agents; their programs have the agents' names, by which kasmon recognises them."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def command(self, agent: str, *words: str) -> list[str]:
-        program = self._folder / agent
-        if not program.exists():
-            program.symlink_to(sys.executable)
-        return [str(program), "-I", "-S", str(PROGRAMS / "spinner.py"), *words]
-
-
-@contextlib.contextmanager
-def _programs() -> Iterator[_Programs]:
-    with scratch() as paths:
-        folder = paths.state / "programs"
-        folder.mkdir(mode=0o700)
-        yield _Programs(folder)
-
-
 def _change(source: str, seconds: float) -> Figure:
     kinds = (SessionState.WORKING,) if source == "title" else (SessionState.WORKING, SessionState.IDLE)
     offsets = {f"{source}-{n}": n * TURN_S / WATCHED for n in range(WATCHED)}
-    with _programs() as path:
-        programs = [(name, path.command(AGENT, source, str(TURN_S), str(at))) for name, at in offsets.items()]
+    with scratch() as own:
+        programs = [
+            (name, agent_program(own.state, AGENT, "spinner", source, str(TURN_S), str(at)))
+            for name, at in offsets.items()
+        ]
         with terminals(programs) as (paths, _):
             delays = asyncio.run(_delays(paths, offsets, kinds, seconds))
     note = f"p50 {percentile(delays, 0.5):.0f} ms; from the agent's write to the fleet that the dashboard shows"

@@ -1,14 +1,12 @@
 """Measures the resume of hibernated sessions against a restart, and the reading of what 50 sessions use."""
 
-import time
 from typing import Final
 
 from kasmon.bench.agents.many_sessions import MANY, new_command, run_command
-from kasmon.bench.support.figure import Figure, ratio, took_ms
+from kasmon.bench.support.figure import Figure, ratio, took_ms, wait_until
 from kasmon.bench.support.fleet import scratch
 from kasmon.bench.support.terminal import KASMON, environment
 from kasmon.config import Config
-from kasmon.errors import TimedOutError
 from kasmon.host.rpc import event_loop
 from kasmon.model.commands import Mode
 from kasmon.model.events import TurnEnded
@@ -63,18 +61,17 @@ def _answer(paths: Paths, session: SessionId) -> None:
     """Prompt *session*, and return when its turn has ended."""
     facts = NewEvents(paths, session)
     event_loop.run(session_operations.send(paths, read_session(paths, session), "say yes"))
-    until = time.monotonic() + ANSWER_S
-    while not any(isinstance(event, TurnEnded) for event in facts.more()):
-        if time.monotonic() > until:
-            raise TimedOutError(f"the agent did not answer within {ANSWER_S:g} s.")
-        time.sleep(0.002)
+    wait_until(
+        lambda: any(isinstance(event, TurnEnded) for event in facts.more()), ANSWER_S, "the agent did not answer"
+    )
 
 
 def _at_rest(paths: Paths, session: SessionId) -> Session:
     """Return *session* once its prompt is settled; what its host starts after a turn has ended by then."""
-    until = time.monotonic() + ANSWER_S
-    while (now := read_session(paths, session)).awaits_turn or now.state is not SessionState.IDLE:
-        if time.monotonic() > until:
-            raise TimedOutError(f"the agent was not idle within {ANSWER_S:g} s.")
-        time.sleep(0.01)
-    return now
+
+    def is_idle() -> bool:
+        now = read_session(paths, session)
+        return not now.awaits_turn and now.state is SessionState.IDLE
+
+    wait_until(is_idle, ANSWER_S, "the agent was not idle")
+    return read_session(paths, session)

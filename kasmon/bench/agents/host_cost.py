@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import psutil
 
 from kasmon.bench.agents.bare_agent import measure_opening_ms
 from kasmon.bench.agents.offline import create_home, program
@@ -153,6 +152,4 @@ def _bare_mb() -> float:
     with subprocess.Popen(BARE_AT_REST, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bare:
         assert bare.stdout is not None
         bare.stdout.readline()
-        with contextlib.suppress(psutil.Error):
-            return held_mb(bare.pid)
-    return 0.0
+        return held_mb(bare.pid)

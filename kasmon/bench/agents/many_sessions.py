@@ -5,11 +5,12 @@ import statistics
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import psutil
 
-from kasmon.bench.support.figure import Figure, ratio, took_ms
+from kasmon.bench.support.figure import Figure, ratio, timed, took_ms
 from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.bench.support.process_cost import held_mb, processor_s
 from kasmon.bench.support.terminal import KASMON, environment
@@ -36,14 +37,14 @@ def measure_new(rounds: int) -> list[Figure]:
         own = environment(paths.environment_variables())
         times: dict[str, list[float]] = {kind: [] for kind in KINDS}
         spent: dict[str, list[float]] = {kind: [] for kind in KINDS}
-        alone: list[float] = []
+        alone, server = list[float](), TmuxServer(paths.tmux_socket)
         for number in range(rounds + 1):
             for kind in KINDS:
                 took_s, spent_s = run_command(new_command(kind, f"{kind}-{number}"), own)
                 if number:
                     times[kind].append(1000 * took_s)
                     spent[kind].append(1000 * spent_s)
-            alone.append(_create_alone(paths, number))
+            alone.append(took_ms(partial(server.create, session_id(number), ["cat"])))
     note = f"`tmux new-session` alone: {statistics.median(alone):.0f} ms"
     return [
         figure
@@ -70,9 +71,9 @@ def _many(kind: str) -> list[Figure]:
         stopped_s, _ = run_command([*KASMON, "stop", "--all", "--yes"], own)
     name = f"{MANY} {kind} sessions"
     return [
-        _figure(f"{name} by one command", 1000 * started_s, 2500.0, f"{count} were started"),
-        _figure(f"{name}: processor time of all", 1000 * spent_s, 4000.0, "the command, the hosts, the tmux server"),
-        _figure(f"{name} stopped", 1000 * stopped_s, 1500.0),
+        timed(f"{name} by one command", [1000 * started_s], 2500.0, f"{count} were started"),
+        timed(f"{name}: processor time of all", [1000 * spent_s], 4000.0, "the command, the hosts, the tmux server"),
+        timed(f"{name} stopped", [1000 * stopped_s], 1500.0),
     ]
 
 
@@ -84,7 +85,7 @@ def _many_commands(kind: str) -> Figure:
         failed = sum(command.wait() != 0 for command in commands)
         took_s = time.perf_counter() - began
         run_command([*KASMON, "stop", "--all", "--yes"], own)
-    return _figure(f"{MANY} {kind} sessions by {MANY} commands at once", 1000 * took_s, 9000.0, f"{failed} failed")
+    return timed(f"{MANY} {kind} sessions by {MANY} commands at once", [1000 * took_s], 9000.0, f"{failed} failed")
 
 
 def measure_hosts() -> list[Figure]:
@@ -131,12 +132,6 @@ def _processes(paths: Paths) -> list[int]:
     return [*{*hosts, *servers, *below(paths)}]
 
 
-def _create_alone(paths: Paths, number: int) -> float:
-    """Return how long tmux takes to create a session, by a command of its own, in ms."""
-    server = TmuxServer(paths.tmux_socket)
-    return took_ms(lambda: server.create(session_id(number), ["cat"]))
-
-
 def run_command(argv: Sequence[str], own: Mapping[str, str]) -> tuple[float, float]:
     """Run *argv*; return how long it took, and its processor time, in seconds."""
     began = time.perf_counter()
@@ -152,7 +147,3 @@ def _start(argv: Sequence[str], own: Mapping[str, str]) -> "subprocess.Popen[byt
 
 def _median(name: str, values: Sequence[float], target: float, note: str = "") -> Figure:
     return ratio(name, values, None, "", target, note)
-
-
-def _figure(name: str, value: float, target: float, note: str = "") -> Figure:
-    return Figure(name=name, value=value, unit="ms", target=target, samples=1, note=note)

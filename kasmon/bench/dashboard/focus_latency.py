@@ -66,8 +66,5 @@ def _type(terminal: BenchTerminal, letters: Iterator[int], keys: int) -> list[fl
     times: list[float] = []
     for letter in itertools.islice(letters, keys):
         time.sleep(random.uniform(*GAP_S))
-        wanted = bytes([letter - 32]) * 4
-        began = time.perf_counter()
-        terminal.press(bytes([letter]))
-        times.append(1000 * (terminal.until(wanted, 2.0) - began))
+        times.append(terminal.press_until(bytes([letter]), bytes([letter - 32]) * 4, 2.0))
     return times

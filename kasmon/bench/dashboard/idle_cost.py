@@ -11,11 +11,9 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-import psutil
-
 from kasmon.bench.support.figure import Figure
-from kasmon.bench.support.process_cost import family, share_of_a_core
-from kasmon.bench.support.terminal import KASMON, BenchTerminal, environment, read_for
+from kasmon.bench.support.process_cost import family, processor_s
+from kasmon.bench.support.terminal import KASMON, BenchTerminal, environment, read_for, reading
 from kasmon.bench.support.tmux_sessions import below, terminals
 from kasmon.config import Config
 from kasmon.host.rpc.host_lock import lock_holder
@@ -118,23 +116,7 @@ async def _structured(paths: Paths, count: int) -> list[int]:
 
 def _observe(fleet: IdleFleet, seconds: float, windows: list[tuple[float, float, int]]) -> None:
     """Add to *windows*: the use of the dashboard and of its helpers in percent of a core, and the bytes written."""
-    written, ended = 0, threading.Event()
-
-    def read() -> None:
-        nonlocal written
-        while not ended.is_set():
-            written += len(fleet.terminal.read(0.05))
-
-    before = _spent(fleet.helpers)
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        dashboard = share_of_a_core(fleet.own, seconds)
-    finally:
-        ended.set()
-        reader.join()
-    windows.append((dashboard, 100.0 * (_spent(fleet.helpers) - before) / seconds, written))
-
-
-def _spent(pids: list[int]) -> float:
-    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+    before, written = sum(map(processor_s, fleet.helpers)), fleet.terminal.printed_bytes
+    dashboard = reading(fleet.terminal, fleet.own, seconds)
+    spent_s = sum(map(processor_s, fleet.helpers)) - before
+    windows.append((dashboard, 100.0 * spent_s / seconds, fleet.terminal.printed_bytes - written))

@@ -52,9 +52,7 @@ def _selected(own: dict[str, str]) -> float:
     with open_dashboard(own) as terminal:
         terminal.until(b"session-0001")
         read_for(terminal, 1.5)
-        began = time.perf_counter()
-        terminal.press(b"j")
-        return 1000 * (terminal.until(LAST.encode()) - began)
+        return terminal.press_until(b"j", LAST.encode())
 
 
 def lengthen(log: Path, events: int) -> None:

@@ -7,16 +7,18 @@ from pathlib import Path
 
 from kasmon.bench.dashboard.bare_textual import READY, following
 from kasmon.bench.support.figure import Figure, percentile, timed
-from kasmon.bench.support.fleet import create_sessions, scratch
+from kasmon.bench.support.fleet import build_request, create_sessions, scratch
 from kasmon.bench.support.terminal import BenchTerminal, environment, open_dashboard, read_for
 from kasmon.model.events import RequestOpened, RequestWithdrawn
-from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
+from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, private_folder, write_private
 from kasmon.store.event_log import EventLog
 from kasmon.tui.permissions.queue import QUIET_S
 
 SESSIONS = 20
 WORD = "show-me-"
+TITLE = "A command"
+"""The command itself appears only on the card."""
 
 
 def measure_event_to_dialog(requests: int, sessions: int = SESSIONS) -> Figure:
@@ -45,7 +47,7 @@ def let_cards_open(paths: Paths) -> None:
 
 def open_card(terminal: BenchTerminal, path: Path, session: SessionId, number: int) -> float:
     """Return the time from event to card, in ms; then close the card, withdraw the request, and pause."""
-    log, request = EventLog(path), _request(session, number)
+    log, request = EventLog(path), build_request(session, f"{WORD}{number:05d}", number, TITLE)
     began = time.perf_counter()
     log.append(RequestOpened(at=time.time(), request=request))
     taken_ms = 1000 * (terminal.until(request.shown.encode()) - began)
@@ -63,25 +65,8 @@ def _bare(path: Path, session: SessionId, own: dict[str, str], requests: int) ->
         terminal.until(READY)
         for number in range(requests):
             read_for(terminal, random.uniform(0.1, 0.2))
-            request = _request(session, number)
+            request = build_request(session, f"{WORD}{number:05d}", number, TITLE)
             began = time.perf_counter()
             log.append(RequestOpened(at=time.time(), request=request))
             taken.append(1000 * (terminal.until(request.shown.encode()) - began))
     return taken
-
-
-def _request(session: SessionId, number: int) -> Request:
-    """Return a request whose command appears only on its card."""
-    command = f"{WORD}{number:05d}"
-    return seal(
-        Request(
-            id=RequestId(f"{session}-{number}"),
-            session=session,
-            tool="Bash",
-            title="A command",
-            input={"command": command},
-            shown=command,
-            choices=(Decision.ALLOW, Decision.DENY),
-            asked_at=time.time(),
-        )
-    )

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import random
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kasmon.bench.support.figure import Figure, percentile
 from kasmon.bench.support.fleet import scratch
-from kasmon.bench.support.tmux_sessions import PROGRAMS
+from kasmon.bench.support.tmux_sessions import PROGRAMS, agent_program
 from kasmon.config import Config
 from kasmon.errors import KasmonError, PromptLostError, RefusedError
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
@@ -130,11 +129,8 @@ def install_rules(paths: Paths) -> None:
 
 
 def command(paths: Paths, record: Path, flags: Sequence[str]) -> list[str]:
-    """Return the program's command line; the program has the agent's name, by which kasmon recognises it."""
-    program = paths.state / AGENT
-    if not program.exists():
-        program.symlink_to(sys.executable)
-    return [str(program), "-I", "-S", str(PROGRAMS / f"{AGENT}.py"), str(record), *flags]
+    """Return the program's command line."""
+    return agent_program(paths.state, AGENT, AGENT, str(record), *flags)
 
 
 async def _all(paths: Paths, count: int) -> dict[str, DeliveryCount]:

@@ -18,6 +18,7 @@ COMMANDS = 120
 WIDTH, HEIGHT = 1300, 1050
 """The pixels of a PNG of noise with some 4 MB."""
 BACK = b"\x7f"
+LIMIT_S = 5.0
 
 
 def measure_completion(rounds: int) -> list[Figure]:
@@ -31,13 +32,13 @@ def measure_completion(rounds: int) -> list[Figure]:
             _open(terminal)
             for number in range(rounds):
                 wanted = 10 + number % (COMMANDS - 20)
-                first.append(_press(terminal, b"/", b"marked 000 done"))
+                first.append(terminal.press_until(b"/", b"marked 000 done", LIMIT_S))
                 terminal.press(b"task-")
                 read_for(terminal, 0.2)
                 for at, letter in enumerate(f"{wanted:03d}"[:2]):
                     shown = f"marked {f'{wanted:03d}'[: at + 1]:0<3} done"
                     if at == 1:
-                        letters.append(_press(terminal, letter.encode(), shown.encode()))
+                        letters.append(terminal.press_until(letter.encode(), shown.encode(), LIMIT_S))
                     else:
                         terminal.press(letter.encode())
                         read_for(terminal, 0.2)
@@ -71,7 +72,7 @@ def measure_picture(rounds: int) -> list[Figure]:
                     terminal.until(b"shows it")
                     read_for(terminal, 0.3)
                     for times in (first, later, later):
-                        times.append(_press(terminal, b"\x1bp", "▀".encode()))
+                        times.append(terminal.press_until(b"\x1bp", "▀".encode(), LIMIT_S))
                         read_for(terminal, 0.3)
                         terminal.press(b"\x1b")
                         read_for(terminal, 0.5)
@@ -88,13 +89,6 @@ def _open(terminal: BenchTerminal) -> None:
     read_for(terminal, 1.0)
     terminal.press(b"\r")
     read_for(terminal, 1.0)
-
-
-def _press(terminal: BenchTerminal, keys: bytes, shown: bytes) -> float:
-    """Return the time from *keys* until *shown* is printed, in ms."""
-    began = time.perf_counter()
-    terminal.press(keys)
-    return 1000 * (terminal.until(shown, 5.0) - began)
 
 
 def _noise() -> bytes:

@@ -1,7 +1,6 @@
 """Measures the time from the key to a review of 10,000 changed lines, and from there to its last line."""
 
 import subprocess
-import time
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +32,9 @@ def measure_review(rounds: int, changed: int = CHANGED) -> list[Figure]:
                 with open_dashboard(own) as terminal:
                     terminal.until(b"session-0000")
                     read_for(terminal, 1.5)
-                    began = time.perf_counter()
-                    terminal.press(b"D")
-                    opened.append(1000 * (terminal.until(FIRST.encode()) - began))
+                    opened.append(terminal.press_until(b"D", FIRST.encode()))
                     read_for(terminal, 0.5)
-                    began = time.perf_counter()
-                    terminal.press(b"G")
-                    jumped.append(1000 * (terminal.until(LAST.encode()) - began))
+                    jumped.append(terminal.press_until(b"G", LAST.encode()))
     note = "from the key D; reading the diff and importing the review are part of it"
     return [
         timed(f"{changed:,} changed lines, to the review", opened, 300, note),

@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from kasmon.bench.dashboard.startup import BARE_PYTHON
-from kasmon.bench.support.figure import Figure, took_ms
+from kasmon.bench.support.figure import Figure, timed, took_ms
 from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import run_ms
 from kasmon.bench.support.terminal import KASMON, environment
@@ -20,6 +20,7 @@ from kasmon.supervisor.search.index_writer import update_all
 
 SESSIONS, MEGABYTES = 50, 10
 RARE: Final = "the needle_in_17 of session 0017"
+GREP: Final = (*KASMON, "grep", "--json")
 LIMIT_MS: Final = 1000
 NOUNS: Final = (
     "parser",
@@ -43,12 +44,12 @@ def measure_search(rounds: int) -> list[Figure]:
         for number, session in enumerate(sessions):
             fill(paths, session, number, MEGABYTES * 1_000_000)
         own = environment(paths.environment_variables())
-        without = _timed(paths, own, RARE, max(3, rounds // 3))
+        without = _times([*GREP, RARE], own, max(3, rounds // 3))
         took = took_ms(lambda: update_all(paths)) / 1000
         size_mb = paths.search_index.stat().st_size / 1e6
         bare = _times([*BARE_PYTHON], own, rounds)
-        times = {words: _timed(paths, own, words, rounds) for words in (RARE, "needle_in_17", "no such words at all")}
-        capped = _timed(paths, own, "session", rounds, "--max", "5")
+        times = {words: _times([*GREP, words], own, rounds) for words in (RARE, "needle_in_17", "no such words at all")}
+        capped = _times([*GREP, "--max", "5", "session"], own, rounds)
     whole = f"{SESSIONS} sessions x {MEGABYTES} MB"
     note = (
         f"the command from start to end; of that Python's own start {statistics.median(bare):.0f} ms. The index has "
@@ -56,9 +57,9 @@ def measure_search(rounds: int) -> list[Figure]:
     )
     worst = max(times.values(), key=statistics.median)
     return [
-        _figure(f"search in {whole}", worst, LIMIT_MS, note),
-        _figure(f"search in {whole}, words that are everywhere, the newest 5 of each", capped, LIMIT_MS),
-        _figure(f"search in {whole}, without any index", without, None),
+        timed(f"search in {whole}", worst, LIMIT_MS, note),
+        timed(f"search in {whole}, words that are everywhere, the newest 5 of each", capped, LIMIT_MS),
+        timed(f"search in {whole}, without any index", without, None),
     ]
 
 
@@ -107,14 +108,5 @@ def _lines(chance: Random, number: int) -> Iterator[str]:
         )
 
 
-def _timed(paths: Paths, own: dict[str, str], words: str, rounds: int, *more: str) -> list[float]:
-    return _times([*KASMON, "grep", "--json", *more, words], own, rounds)
-
-
 def _times(argv: list[str], own: dict[str, str], rounds: int) -> list[float]:
     return [run_ms(argv, own) for _ in range(rounds)]
-
-
-def _figure(name: str, times: list[float], target: float | None, note: str = "") -> Figure:
-    value = statistics.median(times)
-    return Figure(name=name, value=value, unit="ms", target=target, samples=len(times), note=note)

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kasmon.bench.phone.web_process import LIMIT_S, WebProcess
-from kasmon.bench.support.figure import Figure, percentile, timed
-from kasmon.bench.support.fleet import create_sessions, scratch
+from kasmon.bench.support.figure import Figure, percentile, timed, wait_until
+from kasmon.bench.support.fleet import build_request, create_sessions, scratch
 from kasmon.errors import UnavailableError
 from kasmon.model.events import RequestOpened
-from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
 from kasmon.store.event_log import EventLog
 from kasmon.store.request_links import RequestLinks
 
 if TYPE_CHECKING:
     import aiohttp
 
+COMMAND: Final = "git push --force origin main"
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 FLAGS: Final = ("--headless=new", "--no-first-run", "--disable-background-networking", "--remote-debugging-port=0")
 PHONE: Final = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
@@ -38,33 +38,19 @@ SEEN: Final = """
 """The time from the navigation to the first view, that of the server for its answer, both in ms, and the bytes."""
 
 
-def open_request(session: SessionId, command: str = "git push --force origin main") -> Request:
-    return seal(
-        Request(
-            id=RequestId(f"{session}-1"),
-            session=session,
-            tool="Bash",
-            title=command,
-            input={"command": command},
-            shown=command,
-            choices=(Decision.ALLOW, Decision.DENY),
-            asked_at=time.time(),
-        )
-    )
-
-
 def measure_page(rounds: int) -> list[Figure]:
     """Measure *rounds* views, each in a new tab and of a new link.
 
     Raises:
         UnavailableError: if no Chromium is on PATH, or the extra `web` is not installed.
+        TimedOutError: if Chromium does not start.
         TimeoutError: if a page is not shown.
     """
     program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
     if program is None:
         raise UnavailableError("no Chromium is on PATH.", hint="Install chromium.")
     with scratch() as paths, create_sessions(paths, 1) as [session], WebProcess(paths) as web:
-        request = open_request(session)
+        request = build_request(session, COMMAND)
         EventLog(paths.log(session)).append(RequestOpened(at=time.time(), request=request))
         links = [RequestLinks(paths).create(request, 15.0, time.time() + number) for number in range(rounds)]
         addresses = [f"http://127.0.0.1:{web.port}/r/{link}" for link in links]
@@ -130,12 +116,10 @@ def _started(program: str) -> Iterator[str]:
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(argv, env=own, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
     try:
-        told, until = home / "profile" / "DevToolsActivePort", time.monotonic() + LIMIT_S
-        while len(lines := told.read_text().split() if told.exists() else []) < 2:
-            if time.monotonic() > until:
-                raise TimeoutError(f"Chromium did not start within {LIMIT_S:g} s.")
-            time.sleep(0.05)
-        yield f"ws://127.0.0.1:{lines[0]}{lines[1]}"
+        told = home / "profile" / "DevToolsActivePort"
+        wait_until(lambda: told.exists() and len(told.read_text().split()) > 1, LIMIT_S, "Chromium did not start")
+        port, path = told.read_text().split()
+        yield f"ws://127.0.0.1:{port}{path}"
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

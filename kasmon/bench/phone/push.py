@@ -5,9 +5,9 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from kasmon.bench.phone.page import open_request
+from kasmon.bench.phone.page import COMMAND
 from kasmon.bench.support.figure import Figure, percentile, timed
-from kasmon.bench.support.fleet import create_sessions, scratch, session_id
+from kasmon.bench.support.fleet import build_request, create_sessions, scratch, session_id
 from kasmon.bench.support.terminal import KASMON, environment
 from kasmon.errors import TimedOutError, UnavailableError
 from kasmon.model.events import RequestOpened
@@ -87,7 +87,7 @@ def _configure(paths: Paths, address: str, count: int) -> None:
 def _push(paths: Paths, service: PushService, session: SessionId) -> float:
     """Return the time from the request of *session* to its message, in ms."""
     time.sleep(PAUSE_S)
-    request = open_request(session)
+    request = build_request(session, COMMAND)
     began = time.perf_counter()
     EventLog(paths.log(session)).append(RequestOpened(at=time.time(), request=request))
     if not service.received.acquire(timeout=LIMIT_S):

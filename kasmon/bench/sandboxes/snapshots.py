@@ -171,7 +171,8 @@ def _run_cycles(vm: MicroVm, rounds: int) -> SnapshotCycles:
             began = time.perf_counter()
             slept = vm.pause(policy, runtime, to_disk=True)
             cycles.to_sleep_ms.append(1000 * (time.perf_counter() - began))
-            cycles = cycles._replace(size_mb=_size_mb(vm, policy))
+            snapshot = vm.kept(policy)
+            cycles = cycles._replace(size_mb=snapshot.size_bytes / 1e6 if snapshot else 0.0)
             runtime, took_ms = _resume(vm, policy, runtime, slept, number)
             cycles.awake_ms.append(took_ms)
     finally:
@@ -191,11 +192,6 @@ def _resume(
     if ran.stdout != f"{number + 1}\n":
         raise SandboxError("nothing was measured", f"what it held is lost: {ran.stdout or ran.stderr}")
     return runtime, took_ms
-
-
-def _size_mb(vm: MicroVm, policy: SandboxPolicy) -> float:
-    snapshot = vm.kept(policy)
-    return snapshot.size_bytes / 1e6 if snapshot else 0.0
 
 
 def _figure(name: str, times: Sequence[float], target: float | None, note: str) -> Figure:

@@ -7,6 +7,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from kasmon.errors import TimedOutError
+
 VERDICTS: Final = {True: "met", False: "NOT MET", None: ""}
 
 
@@ -72,6 +74,15 @@ def took_ms(act: Callable[[], object]) -> float:
     began = time.perf_counter()
     act()
     return 1000 * (time.perf_counter() - began)
+
+
+def wait_until(condition: Callable[[], object], limit_s: float, problem: str) -> None:
+    """Wait until *condition* returns something true. Raises `TimedOutError` with *problem* after *limit_s*."""
+    until = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > until:
+            raise TimedOutError(f"{problem} within {limit_s:g} s.")
+        time.sleep(0.002)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -20,7 +20,7 @@ from kasmon.model.events import (
     TurnStarted,
     UsageReported,
 )
-from kasmon.model.permission import SessionId
+from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
 from kasmon.paths import Paths, places, write_private
 from kasmon.process_identity import started_at
 from kasmon.store.event_log import EventLog
@@ -60,7 +60,13 @@ def create_sessions(
         folder = paths.folder(session)
         folder.mkdir(mode=0o700)
         is_alive = alive is None or number < first + alive
-        _write_facts(paths, session, number, is_alive=is_alive, workdir=workdir, actor=actor)
+        created, *events = session_events(number, time.time() - 60, is_alive=is_alive, workdir=workdir)
+        created = msgspec.structs.replace(created, launch=msgspec.structs.replace(created.launch, actor=actor))
+        write_private(paths.launch(session), msgspec.json.encode(created.launch))
+        EventLog(paths.fleet_log).append(created)
+        log = EventLog(paths.log(session))
+        for event in events:
+            log.append(event)
         if is_alive:
             lock = HostLock(paths.host_lock(session))
             lock.acquire()
@@ -80,16 +86,20 @@ def session_id(number: int) -> SessionId:
     return SessionId(f"s{text}")
 
 
-def _write_facts(
-    paths: Paths, session: SessionId, number: int, *, is_alive: bool, workdir: str, actor: ActingAgent | None
-) -> None:
-    created, *events = session_events(number, time.time() - 60, is_alive=is_alive, workdir=workdir)
-    created = msgspec.structs.replace(created, launch=msgspec.structs.replace(created.launch, actor=actor))
-    write_private(paths.launch(session), msgspec.json.encode(created.launch))
-    EventLog(paths.fleet_log).append(created)
-    log = EventLog(paths.log(session))
-    for event in events:
-        log.append(event)
+def build_request(session: SessionId, command: str, number: int = 1, title: str = "") -> Request:
+    """Return request *number* of *session*, to run *command*; *title* is the command by default."""
+    return seal(
+        Request(
+            id=RequestId(f"{session}-{number}"),
+            session=session,
+            tool="Bash",
+            title=title or command,
+            input={"command": command},
+            shown=command,
+            choices=(Decision.ALLOW, Decision.DENY),
+            asked_at=time.time(),
+        )
+    )
 
 
 def session_events(

@@ -43,8 +43,10 @@ def memory_mb(pid: int) -> float:
 
 
 def held_mb(pid: int) -> float:
-    """Return the memory of process *pid* without its children, in MB."""
-    return _held(psutil.Process(pid)) / 1e6
+    """Return the memory of process *pid* without its children, in MB; 0 if it is gone."""
+    with contextlib.suppress(psutil.Error):
+        return _held(psutil.Process(pid)) / 1e6
+    return 0.0
 
 
 def family(pids: Sequence[int]) -> list[psutil.Process]:

@@ -31,6 +31,8 @@ class BenchTerminal:
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str], columns: int = 120, rows: int = 40) -> None:
         self.started_at = time.perf_counter()
+        self.printed_bytes = 0
+        """How much output was read."""
         self.pid, self.handle = pty.fork()
         if self.pid == 0:
             with contextlib.suppress(OSError):
@@ -48,9 +50,11 @@ class BenchTerminal:
         """Return the next output as soon as there is any, within *limit_s*; empty at the end."""
         if not select.select([self.handle], [], [], limit_s)[0]:
             return b""
+        data = b""
         with contextlib.suppress(OSError):
-            return os.read(self.handle, 1 << 17)
-        return b""
+            data = os.read(self.handle, 1 << 17)
+        self.printed_bytes += len(data)
+        return data
 
     def until(self, text: bytes, limit_s: float = 30.0) -> float:
         """Wait for *text* in the output, ignoring escape sequences; return the time (`perf_counter`) when it appeared.
@@ -78,6 +82,12 @@ class BenchTerminal:
 
     def press(self, data: bytes) -> None:
         os.write(self.handle, data)
+
+    def press_until(self, data: bytes, text: bytes, limit_s: float = 30.0) -> float:
+        """Press keys; return the time until *text* is in the output, in ms. Raises as `until`."""
+        began = time.perf_counter()
+        self.press(data)
+        return 1000 * (self.until(text, limit_s) - began)
 
     def close(self) -> None:
         """End the program: TERM, then KILL; both only to its own process."""

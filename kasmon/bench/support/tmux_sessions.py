@@ -33,6 +33,14 @@ def program(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-I", "-S", str(PROGRAMS / f"{name}.py"), *arguments]
 
 
+def agent_program(folder: Path, agent: str, name: str, *arguments: str) -> list[str]:
+    """Return the command line of a program of the bench under the name *agent*, by which kasmon recognises it."""
+    python = folder / agent
+    if not python.exists():
+        python.symlink_to(sys.executable)
+    return [str(python), *program(name, *arguments)[1:]]
+
+
 def below(paths: Paths) -> list[int]:
     """Return the pids of the tmux host and of the tmux server, without the programs in the panes."""
     host = lock_holder(paths.tmux_host_lock)
