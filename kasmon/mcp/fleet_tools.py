@@ -20,8 +20,6 @@ from kasmon.mcp.dispatcher import ToolResult
 from kasmon.mcp.sandbox_tools import Show
 from kasmon.mcp.tool_schemas import FLEET, NEVER, REFUSED_NAMES, ToolSchema
 from kasmon.model.commands import ActingAgent, Mode
-from kasmon.model.fleet import Fleet
-from kasmon.model.permission import SessionId
 from kasmon.model.review.file_changes import split
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState, states_of
@@ -316,7 +314,8 @@ class FleetTools:
         session = find(fleet, name)
         if self._config.fleet.sees == "all" and session in fleet.here:
             return session
-        if session.id != self.actor.session and not self._is_below(fleet, session):
+        is_own = session.id == self.actor.session
+        if not is_own and session.id not in find_descendants(self.actor.session, read_starters(self._places)):
             raise RefusedError(
                 f"you do not see {session.label!r}: you did not start it.",
                 hint="`list` names those that you see. The person can let agents see all: fleet.sees = 'all'.",
@@ -330,9 +329,6 @@ class FleetTools:
         require_child(session, self.actor, read_starters(self._places), action)
         return session
 
-    def _is_below(self, fleet: Fleet, session: Session) -> bool:
-        return session.id in find_descendants(self.actor.session, read_starters(self._places))
-
 
 def list_sessions(watch: FleetWatch, starter_log: StarterLog, config: Config, actor: ActingAgent) -> dict[str, Any]:
     """Return the sessions that *actor* sees, the oldest first, and itself. Blocks.
@@ -343,7 +339,8 @@ def list_sessions(watch: FleetWatch, starter_log: StarterLog, config: Config, ac
     below = {*find_descendants(actor.session, starter_log.read())}
     visible = {each.id for each in fleet.here} if config.fleet.sees == "all" else {actor.session}
     seen = [each for each in fleet.sessions if each.id in visible or each.id in below]
-    rows = [_row(each) | {"yours": each.id in below} for each in sorted(seen, key=_order)]
+    seen.sort(key=lambda each: (each.created_at, each.id))
+    rows = [_row(each) | {"yours": each.id in below} for each in seen]
     return {"you": msgspec.to_builtins(actor), "sessions": rows}
 
 
@@ -381,10 +378,6 @@ def _changed_at(places: Paths) -> int:
         return places.config_file.stat().st_mtime_ns
     except OSError:
         return 0
-
-
-def _order(session: Session) -> tuple[float, SessionId]:
-    return (session.created_at, session.id)
 
 
 def _number(text: str, name: str, default: int, most: int) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import sys
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from kasmon import __version__
 from kasmon.config import Config
 from kasmon.errors import UsageError
 from kasmon.host.rpc.frames import RunOutputChunk
+from kasmon.host.rpc.locked_process import StopSignal
 from kasmon.mcp.client_identity import ClientIdentity
 from kasmon.mcp.dispatcher import ToolDispatcher, ToolResult
 from kasmon.mcp.fleet_tools import FleetTools
@@ -26,7 +26,6 @@ from kasmon.paths import Paths
 from kasmon.supervisor.fleet.lookup import own_id
 from kasmon.supervisor.sandboxes.create import NewSandbox
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 EVERY_S: Final = 0.1
 """The minimum interval between progress notifications, in seconds."""
 LONGEST: Final = 16 * 1024
@@ -97,27 +96,19 @@ def server_of(dispatcher: ToolDispatcher | FleetTools) -> Server[Any]:
 
 async def _serve_until_over(dispatcher: ToolDispatcher | FleetTools, sandbox_tools: SandboxTools | None) -> int | None:
     """Serve; return the signal that ended it, None if the client did."""
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    signals: list[int] = []
-
-    def handle_signal(number: int) -> None:
-        signals.append(number)
-        stopped.set()
-
-    for number in SIGNALS:
-        loop.add_signal_handler(number, handle_signal, number)
+    loop, stop = asyncio.get_running_loop(), StopSignal()
     if sandbox_tools is not None:
         await sandbox_tools.open()
     serving = loop.create_task(_serve_stdio(dispatcher))
-    waiting = loop.create_task(stopped.wait())
+    waiting = loop.create_task(stop.received.wait())
     try:
         await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
         if sandbox_tools is not None:
             await sandbox_tools.close()
-    if signals:
-        return signals[0]
+    if stop.number:
+        return stop.number
     await serving
     return None
 

@@ -10,7 +10,6 @@ import logging
 import os
 import queue
 import select
-import signal
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kasmon.host.journal.process_log import LINE, RedactingFormatter
+from kasmon.host.rpc.locked_process import StopSignal
 from kasmon.paths import Paths
 from kasmon.supervisor.request_links import announced_address
 from kasmon.web.server import WebView
@@ -29,7 +29,6 @@ LAST_LINES_S: Final = 0.5
 BACKGROUND_S: Final = 1.0
 """The interval in which a background process checks whether it has the terminal again, in seconds."""
 REVOKE: Final = "r"
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Console(logging.Handler):
@@ -75,32 +74,26 @@ async def serve(places: Paths, view: WebView, show_link: Callable[[str], None]) 
 
     `r` before Enter logs out every browser that logged in before.
     """
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    signals: list[int] = []
-
-    def handle_signal(number: int) -> None:
-        signals.append(number)
-        stopped.set()
+    stop = StopSignal()
 
     def handle_line(line: str) -> None:
-        if stopped.is_set():
+        if stop.received.is_set():
             return
         if line == REVOKE:
             view.revoke()
         show_link(view.access_guard.create_link())
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, handle_signal, number)
     await view.open()
     try:
         with announced_address(places, view.url):
             show_link(view.access_guard.create_link())
             if sys.stdin is not None and sys.stdin.isatty():
-                threading.Thread(target=_read_lines, args=(loop, handle_line), daemon=True, name="hears Enter").start()
-            await stopped.wait()
-        return signals[0]
+                reads = (asyncio.get_running_loop(), handle_line)
+                threading.Thread(target=_read_lines, args=reads, daemon=True, name="hears Enter").start()
+            await stop.received.wait()
+        return stop.number
     finally:
-        stopped.set()
+        stop.received.set()
         await view.close()
 
 

@@ -1,13 +1,14 @@
 """Checks of a request for a page that works without the dashboard, and its form: who sent it, from which page, what."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import psutil
 from aiohttp import web
 
 from kasmon.host.rpc.peer import must_be_a_person
+from kasmon.web.connections import Connections
 from kasmon.web.request_page import HEADERS, render_notice
 
 BODY_BYTES: Final = 64 * 1024
@@ -28,9 +29,9 @@ class RefusedPageError(Exception):
         self.status, self.heading, self.sentences = status, heading, sentences
 
 
-def respond(html: str, status: int = 200) -> web.Response:
-    """Return a page without a script."""
-    return web.Response(status=status, text=html, content_type="text/html", charset="utf-8", headers=HEADERS)
+def respond(html: str, status: int = 200, headers: Mapping[str, str] = HEADERS) -> web.Response:
+    """Return a page with these *headers*, by default those of one without a script."""
+    return web.Response(status=status, text=html, content_type="text/html", charset="utf-8", headers=headers)
 
 
 def respond_notice(status: int, heading: str, sentences: Sequence[str]) -> web.Response:
@@ -73,6 +74,14 @@ async def must_be_sent_by_a_person(request: web.Request, action: str = "answer r
     """
     if (sender := await asyncio.to_thread(_find_sender, request)) is not None:
         await must_be_a_person(sender, None, action=action)
+
+
+async def accept_form(request: web.Request, public_url: str, connections: Connections) -> Fields:
+    """Return the fields of a form of our own page; its connection is marked as accepted then."""
+    must_be_own_page(request, public_url)
+    fields = await read_form(request)
+    connections.mark_accepted(request.transport)
+    return fields
 
 
 async def read_form(request: web.Request) -> Fields:

@@ -71,10 +71,6 @@ def page_files() -> Mapping[str, PageFile]:
     return found | {name: PageFile(kind, (own_files / path).read_bytes()) for name, (path, kind) in OWN_FILES.items()}
 
 
-def enter_page() -> bytes:
-    return (files("kasmon.web") / "page" / ENTER).read_bytes()
-
-
 def headers(host: str) -> dict[str, str]:
     """Return the headers of every response to a request for *host*, a valid name of this server."""
     policy = "; ".join(f"{name} {sources.format(socket=f'ws://{host}')}" for name, sources in POLICY.items())

@@ -35,11 +35,10 @@ from kasmon.web.forms import (
     TEXT_LENGTH,
     Fields,
     RefusedPageError,
+    accept_form,
     must_be_alone,
     must_be_own_host,
-    must_be_own_page,
     must_be_sent_by_a_person,
-    read_form,
     respond,
     respond_notice,
 )
@@ -103,9 +102,7 @@ class RequestPages:
         link = await self._find_link(request, hosts)
         must_be_alone(request)
         if request.method == "POST":
-            must_be_own_page(request, self._config.link_url)
-            fields = await read_form(request)
-            connections.mark_accepted(request.transport)
+            fields = await accept_form(request, self._config.link_url, connections)
             return await self._answer(request, link, fields)
         connections.mark_accepted(request.transport)
         return await self._show(link, _part_of(request))

@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from kasmon.bus.tasks import TaskSet
 from kasmon.errors import UnavailableError
 from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.web.access import COOKIE, LINK, LOG_OUT, AccessGuard, AccessRequest
@@ -17,7 +19,7 @@ from kasmon.web.dashboard_session import DASHBOARD, DashboardSession, clamp_size
 from kasmon.web.fleet import handler as fleet_handler
 from kasmon.web.fleet.handler import FleetPages
 from kasmon.web.forms import BODY_BYTES
-from kasmon.web.page import PageFile, enter_page, headers, page_files
+from kasmon.web.page import ENTER, PageFile, headers, page_files
 from kasmon.web.request_handler import PREFIX, RequestPages
 from kasmon.web.request_limits import Pace
 from kasmon.web.tls import TlsListener
@@ -53,7 +55,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebView:
-    """The server. `open` it, then `gate.link` gives access; `close` ends all its dashboards."""
+    """The server. `open` it, then `access_guard.create_link` gives access; `close` ends all its dashboards."""
 
     def __init__(
         self,
@@ -76,12 +78,12 @@ class WebView:
         self._address, self.port, self._argv = address, port, dashboard
         self._request_pages, self._fleet_pages, self._tls = request_pages, fleet_pages, tls
         self._files: Mapping[str, PageFile] = page_files()
-        self._enter = enter_page()
+        self._enter = (files("kasmon.web") / "page" / ENTER).read_bytes()
         self._runner: web.AppRunner | None = None
         self._listeners: list[Listener] = []
         self._sockets: dict[web.WebSocketResponse, OpenPage] = {}
         self._logged_at: dict[str, float] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = TaskSet()
         self.tls_port = 0
         """The port for other machines; 0 for none."""
         self.connections = Connections()
@@ -122,8 +124,7 @@ class WebView:
         """Log out the browser with *cookie*, or all: revoke the cookie, and end the dashboards."""
         self.access_guard.revoke(cookie)
         sockets = [socket for socket, of in self._sockets.items() if cookie is None or of.cookie == cookie]
-        self._ending.add(task := asyncio.get_running_loop().create_task(self._hang_up(sockets)))
-        task.add_done_callback(self._ending.discard)
+        self._ending.start(self._hang_up(sockets))
 
     async def _hang_up(self, sockets: Sequence[web.WebSocketResponse]) -> None:
         """Close each of *sockets*, and cut those that do not answer in time."""

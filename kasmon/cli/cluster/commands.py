@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
 import sys
 import time
 from collections.abc import Collection, Iterator
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.errors import KasmonError, UnavailableError, UsageError
+from kasmon.host.rpc.locked_process import StopSignal
 from kasmon.model.commands import Ability
 from kasmon.model.formatting import duration
 from kasmon.paths import Paths, places
@@ -275,19 +275,17 @@ async def serve_cluster(where: Paths, cluster: str, abilities: Collection[Abilit
     serving = [serve(identity, cluster, repr(cluster))]
     if leaf is not None:
         serving.append(serve(leaf, f"{cluster}.leaf", f"{cluster!r} on this machine's leafnode"))
-    stop = asyncio.ensure_future(asyncio.Event().wait())
+    stop = asyncio.ensure_future(StopSignal().received.wait())
     collecting = asyncio.create_task(collect_regularly(where))
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop.cancel)
+    waited: list[asyncio.Future[Any]] = [*serving, stop]
     try:
-        waited: list[asyncio.Future[Any]] = [*serving, stop]
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
     finally:
         ended = [each.result() for each in serving if each.done()]
-        collecting.cancel()
-        for each in serving:
+        waited.append(collecting)
+        for each in waited:
             each.cancel()
-        await asyncio.gather(collecting, *serving, return_exceptions=True)
+        await asyncio.gather(*waited, return_exceptions=True)
     if ended:
         raise ended[0]
 

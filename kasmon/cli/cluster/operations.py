@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from kasmon.bus.nats.subjects import check_name
 from kasmon.cli.output.console import note, print_answer, print_json, say
 from kasmon.errors import NotFoundError, RefusedError, UsageError
 from kasmon.host.journal import process_log
+from kasmon.host.rpc.locked_process import StopSignal
 from kasmon.model.formatting import duration
 from kasmon.paths import places
 from kasmon.supervisor.limits.agents import check_is_person
@@ -129,23 +129,16 @@ def serve(folder: str) -> None:
     asyncio.run(_run_peer(PeerFolder(Path(folder).resolve())))
 
 
-def _stop_on_signal() -> asyncio.Event:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
-
-
 async def _run_peer(folder: PeerFolder) -> None:
-    stop = _stop_on_signal()
+    stop = StopSignal()
     peer = await asyncio.to_thread(PeerServer, folder, await asyncio.to_thread(find_server))
     note(f"serving from {folder.path}. Ctrl+C ends it.")
-    await peer.run(stop)
+    await peer.run(stop.received)
 
 
 async def _run_service(folder: ClusterFolder) -> None:
-    stop = _stop_on_signal()
-    await ClusterService(folder, await asyncio.to_thread(find_server)).run(stop)
+    stop = StopSignal()
+    await ClusterService(folder, await asyncio.to_thread(find_server)).run(stop.received)
 
 
 def stop(cluster: str, wants_json: bool) -> None:

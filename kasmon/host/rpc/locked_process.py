@@ -6,13 +6,16 @@ import os
 import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kasmon.errors import KasmonError
 from kasmon.host.journal import process_log
 from kasmon.host.rpc import secret_stdin
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.paths import Paths, places, private_folder
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The signals that ask a process to end."""
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +59,24 @@ def run_locked(lock_file: Path, run: Callable[[], bool], is_over: Callable[[], b
             return 0
 
 
+class StopSignal:
+    """The first signal that asks this process to end. Create it on the event loop."""
+
+    def __init__(self) -> None:
+        self.received = asyncio.Event()
+        self.number = 0
+        for number in SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._receive, number)
+
+    def _receive(self, number: int) -> None:
+        self.number = self.number or number
+        self.received.set()
+
+
 async def run_until_signalled(work: Coroutine[Any, Any, object]) -> bool:
     """Run *work*; return whether a signal ended it. Raises what *work* raises."""
     running = asyncio.ensure_future(work)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
     await asyncio.wait([running])
     if not running.cancelled():

@@ -42,11 +42,11 @@ from kasmon.web.fleet.passkeys import PasskeyChecks, PasskeyHost
 from kasmon.web.forms import (
     Fields,
     RefusedPageError,
+    accept_form,
     must_be_alone,
     must_be_own_host,
-    must_be_own_page,
     must_be_sent_by_a_person,
-    read_form,
+    respond,
     respond_notice,
 )
 from kasmon.web.request_limits import LOCKED_S, WINDOW_S, RequestLimits
@@ -57,6 +57,8 @@ SEND_S: Final = 30.0
 """How long a host may take to take a prompt, in seconds."""
 MAX_SENT: Final = 256
 """How many forms for prompts are remembered, so that each sends once."""
+STATUSES: Final[dict[type[KasmonError], int]] = {UsageError: 400, RefusedError: 403, SessionNotFoundError: 404}
+"""The status of a page for each error; 503 for others."""
 BROWSER_LENGTH: Final = 100
 LOG_IN: Final = "Run `kasmon web links login` on your computer, and open its link here."
 
@@ -95,16 +97,8 @@ class FleetPages:
         except RefusedPageError as error:
             return respond_notice(error.status, error.heading, error.sentences)
         except KasmonError as error:
-            status = (
-                400
-                if isinstance(error, UsageError)
-                else 403
-                if isinstance(error, RefusedError)
-                else 404
-                if isinstance(error, SessionNotFoundError)
-                else 503
-            )
-            return respond_notice(status, "Not possible", (error.message, error.hint))
+            known = (status for kind, status in STATUSES.items() if isinstance(error, kind))
+            return respond_notice(next(known, 503), "Not possible", (error.message, error.hint))
 
     async def _handle(
         self, request: web.Request, hosts: Collection[str], connections: Connections
@@ -126,9 +120,7 @@ class FleetPages:
         if not self.limits.add_view(login.id, time.monotonic()):
             raise RefusedPageError(429, "Opened too often", f"Wait {WINDOW_S:.0f} seconds.")
         if request.method == "POST":
-            must_be_own_page(request, self._config.link_url)
-            fields = await read_form(request)
-            connections.mark_accepted(request.transport)
+            fields = await accept_form(request, self._config.link_url, connections)
             await self._must_be_form_of(login, fields)
             return await self._change(request, place, path, login, fields)
         if not OURS.issuperset(request.headers.getall("Sec-Fetch-Site", [])):
@@ -161,10 +153,8 @@ class FleetPages:
         if request.method == "GET":
             connections.mark_accepted(request.transport)
             value = await asyncio.to_thread(self._logins.form_value, link)
-            return _respond(html.render_login(value))
-        must_be_own_page(request, self._config.link_url)
-        fields = await read_form(request)
-        connections.mark_accepted(request.transport)
+            return respond(html.render_login(value), headers=html.HEADERS)
+        fields = await accept_form(request, self._config.link_url, connections)
         await self._must_be_form_of(link, fields)
         await must_be_sent_by_a_person(request, "log in to the list of sessions")
         days, now = self._config.login_days, time.time()
@@ -198,10 +188,8 @@ class FleetPages:
             raise RefusedPageError(403, "Not logged in", LOG_IN)
         if request.method == "GET":
             connections.mark_accepted(request.transport)
-            return _respond(html.render_logged_out(LOG_IN), 403)
-        must_be_own_page(request, self._config.link_url)
-        fields = await read_form(request)
-        connections.mark_accepted(request.transport)
+            return respond(html.render_logged_out(LOG_IN), 403, html.HEADERS)
+        fields = await accept_form(request, self._config.link_url, connections)
         if not self.limits.add_view(f"passkeys {request.remote}", time.monotonic()):
             raise RefusedPageError(429, "Tried too often", f"Wait {WINDOW_S:.0f} seconds.")
         if path == "passkey/challenge":
@@ -236,7 +224,8 @@ class FleetPages:
         if path == "":
             blocks = html.list_blocks(await asyncio.to_thread(read_fleet, self._places))
             can_add = self._passkey_host(request) is not None
-            return _respond(html.render_list(blocks, value, time.time(), can_add_passkey=can_add))
+            page = html.render_list(blocks, value, time.time(), can_add_passkey=can_add)
+            return respond(page, headers=html.HEADERS)
         if path.startswith("s/"):
             session = await asyncio.to_thread(read_session, self._places, SessionId(path.removeprefix("s/")))
             return await self._show_session(session, login)
@@ -255,7 +244,7 @@ class FleetPages:
             note=note,
             text=text,
         )
-        return _respond(page, status)
+        return respond(page, status, html.HEADERS)
 
     async def _stream(self, request: web.Request, login: WebLogin) -> web.StreamResponse:
         """Stream the live part of the list, or of the page of one session, until the login ends."""
@@ -382,10 +371,6 @@ class FleetPages:
 
     def _redirect(self, place: str, path: str) -> web.Response:
         return web.Response(status=303, headers={**html.HEADERS, "Location": f"{PREFIX}{place}/{path}"})
-
-
-def _respond(text: str, status: int = 200) -> web.Response:
-    return web.Response(status=status, text=text, content_type="text/html", charset="utf-8", headers=html.HEADERS)
 
 
 def _respond_json(text: str) -> web.Response:
