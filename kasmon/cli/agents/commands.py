@@ -82,17 +82,16 @@ def compare_screens(name: AgentArgument, /, *, wants_json: Json = False) -> None
         for file in sorted(folder.path.glob("screen*.toml")):
             load_rules(file)
     recorded = [each for folder in agents.folders(name) for each in recorded_screens(folder.path)]
-    differences = [found for each in recorded if (found := compare(name, each, rules))]
+    different = [(each, found) for each in recorded if (found := compare(name, each, rules))]
     if wants_json:
-        print_json(agent=name, screens=len(recorded), differences=[each._asdict() for each in differences])
+        print_json(agent=name, screens=len(recorded), differences=[found._asdict() for _, found in different])
     else:
-        for each in recorded:
-            if difference := compare(name, each, rules):
-                say(str(clean_line(describe(difference))))
-                if difference.key in ("state", "asking") and (proposal := propose_rule(each, recorded)):
-                    say("", *(str(clean_line(row)) for row in proposal.split("\n")), "")
-        say(f"{name}: {len(recorded) - len(differences)} of {len(recorded)} recorded screens read as expected")
-    if differences:
+        for screen, difference in different:
+            say(str(clean_line(describe(difference))))
+            if difference.key in ("state", "asking") and (proposal := propose_rule(screen, recorded)):
+                say("", *(str(clean_line(row)) for row in proposal.split("\n")), "")
+        say(f"{name}: {len(recorded) - len(different)} of {len(recorded)} recorded screens read as expected")
+    if different:
         sys.exit(1)
 
 

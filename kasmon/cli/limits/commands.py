@@ -78,13 +78,12 @@ def check(
 
 def _held_lines(sessions: Iterable[Session]) -> list[str]:
     """Return the sessions whose queued prompts a budget holds, as lines."""
-    held = [
-        (each, receipt.reason)
+    return [
+        f"{clean_line(each.label)}: a queued prompt is {clean_line(receipt.reason)}"
         for each in sessions
         for receipt in each.receipts
         if receipt.state is ReceiptState.QUEUED and receipt.reason.startswith(HELD)
     ]
-    return [f"{clean_line(each.label)}: a queued prompt is {clean_line(reason)}" for each, reason in held]
 
 
 def _budget_object(use: BudgetUse) -> dict[str, Any]:

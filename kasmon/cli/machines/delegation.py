@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from kasmon.cli.commands import call, find
@@ -53,9 +54,9 @@ def _run_on(machine: str, words: Sequence[str]) -> int:
         answers = ask_all(words)
         print_json(machines={each.machine: each.content for each in answers})
         return max(each.exit_code for each in answers)
-    running = {name: _CommandThread(where, name, words) for name in machine_names(where)}
+    running = {name: _start(where, name, words) for name in machine_names(where)}
     codes = [_run_section(LOCAL, lambda: call([*words, f"{OPTION}={LOCAL}"]) or 0)]
-    codes += [_run_section(name, command.print_output) for name, command in running.items()]
+    codes += [_run_section(name, lambda each=each: _print_output(each.result())) for name, each in running.items()]
     return max(codes)
 
 
@@ -84,59 +85,41 @@ def ask_all(words: Sequence[str]) -> list[MachineAnswer]:
     """
     where = places()
     words = words if "--json" in words else [*words, "--json"]
-    running = {name: _CommandThread(where, name, words) for name in machine_names(where)}
+    running = {name: _start(where, name, words) for name in machine_names(where)}
     answers = [_ask_here([*words, f"{OPTION}={LOCAL}"])]
-    return answers + [_read_answer(name, command.read) for name, command in running.items()]
+    return answers + [_read_answer(name, each.result) for name, each in running.items()]
 
 
-class _CommandThread:
-    """A command that runs on a machine. Its thread does not hold up the end of this process."""
+def _start(where: Paths, machine: str, words: Sequence[str]) -> Future[CommandOutput]:
+    """Run `kasmon WORDS` on *machine* in a thread that does not hold up the end of this process."""
+    future: Future[CommandOutput] = Future()
 
-    def __init__(self, where: Paths, machine: str, words: Sequence[str]) -> None:
-        self._output: CommandOutput | None = None
-        self._error: KasmonError | None = None
-        self._thread = threading.Thread(target=self._run, args=(where, machine, words), daemon=True)
-        self._thread.start()
-
-    def _run(self, where: Paths, machine: str, words: Sequence[str]) -> None:
+    def work() -> None:
         try:
             require_link(where, machine)
-            self._output = run(where, machine, words)
-        except KasmonError as error:
-            self._error = error
+            future.set_result(run(where, machine, words))
         except OSError as error:
-            self._error = of_system(error)
+            future.set_exception(of_system(error))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the output is read
+            future.set_exception(error)
 
-    def wait(self) -> CommandOutput:
-        """Wait for its end, and return its output. Raises the error of `run`."""
-        self._thread.join()
-        if self._output is None:
-            raise self._error or UnavailableError("it did not answer.")
-        return self._output
-
-    def print_output(self) -> int:
-        """Print its output, and return its exit code; as `wait`."""
-        return _print_output(self.wait())
-
-    def read(self) -> tuple[int, str]:
-        """Return its exit code and what it printed; as `wait`."""
-        output = self.wait()
-        return output.exit_code & 0xFF, output.stdout.decode("utf-8", "replace")
+    threading.Thread(target=work, daemon=True).start()
+    return future
 
 
 def _ask_here(words: list[str]) -> MachineAnswer:
-    def run_here() -> tuple[int, str]:
+    def run_here() -> CommandOutput:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             code = call(words) or 0
-        return code, printed.getvalue()
+        return CommandOutput(exit_code=code, stdout=printed.getvalue().encode(), stderr=b"")
 
     return _read_answer(LOCAL, run_here)
 
 
-def _read_answer(machine: str, read_output: Callable[[], tuple[int, str]]) -> MachineAnswer:
+def _read_answer(machine: str, read_output: Callable[[], CommandOutput]) -> MachineAnswer:
     try:
-        code, printed = read_output()
-        content = json.loads(printed or "{}")
+        output = read_output()
+        content = json.loads(output.stdout or b"{}")
         if not isinstance(content, dict):
             raise ValueError(f"{type(content).__name__} is no object")
     except KasmonError as error:
@@ -144,7 +127,7 @@ def _read_answer(machine: str, read_output: Callable[[], tuple[int, str]]) -> Ma
     except ValueError as error:
         unreadable = UnavailableError(f"its answer cannot be read: {error}.")
         return MachineAnswer(machine, _note_failure(machine, unreadable), error_object(unreadable))
-    return MachineAnswer(machine, code, content)
+    return MachineAnswer(machine, output.exit_code & 0xFF, content)
 
 
 def _note_failure(machine: str, error: KasmonError) -> int:

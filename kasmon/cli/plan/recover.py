@@ -155,6 +155,9 @@ class _Report:
         if not self.wants_json:
             say(f"{what}: {became or problem}")
 
+    def add_session(self, session: Session, became: str, problem: str = "", **fields: Any) -> None:
+        self.add(session.name, became, problem, session=session.id, name=session.name, **fields)
+
 
 def _recover_plan(where: Paths, plight: InterruptedPlan, report: _Report, *, dry_run: bool) -> None:
     became, problem = _plan_words(plight) if dry_run else "", ""
@@ -183,7 +186,7 @@ def _restart_host(where: Paths, fleet: Fleet, unsure: Sequence[Session], report:
         count = "1 session is" if len(unsure) == 1 else f"{len(unsure)} sessions are"
         say(f"{count} unsure: host gone")
     for session in unsure:
-        report.add(session.name, became, problem, session=session.id, name=session.name)
+        report.add_session(session, became, problem)
     return is_back
 
 
@@ -195,22 +198,16 @@ def _reconnect(where: Paths, session: Session, report: _Report, *, dry_run: bool
             asyncio.run(use.start_host(where, session))
         except KasmonError as error:
             became, problem = "", error.message
-    report.add(session.name, became, problem, session=session.id, name=session.name)
+    report.add_session(session, became, problem)
 
 
 def _end_unfinished(where: Paths, session: Session, report: _Report) -> None:
-    problem = ""
     try:
         end_unfinished(where, session)
     except KasmonError as error:
-        problem = error.message
-    report.add(
-        session.name,
-        "" if problem else "its unfinished sandbox was removed",
-        problem,
-        session=session.id,
-        name=session.name,
-    )
+        report.add_session(session, "", error.message)
+    else:
+        report.add_session(session, "its unfinished sandbox was removed")
 
 
 def _recover_session(where: Paths, case: LostSession, choice: str, report: _Report, *, dry_run: bool) -> None:
@@ -230,12 +227,10 @@ def _recover_session(where: Paths, case: LostSession, choice: str, report: _Repo
     except KasmonError as error:
         problem = error.message
     lost = f". Lost: {'; '.join(case.lost)}" if case.lost else ""
-    report.add(
-        case.session.name,
+    report.add_session(
+        case.session,
         f"{became}{lost}" if became else "",
         f"{problem}{lost}" if problem else "",
-        session=case.session.id,
-        name=case.session.name,
         conversation=case.resume or None,
         candidates=[_candidate(each) for each in case.candidates],
         lost=list(case.lost),
