@@ -64,12 +64,8 @@ def settings(config: Config) -> dict[str, Any]:
             result |= {f"{name}.{inner}": item for inner, item in msgspec.structs.asdict(value).items()}
         elif isinstance(value, Mapping):
             for inner, item in value.items():
-                if isinstance(item, Profile):
-                    result |= {f"{name}.{inner}.{field}": set_to for field, set_to in _diff(item, Profile()).items()}
-                elif isinstance(item, AccountConfig):
-                    result |= {
-                        f"{name}.{inner}.{field}": set_to for field, set_to in _diff(item, AccountConfig()).items()
-                    }
+                if isinstance(item, Profile | AccountConfig):
+                    result |= {f"{name}.{inner}.{field}": set_to for field, set_to in _diff(item).items()}
                 else:
                     result[f"{name}.{inner}"] = item
         else:
@@ -86,17 +82,20 @@ def value_at(config: Config, path: tuple[str, ...]) -> Any:
 
 
 def _default(path: tuple[str, ...]) -> Any:
-    if path[0] == "agents" and len(path) == 3 and path[1] not in SHIPPED:
-        return msgspec.to_builtins(getattr(Profile(), path[2]))
-    if path[0] == "accounts" and len(path) == 3:
-        return msgspec.to_builtins(getattr(AccountConfig(), path[2]))
-    if path[:2] == ("notify", "targets") and len(path) == 4:
-        return msgspec.to_builtins(getattr(NotifyTarget(), path[3]))
-    return value_at(Config(), path)
+    match path:
+        case ("agents", name, field) if name not in SHIPPED:
+            table: msgspec.Struct = Profile()
+        case ("accounts", _, field):
+            table = AccountConfig()
+        case ("notify", "targets", _, field):
+            table = NotifyTarget()
+        case _:
+            return value_at(Config(), path)
+    return msgspec.to_builtins(getattr(table, field))
 
 
-def _diff(table: msgspec.Struct, base: msgspec.Struct) -> dict[str, Any]:
-    before = msgspec.structs.asdict(base)
+def _diff(table: Profile | AccountConfig) -> dict[str, Any]:
+    before = msgspec.structs.asdict(type(table)())
     return {name: value for name, value in msgspec.structs.asdict(table).items() if value != before[name]}
 
 

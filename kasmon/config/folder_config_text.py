@@ -85,15 +85,12 @@ def _of_profile(name: str, existing: Profile | None, after: Profile) -> Iterator
             yield f"{name!r} skips permission requests: it never asks."
     for variable, value in after.env.items():
         if before.env.get(variable) != value:
-            endpoint_note = (
-                (", which can change which server it talks to and who gets its keys")
-                if ENDPOINT.search(variable)
-                else ""
-            )
-            yield f"{name!r} gets the variable {variable}={value}{endpoint_note}."
+            endpoint_note = ", which can change which server it talks to and who gets its keys"
+            yield f"{name!r} gets the variable {variable}={value}{endpoint_note * bool(ENDPOINT.search(variable))}."
     if "sandbox" in changed:
+        own = f" (your own config: {before.sandbox!r})" if before.sandbox else ""
         yield (
-            f"{name!r} runs in the sandbox {after.sandbox!r}{_instead_note(before.sandbox)}."
+            f"{name!r} runs in the sandbox {after.sandbox!r}{own}."
             if after.sandbox
             else f"{name!r} runs in NO sandbox; your own config uses {before.sandbox!r}."
         )
@@ -110,10 +107,6 @@ def _of_sandbox(name: str, before: SandboxConfig, after: SandboxConfig) -> Itera
     for known in after.credentials:
         if known.command and known not in before.credentials:
             yield f"For {known.name}, this command runs on this machine without a sandbox: {shlex.join(known.command)}"
-
-
-def _instead_note(before: str) -> str:
-    return f" (your own config: {before!r})" if before else ""
 
 
 def _command(profile: Profile) -> str:
