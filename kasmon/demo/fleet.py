@@ -63,7 +63,7 @@ async def start_cluster(places: Paths, others: Mapping[str, Paths]) -> "list[sub
     """
     from kasmon.bus.nats.creation import create_cluster
     from kasmon.bus.nats.enrolment import join, make_join_token
-    from kasmon.bus.nats.process import last_line, start_service, wait_until_up
+    from kasmon.bus.nats.process import start_service, wait_until_up
     from kasmon.bus.nats.server import find_server
     from kasmon.bus.nats.server_config import ROSTER_KEY
     from kasmon.bus.nats.service import apply_changes
@@ -71,9 +71,7 @@ async def start_cluster(places: Paths, others: Mapping[str, Paths]) -> "list[sub
     await asyncio.to_thread(find_server)
     folder = create_cluster(places, CLUSTER, "127.0.0.1", 0)
     service = start_service(folder, places)
-    await asyncio.to_thread(
-        wait_until_up, folder, lambda: "" if service.poll() is None else last_line(folder.service_log)
-    )
+    await asyncio.to_thread(wait_until_up, folder, service)
     members: dict[str, tuple[Role, Paths]] = {"you": ("operator", places)}
     members |= {name: ("machine", other) for name, other in others.items()}
     key = folder.key(ROSTER_KEY)

@@ -55,14 +55,13 @@ async def populate(places: Paths, parts: Sequence[DemoAgent], seed: int) -> list
     async def start(number: int, part: DemoAgent) -> SessionId:
         parent = await starting[part.parent] if part.parent else None
         others = [task for name, task in starting.items() if name != part.name]
-        if (
-            part.fate == "never ready" and others
-        ):  # its host must be up within the limit: the first of all takes longest
+        if part.fate == "never ready" and others:
+            # its host must be up within the limit: the first of all takes longest
             await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
         async with turn, asyncio.timeout(NEVER_READY_S if part.fate == "never ready" else None):
             session = await create(places, Config(), build_session_request(part, seed + number, places, parent))
-        if part.fate == "host killed":
-            kill_host(places, session)
+        if part.fate == "host killed" and (pid := lock_holder(places.host_lock(session))):
+            os.kill(pid, signal.SIGKILL)  # as in a crash, so that the session shows as lost
         return session
 
     for number, part in enumerate(parts):
@@ -87,9 +86,3 @@ def build_session_request(part: DemoAgent, seed: int, places: Paths, parent: Ses
         plan=PLAN if part.wave is not None else None,
         seed=seed,
     )
-
-
-def kill_host(places: Paths, session: SessionId) -> None:
-    """Kill the host of *session* as in a crash, so that the session shows as lost."""
-    if pid := lock_holder(places.host_lock(session)):
-        os.kill(pid, signal.SIGKILL)

@@ -42,7 +42,8 @@ def main(
         scratch = Scratch(places())
         try:
             os.environ.update(scratch.places.environment_variables())
-            print_location(scratch)
+            variables = " ".join(f"{name}={value}" for name, value in scratch.places.environment_variables().items())
+            print(f"Look in from another terminal:\n  {variables} kasmon ls", flush=True)
             if headless_s is None:
                 code = run_with_dashboard(scratch.places, agents, seed, dashboard, fleet=fleet)
             else:
@@ -105,12 +106,6 @@ def ask_to_reopen() -> bool:
         return False
     print("The demo's agents work on. Enter opens the dashboard again, q ends the demo: ", end="", flush=True)
     return not sys.stdin.readline().strip().lower().startswith("q")
-
-
-def print_location(scratch: Scratch) -> None:
-    """Print the command that shows the fleet from another terminal."""
-    variables = " ".join(f"{name}={value}" for name, value in scratch.places.environment_variables().items())
-    print(f"Look in from another terminal:\n  {variables} kasmon ls", flush=True)
 
 
 @contextlib.contextmanager

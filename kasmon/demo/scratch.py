@@ -11,7 +11,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -157,7 +157,9 @@ def _end(pids: Iterable[int]) -> None:
     running = [(pid, started_at(pid)) for pid in pids]
     for pid, started in running:
         _signal(pid, started, signal.SIGTERM)
-    _wait(lambda: not any(is_running(pid, started) for pid, started in running), GRACE_S)
+    deadline = time.monotonic() + GRACE_S
+    while any(is_running(pid, started) for pid, started in running) and time.monotonic() < deadline:
+        time.sleep(0.02)
     for pid, started in running:
         _signal(pid, started, signal.SIGKILL)
 
@@ -166,9 +168,3 @@ def _signal(pid: int, started: float | None, number: signal.Signals) -> None:
     if is_running(pid, started):
         with contextlib.suppress(OSError):
             os.kill(pid, number)
-
-
-def _wait(condition: Callable[[], bool], limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
