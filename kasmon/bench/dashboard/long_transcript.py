@@ -4,10 +4,11 @@ import itertools
 import statistics
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from kasmon.bench.dashboard.startup import BARE_TEXTUAL, until_shown, warm
-from kasmon.bench.support.figure import Figure, ratio
+from kasmon.bench.support.figure import Figure, ratio, run_in_turn
 from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.terminal import KASMON, environment, open_dashboard, read_for
 from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, TurnEnded, TurnStarted, encode
@@ -29,10 +30,8 @@ def measure_last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
         lengthen(paths.log(long), events)
         own = environment(paths.environment_variables())
         warm(paths, own)
-        bare, opened = [], []
-        for _ in range(rounds):
-            bare.append(until_shown(BARE_TEXTUAL, own, b"bare-and-ready"))
-            opened.append(until_shown(KASMON, own, LAST.encode()))
+        shown = ((BARE_TEXTUAL, b"bare-and-ready"), (KASMON, LAST.encode()))
+        bare, opened = run_in_turn(rounds, *(partial(until_shown, argv, own, text) for argv, text in shown))
     value = statistics.median(selected)
     return [
         Figure(

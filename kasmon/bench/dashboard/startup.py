@@ -4,8 +4,9 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 
-from kasmon.bench.support.figure import Figure, ratio
+from kasmon.bench.support.figure import Figure, ratio, run_in_turn
 from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import memory_mb, run_ms
 from kasmon.bench.support.terminal import KASMON, BenchTerminal, environment
@@ -65,11 +66,8 @@ def _first_frames(
     rounds: int, own: dict[str, str], row: bytes, other: Sequence[str], text: bytes
 ) -> tuple[list[float], list[float]]:
     """Return the times until the dashboard shows *row*, and until the app *other* shows *text*, in turn, in ms."""
-    values, limits = [], []
-    for _ in range(rounds):
-        limits.append(until_shown(other, own, text))
-        values.append(until_shown(KASMON, own, row))
-    return values, limits
+    shown = run_in_turn(rounds, partial(until_shown, other, own, text), partial(until_shown, KASMON, own, row))
+    return shown[1], shown[0]
 
 
 def measure_ls(rounds: int, rows: int = 200) -> Figure:
@@ -77,10 +75,9 @@ def measure_ls(rounds: int, rows: int = 200) -> Figure:
     with scratch() as paths, create_sessions(paths, rows):
         own = environment(paths.environment_variables())
         warm(paths, own)
-        values, limits = [], []
-        for _ in range(rounds):
-            limits.append(run_ms(BARE_PYTHON, own, check=True))
-            values.append(run_ms([*KASMON, "ls"], own, check=True))
+        limits, values = run_in_turn(
+            rounds, *(partial(run_ms, argv, own, check=True) for argv in (BARE_PYTHON, [*KASMON, "ls"]))
+        )
         return ratio(f"kasmon ls, {rows} sessions", values, limits, "bare Python", 10)
 
 
@@ -88,10 +85,9 @@ def measure_memory(rounds: int) -> Figure:
     """Measure the dashboard's memory with 200 sessions, against a bare Textual app's."""
     with scratch() as paths, create_sessions(paths, 200):
         own = environment(paths.environment_variables())
-        values, limits = [], []
-        for _ in range(rounds):
-            limits.append(_weigh(BARE_TEXTUAL, own, b"bare-and-ready"))
-            values.append(_weigh(KASMON, own, b"session-00"))
+        limits, values = run_in_turn(
+            rounds, partial(_weigh, BARE_TEXTUAL, own, b"bare-and-ready"), partial(_weigh, KASMON, own, b"session-00")
+        )
     value, limit = statistics.median(values), statistics.median(limits)
     return Figure(
         name="memory with 200 sessions",

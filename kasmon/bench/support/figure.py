@@ -76,6 +76,12 @@ def took_ms(act: Callable[[], object]) -> float:
     return 1000 * (time.perf_counter() - began)
 
 
+def run_in_turn(rounds: int, *measures: Callable[[], float]) -> list[list[float]]:
+    """Call *measures* one after the other, *rounds* times; return what each returned."""
+    rows = [[measure() for measure in measures] for _ in range(rounds)]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
 def wait_until(condition: Callable[[], object], limit_s: float, problem: str) -> None:
     """Wait until *condition* returns something true. Raises `TimedOutError` with *problem* after *limit_s*."""
     until = time.monotonic() + limit_s
