@@ -152,19 +152,8 @@ def ability_of_arguments(arguments: Sequence[str]) -> Ability:
     return OF_WORD.get(word, OTHERWISE)
 
 
-def refusal(ability: Ability) -> RefusedError:
-    """Return why a client without *ability* is refused."""
-    return RefusedError(
-        f"the owner of that machine does not let you {DOES[ability]}.",
-        hint=f"They can add {ability!r} to `allow` in the table [machine] of their config, and to --allow of your key.",
-    )
-
-
 def check(ability: Ability | None, abilities: Collection[Ability]) -> None:
-    """Raise unless *abilities* include *ability*.
-
-    Raises:
-        RefusedError: if they do not.
-    """
+    """Raise `RefusedError` unless *abilities* include *ability*."""
     if ability is not None and ability not in abilities:
-        raise refusal(ability)
+        allow = f"add {ability!r} to `allow` in the table [machine] of their config, and to --allow of your key"
+        raise RefusedError(f"the owner of that machine does not let you {DOES[ability]}.", hint=f"They can {allow}.")

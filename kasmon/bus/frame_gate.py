@@ -5,7 +5,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import AsyncIterator, Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -37,18 +37,12 @@ async def serve(client: socket.socket, host: socket.socket, abilities: Collectio
             to_host.close()
 
 
-class _Gate:
-    def __init__(
-        self,
-        from_client: asyncio.StreamReader,
-        to_client: asyncio.StreamWriter,
-        from_host: asyncio.StreamReader,
-        to_host: asyncio.StreamWriter,
-        abilities: Collection[Ability],
-    ) -> None:
-        self._from_client, self._to_client = from_client, to_client
-        self._from_host, self._to_host = from_host, to_host
-        self._abilities = abilities
+class _Gate(NamedTuple):
+    from_client: asyncio.StreamReader
+    to_client: asyncio.StreamWriter
+    from_host: asyncio.StreamReader
+    to_host: asyncio.StreamWriter
+    abilities: Collection[Ability]
 
     async def run(self) -> None:
         first = b""
@@ -56,7 +50,7 @@ class _Gate:
             if (kind := control.parse_request(first)) is not None:
                 await self._pass_control(kind)
                 return
-            if not (data := await self._from_client.read(READ_BYTES)):
+            if not (data := await self.from_client.read(READ_BYTES)):
                 return
             first += data
         requests = asyncio.ensure_future(self._pass_requests(first))
@@ -72,39 +66,39 @@ class _Gate:
 
     async def _pass_control(self, kind: int) -> None:
         try:
-            check(ability_of_control(kind), self._abilities)
+            check(ability_of_control(kind), self.abilities)
         except RefusedError as error:
-            self._to_client.write(control.build_refusal(str(error)))
+            self.to_client.write(control.build_refusal(str(error)))
         else:
-            self._to_host.write(control.build_frame(kind))
-            await self._to_host.drain()
-            while data := await self._from_host.read(READ_BYTES):
-                self._to_client.write(data)
-        await self._to_client.drain()
+            self.to_host.write(control.build_frame(kind))
+            await self.to_host.drain()
+            while data := await self.from_host.read(READ_BYTES):
+                self.to_client.write(data)
+        await self.to_client.drain()
 
     async def _pass_requests(self, first: bytes) -> None:
-        async for body in _bodies(self._from_client, first):
+        async for body in _bodies(self.from_client, first):
             frame = codec.decode_client_frame(body)
             try:
-                check(ability_of_frame(frame), self._abilities)
+                check(ability_of_frame(frame), self.abilities)
             except RefusedError as error:
                 self._refuse(frame, error)
-                await self._to_client.drain()
+                await self.to_client.drain()
             else:
-                self._to_host.write(codec.pack(frame))
-                await self._to_host.drain()
+                self.to_host.write(codec.pack(frame))
+                await self.to_host.drain()
 
     def _refuse(self, frame: FromClient, error: RefusedError) -> None:
         if isinstance(frame, NumberedFrame):
-            self._to_client.write(codec.pack(codec.failed(frame.n, error)))
+            self.to_client.write(codec.pack(codec.failed(frame.n, error)))
         else:
-            self._to_client.write(codec.pack(SubscriptionEnd(session=frame.session, why=str(error))))
+            self.to_client.write(codec.pack(SubscriptionEnd(session=frame.session, why=str(error))))
 
     async def _pass_answers(self) -> None:
         """Pass the host's frames as wholes: a refusal never comes into the middle of one."""
-        async for body in _bodies(self._from_host):
-            self._to_client.write(struct.pack(">I", len(body)) + body)
-            await self._to_client.drain()
+        async for body in _bodies(self.from_host):
+            self.to_client.write(struct.pack(">I", len(body)) + body)
+            await self.to_client.drain()
 
 
 async def _bodies(reader: asyncio.StreamReader, first: bytes = b"") -> AsyncIterator[bytes]:

@@ -124,9 +124,7 @@ class ClusterFolder:
     """The files of one cluster."""
 
     def __init__(self, places: Paths, name: str) -> None:
-        """Raises:
-        UsageError: if *name* is not valid.
-        """
+        """Raise `UsageError` if *name* is not valid."""
         self.places: Final = places
         self.path: Final = clusters_folder(places) / check_name(name, "a cluster")
         self.state: Final = self.path / "cluster.json"

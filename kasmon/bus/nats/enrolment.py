@@ -258,9 +258,7 @@ def proof_content(cluster: str, token_key: str, member_key: str) -> bytes:
 
 
 def _check_free(cluster: Cluster, name: str, role: Role, team: str, token_key: str = "") -> None:
-    """Raises:
-    RefusedError: if *name* is that of a member, or of another open token.
-    """
+    """Raise `RefusedError` if *name* is that of a member, or of another open token."""
     taken = any((each.name, each.role, each.team) == (name, role, team) for each in cluster.members)
     asked = any(
         (each.name, each.role, each.team) == (name, role, team) and each.public_key != token_key
@@ -272,9 +270,7 @@ def _check_free(cluster: Cluster, name: str, role: Role, team: str, token_key: s
 
 
 def _check_storage(cluster: Cluster, token: OpenToken) -> None:
-    """Raises:
-    RefusedError: if the team's storage has no room for one more machine.
-    """
+    """Raise `RefusedError` if the team's storage has no room for one more machine."""
     machines = [each for each in cluster.members if each.team == token.team and each.role == "machine"]
     needed = (len(machines) + 1) * (EVENTS_BYTES + DIRECTORY_BYTES + TASKS_BYTES)
     if token.role == "machine" and needed > cluster.find_team(token.team).storage_bytes:

@@ -94,13 +94,9 @@ class MachineServer:
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Args:
-        identity: the machine's.
-        open_bus: returns the bus that is served.
-        abilities: what operators may do here.
-        file: where is kept how far the logs are published.
-        now: the time in seconds since the epoch.
-        monotonic: the time in seconds that silence is measured by: a clock that is set ends no stream.
+        """*file*: where is kept how far the logs are published.
+
+        *monotonic*: the time in seconds that silence is measured by: a clock that is set ends no stream.
         """
         self._now, self._monotonic = now, monotonic
         self._identity, self._open_bus, self._abilities = identity, open_bus, abilities

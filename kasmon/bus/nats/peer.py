@@ -38,35 +38,20 @@ RENEW_CHECK_S: Final = 600.0
 log = logging.getLogger(__name__)
 
 
-class PeerFolder:
-    """The files of one further server."""
-
-    def __init__(self, path: Path) -> None:
-        self.path: Final = path
-        self.configuration: Final = path / "server.conf"
-        self.identity_file: Final = path / "peer.json"
-
-    def load(self) -> Identity:
-        """Return how the peer connects to its own server.
-
-        Raises:
-            NotFoundError: if it is no folder of a further server.
-        """
-        try:
-            return msgspec.json.decode(self.identity_file.read_bytes(), type=Identity)
-        except (OSError, msgspec.DecodeError) as error:
-            raise NotFoundError(
-                f"{str(self.path)!r} is no folder of a server: {error}.",
-                hint="Copy it from the folder `servers` of the cluster, which `kasmon cluster init --servers` made.",
-            ) from error
-
-
 class PeerServer:
     """Runs the server of one folder until it is stopped."""
 
-    def __init__(self, folder: PeerFolder, program: ServerProgram) -> None:
-        self._folder, self._program = folder, program
-        self._identity = folder.load()
+    def __init__(self, folder: Path, program: ServerProgram) -> None:
+        """Raise `NotFoundError` if *folder* is no folder of a further server."""
+        self._path, self._program = folder, program
+        self._configuration = folder / "server.conf"
+        try:
+            self._identity = msgspec.json.decode((folder / "peer.json").read_bytes(), type=Identity)
+        except (OSError, msgspec.DecodeError) as error:
+            raise NotFoundError(
+                f"{str(folder)!r} is no folder of a server: {error}.",
+                hint="Copy it from the folder `servers` of the cluster, which `kasmon cluster init --servers` made.",
+            ) from error
         self._number = int(self._identity.name.rpartition("-")[2])
         self._process: subprocess.Popen[bytes] | None = None
         self._signed_at = 0.0
@@ -76,7 +61,7 @@ class PeerServer:
         wait_s = 1.0
         while not stop.is_set():
             process = self._process = await asyncio.to_thread(
-                start_server, self._program, self._folder.configuration, self._folder.path
+                start_server, self._program, self._configuration, self._path
             )
             since = time.monotonic()
             following = asyncio.create_task(self._follow(process))
@@ -107,8 +92,7 @@ class PeerServer:
 
         Returns whether this one does not expire soon now.
         """
-        path = self._folder.path
-        old = await asyncio.to_thread((path / "server.pem").read_bytes)
+        old = await asyncio.to_thread((self._path / "server.pem").read_bytes)
         if certificates.expires_at(old) - time.time() > certificates.RENEW_S:
             return True
         key = certificates.make_key()
@@ -119,8 +103,8 @@ class PeerServer:
         except (KasmonError, ValueError) as error:  # it is tried again
             log.warning("the certificate of this server expires soon, and is not renewed: %s", error)
             return False
-        await asyncio.to_thread(write_private, path / "server.key", key)
-        await asyncio.to_thread(write_private, path / "server.pem", answer.data)
+        await asyncio.to_thread(write_private, self._path / "server.key", key)
+        await asyncio.to_thread(write_private, self._path / "server.pem", answer.data)
         if self._process is not None:
             self._process.send_signal(signal.SIGHUP)
         log.warning("the certificate of this server is renewed")
@@ -143,9 +127,9 @@ class PeerServer:
             return
         if signed_at > self._signed_at and self._process is not None:
             self._signed_at = signed_at
-            old = await asyncio.to_thread(self._folder.configuration.read_text)
+            old = await asyncio.to_thread(self._configuration.read_text)
             if old != text:
-                await asyncio.to_thread(write_private, self._folder.configuration, text.encode())
+                await asyncio.to_thread(write_private, self._configuration, text.encode())
                 self._process.send_signal(signal.SIGHUP)
                 if (removed := find_removed_users(old, text)) and "leafnodes" in json.loads(text):
                     await self._end_leafs(removed)

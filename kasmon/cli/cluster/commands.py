@@ -28,9 +28,7 @@ TeamOption = Annotated[str, Arg("The team (default: the only one).")]
 
 @contextlib.contextmanager
 def _importing(extra: str) -> Iterator[None]:
-    """Raises:
-    UnavailableError: if a package that an import inside needs is not installed.
-    """
+    """Raise `UnavailableError` if a package that an import inside needs is not installed."""
     try:
         yield
     except ImportError as error:

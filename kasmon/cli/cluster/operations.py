@@ -16,7 +16,7 @@ from kasmon.bus.nats.enrolment import make_join_token
 from kasmon.bus.nats.enrolment import revoke as revoke_member
 from kasmon.bus.nats.identity import list_joined
 from kasmon.bus.nats.leaf import create_leaf, read_problem
-from kasmon.bus.nats.peer import PeerFolder, PeerServer
+from kasmon.bus.nats.peer import PeerServer
 from kasmon.bus.nats.server import find_server
 from kasmon.bus.nats.server_config import ROSTER_KEY
 from kasmon.bus.nats.service import ClusterService, apply_changes
@@ -126,13 +126,13 @@ def leaf(cluster: str, port: int, wants_json: bool) -> None:
 def serve(folder: str) -> None:
     os.umask(0o077)
     process_log.configure()
-    asyncio.run(_run_peer(PeerFolder(Path(folder).resolve())))
+    asyncio.run(_run_peer(Path(folder).resolve()))
 
 
-async def _run_peer(folder: PeerFolder) -> None:
+async def _run_peer(folder: Path) -> None:
     stop = StopSignal()
     peer = await asyncio.to_thread(PeerServer, folder, await asyncio.to_thread(find_server))
-    note(f"serving from {folder.path}. Ctrl+C ends it.")
+    note(f"serving from {folder}. Ctrl+C ends it.")
     await peer.run(stop.received)
 
 

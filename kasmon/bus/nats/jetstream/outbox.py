@@ -139,12 +139,9 @@ class Outbox:
         file: PositionFile | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Args:
-        identity: the machine's.
-        open_bus: returns the bus whose updates are published.
-        abilities: what others may do here.
-        file: where positions are kept; without one they are forgotten at the end.
-        now: the time in seconds since the epoch; each record says when it was made.
+        """*open_bus*: returns the bus whose updates are published; *abilities*: what others may do here.
+
+        *file*: where positions are kept; without one they are forgotten at the end.
         """
         self._now = now
         self._identity, self._open_bus, self._file = identity, open_bus, file
@@ -195,7 +192,7 @@ class Outbox:
         self.epoch, self._is_saved = epoch, False
         await self._save()
         await self._put_now(LEASE_KEY, MachineLease(), ttl_s=LEASE_S)
-        await connection.subscribe(self._subject("log", "*"), self._answer)
+        await connection.subscribe(self._subject("log") + ".*", self._answer)
 
     async def _read_directory(self) -> int:
         """Learn the keys of this machine's directory; return the epoch there, 0 for none."""
@@ -507,8 +504,6 @@ class Outbox:
         return MachineFacts(welcome, is_complete)
 
     def _subject(self, kind: str, *parts: str) -> str:
-        if parts == ("*",):
-            return subject(self._identity.cluster, kind, self._identity.name) + ".*"
         return subject(self._identity.cluster, kind, self._identity.name, *parts)
 
     def _used(self) -> Connection:
