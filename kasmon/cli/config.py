@@ -36,7 +36,7 @@ def config(
         _print_explained(explained(where, explain), _folder_value(where, explain), wants_json=wants_json)
     elif key is not None:
         setting = explained(where, key)
-        print_answer(_written(setting.value), wants_json=wants_json, **_object(setting))
+        print_answer(_written(setting.value), wants_json=wants_json, **_plain(setting))
     else:
         found = settings(load(where))
         lines = (f"{name} = {_written(set_to)}" for name, set_to in found.items())
@@ -70,7 +70,7 @@ def _folder_value(where: Paths, key: str) -> dict[str, Any] | None:
 
 def _print_explained(setting: ExplainedSetting, here: dict[str, Any] | None, *, wants_json: bool) -> None:
     if wants_json:
-        print_json(**_object(setting), here=here)
+        print_json(**_plain(setting), here=here)
         return
     say(f"{setting.key} = {_written(setting.value)}", f"  {setting.sentence}")
     say(f"  default   {_written(setting.default)}", f"  from      {setting.origin}")
@@ -80,17 +80,6 @@ def _print_explained(setting: ExplainedSetting, here: dict[str, Any] | None, *, 
         say(f"  here      {_written(here['value'])}, from {here['origin']}")
     elif here is not None:
         note(here["notice"])
-
-
-def _object(setting: ExplainedSetting) -> dict[str, Any]:
-    return {
-        "key": setting.key,
-        "value": _plain(setting.value),
-        "default": _plain(setting.default),
-        "origin": setting.origin,
-        "sentence": setting.sentence,
-        "allowed": list(setting.allowed),
-    }
 
 
 def _plain(value: Any) -> Any:

@@ -41,7 +41,7 @@ def mcp(
     try:
         from kasmon.mcp.server import serve, serve_fleet
     except ImportError as error:
-        why = "another version is installed" if is_installed() else "it is not installed"
+        why = "another version is installed" if find_spec("mcp") else "it is not installed"
         raise UnavailableError(f"the package `mcp`, which speaks the protocol: {why}.", hint=f"`{GET}`") from error
     finally:
         gc.enable()
@@ -55,13 +55,8 @@ def mcp(
     return serve(where, load(where), client, NewSandbox(name="mcp", size=size, project=project, hosts=allow))
 
 
-def is_installed() -> bool:
-    """Whether the package is installed; does not import it."""
-    return find_spec("mcp") is not None
-
-
 def check() -> DoctorCheck:
     """Return the check for `kasmon doctor`."""
-    if not is_installed():
+    if find_spec("mcp") is None:
         return DoctorCheck("mcp", "ok", f"`kasmon mcp` requires the package `mcp`: {GET}")
     return DoctorCheck("mcp", "ok", f"`kasmon mcp` serves tools to agents: {ADD}")

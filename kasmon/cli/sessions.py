@@ -665,12 +665,7 @@ def rm(
 
 
 def _execute(wanted: str, act: Act, done: str, *, wants_json: bool) -> None:
-    """Call *act* on the session *wanted*, and print the text that it returns, else *done*.
-
-    Raises:
-        NotFoundError: if there is no such session.
-        KasmonError: why it was not done.
-    """
+    """Call *act* on the session *wanted*, and print the text that it returns, else *done*."""
     where = places()
     session = find(read_fleet(where), wanted)
     outcome = event_loop.run(act(where, session))

@@ -215,6 +215,7 @@ def described(session: Session, now: float) -> list[str]:
     state, since = state_words(session, utf8=is_utf8()), age(now - session.since)
     tokens = session.tokens
     pid = None if session.state in OVER else session.pid
+    has_modes = session.exists and session.program in PERMISSION_FLAGS
     lines = {
         "state": f"{state}, for {since} (source: {session.source or 'none'})",
         "why": session.unsure_why or _end_why(session) or session.stuck_why or _turn_failure(session),
@@ -226,7 +227,7 @@ def described(session: Session, now: float) -> list[str]:
         "adopted": f"{session.adopted} in your own tmux" if session.adopted else "",
         "fallback": session.fallback or "",
         "model": session.model,
-        "permits": session.permission_mode or ("not reported by the agent" if _has_modes(session) else ""),
+        "permits": session.permission_mode or ("not reported by the agent" if has_modes else ""),
         "place": session.workdir if session.via else f"{session.workdir} on {session.machine or 'this machine'}",
         "worktree": worktree_words(session),
         "tags": ", ".join(session.tags),
@@ -247,10 +248,6 @@ def worktree_words(session: Session) -> str:
 
     tree = worktree_of(session)
     return "" if tree is None else f"branch {tree.branch}, from {tree.base_name} ({tree.base[:12]}), of {tree.source}"
-
-
-def _has_modes(session: Session) -> bool:
-    return session.exists and session.program in PERMISSION_FLAGS
 
 
 def token_words(tokens: Tokens) -> str:

@@ -38,11 +38,7 @@ def watch(
 
 
 async def _watch(choose: Callable[[Fleet], Sequence[Session]], wants_json: bool) -> None:
-    """Follow the sessions that *choose* returns.
-
-    Raises:
-        BrokenPipeError: when the reader of stdout is gone; the next change may be far away.
-    """
+    """Raise `BrokenPipeError` when the reader of stdout is gone: the next change may be far away."""
     printing = asyncio.create_task(_print(choose, wants_json))
     left = asyncio.create_task(_wait_for_reader_exit())
     try:

@@ -34,7 +34,7 @@ def put(places: Paths, key: str, text: str, check: Callable[[Config], object] = 
     kind = field_type(path, Config)
     if kind is None:
         raise NotFoundError(f"there is no setting {key!r}.", hint="`kasmon config` lists all settings.")
-    if _is_table(kind):
+    if get_origin(kind) in (dict, Mapping) or (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         raise UsageError(f"{key!r} is a table; give a setting in it.", hint="`kasmon config` lists all settings.")
     file = places.config_file
     before = read(file)
@@ -54,10 +54,6 @@ def put(places: Paths, key: str, text: str, check: Callable[[Config], object] = 
             hint="Run `kasmon doctor` for a diagnosis.",
         ) from error
     return config
-
-
-def _is_table(kind: Any) -> bool:
-    return get_origin(kind) in (dict, Mapping) or (isinstance(kind, type) and issubclass(kind, msgspec.Struct))
 
 
 def _value(text: str, kind: Any) -> Any:

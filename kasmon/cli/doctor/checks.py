@@ -358,11 +358,7 @@ def host_versions(where: Paths) -> Iterator[DoctorCheck]:
 
 
 def _replace(where: Paths, others: Sequence["OtherHost"]) -> None:
-    """Replace the hosts *others*.
-
-    Raises:
-        KasmonError: why some were not replaced; each was tried.
-    """
+    """Try each of *others*. Raise `KasmonError` if some were not replaced."""
     from kasmon.supervisor.sessions.other_hosts import replace  # likewise
 
     problems = []

@@ -23,7 +23,7 @@ from kasmon.cli.session_selection import (
 )
 from kasmon.config import load
 from kasmon.errors import KasmonError, UsageError
-from kasmon.model.commands import Allow, Checkpoint, Mode, Restore, Resume, SandboxCommand
+from kasmon.model.commands import Allow, Checkpoint, Mode, Restore, Resume
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.sandbox.state import CheckpointSummary
@@ -105,7 +105,15 @@ def restore(
     wants_json: Json = False,
 ) -> None:
     """Restore a checkpoint: files and saved interpreter state."""
-    _execute(name, Restore(checkpoint=checkpoint), f"restored {checkpoint}", wants_json=wants_json)
+    where = places()
+    session = find_here(read_fleet(where), name)
+    lost = asyncio.run(use.execute(where, session, Restore(checkpoint=checkpoint)))
+    if wants_json:
+        print_json(session=sandbox_object(read_session(where, session.id)), lost=lost or None)
+        return
+    say(f"{session.label} ({session.id}): restored {checkpoint}")
+    if lost:
+        note(_sentence(lost))
 
 
 def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
@@ -277,18 +285,6 @@ def _print_removed(
         note(list_entry.copy_stays(path))
     for error in left:
         note(error.message)
-
-
-def _execute(name: str, command: SandboxCommand, done: str, *, wants_json: bool) -> None:
-    where = places()
-    session = find_here(read_fleet(where), name)
-    lost = asyncio.run(use.execute(where, session, command))
-    if wants_json:
-        print_json(session=sandbox_object(read_session(where, session.id)), lost=lost or None)
-        return
-    say(f"{session.label} ({session.id}): {done}")
-    if lost:
-        note(_sentence(lost))
 
 
 def _sentence(lost: str) -> str:

@@ -44,7 +44,7 @@ def web(
         from kasmon.web.server import WebView
         from kasmon.web.tls import tls_listener
     except ImportError as error:
-        why = "another version is installed" if is_installed() else "it is not installed"
+        why = "another version is installed" if find_spec("aiohttp") else "it is not installed"
         raise UnavailableError(f"aiohttp, which serves the page: {why}.", hint=f"`{GET}`") from error
     from kasmon.web.access import loopback
     from kasmon.web.dashboard_session import page_environment
@@ -84,14 +84,9 @@ def web(
         console.close()
 
 
-def is_installed() -> bool:
-    """Whether the package is installed; does not import it."""
-    return find_spec("aiohttp") is not None
-
-
 def check() -> DoctorCheck:
     """Return the check for `kasmon doctor`."""
-    if not is_installed() or find_spec("textual_serve") is None:
+    if find_spec("aiohttp") is None or find_spec("textual_serve") is None:
         return DoctorCheck("web", "ok", f"`kasmon web` requires more packages: {GET}")
     from kasmon.web.tls import PROGRAMS  # only where `web` is installed
 
