@@ -36,6 +36,10 @@ RETRY_S: Final = 1.0
 HANDSHAKE_S: Final = 5.0
 """How long a connection for TLS may take to begin, in seconds."""
 
+UNUSED_LOG: Final = logging.getLogger(f"{__name__}.http")
+"""Drops aiohttp's reports of malformed requests: they quote them, secrets included."""
+UNUSED_LOG.disabled = True
+
 
 class Listener:
     """Accepts connections at an address until it is closed."""
@@ -137,7 +141,7 @@ class _LimitedHandler(web.RequestHandler):
             server,
             loop=loop,
             access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to have none
-            logger=_disabled_logger(),
+            logger=UNUSED_LOG,
             keepalive_timeout=KEEPALIVE_S,
             lingering_time=LINGER_S,
         )
@@ -159,10 +163,3 @@ class _LimitedHandler(web.RequestHandler):
 
 def _address(transport: asyncio.Transport) -> str:
     return str((transport.get_extra_info("peername") or [""])[0])
-
-
-def _disabled_logger() -> logging.Logger:
-    """Return a logger that drops aiohttp's reports of malformed requests: they quote them, secrets included."""
-    logger = logging.getLogger(f"{__name__}.http")
-    logger.disabled = True
-    return logger
