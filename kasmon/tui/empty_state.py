@@ -49,7 +49,7 @@ def nothing_lines(
     )
 
 
-def fitted(lines: Sequence[Sequence[Span]], rows: int, width: int) -> Sequence[Sequence[Span]]:
+def fit_lines(lines: Sequence[Sequence[Span]], rows: int, width: int) -> Sequence[Sequence[Span]]:
     """Return *lines* wrapped to *width*; without the empty ones where they do not fit into *rows* with them."""
     whole = [row for line in lines for row in _wrapped(line, width)]
     return whole if len(whole) <= rows else tuple(row for row in whole if row)

@@ -16,7 +16,7 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
 from kasmon.sanitize import redact
-from kasmon.tui.permissions.request_edit import editable, edited_input
+from kasmon.tui.permissions.request_edit import get_editable_text, parse_edit
 from kasmon.tui.process.terminal_guard import DASH
 from tests.support.claude_screen import message
 from tests.support.cli.fork_server import KASMON
@@ -172,8 +172,8 @@ def test_what_a_host_hid_stays_as_it_is_where_a_person_edits_it_and_is_counted()
         command("a", f"echo {MARK} && 'x"), input={"command": f"echo {MARK} && 'x", "more": [MARK]}
     )
 
-    assert f"echo {MARK} && 'x" == editable(request)
-    assert request.input | {"command": f"printf {MARK}"} == edited_input(request, f"printf {MARK}")
+    assert f"echo {MARK} && 'x" == get_editable_text(request)
+    assert request.input | {"command": f"printf {MARK}"} == parse_edit(request, f"printf {MARK}")
     assert 1 == redact(request.shown)[1]
 
 

@@ -131,14 +131,14 @@ class SandboxActions:
             self._send(session, Resume())
 
     async def _check_and_wake(self, session: Session) -> None:
-        from kasmon.tui.sandbox.entries import refused  # imports all sandbox history modules
+        from kasmon.tui.sandbox.entries import explain_refusal  # imports all sandbox history modules
 
         gateway, here = self.app.gateway, find_location(self.app)
         try:
             past = await gateway.sandbox(session.id) if gateway is not None else None
         except KasmonError:
             past = None  # resuming reports that error
-        why = refused(past) if past is not None else ""
+        why = explain_refusal(past) if past is not None else ""
         if not why:
             self._send(session, Resume())
             return

@@ -226,9 +226,9 @@ class LiveGateway:
     @_with_kasmon_errors
     async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
         await import_in_thread("kasmon.tui.gateway.live_sandbox")
-        from kasmon.tui.gateway.live_sandbox import offered
+        from kasmon.tui.gateway.live_sandbox import list_offers
 
-        return await asyncio.to_thread(offered, self.places, self._config, folder)
+        return await asyncio.to_thread(list_offers, self.places, self._config, folder)
 
     @_with_kasmon_errors
     async def folder_notice(self, folder: str, /) -> str:
@@ -268,16 +268,16 @@ class LiveGateway:
     @_with_kasmon_errors
     async def sandboxes(self) -> SandboxChoices:
         await import_in_thread("kasmon.tui.gateway.live_sandbox")
-        from kasmon.tui.gateway.live_sandbox import may_be
+        from kasmon.tui.gateway.live_sandbox import list_sandboxes
 
-        return await asyncio.to_thread(may_be, self.places, self._config)
+        return await asyncio.to_thread(list_sandboxes, self.places, self._config)
 
     @_with_kasmon_errors
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
         await import_in_thread("kasmon.tui.gateway.live_sandbox")
-        from kasmon.tui.gateway.live_sandbox import confined
+        from kasmon.tui.gateway.live_sandbox import preview
 
-        return await asyncio.to_thread(confined, self.places, self._config, agent, mode, workdir, tier)
+        return await asyncio.to_thread(preview, self.places, self._config, agent, mode, workdir, tier)
 
     async def machines(self) -> Sequence[str]:
         from kasmon.supervisor.machines.candidates import find_machines  # rarely needed
@@ -348,14 +348,14 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
-        from kasmon.tui.gateway.live_search import recorded
+        from kasmon.tui.gateway.live_search import read_recorded
 
-        return await asyncio.to_thread(recorded, self.places, session, line, at)
+        return await asyncio.to_thread(read_recorded, self.places, session, line, at)
 
     async def fact(self, session: SessionId, place: int, /) -> Event | None:
-        from kasmon.tui.gateway.live_search import fact
+        from kasmon.tui.gateway.live_search import find_event
 
-        return await asyncio.to_thread(fact, self.places, session, place)
+        return await asyncio.to_thread(find_event, self.places, session, place)
 
     @_with_kasmon_errors
     async def explained(self, session: SessionId, /) -> Sequence[str]:

@@ -11,7 +11,7 @@ from kasmon.supervisor.sessions.folder_config import for_session, in_folder
 from kasmon.tui.gateway.protocol import SandboxChoices, SandboxPreview, TierOffer
 
 
-def offered(places: Paths, config: Config, folder: str) -> tuple[ProfileOffer, ...]:
+def list_offers(places: Paths, config: Config, folder: str) -> tuple[ProfileOffer, ...]:
     """Return the choices for a new session in *folder*: the profiles, and interpreters in the config's sandbox tier."""
     found = offers(in_folder(places, config, folder).config if folder else config)
     tier = config.sandbox.tier
@@ -20,7 +20,7 @@ def offered(places: Paths, config: Config, folder: str) -> tuple[ProfileOffer, .
     return (*found[:can], interpreters, *found[can:])
 
 
-def may_be(places: Paths, config: Config) -> SandboxChoices:
+def list_sandboxes(places: Paths, config: Config) -> SandboxChoices:
     """Return the sandboxes that a new session may use, judged without trying them; blocks."""
     tiers = tuple(
         TierOffer(
@@ -36,7 +36,7 @@ def may_be(places: Paths, config: Config) -> SandboxChoices:
     return SandboxChoices(tiers=tiers, sizes=tuple(SIZES), size=usual.size, hosts=usual.network, project=usual.project)
 
 
-def confined(places: Paths, config: Config, agent: str, mode: Mode | None, workdir: str, tier: str) -> SandboxPreview:
+def preview(places: Paths, config: Config, agent: str, mode: Mode | None, workdir: str, tier: str) -> SandboxPreview:
     """Return what the sandbox of *agent* would get in *workdir*, with *tier*; blocks.
 
     Raises:

@@ -51,7 +51,7 @@ async def search_sessions(places: Paths, fleet: Fleet, words: str) -> AsyncGener
         ended.set()
 
 
-def recorded(places: Paths, session: SessionId, line: int | None, at: float) -> RecordedText:
+def read_recorded(places: Paths, session: SessionId, line: int | None, at: float) -> RecordedText:
     """Return the text printed around a line or a time; see `Gateway.recorded`."""
     everything = [*terminal_record.number_lines(terminal_record.everything(places.record(session)))]
     if line is None:
@@ -64,7 +64,7 @@ def recorded(places: Paths, session: SessionId, line: int | None, at: float) -> 
     return RecordedText(lines=tuple(text for _, _, text in everything[first : here + AROUND]), here=here - first)
 
 
-def fact(places: Paths, session: SessionId, place: int) -> Event | None:
+def find_event(places: Paths, session: SessionId, place: int) -> Event | None:
     """Return the event that begins at byte *place* of the session's log; None if there is none."""
     with contextlib.suppress(LogMissingError, OSError):
         return next((event for event, _ in EventLog(places.log(session)).read(Cursor(place))), None)

@@ -9,7 +9,7 @@ from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.notifications.alerts import Alert, Alerts, machine_alert
 from kasmon.tui.app_protocols import Dashboard
-from kasmon.tui.notifications.toasts import Toast, shortened
+from kasmon.tui.notifications.toasts import Toast, shorten
 from kasmon.tui.textual_ext.modal import Overlay
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class NotificationController:
         rises = app.permissions.may_rise  # a pending request opens a card in a moment
         now = app.clock.ticking()
         self._shown_at = {toast: at for toast, at in self._shown_at.items() if now - at < TOAST_S}
-        for toast in shortened(toast for toast in toasts if toast.state != "asking" or not rises):
+        for toast in shorten(toast for toast in toasts if toast.state != "asking" or not rises):
             if toast in self._shown_at:
                 continue  # it is still on the screen: a request that was read again has another id
             self._shown_at[toast] = now

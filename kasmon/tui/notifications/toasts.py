@@ -37,7 +37,7 @@ def toasts(before: Mapping[SessionId, Session], changed: Iterable[Session]) -> l
     return shown
 
 
-def shortened(shown: Iterable[Toast]) -> list[Toast]:
+def shorten(shown: Iterable[Toast]) -> list[Toast]:
     """Return *shown* as shown: of a storm the first two, and how many more there are."""
     shown = list(shown)
     if len(shown) <= MOST:

@@ -25,11 +25,11 @@ from kasmon.tui.messages import ActionRequested, CardClosed, SessionOpened
 from kasmon.tui.permissions import question_picks, request_groups
 from kasmon.tui.permissions.card_decision import CardDecision
 from kasmon.tui.permissions.card_editor import CardEditor
-from kasmon.tui.permissions.card_text import CHOOSING, CardMode, CardState, following, reaches
+from kasmon.tui.permissions.card_text import CHOOSING, CardMode, CardState, find_next_scope, reaches
 from kasmon.tui.permissions.card_view import GAUGE_S, AvailableSize, CardView
-from kasmon.tui.permissions.inbox_state import how_it_closed
+from kasmon.tui.permissions.inbox_state import describe_outcome
 from kasmon.tui.permissions.queue import PermissionSnapshot, place_in, turn
-from kasmon.tui.permissions.similar_requests import most_similar
+from kasmon.tui.permissions.similar_requests import find_most_similar
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Reader
 from kasmon.tui.widgets.text_lines import press
@@ -150,7 +150,7 @@ class PermissionCard(Vertical):
         self.editor.end()
         if self.request not in requests:
             self.view.state = self._build_state(requests[0])
-        listed = tuple(request_groups.entry_of(request, self.asked) for request in requests)
+        listed = tuple(request_groups.build_entry(request, self.asked) for request in requests)
         self.view.state = msgspec.structs.replace(self.view.state, group=listed, left_out=())
         self.view.read_again()
         self.view.change(doing=CardMode.TOGETHER)
@@ -162,7 +162,7 @@ class PermissionCard(Vertical):
         """Update the pending requests; the shown one stays."""
         self.asked = asked
         state, waiting = self.view.state, len(asked.waiting)
-        left_out = request_groups.left_out(state.group, asked.waiting)
+        left_out = request_groups.find_left_out(state.group, asked.waiting)
         place = place_in(asked.waiting, self.request.id)
         is_void = len(left_out) == len(state.group) if state.group else place is None
         if is_void and state.doing is not CardMode.OVER:
@@ -173,7 +173,7 @@ class PermissionCard(Vertical):
                 "waiting": waiting,
                 "left_out": left_out,
                 "alike": self._list_similar(),
-                "similar": most_similar(self.request, asked),
+                "similar": find_most_similar(self.request, asked),
             }
             if any(getattr(state, name) != value for name, value in now.items()):
                 self.view.change(**now)
@@ -323,7 +323,7 @@ class PermissionCard(Vertical):
         if why := self.decision.why_no_scope():
             self.view.ignore(why)
         elif not wanted:
-            self.view.change(scope=following(state.scope, state.reaches))
+            self.view.change(scope=find_next_scope(state.scope, state.reaches))
         elif wanted != state.scope and wanted in [each.scope for each in state.reaches]:
             self.view.change(scope=wanted)
 
@@ -338,7 +338,7 @@ class PermissionCard(Vertical):
         if self.view.state.doing is not CardMode.READING:
             return
         before = self.view.state.picks
-        picks, writes = question_picks.pressed(self.request, before, key)
+        picks, writes = question_picks.press_key(self.request, before, key)
         if picks == before and not writes:
             self.view.ignore(self.decision.why_unused(key))
             return
@@ -363,7 +363,7 @@ class PermissionCard(Vertical):
         if state.doing is CardMode.REASONING:
             self._answer(state.saying, said)
         else:
-            picks = question_picks.worded(self.request, state.picks, said)
+            picks = question_picks.write_answer(self.request, state.picks, said)
             self.view.change(doing=CardMode.READING, picks=picks)
 
     def _snooze(self) -> None:
@@ -405,7 +405,7 @@ class PermissionCard(Vertical):
         session = self.asked.sessions.get(self.request.session)
         closed = next((one for one in session.closed if one.id == self.request.id), None) if session else None
         self.view.body.dim(True)
-        self.view.change(doing=CardMode.OVER, over=how_it_closed(closed, session), edited_input=None)
+        self.view.change(doing=CardMode.OVER, over=describe_outcome(closed, session), edited_input=None)
 
     def _build_state(self, request: Request) -> CardState:
         context = self.asked.card_of(request)
@@ -422,6 +422,6 @@ class PermissionCard(Vertical):
             here=None if self.asked.here is None else self.asked.sessions.get(self.asked.here),
             is_other=self.asked.here != request.session,
             is_listed=request.session in self.asked.listed,
-            similar=most_similar(request, self.asked),
+            similar=find_most_similar(request, self.asked),
             wrong="" if before == request.id else CHANGED,
         )

@@ -14,7 +14,7 @@ from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.card_text import BLANK, CardMode, CardState
 from kasmon.tui.permissions.question_picks import row_count
 from kasmon.tui.theme.look import Span, ThemeStyles, width_of
-from kasmon.tui.widgets.text_lines import DrawnLine, begun, pressing, side_by_side
+from kasmon.tui.widgets.text_lines import DrawnLine, pad_first, pressing, side_by_side
 
 TOO_LONG: Final = "the rule is too long for this window"
 KEYS: Final = 3
@@ -206,7 +206,7 @@ def _offer(look: ThemeStyles, key: str, label: str, live: bool, action: str = ""
 
 
 def _first_line(look: ThemeStyles, width: int, key: str, label: str, live: bool, action: str = "") -> DrawnLine:
-    return begun(_offer(look, key, label, live, action), _first_cells(width))
+    return pad_first(_offer(look, key, label, live, action), _first_cells(width))
 
 
 def _first_cells(width: int) -> int:

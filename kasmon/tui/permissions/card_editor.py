@@ -9,7 +9,7 @@ from kasmon.model.permission import Decision
 from kasmon.model.transcript.request_text import sheet
 from kasmon.tui.permissions.card_text import CardMode
 from kasmon.tui.permissions.card_view import CardView
-from kasmon.tui.permissions.request_edit import UnfinishedEdit, editable, edited_input
+from kasmon.tui.permissions.request_edit import UnfinishedEdit, get_editable_text, parse_edit
 
 
 class CardEditor:
@@ -39,7 +39,7 @@ class CardEditor:
         from kasmon.tui.textual_ext.inputs import EditBox  # heavy, and seldom needed
 
         view = self._view
-        text = editable(view.request, view.state.sheet.secret_values) if self._draft is None else self._draft
+        text = get_editable_text(view.request, view.state.sheet.secret_values) if self._draft is None else self._draft
         box = EditBox(text, id="card-edit", soft_wrap=True)
         box.cursor_location = box.document.end
         self._begin(CardMode.EDITING, box)
@@ -57,7 +57,7 @@ class CardEditor:
         if view.state.doing is CardMode.EDITING and box is not None:
             text = str(box.text)  # type: ignore[attr-defined]
             try:
-                edited = edited_input(view.request, text, view.state.sheet.secret_values)
+                edited = parse_edit(view.request, text, view.state.sheet.secret_values)
             except UnfinishedEdit as unfinished:
                 view.put(wrong=str(unfinished))
                 return

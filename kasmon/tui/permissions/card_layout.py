@@ -39,7 +39,7 @@ class CardLayout(msgspec.Struct, frozen=True):
     may be created, and the options belong into the text to read."""
 
 
-def in_window(columns: int, rows: int) -> tuple[int, int]:
+def measure_window(columns: int, rows: int) -> tuple[int, int]:
     """Return the space of a card over a window of that size: cells of a row, and rows."""
     return min(WIDEST, columns * SHARE // 100) - SIDES, rows * SHARE // 100 - BORDER
 

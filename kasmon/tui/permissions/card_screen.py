@@ -11,7 +11,7 @@ from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested
 from kasmon.tui.permissions.card import PermissionCard, SendAnswer
-from kasmon.tui.permissions.card_layout import in_window
+from kasmon.tui.permissions.card_layout import measure_window
 from kasmon.tui.permissions.card_text import CardState
 from kasmon.tui.permissions.queue import PermissionSnapshot
 from kasmon.tui.textual_ext.modal import Overlay
@@ -62,4 +62,4 @@ class CardScreen(Overlay):
         self.post_message(ActionRequested("all_requests"))
 
     def _room(self, state: CardState, roomy: bool) -> tuple[int, int]:
-        return in_window(*self.app.size)
+        return measure_window(*self.app.size)

@@ -51,7 +51,7 @@ def reaches(session: Session | None, project: str) -> tuple[ScopeReach, ...]:
     )
 
 
-def following(scope: Scope, among: Sequence[ScopeReach]) -> Scope:
+def find_next_scope(scope: Scope, among: Sequence[ScopeReach]) -> Scope:
     """Return the scope after *scope*; the first after the last."""
     scopes = [reach.scope for reach in among]
     return scopes[(scopes.index(scope) + 1) % len(scopes)] if scope in scopes else "session"

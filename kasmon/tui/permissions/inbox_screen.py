@@ -25,12 +25,12 @@ from kasmon.tui.permissions.inbox_state import (
     InboxRows,
     Marks,
     bar,
+    drop_closed,
+    find_markable,
     head_line,
-    like,
-    settled,
-    stepped,
-    still,
-    toggled,
+    settle_cursor,
+    step_cursor,
+    toggle_mark,
 )
 from kasmon.tui.permissions.queue import PermissionSnapshot
 from kasmon.tui.status_bars import KeyBar
@@ -116,10 +116,10 @@ class InboxScreen(Overlay):
         self.nothing.ground = "background"
         self.bar = KeyBar(look, id="inbox-keys")
         self.handlers = {
-            "inbox_down": lambda: self._point(stepped(self.rows, self.cursor, 1)),
-            "inbox_up": lambda: self._point(stepped(self.rows, self.cursor, -1)),
-            "inbox_top": lambda: self._point(stepped(self.rows, self.cursor, -len(self.rows.shown))),
-            "inbox_bottom": lambda: self._point(stepped(self.rows, self.cursor, len(self.rows.shown))),
+            "inbox_down": lambda: self._point(step_cursor(self.rows, self.cursor, 1)),
+            "inbox_up": lambda: self._point(step_cursor(self.rows, self.cursor, -1)),
+            "inbox_top": lambda: self._point(step_cursor(self.rows, self.cursor, -len(self.rows.shown))),
+            "inbox_bottom": lambda: self._point(step_cursor(self.rows, self.cursor, len(self.rows.shown))),
             "mark": lambda: self._mark(self.cursor),
             "to_request": lambda: self._set_in_request(not self.in_request),
             "leave_inbox": self._leave,
@@ -146,7 +146,7 @@ class InboxScreen(Overlay):
         if not self.middle.is_attached:
             return  # `on_mount` shows them
         self.rows.update(asked, self.clock.ticking())
-        self.marks = still(self.rows, self.marks)
+        self.marks = drop_closed(self.rows, self.marks)
         if self.card is not None:
             self.card.update_requests(asked)
         self._follow()
@@ -154,7 +154,7 @@ class InboxScreen(Overlay):
     # The card.
 
     def _follow(self) -> None:
-        self.cursor = settled(self.rows, self.cursor, on_waiting=self.card is None)
+        self.cursor = settle_cursor(self.rows, self.cursor, on_waiting=self.card is None)
         row = self.rows.row(self.cursor)
         if row is not None and row.waits and row.request.session in self.asked.cards:
             if self.card is None:
@@ -186,7 +186,7 @@ class InboxScreen(Overlay):
 
     def _like(self) -> Marks:
         ready = [ask for ask in self.asked.waiting if ask.session in self.asked.cards]
-        return like(self.rows, self.cursor, self.marks, ready)
+        return find_markable(self.rows, self.cursor, self.marks, ready)
 
     def _tick(self) -> None:
         if self.rows.sweep(self.clock.ticking(), self.cursor if self.card is not None else None):
@@ -266,7 +266,7 @@ class InboxScreen(Overlay):
             self.card.handle_resize()
 
     def _mark(self, request: RequestId | None) -> None:
-        marks, self.message = toggled(self.rows, request, self.marks, self._like())
+        marks, self.message = toggle_mark(self.rows, request, self.marks, self._like())
         if marks != self.marks:
             self._set_marks(marks)
 

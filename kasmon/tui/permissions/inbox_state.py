@@ -29,7 +29,7 @@ ANSWERED: Final = {
 }
 
 
-def how_it_closed(closed: ClosedRequest | None, session: Session | None) -> str:
+def describe_outcome(closed: ClosedRequest | None, session: Session | None) -> str:
     """Return which client closed a request, and how; or why the agent no longer waits."""
     if session is None:
         return "The session was removed from the list."
@@ -144,7 +144,7 @@ def _with_outcome(row: InboxRow, asked: PermissionSnapshot, now: float) -> Inbox
         return row
     if closed is None and row.request.id in asked.sent:
         return msgspec.structs.replace(row, outcome=SENT, crowd=0)
-    return msgspec.structs.replace(row, outcome=how_it_closed(closed, session), crowd=0, until=now + ANSWERED_S)
+    return msgspec.structs.replace(row, outcome=describe_outcome(closed, session), crowd=0, until=now + ANSWERED_S)
 
 
 def _closed(request: RequestId, session: Session | None) -> ClosedRequest | None:
@@ -179,14 +179,14 @@ ALONE: Final = "No similar pending requests."
 UNLIKE: Final = "Only similar requests can be answered together."
 
 
-def stepped(rows: InboxRows, cursor: RequestId | None, by: int) -> RequestId | None:
+def step_cursor(rows: InboxRows, cursor: RequestId | None, by: int) -> RequestId | None:
     """Return the row *by* rows below *cursor*, at most the last; the first if the cursor is on none."""
     ids = [row.request.id for row in rows.shown]
     at = ids.index(cursor) + by if cursor in ids else 0
     return ids[max(0, min(at, len(ids) - 1))] if ids else None
 
 
-def settled(rows: InboxRows, cursor: RequestId | None, *, on_waiting: bool) -> RequestId | None:
+def settle_cursor(rows: InboxRows, cursor: RequestId | None, *, on_waiting: bool) -> RequestId | None:
     """Return *cursor* if it has a row, with *on_waiting* only a pending one; else the first pending request."""
     row = rows.row(cursor)
     if row is not None and (row.waits or not on_waiting):
@@ -194,18 +194,18 @@ def settled(rows: InboxRows, cursor: RequestId | None, *, on_waiting: bool) -> R
     return next((row.request.id for row in rows.shown if row.waits), None)
 
 
-def still(rows: InboxRows, marks: Marks) -> Marks:
+def drop_closed(rows: InboxRows, marks: Marks) -> Marks:
     """Return those of *marks* that are pending."""
     return frozenset(mark for mark in marks if (row := rows.row(mark)) is not None and row.waits)
 
 
-def like(rows: InboxRows, cursor: RequestId | None, marks: Marks, ready: Sequence[Request]) -> Marks:
+def find_markable(rows: InboxRows, cursor: RequestId | None, marks: Marks, ready: Sequence[Request]) -> Marks:
     """Return those of *ready* that may be answered together with the marked ones, or with the cursor's."""
     row = next((row for row in rows.shown if row.request.id in marks), None) or rows.row(cursor)
     return frozenset(ask.id for ask in find_group(row.request, ready)) if row is not None and row.waits else frozenset()
 
 
-def toggled(rows: InboxRows, request: RequestId | None, marks: Marks, may: Marks) -> tuple[Marks, str]:
+def toggle_mark(rows: InboxRows, request: RequestId | None, marks: Marks, may: Marks) -> tuple[Marks, str]:
     """Add *request* to *marks* or remove it, if it is one of those that *may* be marked; else return why not."""
     row = rows.row(request)
     if row is None or not row.waits:

@@ -19,7 +19,7 @@ def row_count(request: Request) -> int:
     return len(request.options) + takes_words if Decision.CHOOSE in request.choices else 0
 
 
-def pressed(request: Request, picks: QuestionPicks, key: str) -> tuple[QuestionPicks, bool]:
+def press_key(request: Request, picks: QuestionPicks, key: str) -> tuple[QuestionPicks, bool]:
     """Return *picks* after *key*, and whether a custom answer is to be typed now."""
     rows, own_row = row_count(request), len(request.options)
     cursor = picks.cursor
@@ -42,7 +42,7 @@ def pressed(request: Request, picks: QuestionPicks, key: str) -> tuple[QuestionP
     return picks._replace(cursor=cursor, picked=_marked(request, picks.picked, cursor)), False
 
 
-def worded(request: Request, picks: QuestionPicks, words: str) -> QuestionPicks:
+def write_answer(request: Request, picks: QuestionPicks, words: str) -> QuestionPicks:
     """Return *picks* with the custom answer *words* marked, or without one if it is empty."""
     own_row = len(request.options)
     others = picks.picked - {own_row}

@@ -15,15 +15,15 @@ class UnfinishedEdit(Exception):  # noqa: N818 - it is no error: the user contin
     """The edited text is no valid tool input; the message has the reason."""
 
 
-def editable(request: Request, secret_values: Sequence[str] = ()) -> str:
+def get_editable_text(request: Request, secret_values: Sequence[str] = ()) -> str:
     """Return what the user edits of *request*: its command, else its whole input as JSON; without secrets."""
     command = command_of(request)
     if command is not None and isinstance(command[1], str):
-        return without_secrets(command[1], secret_values)
-    return without_secrets(_json(request), _in_json(secret_values))
+        return hide_secrets(command[1], secret_values)
+    return hide_secrets(_json(request), _in_json(secret_values))
 
 
-def edited_input(request: Request, text: str, secret_values: Sequence[str] = ()) -> dict[str, Any]:
+def parse_edit(request: Request, text: str, secret_values: Sequence[str] = ()) -> dict[str, Any]:
     """Return the tool's input as edited, with the secrets that were left out.
 
     Raises:
@@ -31,9 +31,9 @@ def edited_input(request: Request, text: str, secret_values: Sequence[str] = ())
     """
     command = command_of(request)
     if command is not None and isinstance(command[1], str):
-        return _complete(request, {**request.input, command[0]: restored(text, command[1], secret_values)})
+        return _complete(request, {**request.input, command[0]: restore_secrets(text, command[1], secret_values)})
     try:
-        value = json.loads(restored(text, _json(request), _in_json(secret_values)))
+        value = json.loads(restore_secrets(text, _json(request), _in_json(secret_values)))
     except json.JSONDecodeError as error:
         raise UnfinishedEdit(f"this is not valid JSON: {error.msg}, line {error.lineno}") from error
     if not isinstance(value, dict):
@@ -62,8 +62,8 @@ _PLACEHOLDER: Final = re.compile(r"⟨hidden (\d+): \d+ characters⟩")
 _SHOWN_PIECE: Final = re.compile(r"⟨hidden: (\d+) characters⟩|⟨U\+[0-9A-F]+⟩|.", re.DOTALL)
 
 
-def without_secrets(text: str, secret_values: Sequence[str]) -> str:
-    """Replace each secret of *text* by a numbered placeholder, so that `restored` can put it back."""
+def hide_secrets(text: str, secret_values: Sequence[str]) -> str:
+    """Replace each secret of *text* by a numbered placeholder, so that `restore_secrets` can put it back."""
     shown: list[str] = []
     number = 0
     for piece, secret in _pieces(text, secret_values):
@@ -72,7 +72,7 @@ def without_secrets(text: str, secret_values: Sequence[str]) -> str:
     return "".join(shown)
 
 
-def restored(edited: str, raw: str, secret_values: Sequence[str]) -> str:
+def restore_secrets(edited: str, raw: str, secret_values: Sequence[str]) -> str:
     """Return *edited* with the secrets of *raw* in place of their placeholders; removed placeholders drop theirs.
 
     Raises:

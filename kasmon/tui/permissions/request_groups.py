@@ -24,7 +24,7 @@ class GroupedRequest(msgspec.Struct, frozen=True):
         return self.sheet.request
 
 
-def left_out(listed: Sequence[GroupedRequest], waiting: Sequence[Request]) -> tuple[GroupedRequest, ...]:
+def find_left_out(listed: Sequence[GroupedRequest], waiting: Sequence[Request]) -> tuple[GroupedRequest, ...]:
     """Return those *listed* that are no longer pending as they were read: answered, withdrawn, or changed."""
     still = {(ask.id, ask.digest) for ask in waiting}
     return tuple(entry for entry in listed if (entry.request.id, entry.request.digest) not in still)
@@ -42,7 +42,7 @@ def rows(listed: Sequence[GroupedRequest], width: int) -> list[TextLine]:
     return drawn
 
 
-def entry_of(request: Request, asked: PermissionSnapshot) -> GroupedRequest:
+def build_entry(request: Request, asked: PermissionSnapshot) -> GroupedRequest:
     session = asked.sessions.get(request.session)
     name = session.label if session is not None else request.session
     place = f"{session.agent} in {session.workdir}" if session is not None else ""

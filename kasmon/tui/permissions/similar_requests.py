@@ -40,7 +40,7 @@ class SimilarRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The words that only one of the two has, without secrets."""
 
 
-def most_similar(request: Request, asked: PermissionSnapshot) -> SimilarRequest | None:
+def find_most_similar(request: Request, asked: PermissionSnapshot) -> SimilarRequest | None:
     """Return the pending request most similar to *request* in its words; None if none is similar.
 
     Only requests of the same kind and tool are compared. One without a text, of which kasmon knows only that its agent

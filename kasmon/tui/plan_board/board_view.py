@@ -15,7 +15,7 @@ from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.progress import SETTLED
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.clock import Clock
-from kasmon.tui.plan_board.card_text import TaskCardContext, narrow, standing, wide
+from kasmon.tui.plan_board.card_text import TaskCardContext, find_card_state, narrow, wide
 from kasmon.tui.plan_board.layout import CARD, HEADS, BoardLayout
 from kasmon.tui.theme.look import Background, Span, ThemeStyles, width_of
 
@@ -175,7 +175,7 @@ class PlanBoardView(ScrollView, can_focus=False):
 
     def _bar_role(self, task: Task) -> str:
         assert self.board is not None
-        how = standing(self.board, task)
+        how = find_card_state(self.board, task)
         return how.role if how.role not in ("faint", "soft") else "line"
 
     def _draw_card(self, board: PlanBoard, task: Task, inner: int) -> list[list[Span]]:
@@ -187,7 +187,7 @@ class PlanBoardView(ScrollView, can_focus=False):
     def _title(self, wave: int) -> list[Span]:
         board, tasks = self.board, self.room.waves[wave]
         assert board is not None
-        hows = [standing(board, task) for task in tasks]
+        hows = [find_card_state(board, task) for task in tasks]
         done = sum(board.run.of(task.id).state in SETTLED for task in tasks)
         begun = any(how.name not in ("waits", "never") for how in hows)
         spans: list[Span] = [

@@ -69,7 +69,7 @@ class TaskCardState(NamedTuple):
         return WORDS.get(self.name, self.name)
 
 
-def standing(board: PlanBoard, task: Task) -> TaskCardState:
+def find_card_state(board: PlanBoard, task: Task) -> TaskCardState:
     at, is_over = board.run.of(task.id), board.run.state == "ended"
     match at.state:
         case TaskState.RUNNING if is_over:
@@ -104,7 +104,7 @@ class TaskCardContext(NamedTuple):
 def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: TaskCardContext) -> list[list[Span]]:
     """Return the card of *task* as four rows of *width* cells, for a column; *place* is its position in its wave."""
     look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
-    at, how = board.run.of(task.id), standing(board, task)
+    at, how = board.run.of(task.id), find_card_state(board, task)
     loud = ".bold" if how.needs_person else ""
     title = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, board, at, hit), *_title(task, at)]
     state: list[Span] = [("  ", "text"), (how.label, f"{how.role}{loud}"), *_after_dot(look, _time(at, now), "soft")]
@@ -114,7 +114,7 @@ def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: TaskCar
     return [
         _row(look, title, _folded_children(look, board, at), width),
         _row(look, state, [], width),
-        _row(look, [("  ", "text"), *_collides(look, hit, how), *said(board, task, now)], [], width),
+        _row(look, [("  ", "text"), *_collides(look, hit, how), *draw_note(board, task, now)], [], width),
         _row(
             look,
             [("  ", "text"), *_attempts(look, at), *_checked(task, at)],
@@ -127,7 +127,7 @@ def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: TaskCar
 def wide(board: PlanBoard, task: Task, width: int, moment: TaskCardContext) -> list[list[Span]]:
     """Return the card of *task* as two rows of *width* cells, where the waves are below each other."""
     look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
-    at, how = board.run.of(task.id), standing(board, task)
+    at, how = board.run.of(task.id), find_card_state(board, task)
     loud = ".bold" if how.needs_person else ""
     title = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, board, at, hit), *_title(task, at)]
     state: list[Span] = [
@@ -144,11 +144,11 @@ def wide(board: PlanBoard, task: Task, width: int, moment: TaskCardContext) -> l
     checked += [(look.cut(text, CHECK), role) for text, role in _checked(task, at)]
     return [
         _row(look, title, [*_folded_children(look, board, at), *state], width),
-        _row(look, [("  ", "text"), *_collides(look, hit, how), *said(board, task, now)], checked, width),
+        _row(look, [("  ", "text"), *_collides(look, hit, how), *draw_note(board, task, now)], checked, width),
     ]
 
 
-def said(board: PlanBoard, task: Task, now: float) -> list[Span]:
+def draw_note(board: PlanBoard, task: Task, now: float) -> list[Span]:
     """Return the current note on *task*: what it waits for, what it does, why it failed."""
     at = board.run.of(task.id)
     if blocked := board.ahead.blocked.get(task.id):

@@ -10,7 +10,7 @@ from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import TaskState
 from kasmon.supervisor.plans import approval
 from kasmon.supervisor.plans.boards import PlanBoard
-from kasmon.tui.plan_board.card_text import ON, standing
+from kasmon.tui.plan_board.card_text import ON, find_card_state
 
 DECISIONS: Final[dict[str, PlanAction]] = {
     "task_retry": "retry",
@@ -86,7 +86,7 @@ def _question(board: PlanBoard, task: Task | None, decision: PlanAction) -> tupl
             return ()
 
 
-def offered(board: PlanBoard, task: Task | None) -> tuple[str, ...]:
+def list_offered(board: PlanBoard, task: Task | None) -> tuple[str, ...]:
     """Return the actions that count now, for the key bar."""
     if not board.has_begun:
         return ("task_read",) if task is not None else ()
@@ -94,7 +94,7 @@ def offered(board: PlanBoard, task: Task | None) -> tuple[str, ...]:
         return ("task_open", "task_diff") if task is not None and board.run.of(task.id).session else ()
     actions = ["plan_advance"] if waits_for_advance(board) else []
     if task is not None:
-        how = standing(board, task).name
+        how = find_card_state(board, task).name
         actions += ["task_open", "task_diff"] if board.run.of(task.id).session else []
         actions += [
             action

@@ -23,7 +23,7 @@ from kasmon.tui.dialogs.common import TOO_EARLY
 from kasmon.tui.dialogs.fields import ChoiceChanged, DialogField
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.queue import SILENCE_S
-from kasmon.tui.plan_board.card_text import agent_of, children_of, standing
+from kasmon.tui.plan_board.card_text import agent_of, children_of, find_card_state
 from kasmon.tui.theme.look import ThemeStyles, money
 
 SIGNS = {"+": Token.ADDED, "-": Token.REMOVED, "~": Token.HUNK}
@@ -144,7 +144,7 @@ def task_rows(board: PlanBoard, task: Task, width: int) -> Sequence[TextLine]:
 
 
 def _facts(board: PlanBoard, task: Task, at: TaskRun) -> list[tuple[str, str]]:
-    how = standing(board, task)
+    how = find_card_state(board, task)
     session = board.sessions.get(at.session)
     peers = [each.id for each in board.plan.wave(task.wave) if each.id != task.id]
     facts = [

@@ -11,7 +11,7 @@ from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.plan_board.card_text import cost
-from kasmon.tui.plan_board.decisions import decision_of, offered, waits_for_advance
+from kasmon.tui.plan_board.decisions import decision_of, list_offered, waits_for_advance
 from kasmon.tui.status_bars import KeyHint
 from kasmon.tui.theme.look import Span, ThemeStyles, money, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
@@ -107,7 +107,7 @@ def _bar(text: str, role: str, look: ThemeStyles, width: int) -> list[DrawnLine]
 
 
 def bar(board: PlanBoard | None, task: Task | None, keys: KeyMap, look: ThemeStyles) -> tuple[KeyHint, ...]:
-    actions: Sequence[str] = () if board is None else offered(board, task)
+    actions: Sequence[str] = () if board is None else list_offered(board, task)
     words: dict[str, str] = {"plan_pause": "pause" if board is None else decision_of(board, "plan_pause")}
     if board is not None and board.edit is not None:
         actions = ("plan_edit", *actions)

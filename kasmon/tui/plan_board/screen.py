@@ -24,7 +24,7 @@ from kasmon.tui.messages import (
     SessionOpened,
 )
 from kasmon.tui.plan_board.board_view import PlanBoardView
-from kasmon.tui.plan_board.card_text import standing
+from kasmon.tui.plan_board.card_text import find_card_state
 from kasmon.tui.plan_board.decisions import DECISIONS, resolve_action
 from kasmon.tui.plan_board.dialogs import OtherAgentDialog, PlanEditDialog, task_rows
 from kasmon.tui.plan_board.header import NOTHING, bar, head_line, notice_lines
@@ -144,8 +144,9 @@ class PlanBoardScreen(Overlay):
         """If the cursor is on no task of *board*, move it to the first that needs the user, else that is open."""
         known = {task.id for task in board.plan.tasks}
         if self.cursors.get(board.id) not in known and known:
-            needing = [task.id for task in board.plan.tasks if standing(board, task).needs_person]
-            open_ = [task.id for task in board.plan.tasks if standing(board, task).name not in ("done", "skipped")]
+            states = {task.id: find_card_state(board, task) for task in board.plan.tasks}
+            needing = [id_ for id_, state in states.items() if state.needs_person]
+            open_ = [id_ for id_, state in states.items() if state.name not in ("done", "skipped")]
             self.cursors[board.id] = next(iter([*needing, *open_, board.plan.tasks[0].id]))
 
     def _tick(self) -> None:
@@ -203,10 +204,10 @@ class PlanBoardScreen(Overlay):
         tasks = [task for wave in self.view.room.waves for task in wave]
         here = next((n for n, task in enumerate(tasks) if task.id == self.cursors.get(board.id)), -1)
         for task in (*tasks[here + 1 :], *tasks[: here + 1]):
-            if standing(board, task).needs_person:
+            if find_card_state(board, task).needs_person:
                 self._go(task.id)
                 return
-        self._say("No task needs attention.")
+        dashboard_of(self).say("No task needs attention.")
 
     def _turn(self, by: int) -> None:
         if (board := self.board) is not None:
@@ -223,7 +224,7 @@ class PlanBoardScreen(Overlay):
         if (session := board.sessions.get(wanted)) is not None:
             self.post_message(how(session.id))
         else:
-            self._say(f"Task {task.id} {'no longer has a session' if wanted else 'has no session yet'}.")
+            dashboard_of(self).say(f"Task {task.id} {'no longer has a session' if wanted else 'has no session yet'}.")
 
     def _read(self) -> None:
         board, task = self.board, self.card
@@ -233,7 +234,7 @@ class PlanBoardScreen(Overlay):
     def _show_edit(self) -> None:
         board = self.board
         if board is None or board.edit is None:
-            self._say("The plan file has no changes to apply.")
+            dashboard_of(self).say("The plan file has no changes to apply.")
         else:
             self.app.push_screen(PlanEditDialog(self.look, self.keys, self.clock, board.id, board.edit))
 
@@ -244,7 +245,7 @@ class PlanBoardScreen(Overlay):
         what = resolve_action(board, task, action)
         decision = what.action
         if decision is None:
-            self._say(what.refusal)
+            dashboard_of(self).say(what.refusal)
             return
 
         def decide(operations: "Operations") -> Awaitable[None]:
@@ -257,6 +258,3 @@ class PlanBoardScreen(Overlay):
             confirm_operation(dashboard_of(self), title, what.questions, yes, decide)
         else:
             dashboard_of(self).run_operation(decide)
-
-    def _say(self, text: str) -> None:
-        self.app.notify(clean_line(text), markup=False)

@@ -61,7 +61,7 @@ def turn_of(entry: Entry) -> int:
     return entry.turn if isinstance(entry, CheckpointRecord) and entry.when == "after" else 0
 
 
-def refused(past: SandboxHistory) -> str:
+def explain_refusal(past: SandboxHistory) -> str:
     """Return why its memory snapshot cannot be resumed; empty if one can, or there never was one."""
     remembered = past.remembered
     return clean_line(remembered.missing or next((judged.refused for judged in remembered.snapshots), ""))
@@ -110,7 +110,7 @@ def _of_memory(session: Session, past: SandboxHistory, now: float) -> list[Drawn
     if (origin := past.remembered.origin) is not None:
         told = f"{clean_line(origin.name)}, {clean_line(describe_origin(origin))}  "
         about += [(" forked from ", "faint"), (told, "text" if origin.with_memory else "warn")]
-    why = refused(past) if sleeps_on_disk(session) else ""
+    why = explain_refusal(past) if sleeps_on_disk(session) else ""
     for judged in past.remembered.snapshots if sleeps_on_disk(session) and not why else ():
         told = f"{amount(judged.snapshot.size_bytes)}, {age(now - judged.at)} old"
         about += [(" memory snapshot ", "faint"), (told, "text")]

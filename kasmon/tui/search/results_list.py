@@ -133,7 +133,7 @@ class SearchResultsList(ScrollView, can_focus=False):
             (f"  {look.fit(KINDS.get(hit.what, hit.what), KIND_CELLS)}  ", "soft"),
         ]
         right: list[Span] = [(f"{age(self.clock.now() - hit.at):>4} ", "faint")]
-        left += matched(hit, width - width_of(left) - width_of(right) - 1, look)
+        left += highlight_match(hit, width - width_of(left) - width_of(right) - 1, look)
         return look.between(left, right, width, "selected" if here else "background")
 
 
@@ -142,7 +142,7 @@ def places(count: int, more: bool) -> str:
     return f"{count}{'+' if more else ''} {'match' if count == 1 and not more else 'matches'}"
 
 
-def matched(hit: SearchHit, room: int, look: ThemeStyles) -> list[Span]:
+def highlight_match(hit: SearchHit, room: int, look: ThemeStyles) -> list[Span]:
     """Return the line of *hit* in about *room* cells, with the match highlighted and visible."""
     line = hit.line
     first = len(line) - len(line.lstrip())

@@ -15,7 +15,7 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.messages import HitOpened, SearchClosed, SearchRequested
-from kasmon.tui.search.results_list import SearchResultsList, matched, places
+from kasmon.tui.search.results_list import SearchResultsList, highlight_match, places
 from kasmon.tui.status_bars import KeyBar, KeyHint
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.textual_ext.modal import Overlay
@@ -158,7 +158,7 @@ class SearchScreen(Overlay):
         hit, blank = row.hit, DrawnLine()
         before = [_context_line(line) for line in hit.before[-AROUND:]]
         after = [_context_line(line) for line in hit.after[:AROUND]]
-        here = DrawnLine(((" ", "text"), *matched(hit, self.app.size.width - 2, self.look)))
+        here = DrawnLine(((" ", "text"), *highlight_match(hit, self.app.size.width - 2, self.look)))
         self.around.say(*[blank] * (AROUND - len(before)), *before, here, *after, *[blank] * (AROUND - len(after)))
 
     # Keys and clicks.

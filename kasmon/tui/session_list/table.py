@@ -24,7 +24,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.repository.branch import BranchSummary
 from kasmon.tui.clock import Clock
-from kasmon.tui.empty_state import fitted, nothing_lines
+from kasmon.tui.empty_state import fit_lines, nothing_lines
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import LayoutChanged, SessionOpened, SessionSelected, SortRequested
 from kasmon.tui.sandbox.status import is_broken, mode_cells
@@ -337,7 +337,7 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
     def nothing(self) -> Sequence[Sequence[Span]]:
         """Return the content of an empty list."""
         lines = nothing_lines(self.view.filter, self.keys, self.look.utf8, self.offers)
-        return fitted(lines, self.size.height - 1, self.size.width - 3)
+        return fit_lines(lines, self.size.height - 1, self.size.width - 3)
 
     def _empty_line(self, y: int, width: int) -> Strip:
         if self.items:  # without `strip`: each picture of the whole screen draws dozens of these

@@ -42,7 +42,7 @@ _CONTROL |= {ord("a") + at: at + 1 for at in range(26)}
 _HOME_AND_END = {b"H": b"\x1b[1~", b"F": b"\x1b[4~"}
 
 
-def understood(sequence: bytes) -> bytes:
+def to_legacy(sequence: bytes) -> bytes:
     """Return what a pane gets for one key *sequence*; empty for a key that is dropped."""
     if match := _KITTY.fullmatch(sequence):
         return _from_kitty(match, sequence)
@@ -53,7 +53,7 @@ def understood(sequence: bytes) -> bytes:
     return sequence
 
 
-def for_application(sequence: bytes) -> bytes:
+def to_application(sequence: bytes) -> bytes:
     """Return *sequence* for a program that enabled application cursor keys, as tmux itself would send it."""
     match = _CURSOR.fullmatch(sequence)
     if match is None:
@@ -184,7 +184,7 @@ _LETTERS = {"up": "A", "down": "B", "right": "C", "left": "D", "home": "H", "end
 _NUMBERS = {"insert": 2, "delete": 3, "pageup": 5, "pagedown": 6}
 
 
-def spoken(key: str, character: str | None) -> bytes:
+def encode_key(key: str, character: str | None) -> bytes:
     """Return the bytes of a Textual key, for use without a tap (a browser, a test); empty if it has none."""
     *modifiers, name = key.split("+") if key != "+" else [key]
     bits = SHIFT * ("shift" in modifiers) | ALT * ("alt" in modifiers) | CTRL * ("ctrl" in modifiers)

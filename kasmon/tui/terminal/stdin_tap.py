@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from kasmon.host.rpc.frames import TerminalModes
-from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey, for_application, understood
+from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey, to_application, to_legacy
 
 RELEASE, MOVED, WHEEL = 3, 32, 64
 X10_CELLS = 223
@@ -244,9 +244,9 @@ class StdinTap:
             self._flush()
             self._sink.read()
         elif aim.modes.cursor_keys:
-            self._keys += for_application(understood(sequence))
+            self._keys += to_application(to_legacy(sequence))
         else:
-            self._keys += understood(sequence)
+            self._keys += to_legacy(sequence)
 
     def _handle_mouse(self, report: MouseReport, sequence: bytes) -> None:
         """Route a mouse report. A button belongs to the area where it was pressed until its release."""
@@ -273,7 +273,7 @@ class StdinTap:
         up = not report.button & 1
         if self.aim.modes.alternate and not self.aim.scrolled:
             arrow = b"\x1b[A" if up else b"\x1b[B"
-            self._keys += (for_application(arrow) if self.aim.modes.cursor_keys else arrow) * WHEEL_LINES
+            self._keys += (to_application(arrow) if self.aim.modes.cursor_keys else arrow) * WHEEL_LINES
         else:
             self._flush()
             self._sink.scroll(WHEEL_LINES if up else -WHEEL_LINES)

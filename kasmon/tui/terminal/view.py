@@ -18,7 +18,7 @@ from textual.widget import Widget
 from kasmon.host.rpc.frames import Blur, Focus, Paste, Scroll, SendKeys, TerminalRows, Unwatch, Watch
 from kasmon.model.permission import SessionId
 from kasmon.tui.preview import TerminalPane
-from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey, spoken
+from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey, encode_key
 from kasmon.tui.terminal.link import TerminalLink
 from kasmon.tui.terminal.stdin_tap import SHIFT_HOME, WHEEL_LINES, FocusGeometry, StdinTap
 from kasmon.tui.terminal.widget import TerminalWidget
@@ -335,7 +335,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
     def _send_key(self, event: events.Key) -> None:
         event.stop()
         event.prevent_default()
-        data = spoken(event.key, event.character)
+        data = encode_key(event.key, event.character)
         if any(key.pressed_by(data) for key in self._leave_keys):
             self.leave()
         elif data == SHIFT_HOME and not self.terminal.modes.alternate:

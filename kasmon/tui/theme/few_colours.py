@@ -28,7 +28,7 @@ URGENT: Final = ("asking", "crashed", "lost", "limited", "unsure", "working")
 
 
 @cache
-def in_256_colours(theme: ThemeFile) -> ThemeFile:
+def reduce_colours(theme: ThemeFile) -> ThemeFile:
     """Return *theme* in colours that a terminal with 256 of them shows unchanged."""
     colors = theme.colors
     grounds: dict[str, str] = {}

@@ -123,9 +123,9 @@ class UserSettings:
         assert theme is not None
         if self._colours != "256":
             return theme
-        from kasmon.tui.theme.few_colours import in_256_colours  # imported late
+        from kasmon.tui.theme.few_colours import reduce_colours  # imported late
 
-        return in_256_colours(theme)
+        return reduce_colours(theme)
 
     @property
     def _colours(self) -> str | None:

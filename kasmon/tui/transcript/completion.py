@@ -34,19 +34,19 @@ class Suggestion(NamedTuple):
     about: str = ""
 
 
-def written(before: str) -> str | None:
+def find_mention(before: str) -> str | None:
     """Return the text after the `@` at the end of *before*; None if there is none."""
     found = WRITTEN.search(before)
     return None if found is None else found[1]
 
 
-def written_command(before: str) -> str | None:
+def find_command(before: str) -> str | None:
     """Return the text after the `/` that *before*, the beginning of a prompt, consists of; None for other text."""
     found = COMMAND.fullmatch(before)
     return None if found is None else found[1]
 
 
-def fitting(files: Sequence[str], words: str, most: int = SHOWN) -> list[str]:
+def find_matches(files: Sequence[str], words: str, most: int = SHOWN) -> list[str]:
     """Return the best matches of *words*: by the beginning of the name, then of the path, then anywhere in it."""
     if not words:
         return [*files[:most]]
@@ -62,7 +62,7 @@ def mention(file: str) -> str:
     return f'@"{file}"' if " " in file else f"@{file}"
 
 
-def pasted_picture(text: str) -> str:
+def find_pasted_picture(text: str) -> str:
     """Return the absolute path of a picture that *text*, a whole paste, is; empty if it is something else.
 
     Terminals paste a dropped file quoted, with backslashes, or as an address.
@@ -83,7 +83,7 @@ def suggest_commands(commands: Iterable[SlashCommand], words: str) -> list[Sugge
     by_name = {each.command: each for each in commands}
     if words in by_name:
         return []
-    found = [by_name[name] for name in fitting([*by_name], words, MOST)]
+    found = [by_name[name] for name in find_matches([*by_name], words, MOST)]
     return [Suggestion(f"/{each.command} ", f"/{each.command} {each.hint}".strip(), each.text) for each in found]
 
 
@@ -91,7 +91,7 @@ def suggest_mentions(
     files: Sequence[str], sessions: Iterable[Session], symbols: Iterable[CodeSymbol], words: str
 ) -> list[Suggestion]:
     """Return files, sessions and symbols that match *words*, the best matches first; none if *words* names a file."""
-    matching = fitting(files, words, MOST)
+    matching = find_matches(files, words, MOST)
     if matching[:1] == [words]:
         return []
     wanted, ranked = words.casefold(), list[tuple[int, Suggestion]]()

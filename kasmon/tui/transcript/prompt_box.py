@@ -24,13 +24,13 @@ from kasmon.tui.textual_ext.inputs import OrderedKeys, PasteHandler
 from kasmon.tui.transcript.completion import (
     Suggestion,
     Suggestions,
+    find_command,
+    find_mention,
+    find_pasted_picture,
     mention,
-    pasted_picture,
     suggest_commands,
     suggest_mentions,
     suggest_prompts,
-    written,
-    written_command,
 )
 
 
@@ -166,7 +166,7 @@ class PromptBox(TextBox):
 
     def takes_paste(self, text: str) -> bool:
         """Paste; the path of a picture, which terminals paste for a dropped file, becomes a mention of it."""
-        if self._offered is None or not (file := pasted_picture(text)):
+        if self._offered is None or not (file := find_pasted_picture(text)):
             return False
         self.insert(f"{mention(file)} ")
         return True
@@ -246,14 +246,14 @@ class PromptBox(TextBox):
         if self._searched_draft is not None:
             return suggest_prompts(self._history(), self.text)
         before = self._before()
-        command = written_command(before) if self.cursor_location[0] == 0 else None
+        command = find_command(before) if self.cursor_location[0] == 0 else None
         if command is not None:
             if not self._knows_commands:
                 self._knows_commands = True
                 self.run_worker(self._load_commands(), exclusive=True, group="commands")
             return suggest_commands(self._commands, command)
         self._knows_commands = self._knows_commands and bool(self.text)
-        if (words := written(before)) is None:
+        if (words := find_mention(before)) is None:
             return ()
         if self._files is None:
             self._files = ()
@@ -263,7 +263,7 @@ class PromptBox(TextBox):
         return suggest_mentions(self._files, others, self._symbols, words)
 
     def _insert(self, text: str) -> None:
-        (row, column), words = self.cursor_location, written(self._before())
+        (row, column), words = self.cursor_location, find_mention(self._before())
         start = 0 if words is None else column - len(words) - 1
         self.replace(text, (row, start), (row, column))
 

@@ -36,7 +36,7 @@ class DrawnLine(msgspec.Struct, frozen=True):
         return next((action for first, size, action in self.spots if first <= x < first + size), self.action)
 
 
-def begun(line: DrawnLine, cells: int) -> DrawnLine:
+def pad_first(line: DrawnLine, cells: int) -> DrawnLine:
     """Return *line* with its first span padded to at least *cells*."""
     if not line.left:
         return line
@@ -56,7 +56,7 @@ def side_by_side(lines: Sequence[DrawnLine], width: int, gap: int = 4, first: in
             rows.append(DrawnLine(tuple(left), spots=tuple(spots)))
             left, spots = [], []
         if not left:
-            line = begun(line, first)
+            line = pad_first(line, first)
             size = width_of(line.left)
         left += [(" " * gap, "text")] if left else []
         spots.append((width_of(left), size, line.action))

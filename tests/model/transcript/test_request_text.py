@@ -13,10 +13,10 @@ from kasmon.sanitize import has_hidden
 from kasmon.tui.permissions.request_edit import (
     UnfinishedEdit,
     can_edit,
-    editable,
-    edited_input,
-    restored,
-    without_secrets,
+    get_editable_text,
+    hide_secrets,
+    parse_edit,
+    restore_secrets,
 )
 from tests.support.sample_fleet import DIFF, change, command, plan, question, request
 
@@ -249,65 +249,65 @@ def test_secrets_are_not_shown_and_counted() -> None:
 
 def test_an_edited_command_gets_its_secrets_back() -> None:
     asked = command("x", f"curl -H 'Bearer {KEY}' https://example.com")
-    text = editable(asked)
+    text = get_editable_text(asked)
     assert KEY not in text
 
-    assert {"command": f"curl -H 'Bearer {KEY}' https://example.org"} == edited_input(
+    assert {"command": f"curl -H 'Bearer {KEY}' https://example.org"} == parse_edit(
         asked, text.replace(".com", ".org")
     )
 
 
 def test_a_secret_that_was_taken_out_stays_out() -> None:
     asked = command("x", f"curl --token {KEY} x")
-    hole = editable(asked).removeprefix("curl --token ").removesuffix(" x")
+    hole = get_editable_text(asked).removeprefix("curl --token ").removesuffix(" x")
 
-    assert {"command": "curl x"} == edited_input(asked, editable(asked).replace(f"--token {hole} ", ""))
+    assert {"command": "curl x"} == parse_edit(asked, get_editable_text(asked).replace(f"--token {hole} ", ""))
 
 
 def test_a_broken_hole_is_no_command() -> None:
     asked = command("x", f"curl --token {KEY} x")
 
     with pytest.raises(UnfinishedEdit, match="hidden part"):
-        edited_input(asked, editable(asked).replace("characters⟩", "character"))
+        parse_edit(asked, get_editable_text(asked).replace("characters⟩", "character"))
     with pytest.raises(UnfinishedEdit, match="hidden part"):
-        edited_input(asked, editable(asked).replace("⟨hidden 1:", "⟨hidden 2:"))
+        parse_edit(asked, get_editable_text(asked).replace("⟨hidden 1:", "⟨hidden 2:"))
 
 
 def test_two_secrets_of_one_length_keep_their_places() -> None:
     one, two = "sk-aaaaaaaaaaaaaaaaaaaa", "sk-bbbbbbbbbbbbbbbbbbbb"
-    text = without_secrets(f"a {one} b {two}", ())
+    text = hide_secrets(f"a {one} b {two}", ())
     first, second = text[2 : text.index(" b ")], text[text.index(" b ") + 3 :]
 
-    assert f"b {two} a {one}" == restored(f"b {second} a {first}", f"a {one} b {two}", ())
-    assert f"b {two}" == restored(f"b {second}", f"a {one} b {two}", ())
+    assert f"b {two} a {one}" == restore_secrets(f"b {second} a {first}", f"a {one} b {two}", ())
+    assert f"b {two}" == restore_secrets(f"b {second}", f"a {one} b {two}", ())
 
 
 @given(st.lists(st.sampled_from([KEY, "plain", "a\nb", "x y", "␤"]), max_size=5).map(" ".join))
 def test_editing_nothing_changes_nothing(text: str) -> None:
-    assert text == restored(without_secrets(text, ()), text, ())
+    assert text == restore_secrets(hide_secrets(text, ()), text, ())
 
 
 def test_an_input_is_edited_as_json() -> None:
     asked = request("x", tool="Fetch", input={"url": "https://a", "n": 1}, shown="")
 
-    assert {"url": "https://b", "n": 1} == edited_input(asked, editable(asked).replace("//a", "//b"))
+    assert {"url": "https://b", "n": 1} == parse_edit(asked, get_editable_text(asked).replace("//a", "//b"))
     with pytest.raises(UnfinishedEdit, match="not valid JSON"):
-        edited_input(asked, "{")
+        parse_edit(asked, "{")
     with pytest.raises(UnfinishedEdit, match="object"):
-        edited_input(asked, "[]")
+        parse_edit(asked, "[]")
     with pytest.raises(UnfinishedEdit, match="missing: 'url', 'n'"):
-        edited_input(asked, "{}")
+        parse_edit(asked, "{}")
     with pytest.raises(UnfinishedEdit, match="missing: 'command'"):
-        edited_input(command("x", "make"), "  ")
+        parse_edit(command("x", "make"), "  ")
 
 
 def test_a_secret_in_json_is_hidden_in_its_quotes() -> None:
     asked = request("x", tool="Fetch", input={"password": 'pass"word\n123'}, shown="")
     known = ('pass"word\n123',)
-    text = editable(asked, known)
+    text = get_editable_text(asked, known)
 
     assert "word" not in text.replace("password", "")
-    assert json.loads(json.dumps(asked.input)) == edited_input(asked, text, known)
+    assert json.loads(json.dumps(asked.input)) == parse_edit(asked, text, known)
 
 
 def test_what_would_be_lost_in_a_box_cannot_be_edited() -> None:

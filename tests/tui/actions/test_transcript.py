@@ -43,7 +43,7 @@ from kasmon.tui.gateway.theme_library import shipped, shipped_names
 from kasmon.tui.session_meter import meter
 from kasmon.tui.theme.look import ThemeStyles, width_of
 from kasmon.tui.theme.theme import DEFAULT, contrast
-from kasmon.tui.transcript.completion import fitting, mention, written
+from kasmon.tui.transcript.completion import find_matches, find_mention, mention
 from kasmon.tui.transcript.prompt_box import PromptBox
 from kasmon.tui.transcript.view import SessionView
 from tests.model.prompts.test_image import png
@@ -740,13 +740,13 @@ def test_the_terminals_variables_say_how_it_shows_pictures(variables: dict[str, 
     ("before", "words"), [("@", ""), ("see @src/a", "src/a"), ("a@b", None), ("@a b", None), ("@a @b", "b"), ("", None)]
 )
 def test_only_a_word_that_begins_with_an_at_is_completed(before: str, words: str | None) -> None:
-    assert words == written(before)
+    assert words == find_mention(before)
 
 
 def test_the_files_that_fit_best_come_first() -> None:
     files = ["app/", "docs/map.md", "src/happy.py", "src/app.py", "a/p/x", "app/z"]
 
-    assert ["app/", "src/app.py", "app/z", "docs/map.md", "src/happy.py", "a/p/x"] == fitting(files, "ap")
+    assert ["app/", "src/app.py", "app/z", "docs/map.md", "src/happy.py", "a/p/x"] == find_matches(files, "ap")
     assert '@"a b"' == mention("a b")
 
 

@@ -5,7 +5,7 @@ from textual.widgets import TextArea
 
 from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision
-from kasmon.tui.permissions.card_text import following, reaches
+from kasmon.tui.permissions.card_text import find_next_scope, reaches
 from tests.support.dashboard_scenes import armed, kasmon, run_app
 from tests.support.sample_fleet import command, idle
 from tests.support.tui.fake_gateway import text_of
@@ -19,8 +19,8 @@ def test_a_rule_reaches_its_session_its_plan_or_its_project() -> None:
 
     assert ["this session", "project /shop"] == [reach.words for reach in reaches(alone, "/shop")]
     assert ["this session", "plan p1", "project /shop"] == [reach.words for reach in reaches(planned, "/shop")]
-    assert "plan" == following("session", reaches(planned, "/shop"))
-    assert "session" == following("project", reaches(planned, "/shop"))
+    assert "plan" == find_next_scope("session", reaches(planned, "/shop"))
+    assert "session" == find_next_scope("project", reaches(planned, "/shop"))
 
 
 async def test_never_denies_now_and_from_now_on_and_tells_why() -> None:

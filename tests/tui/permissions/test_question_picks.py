@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.model.permission import Request
-from kasmon.tui.permissions.question_picks import QuestionPicks, labels, pressed, row_count, worded, words
+from kasmon.tui.permissions.question_picks import QuestionPicks, labels, press_key, row_count, words, write_answer
 from tests.support.sample_fleet import command, question
 
 ONE, MANY = question("x", free_text=True), question("x", free_text=True, many=True)
@@ -12,7 +12,7 @@ ONE, MANY = question("x", free_text=True), question("x", free_text=True, many=Tr
 def marked(asked: Request, *keys: str) -> list[int]:
     picks = QuestionPicks()
     for key in keys:
-        picks, _ = pressed(asked, picks, key)
+        picks, _ = press_key(asked, picks, key)
     return sorted(picks.picked)
 
 
@@ -37,7 +37,7 @@ def test_keys_mark_one_answer_or_several(keys: tuple[str, ...], one: list[int], 
 def test_the_last_row_is_for_own_words(keys: tuple[str, ...]) -> None:
     picks, writes = QuestionPicks(), False
     for key in keys:
-        picks, writes = pressed(ONE, picks, key)
+        picks, writes = press_key(ONE, picks, key)
 
     assert (True, 3) == (writes, picks.cursor)
 
@@ -45,9 +45,9 @@ def test_the_last_row_is_for_own_words(keys: tuple[str, ...]) -> None:
 def test_own_words_take_the_place_of_an_option_or_stand_beside_it() -> None:
     picks = QuestionPicks(picked=frozenset({1}))
 
-    assert ((), "mine") == sent(ONE, worded(ONE, picks, "mine"))
-    assert ((MANY.options[1],), "mine") == sent(MANY, worded(MANY, picks, "mine"))
-    assert ((MANY.options[1],), "") == sent(MANY, worded(MANY, worded(MANY, picks, "mine"), ""))
+    assert ((), "mine") == sent(ONE, write_answer(ONE, picks, "mine"))
+    assert ((MANY.options[1],), "mine") == sent(MANY, write_answer(MANY, picks, "mine"))
+    assert ((MANY.options[1],), "") == sent(MANY, write_answer(MANY, write_answer(MANY, picks, "mine"), ""))
 
 
 def sent(request: Request, picks: QuestionPicks) -> tuple[tuple[str, ...], str]:

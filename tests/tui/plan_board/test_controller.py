@@ -25,8 +25,8 @@ from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.plan_board.card_text import TaskCardContext, agent_of, cost, narrow, said, standing, wide
-from kasmon.tui.plan_board.decisions import PlanDecision, offered, resolve_action
+from kasmon.tui.plan_board.card_text import TaskCardContext, agent_of, cost, draw_note, find_card_state, narrow, wide
+from kasmon.tui.plan_board.decisions import PlanDecision, list_offered, resolve_action
 from kasmon.tui.plan_board.dialogs import task_rows
 from kasmon.tui.plan_board.header import notice_lines
 from kasmon.tui.plan_board.layout import CARD, HEADS, BoardLayout
@@ -101,32 +101,32 @@ def test_a_card_has_the_state_of_its_task_and_while_that_runs_of_its_session(
 ) -> None:
     shown = board()
 
-    assert (name, needs_person) == standing(shown, shown.plan.task(number))
+    assert (name, needs_person) == find_card_state(shown, shown.plan.task(number))
 
 
 def test_a_claim_that_nothing_checks_needs_a_person_and_one_that_is_checked_does_not() -> None:
-    assert ("claimed", True) == standing(sample_boards.claimed(), PLAN.task("2"))
-    assert ("checking", False) == standing(board({"1": at(T.CLAIMED)}, gate=1), PLAN.task("1"))
+    assert ("claimed", True) == find_card_state(sample_boards.claimed(), PLAN.task("2"))
+    assert ("checking", False) == find_card_state(board({"1": at(T.CLAIMED)}, gate=1), PLAN.task("1"))
 
 
 def test_a_failed_task_with_attempts_left_tries_again_by_itself() -> None:
     plan = Plan(name="p", tasks=(task(1, "Try", 1, retries=1),), limit=1)
 
-    assert "again" == standing(board({"1": at(T.FAILED, tries=1)}, plan), plan.tasks[0]).name
-    assert "failed" == standing(board({"1": at(T.FAILED, tries=2)}, plan), plan.tasks[0]).name
+    assert "again" == find_card_state(board({"1": at(T.FAILED, tries=1)}, plan), plan.tasks[0]).name
+    assert "failed" == find_card_state(board({"1": at(T.FAILED, tries=2)}, plan), plan.tasks[0]).name
 
 
 def test_in_a_plan_that_is_over_nothing_waits_and_nothing_runs() -> None:
     shown = board(state="ended", outcome="aborted")
 
     assert ["done", "stopped", "stopped", "failed", "not started"] == [
-        standing(shown, PLAN.task(number)).label for number in "13456"
+        find_card_state(shown, PLAN.task(number)).label for number in "13456"
     ]
-    assert not any(standing(shown, each).needs_person for each in PLAN.tasks)
+    assert not any(find_card_state(shown, each).needs_person for each in PLAN.tasks)
 
 
 def test_what_nothing_holds_up_is_ready() -> None:
-    assert "ready" == standing(board({}, gate=1), PLAN.task("1")).name
+    assert "ready" == find_card_state(board({}, gate=1), PLAN.task("1")).name
 
 
 HITS = {
@@ -229,8 +229,8 @@ def test_what_the_agent_of_a_task_started_is_folded_on_its_card_and_a_tree_in_it
 def test_a_request_below_a_task_needs_the_person_at_the_task() -> None:
     shown = led_by("parser-W2-T3", by("parser-W2-T3", asking("lexer")))
 
-    assert ("working", True) == standing(shown, PLAN.task("3"))
-    assert ("working", False) == standing(led_by("parser-W2-T3", working("lexer")), PLAN.task("3"))
+    assert ("working", True) == find_card_state(shown, PLAN.task("3"))
+    assert ("working", False) == find_card_state(led_by("parser-W2-T3", working("lexer")), PLAN.task("3"))
 
 
 def test_a_proposal_to_finish_is_marked_on_the_card_and_its_details_say_who_made_it_and_when() -> None:
@@ -261,7 +261,7 @@ def test_who_is_to_work_at_a_task_is_the_plans_agent_the_tasks_or_who_takes_its_
 def test_what_went_wrong_before_stands_on_a_task_that_is_begun_anew() -> None:
     shown = board({"1": at(T.WAITING, failures=("it ended",))}, gate=1)
 
-    assert "retrying after: it ended" == "".join(text for text, _ in said(shown, PLAN.task("1"), NOW))
+    assert "retrying after: it ended" == "".join(text for text, _ in draw_note(shown, PLAN.task("1"), NOW))
 
 
 # Where the cards stand.
@@ -311,11 +311,11 @@ def test_the_keys_that_matter_are_those_of_the_card() -> None:
 
     end = ("task_read", "plan_pause")
     into = ("task_open", "task_diff")
-    assert (*into, "task_retry", "task_replace", "task_skip", *end) == offered(shown, PLAN.task("5"))
-    assert (*into, *end) == offered(shown, PLAN.task("3"))
-    assert ("plan_advance", *into, *end) == offered(sample_boards.asked(), PLAN.task("1"))
-    assert "task_accept" in offered(sample_boards.claimed(), PLAN.task("2"))
-    assert () == offered(sample_boards.over(), PLAN.task("1"))
+    assert (*into, "task_retry", "task_replace", "task_skip", *end) == list_offered(shown, PLAN.task("5"))
+    assert (*into, *end) == list_offered(shown, PLAN.task("3"))
+    assert ("plan_advance", *into, *end) == list_offered(sample_boards.asked(), PLAN.task("1"))
+    assert "task_accept" in list_offered(sample_boards.claimed(), PLAN.task("2"))
+    assert () == list_offered(sample_boards.over(), PLAN.task("1"))
 
 
 @pytest.mark.parametrize(

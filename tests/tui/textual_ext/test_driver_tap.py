@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.host.rpc.frames import TerminalModes
-from kasmon.tui.terminal.key_encoding import CTRL_BRACKET, leave_key, spoken
+from kasmon.tui.terminal.key_encoding import CTRL_BRACKET, encode_key, leave_key
 from kasmon.tui.terminal.stdin_tap import HOLD_S, PASTE, PASTE_BYTES, PASTE_END, STALL_S, FocusGeometry, StdinTap
 
 AREA = FocusGeometry(x=10, y=2, width=40, height=20)
@@ -507,4 +507,4 @@ SPOKEN = {
 
 @pytest.mark.parametrize(("key", "data"), SPOKEN.items(), ids=lambda value: repr(value))
 def test_without_a_tap_textuals_keys_say_what_they_can(key: tuple[str, str | None], data: bytes) -> None:
-    assert data == spoken(*key)
+    assert data == encode_key(*key)

@@ -15,7 +15,7 @@ from kasmon.model.transcript.text import Token
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.gateway.theme_library import ThemeLibrary, shipped, shipped_names
 from kasmon.tui.terminal.background import QUERY
-from kasmon.tui.theme.few_colours import in_256_colours, shown
+from kasmon.tui.theme.few_colours import reduce_colours, shown
 from kasmon.tui.theme.look import TOKENS, Background, ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT, LIGHT, PLAIN, SIXTEEN, ThemeFile, contrast, mix, parse, readable, variables
 from tests.support.cli.fork_server import KASMON
@@ -108,7 +108,7 @@ FEW = [(name, ColorSystem.EIGHT_BIT) for name in shipped_names()] + [(SIXTEEN, C
 def test_every_state_and_text_reads_in_256_and_in_16_colours(
     name: str, system: ColorSystem, ground: Background
 ) -> None:
-    theme = shipped(name) if system is ColorSystem.STANDARD else in_256_colours(shipped(name))
+    theme = shipped(name) if system is ColorSystem.STANDARD else reduce_colours(shipped(name))
     look = ThemeStyles(theme)
     for role in ("text", "soft", "faint", "accent", "info", "good", "warn", "bad", *state_roles(theme)):
         style = look.style(role, ground)
@@ -120,7 +120,7 @@ def test_every_state_and_text_reads_in_256_and_in_16_colours(
 
 @pytest.mark.parametrize(("name", "system"), FEW)
 def test_a_diff_reads_in_256_and_in_16_colours_and_its_sides_differ_in_256(name: str, system: ColorSystem) -> None:
-    theme = shipped(name) if system is ColorSystem.STANDARD else in_256_colours(shipped(name))
+    theme = shipped(name) if system is ColorSystem.STANDARD else reduce_colours(shipped(name))
     look = ThemeStyles(theme)
     code = [TOKENS[token] for token in (Token.KEYWORD, Token.NAME, Token.LITERAL, Token.FIGURE, Token.COMMENT)]
     grounds: tuple[Background, ...] = ("added", "added-words", "removed", "removed-words")
@@ -142,7 +142,7 @@ def test_a_diff_reads_in_256_and_in_16_colours_and_its_sides_differ_in_256(name:
 def test_what_needs_a_person_has_a_colour_of_its_own_in_256_and_in_16_colours(name: str, system: ColorSystem) -> None:
     if name == PLAIN:
         return  # its shapes and words say everything
-    theme = shipped(name) if system is ColorSystem.STANDARD else in_256_colours(shipped(name))
+    theme = shipped(name) if system is ColorSystem.STANDARD else reduce_colours(shipped(name))
     look = ThemeStyles(theme)
     told_apart = ("asking", "lost", "working", "ended")
     colours = {state: seen_as(look.colour(f"state-{state}"), system) for state in told_apart}
@@ -153,7 +153,7 @@ def test_what_needs_a_person_has_a_colour_of_its_own_in_256_and_in_16_colours(na
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_states_that_differ_in_colour_differ_in_256_colours_too(name: str) -> None:
-    given, few = (msgspec.structs.asdict(theme.states) for theme in (shipped(name), in_256_colours(shipped(name))))
+    given, few = (msgspec.structs.asdict(theme.states) for theme in (shipped(name), reduce_colours(shipped(name))))
     for one, other in itertools.combinations(given, 2):
         assert (given[one] == given[other]) == (few[one] == few[other]), (one, other)
 
