@@ -11,15 +11,15 @@ from tests.support.interface_dump import STORED
 BEFORE: Final = Path(__file__).parents[1] / "interface_before.json"
 """The interface at commit 0177a51, before modules moved and words changed. It is never written again."""
 CHANGED: Final = {
-    "actions: top": "issue 20: `g` groups the list, so the first session is at Home only",
-    "commands: send": "issue 17: it takes several sessions; only the names of its words in the help differ",
-    "config: session.idle_timeout_seconds": "issue 15, 19: a jailed agent that is idle is paused, not ended",
+    "actions: top": "`g` groups the list, so the first session is at Home only",
+    "commands: send": "it takes several sessions; only the names of its words in the help differ",
+    "config: session.idle_timeout_seconds": "a jailed agent that is idle is paused, not ended",
 }
-"""The values that differ since -> the issue line that names the change."""
+"""The values that differ since -> the reason."""
 
 
 def test_the_interface_is_the_stored_one() -> None:
-    """In its own process, without what other tests define. `python -m tests.support.interface_dump` stores it."""
+    """In its own process, without what other tests define. `make pages` stores it."""
     code = "from tests.support.interface_dump import as_text; print(as_text(), end='')"
     now = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
@@ -31,6 +31,23 @@ def test_nothing_of_the_interface_before_the_renames_is_gone_or_different() -> N
     before, now = (json.loads(file.read_text(encoding="utf-8")) for file in (BEFORE, STORED))
 
     assert sorted(CHANGED) == sorted(different(before, now))
+
+
+def test_a_field_that_was_added_has_a_default_so_that_an_old_log_is_readable() -> None:
+    before, now = (json.loads(file.read_text(encoding="utf-8"))["structs with a tag"] for file in (BEFORE, STORED))
+
+    assert [] == [tag for tag, fields in before.items() if not extends(fields, now[tag])]
+
+
+def extends(before: list[str], now: list[str]) -> bool:
+    """Whether a reader of the fields *now* reads what has the fields *before*."""
+    return set(before) <= set(now) and all("=" in field for field in set(now) - set(before))
+
+
+def test_a_field_that_is_gone_or_has_no_default_is_found() -> None:
+    assert extends(["a", "b=1"], ["a", "c=2", "b=1"])
+    assert not extends(["a"], ["a", "b"])
+    assert not extends(["a", "b=1"], ["a"])
 
 
 def different(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
