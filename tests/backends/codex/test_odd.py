@@ -486,7 +486,7 @@ serve(thread__backgroundTerminals__list=refuse("unknown variant"))
 """
         async with opened(odd(code)) as heard:
             await heard.prompt("go")
-            await auntil(lambda: heard.agent._translator.foreground(), LIMIT_S)  # type: ignore[attr-defined]
+            await auntil(lambda: heard.agent._translator.tracker.foreground(), LIMIT_S)  # type: ignore[attr-defined]
             await heard.agent.send(Interrupt())
             notice = await heard.until_said(NoticeRaised)
 

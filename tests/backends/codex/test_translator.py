@@ -301,32 +301,32 @@ class TestForeground:
     def test_it_is_the_command_that_runs(self, replay: Replay) -> None:
         item(replay, "started", type="commandExecution", id="c", command="make", processId="7")
 
-        assert {"c": MAIN} == replay.talk.foreground()
+        assert {"c": MAIN} == replay.talk.tracker.foreground()
 
     @pytest.mark.parametrize("kind", ["agentMessage", "reasoning"])
     def test_once_codex_says_more_it_runs_in_the_background(self, replay: Replay, kind: str) -> None:
         item(replay, "started", type="commandExecution", id="c", command="serve", processId="7")
         item(replay, "started", type=kind, id="m")
 
-        assert {} == replay.talk.foreground()
+        assert {} == replay.talk.tracker.foreground()
 
     def test_so_it_does_once_codex_types_into_it(self, replay: Replay) -> None:
         item(replay, "started", type="commandExecution", id="c", command="serve", processId="7")
         hear(replay, "item/commandExecution/terminalInteraction", itemId="c", stdin="")
 
-        assert {} == replay.talk.foreground()
+        assert {} == replay.talk.tracker.foreground()
 
     def test_commands_side_by_side_are_all_waited_for(self, replay: Replay) -> None:
         for call in ("c", "d"):
             item(replay, "started", type="commandExecution", id=call, command="make", processId=call)
         item(replay, "completed", type="commandExecution", id="c", command="make", exitCode=0)
 
-        assert {"d": MAIN} == replay.talk.foreground()
+        assert {"d": MAIN} == replay.talk.tracker.foreground()
 
     def test_one_that_is_asked_for_does_not_run(self, replay: Replay) -> None:
         item(replay, "started", type="commandExecution", id="c", command="make", source="agent", processId=None)
 
-        assert {} == replay.talk.foreground()
+        assert {} == replay.talk.tracker.foreground()
 
     def test_one_that_writes_runs_though_nobody_said_that_it_began(self, replay: Replay) -> None:
         """An older way to run commands gives them no process id."""
@@ -338,7 +338,7 @@ class TestForeground:
     def test_one_that_codex_never_finished_is_given_up(self, replay: Replay) -> None:
         item(replay, "started", type="commandExecution", id="c", command="make", processId="7")
 
-        assert [("c", False)] == [(tool.call, tool.ok) for tool in replay.talk.give_up("c", 1.0)]  # type: ignore[union-attr]
+        assert [("c", False)] == [(tool.call, tool.ok) for tool in replay.talk.tracker.give_up("c", 1.0)]  # type: ignore[union-attr]
         assert [] == item(replay, "completed", type="commandExecution", id="c", command="make")
 
 
@@ -415,7 +415,7 @@ class TestAsking:
 
         said = hear(replay, "serverRequest/resolved", requestId=5)
         assert ["ToolStarted"] == [type(fact).__name__ for fact in said]
-        assert {"i1": MAIN} == replay.talk.foreground()
+        assert {"i1": MAIN} == replay.talk.tracker.foreground()
 
     def test_a_diff_that_changes_is_asked_anew_under_the_same_id(self, replay: Replay) -> None:
         change = {"path": "/work/project/a", "kind": {"type": "add"}, "diff": "one\n"}

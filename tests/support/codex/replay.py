@@ -81,7 +81,7 @@ class Replay:
             if outcome.call is not None:
                 self.answers.append(outcome.result)
                 if outcome.allowed:
-                    self.talk.record_approval(outcome.call, outcome.item)
+                    self.talk.allowed[outcome.call] = outcome.item
 
     def of_kind(self, kind: type[Kind]) -> list[Kind]:
         return [said for said in self.said if isinstance(said, kind)]
