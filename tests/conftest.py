@@ -25,7 +25,10 @@ EXCUSED = (
     ("os.stat", "importlib/_bootstrap_external.py", "path_stat"),  # an import on first use
     ("io.BufferedReader.read", "importlib/_bootstrap_external.py", "get_data"),
     ("os.listdir", "importlib/_bootstrap_external.py", "_fill_cache"),
-    ("os.stat", "kasmon/agents/catalog.py", "_stamp"),  # whether the small file of an agent changed
+    *(
+        ("os.stat", "kasmon/agents/catalog.py", function)  # whether the small file of an agent changed
+        for function in ("load", "_names_in", "_own_stamps")
+    ),
     *(
         (call, "kasmon/agents/catalog.py", function)  # that file on first use, like an import
         for call in ("os.stat", "os.listdir", "os.scandir", "io.BufferedReader.read")
