@@ -15,7 +15,7 @@ import msgspec
 from kasmon.errors import KasmonError, LaunchError, SandboxError, UnableError
 from kasmon.model.commands import Launch
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox.policy import LoggedTier, Mount, SandboxPolicy, SandboxRuntime
+from kasmon.model.sandbox.policy import Mount, SandboxPolicy, SandboxRuntime
 from kasmon.paths import Paths, read_json, write_private
 from kasmon.sandbox.agent import credential_files, remote_launch
 from kasmon.sandbox.agent.context_files import BIN, CONTEXT, AgentContextFiles, context, emit_command
@@ -97,7 +97,10 @@ def describe_differences(places: Paths, session: SessionId) -> tuple[str, ...]:
 
 def build_emit_command(places: Paths, session: SessionId) -> tuple[str, ...]:
     """Return the command by which a hook inside writes a note."""
-    return emit_command() if _tier_name(places, session) == "jail" else emit_command(FOLDER)
+    is_jail = True
+    with contextlib.suppress(SandboxError):
+        is_jail = policy_of(places, session).tier == "jail"
+    return emit_command() if is_jail else emit_command(FOLDER)
 
 
 def prepare_launch(
@@ -289,12 +292,6 @@ def forget(places: Paths, session: SessionId) -> str:
 
 def _load_tier(places: Paths, policy: SandboxPolicy) -> Jail | AgentTier:
     return Jail(places) if policy.tier == "jail" else load_agent_tier(places, policy)
-
-
-def _tier_name(places: Paths, session: SessionId) -> LoggedTier:
-    with contextlib.suppress(SandboxError):
-        return policy_of(places, session).tier
-    return "jail"
 
 
 def _host_folders(places: Paths, session: SessionId) -> HostFolders:

@@ -32,7 +32,7 @@ def exchange(swap: FolderSwap, note: Path) -> None:
         SandboxError: if it fails; *folder* is then unchanged, or the error says where its content is.
         OSError: if the note cannot be written; nothing has changed then.
     """
-    _write_note(note, swap)
+    write_private(note, msgspec.json.encode(swap))
     _continue(swap, note)
 
 
@@ -55,7 +55,7 @@ def _empty_folder(swap: FolderSwap, note: Path) -> None:
     """Move the folder's content into *old*, noted in *note*. Raises `SandboxError` with the folder unchanged."""
     try:
         _move_entries(swap.folder, swap.old)
-        _write_note(note, msgspec.structs.replace(swap, emptied=True))
+        write_private(note, msgspec.json.encode(msgspec.structs.replace(swap, emptied=True)))
     except OSError as error:
         try:
             _move_entries(swap.old, swap.folder)
@@ -92,7 +92,3 @@ def _move_entries(source: str, target: str) -> None:
             while free in taken:
                 free += "~"
             os.rename(name, free, src_dir_fd=here, dst_dir_fd=there)
-
-
-def _write_note(note: Path, swap: FolderSwap) -> None:
-    write_private(note, msgspec.json.encode(swap))

@@ -100,7 +100,7 @@ def open_proxy(
     allowlist(hosts)
     if is_running(folder):
         pid = int(send_command(folder, {"do": "allow", "hosts": list(hosts)})["pid"])
-        known = _read_record(folder)
+        known = read_json(folder / "gate.json", EgressProxyHandle, None)
         if known is not None and known.pid == pid and lives(pid, known.started, known.boot):
             return known
         try:
@@ -253,7 +253,7 @@ def close_proxy(folder: Path) -> None:
 
 def _end_proxy(folder: Path) -> None:
     """End the proxy in *folder*, if any. The folder stays: a running sandbox has it mounted."""
-    record = _read_record(folder)
+    record = read_json(folder / "gate.json", EgressProxyHandle, None)
     with contextlib.suppress(KasmonError):
         send_command(folder, {"do": "end"})
     if record is not None:
@@ -302,7 +302,3 @@ def _write_record(folder: Path, pid: int) -> EgressProxyHandle:
     gate = EgressProxyHandle(folder=str(folder), pid=pid, started=started_at(pid) or 0.0, boot=boot())
     write_private(folder / "gate.json", msgspec.json.encode(gate))
     return gate
-
-
-def _read_record(folder: Path) -> EgressProxyHandle | None:
-    return read_json(folder / "gate.json", EgressProxyHandle, None)
