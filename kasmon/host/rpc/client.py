@@ -249,11 +249,7 @@ class HostLink:
 
 
 async def _connect(path: Path, limit_s: float) -> socket.socket:
-    """Connect to the socket at *path*.
-
-    Raises:
-        OSError: if no host listens at *path*, or no socket can be created; TimeoutError among them.
-    """
+    """Connect to the socket at *path*. Raises `OSError`, `TimeoutError` among them, if no host listens there."""
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.setblocking(False)
     try:

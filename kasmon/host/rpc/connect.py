@@ -297,11 +297,7 @@ class _SessionSearch(_Search):
 
 
 def _refuse_symlink(places: Paths) -> None:
-    """Refuse a runtime folder that is a symlink.
-
-    Raises:
-        UnsafeFolderError: if the runtime folder is a link: no host of kasmon listens in one.
-    """
+    """Raise `UnsafeFolderError` if the runtime folder is a link: no host of kasmon listens in one."""
     if places.has_runtime and places.runtime.is_symlink():
         private_folder(places.runtime)
 

@@ -175,11 +175,7 @@ def peer_pid(connected: socket.socket) -> int:
 
 
 def _exchange(path: Path, frame: bytes, limit_s: float, pid: int) -> bytes:
-    """Return the answer of the host at *path* to *frame*; empty if it closed the connection instead.
-
-    Raises:
-        HostUnreachableError: if *pid* is not 0, and another process listens there.
-    """
+    """Return the answer of the host at *path* to *frame*; empty if it closed the connection. Raises as `request`."""
     deadline, answer = time.monotonic() + limit_s, b""
     with socket.socket(socket.AF_UNIX) as connected:
         connected.settimeout(limit_s)

@@ -336,15 +336,14 @@ class SubscriptionEnd(NotificationFrame, frozen=True, kw_only=True, tag="gone"):
 
 
 ViewChange: TypeAlias = Watch | Unwatch | Focus | Blur | Scroll
+LogRequest: TypeAlias = ReportContext | RecordComment | RecordPeerMessage | ProposeFinish
+"""The frames of which a host logs the content."""
 SessionRequest: TypeAlias = (
     ExecuteCommand
     | StartSession
     | ReleasePane
     | RenameWindow
-    | ReportContext
-    | RecordComment
-    | RecordPeerMessage
-    | ProposeFinish
+    | LogRequest
     | RunShellCommand
     | ReadTerminal
     | DescribePane

@@ -22,7 +22,6 @@ from kasmon.errors import RefusedError
 from kasmon.launch import MACHINERY, RUN, SESSION
 from kasmon.system.base import PeerProcess
 
-"""Every agent gets this variable."""
 MARKS: Final = (SESSION, RUN, MACHINERY)
 """Variables that only agents, kasmon's hosts and its tmux server have, and the processes that these start."""
 TMUX_SOCKET: Final = "t.sock"
@@ -117,7 +116,6 @@ def _is_machinery_outside(pid: int, control_group: bytes) -> bool:
 
 
 def _read_process(pid: int) -> ProcessFacts | None:
-    """Return the system's data on *pid*; None if it does not exist."""
     stat = system.HERE.read_stat(pid)
     return None if stat is None else ProcessFacts(*stat, *_parse_variables(system.HERE.read_variables(pid)))
 

@@ -1,4 +1,8 @@
-"""Starts a host as a separate process, which outlives its starter."""
+"""Starts a host, or another process of kasmon, detached: it outlives its starter.
+
+Several of one kind at once do no harm: one gets the lock, the others exit. Each function raises `OSError` if no process
+could be started.
+"""
 
 import contextlib
 import errno
@@ -40,10 +44,9 @@ Host: TypeAlias = "subprocess.Popen[bytes] | fork_server.ForkedHost"
 
 
 def spawn(places: Paths, session: SessionId, since: Cursor | None = None) -> Host:
-    """Start the host of *session*, detached; do not wait for its socket. Its output goes to its host log.
+    """Start the host of *session*; do not wait for its socket. Its output goes to its host log.
 
-    On Linux the fork server starts it, except for an agent. Several at once do no harm: one gets the lock, the others
-    exit.
+    On Linux the fork server starts it, except for an agent.
 
     Args:
         session: the session whose agent it starts.
@@ -51,7 +54,7 @@ def spawn(places: Paths, session: SessionId, since: Cursor | None = None) -> Hos
             starts nothing.
 
     Raises:
-        OSError: if no process could be started, or the session is another machine's.
+        OSError: also if the session is another machine's.
     """
     if places.via(session).exists():
         raise OSError(errno.EXDEV, "the session is another machine's", str(places.via(session)))
@@ -65,11 +68,7 @@ def spawn(places: Paths, session: SessionId, since: Cursor | None = None) -> Hos
 
 
 def spawn_tmux_host(places: Paths) -> "Host | None":
-    """Start the shared tmux host, detached, with its lock; None if there is one, or another process starts one.
-
-    Raises:
-        OSError: if no process could be started.
-    """
+    """Start the shared tmux host, with its lock; None if there is one, or another process starts one."""
     with _streams(places, places.tmux_host_log, keeps=False) as (environment, given, output):
         lock = HostLock(places.tmux_host_lock)
         if not lock.acquire(wait_s=0, pid=0) or lock.handle is None:  # who ends the holder must not end this process
@@ -83,13 +82,9 @@ def spawn_tmux_host(places: Paths) -> "Host | None":
 
 
 def spawn_runner(places: Paths, plan: str) -> "subprocess.Popen[bytes]":
-    """Start the process that runs *plan*, detached; it passes kasmon's variables on to its agents.
+    """Start the process that runs *plan*; it passes kasmon's variables on to its agents.
 
-    Its tasks may run on other machines: it may use the links, unless an agent starts it; its checks may not. Several
-    at once do no harm: one gets the lock, the others exit.
-
-    Raises:
-        OSError: if no process could be started.
+    Its tasks may run on other machines: it may use the links, unless an agent starts it; its checks may not.
     """
     with _streams(places, places.plan(plan) / "host.log", keeps=True) as (environment, given, output):
         from kasmon.host.rpc.peer import evidence  # no host needs it here
@@ -100,25 +95,16 @@ def spawn_runner(places: Paths, plan: str) -> "subprocess.Popen[bytes]":
 
 
 def spawn_link(places: Paths, machine: str) -> "subprocess.Popen[bytes]":
-    """Start the link to the registered *machine*, detached. Several at once do no harm, as with `spawn_runner`.
-
-    Raises:
-        OSError: if no process could be started.
-    """
+    """Start the link to the registered *machine*."""
     with _streams(places, places.machine(machine) / "link.log", keeps=False) as (environment, given, output):
         environment.pop(MACHINERY)  # it starts no agent, and what it runs for a person may answer requests
         return _start(["--machine", machine], environment, given, output)
 
 
 def spawn_notifier(places: Paths, names: Sequence[str]) -> "subprocess.Popen[bytes]":
-    """Start the process that pushes notifications, detached. Several at once do no harm, as with `spawn_runner`.
+    """Start the process that pushes notifications.
 
-    Args:
-        places: the folders of kasmon.
-        names: the variables with addresses of services, which it gets in memory only.
-
-    Raises:
-        OSError: if no process could be started.
+    *names*: the variables with addresses of services, which it gets in memory only.
     """
     kept = {name: os.environ[name] for name in names if name in os.environ}
     with _streams(places, places.notifications / "notifier.log", keeps=kept) as (environment, given, output):
@@ -126,14 +112,9 @@ def spawn_notifier(places: Paths, names: Sequence[str]) -> "subprocess.Popen[byt
 
 
 def spawn_prompter(places: Paths, work: Literal["limits", "watch"]) -> "subprocess.Popen[bytes]":
-    """Start a process that sends prompts by itself, detached. Several at once do no harm, as above.
+    """Start a process that sends prompts by itself.
 
-    Args:
-        places: the folders of kasmon.
-        work: `limits` resumes sessions after a usage limit, `watch` feeds watcher sessions.
-
-    Raises:
-        OSError: if no process could be started.
+    *work*: `limits` resumes sessions after a usage limit, `watch` feeds watcher sessions.
     """
     folder, log = {"limits": (places.limits, "resume.log"), "watch": (places.watch, "feeder.log")}[work]
     private_folder(folder)
@@ -142,21 +123,13 @@ def spawn_prompter(places: Paths, work: Literal["limits", "watch"]) -> "subproce
 
 
 def spawn_log_in(places: Paths, session: SessionId, log_in: SessionId) -> "subprocess.Popen[bytes]":
-    """Start the process that restarts *session* after its *log_in*, detached; its agent gets this process's variables.
-
-    Raises:
-        OSError: if no process could be started.
-    """
+    """Start the process that restarts *session* after its *log_in*; its agent gets this process's variables."""
     with _streams(places, places.host_log(log_in), keeps=True) as (environment, given, output):
         return _start(["--log-in", session, log_in], environment, given, output)
 
 
 def spawn_task_check(places: Paths, order: Path) -> "subprocess.Popen[bytes]":
-    """Start the process that runs the check in the file *order*, detached. Several at once do no harm, as above.
-
-    Raises:
-        OSError: if no process could be started.
-    """
+    """Start the process that runs the check in the file *order*."""
     with _streams(places, order.with_suffix(".log"), keeps=True) as (environment, given, output):
         return _start(["--task-check", str(order)], environment, given, output)
 

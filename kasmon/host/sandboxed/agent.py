@@ -133,7 +133,6 @@ class SandboxedAgent:
             self._log_writer.note(build_report(note.waiting, note.done, time.time()))
 
     def _update_context(self) -> None:
-        """Write the plan runner's latest entries for the sandboxed agents."""
         now = context(self._places, self._launch)
         if now != self._written_context:
             AgentContextFiles(sandboxed_agent.notes_of(self._places, self._launch.session).parent.parent).write_context(

@@ -189,10 +189,8 @@ class SandboxLifecycle:
             session = as_of(self._log_writer.session, time.time())
             if self.is_paused and (self._steps.sandbox_state.held is not to_disk or not to_disk):
                 return
-            if self.is_paused:
-                await self._pause(why, to_disk=to_disk)
-                return
-            if session.state is not SessionState.IDLE or session.in_turn or session.queue or self.is_ending:
+            is_busy = session.state is not SessionState.IDLE or session.in_turn or session.queue or self.is_ending
+            if is_busy and not self.is_paused:
                 raise RefusedError(f"session {session.name!r} is {session.state}: it can be paused only when idle.")
             await self._pause(why, to_disk=to_disk)
 

@@ -81,7 +81,6 @@ class SandboxTransitions:
         self._journal.move(SandboxPhase.PAUSED, held=paused.held, snapshot=paused.snapshot, why=why)
 
     def _with_front(self, runtime: SandboxRuntime) -> SandboxRuntime:
-        """Return *runtime* with the front process recorded before."""
         known = self.sandbox_state.runtime
         return msgspec.structs.replace(runtime, front=known.front) if known is not None else runtime
 
@@ -131,8 +130,6 @@ class SandboxTransitions:
 
     @property
     def _journal(self) -> SandboxJournal:
-        """The journal over the current state, which writes to the session's log."""
-
         def write(event: Event) -> None:
             self._log_writer.note(event, durable=must_be_on_disk(event))
 

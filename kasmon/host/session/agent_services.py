@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 import msgspec
 
 from kasmon.boot_id import boot
-from kasmon.config import load_or_default
+from kasmon.config import Config, load_or_default
 from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.journal.async_writer import WRITTEN_S, LogWriter
 from kasmon.host.rpc.actor import (
@@ -23,25 +23,22 @@ from kasmon.host.rpc.actor import (
     require_leader,
     require_started_elsewhere,
 )
-from kasmon.host.rpc.frames import ProposeFinish, ReportContext
+from kasmon.host.rpc.frames import LogRequest, ProposeFinish, RecordComment, RecordPeerMessage, ReportContext
 from kasmon.host.rpc.peer import describe_terminal, must_be_a_person
 from kasmon.host.session.peer_limits import require_length
 from kasmon.host.session.request_registry import AcceptedAnswer, RequestRegistry
-from kasmon.host.session.stuck_monitor import StuckMonitor
+from kasmon.host.session.stuck_monitor import StuckMonitor, limits_of
 from kasmon.model.commands import LINK_ID_LENGTH, Answer, Interrupt, Launch, Mode, Prompt, Requeue, Sender, Stop, When
 from kasmon.model.events import (
     AgentCommandReceived,
-    CommentEvent,
     ConnectionRestored,
     FinishProposed,
     NoticeRaised,
-    PeerMessageWritten,
     SessionStarted,
 )
 from kasmon.model.limits.resume import waits_for_limit
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
-from kasmon.model.stuck import StuckLimits
 from kasmon.model.task import build_report
 from kasmon.process_identity import started_at
 from kasmon.sanitize import clean_line
@@ -228,18 +225,33 @@ class AgentServices:
             await self.sandboxed_agent.inspected.wait()
 
     def watch_over(
-        self, limits: StuckLimits, written_at: Callable[[], float] = lambda: 0.0, *, stores_turns: bool = True
+        self,
+        config: Config,
+        *,
+        written_at: Callable[[], float] = lambda: 0.0,
+        is_watched: Callable[[], bool] = lambda: False,
+        hibernates: bool = True,
     ) -> None:
-        """Run the stuck monitor from now on; *written_at* as there.
+        """From now on, monitor the agent, and store the files before and after its turns, as *config* has it.
 
-        *stores_turns*: also store the files before and after each turn, if the agent works in a folder of this machine.
+        Args:
+            written_at: see `StuckMonitor`.
+            is_watched: see `IdleMonitor`.
+            hibernates: whether the agent may be hibernated while it is idle.
         """
-        if stores_turns and self._has_own_files:
+        if config.review.turns and self._has_own_files:
             self._turns = TurnRecorder(self._log_writer)
         self._limit_follower = LimitFollower(self._log_writer)
         if self._launch.actor is not None:
             self._monitors.append(asyncio.create_task(self._stop_in_time()))
-        self._monitors.append(asyncio.create_task(StuckMonitor(self._log_writer, limits, written_at).run()))
+        stuck_monitor = StuckMonitor(self._log_writer, limits_of(config.limits), written_at)
+        self._monitors.append(asyncio.create_task(stuck_monitor.run()))
+        idle_s = config.session.hibernate_after * 60
+        if hibernates and idle_s > 0 and self._has_own_files:
+            from kasmon.host.session.idle_monitor import IdleMonitor  # only where the config has it
+
+            idle_monitor = IdleMonitor(self._log_writer, idle_s, is_watched)
+            self._monitors.append(asyncio.create_task(idle_monitor.run()))
 
     async def _stop_in_time(self) -> None:
         """End the agent, which another agent started, when its time is over, unless a person restarted it since."""
@@ -252,40 +264,29 @@ class AgentServices:
         await asyncio.sleep(max(0.0, left_s))
         self._end_agent(f"stopped: an agent started it, and its time is over (fleet.minutes = {minutes:g})")
 
-    def hibernate_after(self, idle_s: float, is_watched: Callable[[], bool] = lambda: False) -> None:
-        """From now on, hibernate the session once it is idle for *idle_s* seconds; 0: never. *is_watched* as there."""
-        if idle_s > 0 and self._has_own_files:
-            from kasmon.host.session.idle_monitor import IdleMonitor  # only where the config has it
-
-            monitor = IdleMonitor(self._log_writer, idle_s, is_watched)
-            self._monitors.append(asyncio.create_task(monitor.run()))
-
-    async def report(self, frame: ReportContext) -> None:
-        """Note the agent's own report of its progress."""
-        self._log_writer.note(build_report(frame.waiting, frame.done, time.time()))
-        await self._log_writer.written(WRITTEN_S)
-
-    async def record_event(self, event: CommentEvent | PeerMessageWritten, peer_pid: int) -> None:
-        """Log *event*, which process *peer_pid* sent; it is written when this returns.
+    async def record(self, frame: LogRequest, peer_pid: int) -> None:
+        """Log what process *peer_pid* sent as *frame*; it is written when this returns.
 
         Raises:
-            UsageError: if it is a message to a peer, and too long.
-            RefusedError: if it is one, and that process is an agent's, but not shown to be of this session.
+            UsageError: if it is a message to a peer, and too long; or a proposal without text, or with too much.
+            RefusedError: for a message, if that process is an agent's, but not shown to be of this session. For a
+                proposal, if it is no agent's, or it is not certain whose; if that agent may not use the fleet tools; or
+                if neither it nor an agent below it started this session.
         """
-        if isinstance(event, PeerMessageWritten):
-            require_length(event.text)
-            await self._require_own_agent(peer_pid, "write messages of another agent")
-        self._log_writer.note(event)
+        match frame:
+            case ReportContext():
+                self._log_writer.note(build_report(frame.waiting, frame.done, time.time()))
+            case RecordPeerMessage():
+                require_length(frame.event.text)
+                await self._require_own_agent(peer_pid, "write messages of another agent")
+                self._log_writer.note(frame.event)
+            case RecordComment():
+                self._log_writer.note(frame.event)
+            case ProposeFinish():
+                await self._propose_finish(frame, peer_pid)
         await self._log_writer.written(WRITTEN_S)
 
-    async def propose_finish(self, frame: ProposeFinish, peer_pid: int) -> None:
-        """Log that the agent of process *peer_pid*, or the one of another machine in *frame*, proposes to finish.
-
-        Raises:
-            UsageError: if there is no text, or too much.
-            RefusedError: if that process is no agent's, or it is not certain whose; if that agent may not use the fleet
-                tools; or if neither it nor an agent below it started this session.
-        """
+    async def _propose_finish(self, frame: ProposeFinish, peer_pid: int) -> None:
         require_length(frame.text)
         if not (cleaned := clean_line(frame.text).strip()):
             raise UsageError("a proposal needs a text that says what was done.")
@@ -298,7 +299,6 @@ class AgentServices:
         else:
             await asyncio.to_thread(require_started_elsewhere, places, self._launch.session)
         self._log_writer.note(FinishProposed(at=time.time(), text=cleaned[:PROPOSAL_LENGTH], actor=actor, name=name))
-        await self._log_writer.written(WRITTEN_S)
 
     async def _require_own_agent(self, peer_pid: int, action: str) -> None:
         """Raise `RefusedError` if process *peer_pid* is an agent's, unless that is this session's.
@@ -310,6 +310,11 @@ class AgentServices:
             return
         if (actor.session or await asyncio.to_thread(find_claimed_session, peer_pid)) != self._launch.session:
             raise RefusedError(f"an agent cannot {action}.", hint="Its own session is the only one that it acts for.")
+
+    async def with_actor(self, prompt: Prompt, peer_pid: int) -> Prompt:
+        """Return *prompt* with the agent that process *peer_pid* belongs to, if it belongs to one."""
+        actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
+        return msgspec.structs.replace(prompt, actor=actor or declared(prompt.actor))
 
     async def record_actor(self, command: Stop | Interrupt, peer_pid: int) -> None:
         """Log which agent sends *command*, if process *peer_pid* is an agent's; nothing is logged for a person."""

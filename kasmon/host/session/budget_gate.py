@@ -5,7 +5,6 @@ config has a budget. While one holds a prompt, the command runs again once the c
 `AGAIN_S`.
 """
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -32,11 +31,8 @@ class BudgetGate:
         """The state of the config file, and the day, when that was found."""
         self._held_at = 0.0
 
-    async def find_hold(self) -> str:
-        """Return why no queued prompt may be delivered now: a budget that is used up. Empty if one may."""
-        return await asyncio.to_thread(self._find)
-
-    def _find(self) -> str:
+    def find_hold(self) -> str:
+        """Return why no queued prompt may be delivered now: a budget that is used up. Empty if one may. Blocks."""
         places = self._log_writer.session_log.places
         try:
             facts = places.config_file.stat()

@@ -22,9 +22,9 @@ MOST: Final = 6
 WINDOW_S: Final = 60.0
 
 
-def require_length(message: str) -> None:
-    """Raise `UsageError` if *message*, without its preface, is too long."""
-    if len(message) > LONGEST:
+def require_length(message: str, preface: int = 0) -> None:
+    """Raise `UsageError` if *message*, with a preface of at most *preface* characters, is too long."""
+    if len(message) > LONGEST + preface:
         raise UsageError(
             f"the message has {len(message)} characters.", hint=f"A message to a peer may have up to {LONGEST}."
         )
@@ -51,11 +51,7 @@ class PeerMessageLimiter:
         name = session.name or session.id
         if not is_agent(session, {session.agent.partition("@")[0]: session.program}):  # its profile is not known here
             raise RefusedError(f"{name!r} is no agent: a shell would execute the message.")
-        if len(prompt.text) > LONGEST + PREFACE:
-            raise UsageError(
-                f"the message has {len(prompt.text)} characters.",
-                hint=(f"A message to a peer may have up to {LONGEST}."),
-            )
+        require_length(prompt.text, PREFACE)
         if len(self._came) == MOST and self._came[0] > now - WINDOW_S:
             raise RefusedError(
                 f"{name!r} received {MOST} peer messages within {WINDOW_S:g} s.", hint="Wait, or write it to the notes."

@@ -266,7 +266,8 @@ class Prompts:
 
     async def _is_held(self, receipt: Receipt) -> bool:
         """Whether a budget holds the queued prompt of *receipt*; if so, its reason says why."""
-        why = "" if self._prompt(receipt.id).over_budget else await self._budget_gate.find_hold()
+        is_free = self._prompt(receipt.id).over_budget
+        why = "" if is_free else await asyncio.to_thread(self._budget_gate.find_hold)
         held = f"{HELD}: {why}" if why else ""
         now = self._now(receipt)
         if held and now.state is R.QUEUED and now.reason != held:
@@ -277,11 +278,7 @@ class Prompts:
         return bool(held)
 
     async def _interrupt(self) -> None:
-        """End the running turn and wait until it has ended.
-
-        Raises:
-            TimedOutError: if it continues; nothing was prompted then.
-        """
+        """End the running turn and wait until it has ended. Raises `TimedOutError` if it continues."""
         await self._send_command(Interrupt())
         try:
             async with asyncio.timeout(BEGIN_S):

@@ -1,4 +1,13 @@
-"""Checks periodically whether the agent's work has any effect, and notes changes of that as events."""
+"""Checks periodically whether a working agent makes progress, judged by its results, never by its output.
+
+| it is stuck |
+|---|
+| after `after_s` without any effect: no result, no message, no file written in its folder, no working child |
+| after `calls` identical calls in a row: the same tool with the same input |
+
+It is not if it reported that it waits, or if all that is known of the program is that it runs or prints. Changes of
+that are noted as events.
+"""
 
 import asyncio
 import logging
@@ -8,14 +17,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from kasmon.config import Limits
 from kasmon.config.agent_address import machine_of
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.model.events import StuckSeen
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.model.stuck import StuckLimits, quiet_since, stuck
 
+UNKNOWING: Final = frozenset({"launch", "process", "output"})
+"""Sources of a state that know nothing about what the program does."""
 ENTRIES: Final = 20_000
 LOOK_S: Final = 0.2
 """The limits of one folder scan: entries and seconds; the nearest entries are scanned first."""
@@ -23,6 +35,38 @@ PASSED_BY: Final = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".
 """Folders with many writes and little work."""
 BUSY: Final = 0.02
 """The share of one core since the last look from which children count as working."""
+
+
+class StuckLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """When a working session counts as stuck. 0 means never."""
+
+    after_s: float = 600.0
+    calls: int = 5
+
+
+def stuck(session: Session, limits: StuckLimits, seen_at: float, now: float) -> str:
+    """Return why *session* counts as stuck at *now*; empty if it does not.
+
+    Args:
+        seen_at: when an effect without an event was last observed: a file written, a child that worked, text that
+            is being written. In seconds since the epoch, as *now*.
+    """
+    if session.state is not SessionState.WORKING or session.waits or session.source in UNKNOWING:
+        return ""
+    if 0 < limits.calls <= session.progress.times:
+        return f"the same call {limits.calls} times in a row"
+    if 0 < limits.after_s <= now - max(quiet_since(session), seen_at):
+        return f"no progress for {_span(limits.after_s)}"
+    return ""
+
+
+def quiet_since(session: Session) -> float:
+    """Return since when the events of *session* show no effect, in seconds since the epoch."""
+    return max(session.since, session.progress.at)
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
 
 
 def written_since(folder: str, since: float) -> float | None:

@@ -299,7 +299,7 @@ class StructuredAgentRunner:
         if self._end_why:
             await self.handle_event(SessionEnded(at=time.time(), why=self._end_why, never_began=True))
             return None
-        self._opening = asyncio.ensure_future(self._backend.open(self._with_figures()))
+        self._opening = asyncio.ensure_future(self._backend.open(self._with_usage()))
         limit_s = self._launch.handshake_s
         net_s = NET_S if self._launch.sandbox in (None, "jail") else LODGED_S
         backoff = asyncio.timeout(None if limit_s is None else limit_s + net_s)
@@ -322,15 +322,13 @@ class StructuredAgentRunner:
         await self.handle_event(SessionEnded(at=time.time(), why=why, never_began=True))
         return None
 
-    def _with_figures(self) -> Launch:
-        """Return the launch with the session's usage so far."""
+    def _with_usage(self) -> Launch:
         session, used = self._log_writer.session, ConversationUsage()
         if tokens := session.tokens:
             used = ConversationUsage(input=tokens.input, output=tokens.output, cost_usd=session.cost_usd)
         return msgspec.structs.replace(self._launch, used=used)
 
     async def _read_events(self, agent: Agent) -> None:
-        """Note all events of the agent, until it ends, and its end."""
         why = "its backend ended without a message"
         events = agent.events()
         try:

@@ -30,22 +30,20 @@ from kasmon.errors import (
     UnableError,
     UsageError,
 )
-from kasmon.host.journal import process_log
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.journal.session_log import SessionLog
-from kasmon.host.rpc import frames, secret_stdin
-from kasmon.host.rpc.actor import declared, find_actor
+from kasmon.host.rpc import frames
 from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.host_lock import HostLock
+from kasmon.host.rpc.locked_process import begin_process
 from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.host.rpc.server import ClientConnection, HostServer
 from kasmon.host.sandboxed.mcp_server import GONE, server_gone
 from kasmon.host.session.agent_services import first_prompt
 from kasmon.host.session.prompt_images import store_images
 from kasmon.host.session.prompts import REST_LOOK_S
-from kasmon.host.session.stuck_monitor import limits_of
 from kasmon.host.structured.agent_runner import StructuredAgentRunner
 from kasmon.host.structured.live_text import execute
 from kasmon.model.commands import (
@@ -74,7 +72,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.reducers.lifecycle import HANDED_OVER
 from kasmon.model.sandbox.policy import RunResult
 from kasmon.model.session_state import SessionState
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths
 from kasmon.sanitize import HIDDEN
 from kasmon.store.event_log import Cursor, EventLog
 from kasmon.store.session_reader import load_launch
@@ -99,10 +97,8 @@ class StructuredHost:
         self._places = places
         self._launch = launch
         self._backend = backend
-        config = config or Config()
-        self._limits = config.limits
-        self._stores_turns = config.review.turns
-        self._hibernate_after_s = config.session.hibernate_after * 60
+        self._config = config or Config()
+        self._limits = self._config.limits
         self._id = launch.session
         self._end_why = ""
         self.leaves_sandbox = False
@@ -125,10 +121,7 @@ class StructuredHost:
         self._running = True
         server = HostServer(self._places.socket(self._id), self._receive, self._agent.live.unwatch, self._control)
         self._server = server
-        self._agent.services.watch_over(
-            limits_of(self._limits), lambda: self._agent.live.written_at, stores_turns=self._stores_turns
-        )
-        self._agent.services.hibernate_after(self._hibernate_after_s)
+        self._agent.services.watch_over(self._config, written_at=lambda: self._agent.live.written_at)
         leaving = asyncio.create_task(self._leave_once_removed())
         ending = asyncio.create_task(self._leave_with_its_server())
         try:
@@ -168,11 +161,7 @@ class StructuredHost:
             await living
 
     def _control(self, kind: ControlKind) -> HostStatus:
-        """Execute a control request of a client of any version.
-
-        Raises:
-            RefusedError: if the agent's conversation would be lost by that.
-        """
+        """Execute a control request. Raises `RefusedError` if the agent's conversation would be lost by that."""
         if kind is ControlKind.STOP:
             self._agent.end(STOPPED, Stop().grace_s)
         elif kind is ControlKind.HAND_OVER and self._handing_over is None:
@@ -220,7 +209,6 @@ class StructuredHost:
             self.end(HANDED_OVER)
 
     async def _leave_once_removed(self) -> None:
-        """End when the session's folder was removed with its content."""
         await wait_for_removal(self._places.folder(self._id))
         log.warning("the folder of session %s was removed: its agent is ended", self._id)
         await self._log_writer.abandon()
@@ -273,12 +261,8 @@ class StructuredHost:
                 if frame.session != self._id:
                     raise SessionNotFoundError(frame.session)
                 return self._execute(connection, frame)
-            case frames.ReportContext():
-                return self._report_context(frame)
-            case frames.RecordComment() | frames.RecordPeerMessage():
-                return self._record_event(connection, frame)
-            case frames.ProposeFinish():
-                return self._propose_finish(connection, frame)
+            case frames.ReportContext() | frames.RecordComment() | frames.RecordPeerMessage() | frames.ProposeFinish():
+                return self._record(connection, frame)
             case frames.RunShellCommand():
                 return self._run_shell_command(connection, frame)
             case frames.Watch():
@@ -298,27 +282,11 @@ class StructuredHost:
                 pass
         return None
 
-    async def _report_context(self, frame: frames.ReportContext) -> frames.CommandResult:
+    async def _record(self, connection: ClientConnection, frame: frames.LogRequest) -> frames.CommandResult:
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
         self._must_run()
-        await self._agent.services.report(frame)
-        return frames.CommandResult(n=frame.n)
-
-    async def _record_event(
-        self, connection: ClientConnection, frame: frames.RecordComment | frames.RecordPeerMessage
-    ) -> frames.CommandResult:
-        if frame.session != self._id:
-            raise SessionNotFoundError(frame.session)
-        self._must_run()
-        await self._agent.services.record_event(frame.event, connection.peer_pid)
-        return frames.CommandResult(n=frame.n)
-
-    async def _propose_finish(self, connection: ClientConnection, frame: frames.ProposeFinish) -> frames.CommandResult:
-        if frame.session != self._id:
-            raise SessionNotFoundError(frame.session)
-        self._must_run()
-        await self._agent.services.propose_finish(frame, connection.peer_pid)
+        await self._agent.services.record(frame, connection.peer_pid)
         return frames.CommandResult(n=frame.n)
 
     async def _run_shell_command(
@@ -371,7 +339,8 @@ class StructuredHost:
                 if self._handing_over is not None and prompt.when in ("now", "interrupt"):
                     prompt = msgspec.structs.replace(prompt, when="idle")  # it waits for the next host
                 prompt = await self._store_images(prompt)
-                receipt = await self._agent.prompts.submit(await self._with_actor(prompt, connection.peer_pid))
+                prompt = await self._agent.services.with_actor(prompt, connection.peer_pid)
+                receipt = await self._agent.prompts.submit(prompt)
             case Answer() as answer:
                 if not self._backend.abilities.asks and not self._agent.requests.is_own(answer.request):
                     raise UnableError(f"the agent of session {self._id!r} accepts no answers.")
@@ -408,11 +377,6 @@ class StructuredHost:
                 return done
         await self._log_writer.written(WRITTEN_S)
         return frames.CommandResult(n=frame.n, receipt=receipt)
-
-    async def _with_actor(self, prompt: Prompt, peer_pid: int) -> Prompt:
-        """Return *prompt* with the agent that process *peer_pid* belongs to, if it belongs to one."""
-        actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
-        return msgspec.structs.replace(prompt, actor=actor or declared(prompt.actor))
 
     async def _check_sender(self, command: Command, pid: int) -> None:
         """Log which agent's process *pid* is, if it stops or interrupts this session; refuse what only a person does.
@@ -491,10 +455,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments is None:
         sys.stderr.write("a host requires the id of one session.\n")
         return UsageError.exit_code
-    os.umask(0o077)
-    process_log.configure()
-    secret_stdin.load_environment()
-    session, here = SessionId(arguments["session"]), places()
+    session, here = SessionId(arguments["session"]), begin_process()
     if not here.folder(session).is_dir():
         sys.stderr.write(f"{SessionNotFoundError(session)}\n")
         return SessionNotFoundError.exit_code

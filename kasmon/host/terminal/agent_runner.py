@@ -22,7 +22,6 @@ from kasmon.errors import KasmonError, NotHibernatedError, PromptChangedError, R
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_in
 from kasmon.host.journal.session_log import SessionLog
-from kasmon.host.rpc.actor import declared, find_actor
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.session.agent_services import AgentServices, first_prompt, with_process
 from kasmon.host.session.request_registry import RequestRegistry
@@ -40,7 +39,7 @@ from kasmon.model.events import (
     SignalSeen,
 )
 from kasmon.model.idle.hibernation import find_obstacle
-from kasmon.model.permission import Decision, Request, SessionId
+from kasmon.model.permission import Decision, Request, RequestId, SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
@@ -55,47 +54,6 @@ class ScreenRequestRules(SessionRules):
 
     def offered(self, request: Request) -> Request:
         return request
-
-
-def screen_requests(log_writer: LogWriter, launch: Launch) -> RequestRegistry:
-    """Return the request registry for the agent of *launch*, in a terminal; "always" is its own menu's."""
-    return RequestRegistry(log_writer, ScreenRequestRules(log_writer.session_log.places, launch), replacements={})
-
-
-class ScreenAnswers:
-    """Gives answers to the agent in its terminal. Call `accept` for one at a time."""
-
-    def __init__(self, log_writer: LogWriter, requests: RequestRegistry, agent: TmuxAgent) -> None:
-        self._log_writer, self._requests, self._agent = log_writer, requests, agent
-
-    async def accept(self, answer: Answer, who: str) -> None:
-        """Deliver *answer* of the user at terminal *who* to the screen, then accept it.
-
-        Raises:
-            RefusedError: if its request does not take it, or the prompt changed; nothing was sent then.
-            KasmonError: if it is unknown whether the agent has it.
-        """
-        request, asked = self._requests.require_answerable(answer)
-        if answer.decision is not Decision.LATER:
-            await self._send(answer, asked)
-        if self._log_writer.session.open_request(request.id) is not None:
-            self._requests.accept(answer, who=who)
-
-    async def _send(self, answer: Answer, asked: Request) -> None:
-        try:
-            await self._agent.send(self._requests.for_agent(answer, asked))
-        except PromptChangedError as error:
-            raise PromptChangedError(answer.request) from error
-        except RefusedError:
-            raise
-        except KasmonError as error:
-            why = error.message.replace(str(asked.id), str(answer.request))
-            self._log_writer.note(
-                NoticeRaised(
-                    at=time.time(), level="error", text=f"It is unknown whether the agent received the answer: {why}"
-                )
-            )
-            raise
 
 
 HOST_RESTARTED: Final = "its host was restarted"
@@ -118,14 +76,13 @@ class TerminalAgentRunner:
         self.services = AgentServices(
             log_writer,
             launch,
-            screen_requests(log_writer, launch),
+            RequestRegistry(log_writer, ScreenRequestRules(log_writer.session_log.places, launch), replacements={}),
             end_agent=lambda why: agent.end(why, Stop().grace_s),
             on_agent=agent.set_agent_process,
             is_attached=agent.is_attached,
         )
         self._on_cut = on_cut
         self._is_cut = False
-        self._answers = ScreenAnswers(log_writer, self.services.requests, agent)
         self._launch = launch
         self._lock = lock
         self._log_writer = log_writer
@@ -247,21 +204,47 @@ class TerminalAgentRunner:
             await self.services.sandboxed_agent.lifecycle.ensure_running(command)
         try:
             if isinstance(command, Prompt):
-                actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
-                actor = actor or declared(command.actor)
-                return await self.prompts.submit(msgspec.structs.replace(command, actor=actor))
+                return await self.prompts.submit(await self.services.with_actor(command, peer_pid))
             if isinstance(command, Requeue):
                 await self.services.check_requeue(command, peer_pid)
                 return self.prompts.requeue(command)
             if isinstance(command, Stop | Interrupt):
                 await self.services.record_actor(command, peer_pid)
             if isinstance(command, Answer):
-                await self.services.answer(command, peer_pid, self._answers.accept, is_agents=is_agents)
+                await self.services.answer(command, peer_pid, self._accept, is_agents=is_agents)
             else:
                 await self.agent.send(command)
             return None
         finally:
             await self._log_writer.written(WRITTEN_S)
+
+    async def _accept(self, answer: Answer, who: str) -> None:
+        """Deliver *answer* of the user at terminal *who* to the screen, then accept it. Called for one at a time.
+
+        Raises:
+            RefusedError: if its request does not take it, or the prompt changed; nothing was sent then.
+            KasmonError: if it is unknown whether the agent has it.
+        """
+        requests = self.services.requests
+        request, asked = requests.require_answerable(answer)
+        if answer.decision is not Decision.LATER:
+            await self._send_answer(requests.for_agent(answer, asked), request.id)
+        if self._log_writer.session.open_request(request.id) is not None:
+            requests.accept(answer, who=who)
+
+    async def _send_answer(self, answer: Answer, request: RequestId) -> None:
+        """Send *answer*, in the agent's form, to the log's *request*."""
+        try:
+            await self.agent.send(answer)
+        except PromptChangedError as error:
+            raise PromptChangedError(request) from error
+        except RefusedError:
+            raise
+        except KasmonError as error:
+            why = error.message.replace(str(answer.request), str(request))
+            text = f"It is unknown whether the agent received the answer: {why}"
+            self._log_writer.note(NoticeRaised(at=time.time(), level="error", text=text))
+            raise
 
     async def hibernate(self, command: Hibernate) -> None:
         """End the agent; the log has first that it is hibernated by that. From then on it accepts nothing.

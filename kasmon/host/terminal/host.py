@@ -19,18 +19,17 @@ from kasmon.backends.common.environment import decoded
 from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.config import Config, load_or_default
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
-from kasmon.host.journal import process_log
-from kasmon.host.rpc import frames, secret_stdin
+from kasmon.host.rpc import frames
 from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.host_lock import HostLock
+from kasmon.host.rpc.locked_process import begin_process
 from kasmon.host.rpc.server import ClientConnection, HostServer
 from kasmon.host.session.prompts import REST_LOOK_S
-from kasmon.host.session.stuck_monitor import limits_of
 from kasmon.host.terminal.session import TerminalSession
 from kasmon.host.terminal.takeover import AdoptedServers, Takeover
 from kasmon.model.commands import Hibernate, Launch, Mode, SandboxCommand
 from kasmon.model.permission import SessionId
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths
 from kasmon.store.session_reader import load_launch
 
 IDLE_S: Final = 60.0
@@ -80,13 +79,9 @@ class TmuxHost:
         self._idle_s = idle_s
         self._clock = clock
         self._idleness = HostIdleTimer(idle_s, clock())
-        config = config or Config()
-        self._backend = TmuxBackend(here, config.tmux, config.remote)
-        self._adopted_servers = AdoptedServers(here, config.tmux, self._report_loss)
-        self._stuck = limits_of(config.limits)
-        self._stores_turns = config.review.turns
-        self._hibernate_after_s = config.session.hibernate_after * 60
-        self._record_bytes = int(config.search.record_mb * 1_000_000) if config.search.record else 0
+        self._config = config or Config()
+        self._backend = TmuxBackend(here, self._config.tmux, self._config.remote)
+        self._adopted_servers = AdoptedServers(here, self._config.tmux, self._report_loss)
         self._terminals: dict[SessionId, TerminalSession] = {}
         self._tmux = ""
         self._end_requested = asyncio.Event()
@@ -174,15 +169,7 @@ class TmuxHost:
         if session not in self._terminals:
             is_foreign = launch is not None and launch.adopted is not None
             backend = self._adopted_servers.of(launch) if launch is not None and is_foreign else self._backend
-            self._terminals[session] = TerminalSession(
-                self._places,
-                backend,
-                session,
-                self._stuck,
-                self._record_bytes,
-                stores_turns=self._stores_turns,
-                hibernate_after_s=self._hibernate_after_s,
-            )
+            self._terminals[session] = TerminalSession(self._places, backend, session, self._config)
         return self._terminals[session]
 
     # -- client frames
@@ -252,12 +239,8 @@ class TmuxHost:
                 await self._tidy_foreigners()
             case frames.RenameWindow(name=name):
                 await terminal.rename(name)
-            case frames.ReportContext():
-                await terminal.running.services.report(frame)
-            case frames.RecordComment() | frames.RecordPeerMessage():
-                await terminal.running.services.record_event(frame.event, connection.peer_pid)
-            case frames.ProposeFinish():
-                await terminal.running.services.propose_finish(frame, connection.peer_pid)
+            case frames.ReportContext() | frames.RecordComment() | frames.RecordPeerMessage() | frames.ProposeFinish():
+                await terminal.running.services.record(frame, connection.peer_pid)
             case frames.ReadTerminal():
                 return await terminal.read(frame)
             case frames.DescribePane():
@@ -300,10 +283,7 @@ def main(handle: int | None = None) -> int:
 
     *handle*: of its lock, if its starter has taken that.
     """
-    os.umask(0o077)
-    process_log.configure()
-    secret_stdin.load_environment()
-    here = places()
+    here = begin_process()
     here.make()
     lock = HostLock(here.tmux_host_lock, handle)
     if not lock.acquire():

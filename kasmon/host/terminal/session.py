@@ -3,13 +3,13 @@
 import asyncio
 import math
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kasmon.backends.tmux.adopted_backend import AdoptedBackend
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.backends.tmux.terminal_backend import TmuxBackend
+from kasmon.config import Config
 from kasmon.errors import (
-    KasmonError,
     RefusedError,
     SessionBusyError,
     SessionEndedError,
@@ -28,13 +28,15 @@ from kasmon.host.terminal.screen_capture import ScreenCapture
 from kasmon.host.terminal.screen_stream import NO_PANE, ScreenStreams
 from kasmon.model.commands import Launch, Pause, Resume, SandboxCommand
 from kasmon.model.permission import SessionId
-from kasmon.model.stuck import StuckLimits
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_line
 from kasmon.store.terminal_record import TerminalRecord
 from kasmon.store.terminal_record import forget as forget_record
 from kasmon.tmux import control_requests as ask
 from kasmon.tmux.formats import PaneFacts
+
+if TYPE_CHECKING:
+    from kasmon.host.sandboxed.lifecycle import SandboxLifecycle
 
 GAP_S: Final = 0.1
 """The shortest interval between resizes of a window that is being dragged; its last size counts."""
@@ -73,42 +75,20 @@ class WindowSize:
 
     def _resize(self) -> None:
         self._timer, self._resized_at = None, self._loop.time()
-        self._line.submit(ask.resize(self.id, *self._wanted), self._handle_resize)
-
-    def _handle_resize(self, _: KasmonError | None) -> None:
-        self._on_resized()
+        self._line.submit(ask.resize(self.id, *self._wanted), lambda _: self._on_resized())
 
 
 class TerminalSession:
     """The session *session* of the shared host."""
 
-    def __init__(
-        self,
-        places: Paths,
-        backend: TmuxBackend,
-        session: SessionId,
-        stuck: StuckLimits | None = None,
-        record_bytes: int = 0,
-        *,
-        stores_turns: bool = True,
-        hibernate_after_s: float = 0.0,
-    ) -> None:
-        """
-        Args:
-            record_bytes: how much of its terminal's output is recorded; 0 records none.
-            stores_turns: store the files before and after each turn.
-            hibernate_after_s: how long its agent may be idle before it is hibernated; 0 for ever.
-        """
+    def __init__(self, places: Paths, backend: TmuxBackend, session: SessionId, config: Config) -> None:
         self.session = session
         self._places = places
         self.backend = backend
-        self._stuck = stuck or StuckLimits()
+        self._config = config
         self._runner: TerminalAgentRunner | None = None
         self._screen_capture: ScreenCapture | None = None
         self._recorder: Recorder | None = None
-        self._record_bytes = record_bytes
-        self._stores_turns = stores_turns
-        self._hibernate_after_s = hibernate_after_s if backend.owns else 0.0
         self._window: WindowSize | None = None
         self._viewers = ScreenStreams(session)
         self._is_starting = self._has_lost_pane = False
@@ -228,18 +208,22 @@ class TerminalSession:
             UnableError: if it has none, or *command* is another command.
             KasmonError: as `SandboxLifecycle.move`.
         """
-        sandboxed_agent = None if self._runner is None else self._runner.services.sandboxed_agent
-        if sandboxed_agent is None:
+        if self._sandbox is None:
             raise UnableError(f"session {self.session!r} has no sandbox.")
         if not isinstance(command, Pause | Resume):
             raise UnableError(f"session {self.session!r} is not an interpreter sandbox.")
-        await sandboxed_agent.lifecycle.move(command)
+        await self._sandbox.move(command)
+
+    @property
+    def _sandbox(self) -> "SandboxLifecycle | None":
+        sandboxed_agent = None if self._runner is None else self._runner.services.sandboxed_agent
+        return None if sandboxed_agent is None else sandboxed_agent.lifecycle
 
     def _set_runner(self, runner: TerminalAgentRunner, *, is_new: bool = False) -> None:
         self._runner = runner
         runner.agent.is_watched = lambda: self._viewers.has_focus
-        runner.services.watch_over(self._stuck, stores_turns=self._stores_turns)
-        runner.services.hibernate_after(self._hibernate_after_s, runner.agent.is_watched)
+        watched, owns = runner.agent.is_watched, self.backend.owns
+        runner.services.watch_over(self._config, is_watched=watched, hibernates=owns)
         is_blank = is_new and runner.agent.printed_at == -math.inf
         self.use_pane(runner.agent.pane, runner.agent.window, is_blank=is_blank)
 
@@ -254,8 +238,9 @@ class TerminalSession:
         self._screen_capture.on_closed = self._handle_pane_close
         self._viewers.view(self._screen_capture)  # before the old one is closed, so that viewers get no end
         self._vacate(before, NO_PANE)
-        if self._record_bytes:
-            record = TerminalRecord(self._places.record(self.session), self._record_bytes)
+        if self._config.search.record:
+            limit_bytes = int(self._config.search.record_mb * 1_000_000)
+            record = TerminalRecord(self._places.record(self.session), limit_bytes)
             self._recorder = Recorder(self.backend.line, pane, record, is_blank=is_blank)
         if self.backend.owns:
             self._window = WindowSize(self.backend.line, window, self._screen_capture.renew)
@@ -296,8 +281,8 @@ class TerminalSession:
 
     async def describe_pane(self, frame: frames.DescribePane) -> frames.PaneDescription:
         """Return tmux's facts of its pane. Raises `UnavailableError` if it has none."""
-        if frame.attaching and self._runner is not None and self._runner.services.sandboxed_agent is not None:
-            await self._runner.services.sandboxed_agent.lifecycle.ensure_running()
+        if frame.attaching and self._sandbox is not None:
+            await self._sandbox.ensure_running()
         pane, line = self._pane(), self.backend.line
         everywhere = await line.panes()
         screen, text = await line.ask(ask.screen_facts(pane)), await line.ask(ask.pane_text(pane))
@@ -359,12 +344,8 @@ class TerminalSession:
     # -- viewers
 
     def show(self, connection: ClientConnection, frame: frames.ViewChange) -> None:
-        if (
-            isinstance(frame, frames.Focus)
-            and self._runner is not None
-            and self._runner.services.sandboxed_agent is not None
-        ):
-            self._runner.services.sandboxed_agent.lifecycle.resume_soon()
+        if isinstance(frame, frames.Focus) and self._sandbox is not None:
+            self._sandbox.resume_soon()
         if isinstance(frame, frames.Focus) and self._window is not None:
             self._window.resize(frame.columns, frame.rows)
         self._viewers.show(connection, frame)
@@ -377,8 +358,8 @@ class TerminalSession:
         self._viewers.scroll_down(connection)
         if self._runner is None or self._runner.agent.has_ended:
             return
-        if self._runner.services.sandboxed_agent is not None:
-            self._runner.services.sandboxed_agent.lifecycle.resume_soon()
+        if self._sandbox is not None:
+            self._sandbox.resume_soon()
         if isinstance(frame, frames.SendKeys):
             self._runner.agent.pane_writer.type_keys(frame.data)
         else:

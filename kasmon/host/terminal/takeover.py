@@ -222,7 +222,6 @@ class Takeover:
         self._tidy(survey_result, panes)
 
     async def _recover_adopted(self, orphan: OrphanedSession) -> None:
-        """Monitor an adopted pane again, if it still exists."""
         launch, now = orphan.launch, orphan.session
         if not now.generation or now.state in OVER | {SessionState.LOST}:
             return

@@ -25,7 +25,7 @@ async def test_a_config_that_is_not_valid_releases_nothing_that_a_budget_holds(
 
     async def hold(text: str) -> str:
         await asyncio.to_thread(env.places.config_file.write_text, text)
-        return await gate.find_hold()
+        return await asyncio.to_thread(gate.find_hold)
 
     assert "" == await hold("[budget\n"), "nothing was held"
     assert "there is no session" in await hold('[budget]\nper_day = "1k"\n')

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kasmon.host.session.stuck_monitor import StuckLimits, stuck
 from kasmon.model.events import (
     ContextReported,
     Event,
@@ -22,7 +23,6 @@ from kasmon.model.permission import Decision, RequestId
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.model.stuck import StuckLimits, stuck
 from tests.support.sample_fleet import command, session
 
 LIMITS = StuckLimits(after_s=600, calls=3)
