@@ -97,7 +97,7 @@ class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """Return it in one line: `#7 open, checks failed`."""
+        """It in one line: `#7 open, checks failed`."""
         checks = f"checks {self.checks}" if self.checks else ""
         state = "draft" if self.is_draft and self.state == "open" else self.state
         return f"#{self.number} " + ", ".join(part for part in (state, checks, self.review) if part)

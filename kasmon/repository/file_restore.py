@@ -30,8 +30,7 @@ class ContentChange(NamedTuple):
 def put_file(top: Path, change: ContentChange, content: bytes) -> None:
     """Give the file of *change* in the worktree at *top* the *content*, or delete it; also folders that become empty.
 
-    Raises:
-        OSError: if its current content is not the one that *change* expects, or the system refuses.
+    Raises `OSError` if its current content is not the one that *change* expects, or the system refuses.
     """
     *folders, name = change.name.split("/")
     with _open_folder(top, folders, create=bool(change.blob)) as folder:

@@ -18,14 +18,10 @@ LIST_FOLDER = "l"
 
 
 def link_of(places: Paths, config: WebConfig, request: Request, now: float, login: str = "") -> str:
-    """Return a new link to the page of *request*, at *now* in seconds since the epoch.
+    """Return a new link to the page of *request*, at *now* in seconds since the epoch; empty if no `kasmon web` runs.
 
-    Empty if no `kasmon web` runs. The link is a secret: it lets its reader answer this request, once. *login*: as
-    `RequestLink.login`.
-
-    Raises:
-        UnavailableError: if the link could not be recorded.
-        OSError: if it is unknown whether a `kasmon web` runs.
+    The link is a secret: it lets its reader answer this request, once. *login*: as `RequestLink.login`. Raises
+    `UnavailableError` if the link could not be recorded; else as `served_address`.
     """
     base = served_address(places)
     if not base:
@@ -37,9 +33,7 @@ def link_of(places: Paths, config: WebConfig, request: Request, now: float, logi
 def login_link(places: Paths, config: WebConfig, now: float) -> str:
     """Return a new link that logs one browser in to the list of sessions, once; empty if no `kasmon web` runs.
 
-    Raises:
-        UnavailableError: if the link could not be recorded.
-        OSError: if it is unknown whether a `kasmon web` runs.
+    Raises as `link_of`.
     """
     base = served_address(places)
     if not base:
@@ -50,11 +44,7 @@ def login_link(places: Paths, config: WebConfig, now: float) -> str:
 
 
 def served_address(places: Paths) -> str:
-    """Return the address of the running `kasmon web`, as `http://127.0.0.1:8000`; empty if none runs.
-
-    Raises:
-        OSError: if its lock cannot be probed.
-    """
+    """Return the address of the running `kasmon web`, as `http://127.0.0.1:8000`; empty if none runs."""
     if lock_holder(places.web_lock) is None:
         return ""
     lines = places.web_lock.read_text("utf-8").splitlines()

@@ -43,7 +43,6 @@ async def watch_branches(
     """Yield the branches of *sessions* that have a worktree, now and after each change; never ends by itself.
 
     Args:
-        places: where the answers of `gh` and `glab` are stored.
         watch: reports changed worktrees.
         may_ask: whether `gh` and `glab` may be run now.
         fix_rounds: how many times failed checks and comments are sent to an agent by itself; 0 for never.

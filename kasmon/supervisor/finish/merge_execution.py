@@ -42,7 +42,6 @@ DecideConflict = Callable[["MergeStep", tuple[str, ...]], Awaitable[OnConflict]]
 
 
 async def stop_at_conflict(step: MergeStep, files: tuple[str, ...]) -> OnConflict:
-    """Have the merges end before *step*."""
     return "stop"
 
 
@@ -53,11 +52,9 @@ async def merge_one_by_one(
     report: Callable[[str], None],
     decide: DecideConflict = stop_at_conflict,
 ) -> MergeOutcome:
-    """Merge the branches as *plan* says, and stop at the first that breaks a check.
+    """Merge the branches as *plan*, which was shown, says, and stop at the first that breaks a check.
 
     Args:
-        places: where kasmon's files are.
-        plan: what was shown.
         report: gets a sentence after each step.
         decide: says what is done with a branch that conflicts.
 

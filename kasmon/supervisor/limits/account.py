@@ -52,10 +52,7 @@ def account_variables(
 ) -> AccountVariables:
     """Return the variables of the account *name* for a session of the profile *agent*, which runs *program*.
 
-    Args:
-        config: the person's config.
-        agent: the profile of the session.
-        variables: the environment of the process that starts the session.
+    *variables*: the environment of the process that starts the session.
 
     Raises:
         NotFoundError: if there is no such account.

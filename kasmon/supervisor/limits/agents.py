@@ -67,11 +67,7 @@ def starting(places: Paths, actor: ActingAgent, limits: StarterLimits | None = N
 
 
 def require_start(config: Config, fleet: Fleet, actor: ActingAgent, starters: Starters) -> None:
-    """Raise unless *actor*, whose session is certain, may start a session; *starters* as `read_starters`.
-
-    Raises:
-        RefusedError: if it may not.
-    """
+    """Raise `RefusedError` unless *actor*, whose session is certain, may start one; *starters* as `read_starters`."""
     if _is_persons_shell(config, fleet, actor, starters):
         return
     limits, top = config.fleet, find_ancestors(actor.session, starters)[-1]
@@ -98,11 +94,7 @@ def require_start(config: Config, fleet: Fleet, actor: ActingAgent, starters: St
 
 
 def require_prompt(config: Config, fleet: Fleet, session: Session, actor: ActingAgent, starters: Starters) -> None:
-    """Raise unless *actor* may prompt *session*, which an agent started; *starters* as `read_starters`.
-
-    Raises:
-        RefusedError: if its time is over, or a budget of the children of its top is used up.
-    """
+    """Raise `RefusedError` if the time of *session*, which an agent started, or a budget of its tree is used up."""
     if actor.is_identified and _is_persons_shell(config, fleet, actor, starters):
         return
     _require_time_and_budget(config.fleet, fleet, session, starters, f"prompt {session.name!r}")
@@ -115,12 +107,9 @@ def check_prompt(places: Paths, session: Session, actor: ActingAgent) -> None:
 
 
 def check_restart(places: Paths, session: Session, actor: ActingAgent | None = None) -> None:
-    """Raise unless this process may start the agent of *session* again. Blocks.
+    """Raise `RefusedError` if an agent started *session*, an agent restarts it, and a limit is reached. Blocks.
 
     *actor*: the agent of another machine that requests it; an agent of this machine is found instead.
-
-    Raises:
-        RefusedError: if an agent requests it, an agent started *session*, and a limit is reached.
     """
     if session.actor is None or (actor := find_actor(places, os.getpid()) or actor) is None:
         return
@@ -134,12 +123,9 @@ def check_restart(places: Paths, session: Session, actor: ActingAgent | None = N
 
 
 def check_is_person(places: Paths, action: str) -> None:
-    """Raise if this process belongs to an agent; a shell that a person opened in a session passes. Blocks.
+    """Raise `RefusedError` if this process belongs to an agent; a person's shell in a session passes. Blocks.
 
     *action*: what it wants to do, for the message.
-
-    Raises:
-        RefusedError: if it does.
     """
     actor = find_actor(places, os.getpid())
     if actor is None:
@@ -170,11 +156,7 @@ def find_limits(places: Paths, session: SessionId) -> StarterLimits | None:
 
 
 def require_tool(fleet: Fleet, actor: ActingAgent) -> Session:
-    """Return the session of *actor*, if its agent may use the tools of `FLEET_TOOLS`.
-
-    Raises:
-        RefusedError: if the person did not allow that.
-    """
+    """Return the session of *actor*. Raises `RefusedError` if the person did not allow its agent `FLEET_TOOLS`."""
     session = fleet.get(actor.session)
     if session is None or FLEET_TOOLS not in session.tools:
         name = actor.session if session is None else session.name
@@ -186,10 +168,9 @@ def require_tool(fleet: Fleet, actor: ActingAgent) -> Session:
 
 
 def require_choices(limits: FleetConfig, own_agent: str, agent: str, sandbox: str | None) -> None:
-    """Raise unless the tools may start *agent* in *sandbox* (None: that of its profile) for an agent *own_agent*.
+    """Raise `RefusedError` if the person did not allow the tools of an agent *own_agent* to start *agent* in *sandbox*.
 
-    Raises:
-        RefusedError: if the person did not allow that.
+    *sandbox*: None for that of its profile.
     """
     if agent != own_agent and agent not in limits.agents:
         raise RefusedError(
@@ -205,11 +186,7 @@ def require_choices(limits: FleetConfig, own_agent: str, agent: str, sandbox: st
 
 
 def require_child(session: Session, actor: ActingAgent, starters: Starters, action: str) -> None:
-    """Raise unless *actor*, or an agent below it, started *session*. *action*: what it wants to do, for the message.
-
-    Raises:
-        RefusedError: if none did.
-    """
+    """Raise `RefusedError` unless *actor*, or an agent below it, started *session*. *action*: for the message."""
     if session.id not in find_descendants(actor.session, starters):
         raise RefusedError(
             f"cannot {action} {session.label!r}: you did not start it.",
@@ -226,10 +203,7 @@ def find_kin(session: SessionId, starters: Starters) -> set[SessionId]:
 def with_sender(session: Session, text: str) -> str:
     """Return the prompt *text* of the agent of *session* as a child reads it, with a line that names its sender.
 
-    So it never begins with what an agent's own screen executes, such as `/` or `!`.
-
-    Raises:
-        UsageError: if there is no text.
+    So it never begins with what an agent's own screen executes, such as `/` or `!`. Raises `UsageError` without text.
     """
     cleaned = clean_block(text).strip()
     if not cleaned:

@@ -29,8 +29,7 @@ def budgets_of(config: Config) -> tuple[Budget, ...]:
 def held_plan(config: Config, of_plan: Iterable[Session], sessions: Iterable[Session]) -> str:
     """Return why no further task of a plan may start: a budget that is used up; empty if one may.
 
-    Args:
-        of_plan: the sessions of the plan, also those of other machines.
+    *of_plan*: the sessions of the plan, also those of other machines.
     """
     budgets, now = budgets_of(config), time.time()
     if not budgets:
@@ -42,11 +41,7 @@ def held_plan(config: Config, of_plan: Iterable[Session], sessions: Iterable[Ses
 
 
 def require_budget(config: Config, session: Session | None, sessions: Sequence[Session]) -> None:
-    """Raise if a budget is used up that a prompt to *session* would add to; None is a new session.
-
-    Raises:
-        RefusedError: if one is.
-    """
+    """Raise `RefusedError` if a budget is used up that a prompt to *session* would add to; None is a new session."""
     for use in _concerned(config, session, sessions):
         if use.is_used_up:
             raise RefusedError(

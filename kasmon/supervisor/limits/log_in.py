@@ -120,11 +120,7 @@ async def finish_log_in(places: Paths, session: SessionId, log_in: SessionId) ->
 
 
 async def find_end(changes: AsyncIterator[Fleet], log_in: SessionId) -> Session:
-    """Return the session *log_in* once it has ended, or was lost for `LOST_S`.
-
-    Raises:
-        SessionNotFoundError: if it was removed.
-    """
+    """Return the session *log_in* once it has ended, or was lost for `LOST_S`. Raises `SessionNotFoundError`."""
     loop = asyncio.get_running_loop()
     lost: Session | None = None
     try:

@@ -43,11 +43,7 @@ class DeclaredAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_actor(text: str) -> DeclaredAgent:
-    """Return the agent that *text*, a JSON object, declares.
-
-    Raises:
-        UsageError: if it is none, or no agent of another machine.
-    """
+    """Return the agent that *text*, a JSON object, declares. Raises `UsageError` if that is none of another machine."""
     try:
         declared = msgspec.json.decode(text, type=DeclaredAgent)
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -158,11 +154,7 @@ def _start(
 
 
 def require_machine(allowed: tuple[str, ...], machine: str) -> None:
-    """Raise unless *machine* is one of those *allowed*.
-
-    Raises:
-        RefusedError: if it is not.
-    """
+    """Raise `RefusedError` unless *machine* is one of those *allowed*."""
     if machine not in allowed:
         names = ", ".join(map(repr, allowed)) or "none"
         raise RefusedError(

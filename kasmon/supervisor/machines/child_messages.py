@@ -63,9 +63,6 @@ def forget_removed(places: Paths, machine: str, register: ChildRegister, removed
     """Remove the sessions *removed* of *machine*'s list, and those above them, from *register*. Blocks.
 
     One stays while a session below it is listed: the messages of that are delivered by it.
-
-    Raises:
-        OSError: if it cannot be written.
     """
     starters = read_starters(places)
     listed = [each.id for each in read_fleet(places).sessions if each.via == machine]
@@ -85,12 +82,9 @@ class ChildMessages:
         self._places, self._machine, self._register, self._refuse = places, machine, register, refuse
 
     async def deliver(self) -> None:
-        """Deliver what was written and is copied here by now, each sender's messages in their order.
+        """Deliver what was written and is copied here by now, each sender's messages in their order. Raises `OSError`.
 
         After all that, each sender is told once what was not delivered, as it may take long.
-
-        Raises:
-            OSError: if what was delivered cannot be recorded.
         """
         fleet, starters = await asyncio.to_thread(lambda: (read_fleet(self._places), read_starters(self._places)))
         refused = list[tuple[SessionId, SessionId, list[str]]]()
@@ -151,11 +145,6 @@ class ChildMessages:
         await messages.send(self._places, sender, recipient, text, key, actor=actor, resumes=False)
 
     def _recipient(self, starter: SessionId) -> Session:
-        """Return the session of *starter*, if the person allows agents that machine. Blocks.
-
-        Raises:
-            RefusedError: if not.
-            NotFoundError: if it was removed.
-        """
+        """Return the session of *starter*. Blocks. Raises `KasmonError` if no agent may reach that machine."""
         require_machine(load_or_default(self._places).fleet.machines, self._machine)
         return read_fleet(self._places).require(starter)

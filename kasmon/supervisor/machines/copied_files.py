@@ -32,8 +32,7 @@ _copied_at: dict[SessionId, float] = {}
 def read_blob(places: Paths, session: Session, digest: str) -> str:
     """Return the text of a blob; one of another machine is copied first, if its content has that SHA-256. Blocks.
 
-    Raises:
-        OSError: if it does not exist, or cannot be copied.
+    Raises `OSError` if it does not exist, or cannot be copied.
     """
     path = places.blobs(session.id) / Path(digest).name
     if session.via and not path.exists():

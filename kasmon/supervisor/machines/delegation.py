@@ -28,10 +28,8 @@ async def run_there(
     """Run `kasmon ARGUMENTS --json` on the machine of *session*, and return its JSON.
 
     Args:
-        places: where the copy of the session is.
         arguments: the command; its session is named by id, which is the same there.
         until: whether the copy, None once the session is removed, shows that it was done; waited for a moment.
-        stdin: the input of the command.
 
     Raises:
         RemoteUnreachableError: if the machine is not connected; or if it is unknown whether it was done.
@@ -56,12 +54,7 @@ async def wait_for_copy(places: Paths, session: SessionId, until: Callable[[Sess
 
 
 def require_undrained(places: Paths, machine: str) -> None:
-    """Raise if no more sessions start on *machine*. Blocks.
-
-    Raises:
-        NotFoundError: if the machine is not registered.
-        RefusedError: if it is drained.
-    """
+    """Raise `RefusedError` if no more sessions start on *machine*, `NotFoundError` if it is not registered. Blocks."""
     if read_machine(places, machine).drained:
         raise RefusedError(
             f"machine {machine!r} is drained: no more sessions start there.",
@@ -128,11 +121,7 @@ class _StartReply(msgspec.Struct, frozen=True):
 
 
 def started_session(machine: str, output: CommandOutput) -> SessionId:
-    """Return the id of the session that `kasmon new --json` created on *machine*.
-
-    Raises:
-        KasmonError: why it created none, as it reports it there.
-    """
+    """Return the id of the session that `kasmon new --json` created on *machine*, or raise why it created none."""
     if output.exit_code:
         raise error_of(machine, output)
     return parse_reply(machine, output.stdout, _StartReply).session.id

@@ -32,11 +32,7 @@ class SessionOperation(Generic[Parameters, Result]):
     def __call__(
         self, places: Paths, session: Session, /, *arguments: Parameters.args, **options: Parameters.kwargs
     ) -> Result:
-        """Do it.
-
-        Raises:
-            OtherMachineError: if it can only be done on the session's machine, which is another one.
-        """
+        """Raises `OtherMachineError` if it can only be done on the session's machine, which is another one."""
         if not session.via:
             return self._here(places, session, *arguments, **options)
         if self._there is None:

@@ -42,12 +42,7 @@ REGISTERS: Final = "register or remove machines"
 
 
 def find_kasmon(destination: str, ssh: Sequence[str]) -> tuple[str, str]:
-    """Return the path and the version of kasmon on the machine at *destination*. Blocks.
-
-    Raises:
-        NotInstalledError: if there is none.
-        RemoteUnreachableError: if the machine cannot be reached.
-    """
+    """Return the path and the version of kasmon on the machine at *destination*. Blocks. Raises `NotInstalledError`."""
     tries = " ".join(CANDIDATES)
     script = f"""{HEAD}
 for each in {tries}; do
@@ -93,12 +88,7 @@ def check_destination(destination: str) -> None:
 
 
 def register(places: Paths, machine: Machine) -> None:
-    """Register *machine*, and start the link to it.
-
-    Raises:
-        RefusedError: if its name is taken, or an agent calls it.
-        UnavailableError: if the registration cannot be written.
-    """
+    """Register *machine*, and start the link to it. Raises `RefusedError` if its name is taken, or for an agent."""
     check_is_person(places, REGISTERS)
     write_machine(places, machine, is_new=True)
     start_link(places, machine.name)
@@ -107,10 +97,7 @@ def register(places: Paths, machine: Machine) -> None:
 def drain(places: Paths, name: str, *, drained: bool) -> None:
     """Record whether no more sessions start on the machine *name*; for this one, no more tasks that are placed.
 
-    Raises:
-        NotFoundError: if there is none.
-        RefusedError: if an agent calls it.
-        UnavailableError: if it cannot be written.
+    Raises `NotFoundError` if there is none, `RefusedError` if an agent calls it.
     """
     check_is_person(places, "drain a machine")
     if is_own_name(places, name):
@@ -122,9 +109,7 @@ def drain(places: Paths, name: str, *, drained: bool) -> None:
 def remove(places: Paths, name: str) -> None:
     """Remove the registration of *name*; its link removes the copies of its sessions, and ends. Blocks.
 
-    Raises:
-        NotFoundError: if it is not registered.
-        RefusedError: if an agent calls it.
+    Raises `NotFoundError` if it is not registered, `RefusedError` if an agent calls it.
     """
     check_is_person(places, REGISTERS)
     read_machine(places, name)
@@ -160,10 +145,9 @@ def terminal_argv(places: Paths, name: str, arguments: Sequence[str]) -> list[st
 
 
 def start_link(places: Paths, name: str) -> None:
-    """Start the link to *name* unless it runs. One of an older kasmon is replaced; one of a newer one is not. Blocks.
+    """Start the link to *name* unless it runs; one of an older kasmon is replaced. Blocks.
 
-    Raises:
-        UnavailableError: if it cannot be started.
+    Raises `UnavailableError` if it cannot be started.
     """
     link = lock_holder(places.machine_lock(name))
     if link is not None:
@@ -187,11 +171,7 @@ def start_links(places: Paths, names: Iterable[str] | None = None) -> None:
 
 
 def status(places: Paths, name: str) -> MachineStatus:
-    """Return what is known of the machine *name*.
-
-    Raises:
-        NotFoundError: if it is not registered.
-    """
+    """Return what is known of the machine *name*. Raises `NotFoundError` if it is not registered."""
     return MachineStatus(
         machine=read_machine(places, name),
         presence=read_presence(places, name),

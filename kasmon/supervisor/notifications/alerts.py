@@ -81,7 +81,6 @@ class Reasons:
         return was
 
     def _find_reason(self, was: Session, session: Session) -> str:
-        """The reason for an alert about *session*, which *was* in another state; empty if there is none."""
         if session.is_unreachable:
             return ""  # its machine causes one
         before, state = (session.state.value if not session.crashed else "crashed" for session in (was, session))

@@ -79,12 +79,7 @@ def read_status(places: Paths) -> NotifierStatus:
 def start_notifier(places: Paths, config: Config | None = None) -> None:
     """Start the notifier if the config has targets and none runs; one of an older kasmon is replaced. Blocks.
 
-    Args:
-        places: the folders of kasmon.
-        config: the config, where it was read already.
-
-    Raises:
-        UnavailableError: if it cannot be started.
+    *config*: where it was read already. Raises `UnavailableError` if it cannot be started.
     """
     try:
         notify = (config or load(places)).notify

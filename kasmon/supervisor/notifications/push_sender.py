@@ -60,11 +60,7 @@ class PushReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_address(places: Paths, name: str, target: NotifyTarget, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the address of *target*, which is a secret.
-
-    Raises:
-        ConfigError: if the target has none, or not exactly one; or its file is missing, or others may read it.
-    """
+    """Return the address of *target*, which is a secret. Raises `ConfigError` unless it has one that is readable."""
     key = f"notify.targets.{name}"
     file = str(places.config_file)
     if sum(map(bool, (target.url, target.url_file, target.url_env))) != 1:
@@ -108,8 +104,7 @@ def is_installed() -> bool:
 def open_service(name: str, address: str) -> "apprise.NotifyBase":
     """Return the service at *address*, of the target *name*. The first call loads apprise, which takes 2 s.
 
-    Raises:
-        UnavailableError: if apprise is not installed, or does not know such a service.
+    Raises `UnavailableError` if apprise is not installed, or does not know such a service.
     """
     with _loading:
         for each in (*LIBRARIES, "imghdr"):  # their warnings contain hosts

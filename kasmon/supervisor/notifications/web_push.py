@@ -41,11 +41,9 @@ def send_web_push(
     """Send *news* to a browser; return the receipt, and whether its subscription is over.
 
     Args:
-        subscription: the browser.
         key: from `PushSubscriptions.key`.
         contact: a URL by which the service can ask who sends: `https:` or `mailto:`.
         name: of the target.
-        news: what is pushed.
         link: what a tap opens; empty for the list of sessions.
     """
     began = time.monotonic()

@@ -88,11 +88,7 @@ def _may_run_check(at: TaskRun) -> bool:
 
 
 async def recover(places: Paths, loss: InterruptedPlan) -> str:
-    """Recover from *loss*; describe the result.
-
-    Raises:
-        KasmonError: if that fails; a task whose session cannot be restarted has failed then.
-    """
+    """Recover from *loss*; describe the result. If that fails, a task whose session cannot be restarted has failed."""
     plan_log = PlanLog(places, loss.plan)
     if loss.action == "run":
         await asyncio.to_thread(start.run, places, plan_log)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class RemoteTasks:
-    """The machines that the tasks of one plan run on."""
+    """The machines that the tasks of one plan run on. Methods raise `RemoteUnreachableError` or `RemoteLaunchError`."""
 
     def __init__(self, ssh: tuple[str, ...]) -> None:
         self._ssh = ssh
@@ -40,19 +40,11 @@ class RemoteTasks:
         return RemoteMachine(host, self._ssh) if host else None
 
     async def lay_out(self, machine: RemoteMachine, task: Task) -> None:
-        """Create the folder there for the result of *task*.
-
-        Raises:
-            RemoteUnreachableError, RemoteLaunchError: if that fails.
-        """
+        """Create the folder there for the result of *task*."""
         await asyncio.to_thread(remote_task.lay_out, machine, HOME, task.number, ssh_environment())
 
     async def result(self, machine: RemoteMachine, task: Task, longest: int) -> str:
-        """Return the result of *task* there, at most *longest* bytes; may be empty.
-
-        Raises:
-            RemoteUnreachableError: if there is no connection.
-        """
+        """Return the result of *task* there, at most *longest* bytes; may be empty."""
         return await asyncio.to_thread(remote_task.result, machine, HOME, task.number, longest, ssh_environment())
 
     async def check(
@@ -65,14 +57,9 @@ class RemoteTasks:
         begins: Callable[[TaskChecking], Awaitable[None]],
         limit_s: float = CHECK_LIMIT_S,
     ) -> TaskChecked:
-        """Run the check of *task* there and return its result; *begins* logs that it begins.
+        """Run the check of *task* there and return its result; *begins* logs that it begins, as for `run_check`.
 
-        Args:
-            machine: where its agent worked.
-            task, attempt, session: whose check it is.
-            variables: its environment variables.
-            begins: as for `run_check`.
-            limit_s: how long it may take, in seconds, including time without a connection.
+        *limit_s*: how long it may take, in seconds, including time without a connection. It raises nothing.
         """
         began, unreachable = time.monotonic(), ""
         has_begun, pause_s = False, FIRST_PAUSE_S

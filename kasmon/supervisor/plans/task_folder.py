@@ -1,4 +1,7 @@
-"""The folder where a task works: the plan's folder or one worktree, the task's own worktree, or another task's."""
+"""The folder where a task works: the plan's folder or one worktree, the task's own worktree, or another task's.
+
+Functions raise `GitError` if git fails.
+"""
 
 import shlex
 from pathlib import Path
@@ -79,7 +82,6 @@ class TaskFolders:
         Raises:
             UsageError: if it requires a worktree and the plan's folder is in no git repository.
             RefusedError: if what should be its worktree is not, or is not on its branch.
-            KasmonError: if git cannot create it.
         """
         import asyncio
 
@@ -87,11 +89,7 @@ class TaskFolders:
             return await asyncio.to_thread(self._create, plan, task, run)
 
     async def branch(self, plan: Plan, task: Task, run: PlanRun) -> TaskBranch:
-        """Return the branch of *task*, which works on another machine, at the commit that it starts from.
-
-        Raises:
-            KasmonError: as `of`.
-        """
+        """Return the branch of *task*, which works on another machine, at the commit that it starts from; as `of`."""
         import asyncio
 
         async with self._lock:
@@ -100,10 +98,8 @@ class TaskFolders:
     def check(self, plan: Plan, task: Task, run: PlanRun) -> None:
         """Raise unless *task* has begun and can continue in its folder: its worktree, on its branch or none. Blocks.
 
-        Raises:
-            RefusedError: if its worktree is gone, is not of the plan's repository or is on another branch; or if it was
-                begun elsewhere.
-            KasmonError: if git fails.
+        It raises `RefusedError` if its worktree is gone, is not of the plan's repository or is on another branch; or if
+        it was begun elsewhere.
         """
         own = self._find_worktree(plan, task, run)
         folder, begun_in = str(self._folder if own is None else own.folder), run.of(task.id).workdir
@@ -117,13 +113,9 @@ class TaskFolders:
             _check_inside(own)
 
     def check_terminal(self, plan: Plan, task: Task, run: PlanRun, directory: str) -> None:
-        """Raise if a terminal in *directory* is in a checkout of the plan's repository that is not of *task*. Blocks.
+        """Raise `RefusedError` if a terminal in *directory* is in a checkout of the repository not of *task*. Blocks.
 
         It may be in the worktree of *task*, or outside of the repository. A task without a worktree passes.
-
-        Raises:
-            RefusedError: if it is, or if *directory* does not exist.
-            KasmonError: if git fails.
         """
         own = self._find_worktree(plan, task, run)
         if own is None:
@@ -208,7 +200,6 @@ def check_session(places: Paths, session: Session) -> None:
     Raises:
         RefusedError: if no task of its plan has this session, or as `TaskFolders.check` raises.
         PlanNotFoundError, PlanFaultyError: if the plan's approved text is gone, or can no longer be read.
-        KasmonError: if git fails.
     """
     if not session.plan or is_of_other_plan(places, session):
         return
@@ -243,12 +234,7 @@ def _check_not_remote(plan: Plan, task: Task, run: PlanRun) -> None:
 
 
 def _check_inside(own: _OwnWorktree) -> None:
-    """Raise if a link or another repository in the worktree leads the task's folder out of it.
-
-    Raises:
-        RefusedError: if it does.
-        GitError: if git fails.
-    """
+    """Raise `RefusedError` if a link or another repository in the worktree leads the task's folder out of it."""
     folder = own.folder
     while not folder.exists() and not folder.is_symlink():
         folder = folder.parent
@@ -272,11 +258,7 @@ def own_name(task: Task) -> str:
 
 
 def lay_out(folder: Path, task: Task) -> None:
-    """Create the folder for the result of *task*, ignored by git.
-
-    Raises:
-        RefusedError: if there is a symbolic link, which may lead elsewhere.
-    """
+    """Create the folder for the result of *task*, ignored by git. Raises `RefusedError` if a link is in its place."""
     own = folder / OWN_FOLDER
     if own.is_symlink() or (own / ".gitignore").is_symlink():
         raise RefusedError(f"{str(own)!r} is a symbolic link: kasmon does not write through links.")

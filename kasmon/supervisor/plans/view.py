@@ -24,11 +24,7 @@ class PlanView(NamedTuple):
 
 
 def read_view(plan_log: PlanLog, fleet: Fleet, config: Config) -> PlanView:
-    """Return the view of the plan of *plan_log*, from its log and *fleet*.
-
-    Raises:
-        PlanNotFoundError, PlanFaultyError: if its approved text is gone, or can no longer be read.
-    """
+    """Return the view of the plan of *plan_log*, from its log and *fleet*. Raises as `approved_plan`."""
     plan_log.more()
     plan = apply_config(approved_plan(plan_log), config)
     sessions = find_sessions(plan_log, fleet)
@@ -60,8 +56,7 @@ def is_of_other_plan(places: Paths, session: Session) -> bool:
 def approved_plan(plan_log: PlanLog) -> Plan:
     """Return the plan that the user approved.
 
-    Raises:
-        PlanNotFoundError, PlanFaultyError: if its text is gone, or can no longer be read.
+    Raises `PlanNotFoundError` or `PlanFaultyError` if its text is gone, or can no longer be read.
     """
     path = plan_log.agreed
     try:

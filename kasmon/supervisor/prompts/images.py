@@ -28,9 +28,7 @@ KEPT_S: Final = 7 * 86400.0
 def read_images(files: Sequence[str], folder: str = "") -> list[PromptImage]:
     """Return the pictures in *files*, relative to *folder*.
 
-    Raises:
-        NotFoundError: if one cannot be read.
-        UsageError: if one is no picture, or they exceed the limits; with the sizes.
+    Raises `NotFoundError` if one cannot be read, `UsageError` if one is no picture, or they exceed the limits.
     """
     images = [_read(file, folder) for file in files]
     check_images(images)
@@ -40,10 +38,7 @@ def read_images(files: Sequence[str], folder: str = "") -> list[PromptImage]:
 def find_mentioned(session: Session, text: str) -> list[PromptImage]:
     """Return the pictures that *text* mentions as `@picture.png`, if the session's agent accepts any.
 
-    A mention of a file that does not exist is only text.
-
-    Raises:
-        NotFoundError, UsageError: as `read_images`.
+    A mention of a file that does not exist is only text. Raises as `read_images`.
     """
     if "receives_images" not in session.abilities or not session.has_folder_here:
         return []
@@ -54,11 +49,8 @@ def find_mentioned(session: Session, text: str) -> list[PromptImage]:
 def store_picture(places: Paths, data: bytes) -> Path:
     """Write the picture *data* to a file that only the user can read; return its path.
 
-    Those that were stored more than `KEPT_S` ago are removed.
-
-    Raises:
-        UsageError: if it is no picture that agents accept, or too long.
-        UnavailableError: if it cannot be written.
+    Those that were stored more than `KEPT_S` ago are removed. Raises `UsageError` if it is no picture that agents
+    accept, or too long; `UnavailableError` if it cannot be written.
     """
     image = build_image("clipboard", data)
     try:

@@ -22,10 +22,7 @@ INTERRUPTED = "[Request interrupted"
 
 
 def conversations(config: Path, name: str = "*") -> Iterator[StoredConversation]:
-    """Yield the conversations in the config folder *config*; unreadable ones are omitted.
-
-    *name*: a pattern of their ids.
-    """
+    """Yield the conversations in *config*, its folder; unreadable ones are omitted. *name*: a pattern of their ids."""
     return read_all(config.glob(f"projects/*/{name}.jsonl"), conversation)
 
 
@@ -48,12 +45,9 @@ def conversation(file: Path) -> StoredConversation | None:
 
 
 def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
-    """Yield the entries of the conversation in *file* later than *after*, in seconds since the epoch.
+    """Yield the entries of the conversation in *file* later than *after*, in seconds since the epoch. Raises `OSError`.
 
     Sub-agents, and user entries that are not prompts of the user, are left out.
-
-    Raises:
-        OSError: if it cannot be read.
     """
     for entry in read_objects(file, lambda line: b'"type":"assistant"' in line or b'"type":"user"' in line):
         at = parse_time(text(entry, "timestamp"))

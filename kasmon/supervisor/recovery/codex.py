@@ -31,19 +31,12 @@ LONGEST_TITLE = 300
 
 
 def conversations(folder: Path, name: str = "*") -> Iterator[StoredConversation]:
-    """Yield the conversations in codex's *folder*; unreadable ones are omitted.
-
-    *name*: a pattern of their ids.
-    """
+    """Yield the conversations in codex's *folder*; unreadable ones are omitted. *name*: a pattern of their ids."""
     return read_all(folder.glob(f"sessions/*/*/*/rollout-*-{name}.jsonl"), conversation)
 
 
 def conversation(file: Path) -> StoredConversation | None:
-    """Return the conversation in *file*; None if that is no rollout, or contains no prompt.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
+    """Return the conversation in *file*; None if that is no rollout, or contains no prompt. Raises `OSError`."""
     match = match_path(str(file))
     if match is None:
         return None
@@ -60,11 +53,7 @@ def conversation(file: Path) -> StoredConversation | None:
 
 
 def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
-    """Yield the entries of the conversation in *file* later than *after*, in seconds since the epoch.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
+    """Yield the entries of the conversation in *file* later than *after*, in seconds since the epoch."""
     for entry in read_objects(file, lambda line: any(mark in line for mark in ITEMS)):
         at, payload = parse_time(text(entry, "timestamp")), table(entry, "payload")
         if at <= after:

@@ -36,12 +36,7 @@ def list_tiers(places: Paths) -> tuple[TierAvailability, ...]:
 
 
 def must_be_there(places: Paths, tier: LoggedTier) -> None:
-    """Raise unless a sandbox of *tier* can be created here.
-
-    Raises:
-        NoSandboxError: if its requirements are missing.
-        UnableError: if there is no such tier.
-    """
+    """Raise `NoSandboxError` if the requirements of *tier* are missing, `UnableError` if there is no such tier."""
     if (missing := tiers.load(tier, places).missing()) is not None:
         raise NoSandboxError(tier, *missing)
 
@@ -50,9 +45,9 @@ def must_confine(places: Paths, resolved: ResolvedProfile, workdir: str) -> None
     """Raise unless the agent of *resolved* can start in its sandbox, working in *workdir*.
 
     Raises:
-        NoSandboxError: if no sandbox of its tier can be created here.
         UnableError: if no agent runs in one, or not this one.
         NotFoundError: if its program does not exist.
+        NoSandboxError: as `must_be_there`.
     """
     tier = resolved.sandbox
     if tier is None:

@@ -46,8 +46,7 @@ class NewSandbox(msgspec.Struct, frozen=True, kw_only=True):
 def policy_of(config: SandboxConfig, session: SessionId, **given: object) -> SandboxPolicy:
     """Return the policy of the sandbox of *session* from *config*, overridden by *given*.
 
-    Raises:
-        UsageError: if the description of a credential is invalid.
+    Raises `UsageError` if the description of a credential is invalid.
     """
     for described in config.credentials:
         if why := credentials.fault(described):

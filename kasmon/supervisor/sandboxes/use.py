@@ -44,7 +44,6 @@ async def run(
     """Run *code* in the session's sandbox, resuming it if needed, and return the result.
 
     Args:
-        places: where the session is stored.
         timeout_s: how long it may take; None is as long as the sandbox's size allows.
         cap: how many bytes of output are returned at most.
         printed: called with the output as it appears.
@@ -92,12 +91,9 @@ def new_run() -> str:
 
 
 async def execute(places: Paths, session: Session, command: SandboxCommand) -> str:
-    """Pause or resume the session's sandbox, or save or restore a checkpoint, once its turn is over.
+    """Pause or resume the session's sandbox, or save or restore a checkpoint, once its turn is over. Raises as `run`.
 
     Returns the checkpoint's id; else a description of what was lost, empty if nothing.
-
-    Raises:
-        KasmonError: as `run` raises, or if the command failed.
     """
     is_agents = bool(session.sandbox) and isinstance(command, Pause | Resume)
     try:
@@ -110,11 +106,7 @@ async def execute(places: Paths, session: Session, command: SandboxCommand) -> s
 
 
 async def start_host(places: Paths, session: Session) -> None:
-    """Start the host of a session whose sandbox outlived it, to enforce its timeouts; the sandbox may stay paused.
-
-    Raises:
-        KasmonError: as `run` raises.
-    """
+    """Start the host of a session whose sandbox outlived it, to enforce its timeouts; the sandbox may stay paused."""
     async with _link_host(places, session):
         pass
 
@@ -122,12 +114,8 @@ async def start_host(places: Paths, session: Session) -> None:
 async def interrupt(places: Paths, session: Session, interpreter: Interpreter | None = None, *, run: str = "") -> None:
     """Interrupt what runs in the session's sandbox; optionally only in one interpreter, or only the run with id *run*.
 
-    Interpreters keep their state if they react.
-
-    Raises:
-        RefusedError: if *run* is over, or did not exist; nothing was interrupted then.
-        SandboxError: if *run* continues nevertheless.
-        KasmonError: as `run` raises.
+    Interpreters keep their state if they react. Raises `RefusedError` if *run* is over, or did not exist: nothing is
+    interrupted then; `SandboxError` if it continues nevertheless; else as `run`.
     """
     async with _link_host(places, session) as host:
         await host.ask(ExecuteCommand(n=0, session=session.id, command=Interrupt(interpreter=interpreter, run=run)))

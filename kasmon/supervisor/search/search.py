@@ -56,13 +56,11 @@ def search(
     most: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[SessionHits]:
-    """Yield the hits of *pattern*, a session at a time, omitting sessions without hits.
+    """Yield the hits of *pattern* in *sessions*, a session at a time in this order, omitting sessions without hits.
 
     A session's secrets are neither matched nor returned, even if its files contain them.
 
     Args:
-        places: the folders of this kasmon.
-        sessions: the sessions to search, in this order.
         context: how many lines above and below each hit to return.
         most: return at most this many hits of each session, the newest.
         stopped: called now and then; the search ends when it returns True.
@@ -89,8 +87,7 @@ def search(
 def list_sessions(places: Paths) -> tuple[Session, ...]:
     """Return every session that is not forgotten, the most recently active first, without reading their logs.
 
-    Raises:
-        OSError: if the fleet's log exists and cannot be read.
+    Raises `OSError` if the fleet's log exists and cannot be read.
     """
     fold = FleetIndex(places)
     load_cache(places.index, fold)

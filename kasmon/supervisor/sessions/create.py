@@ -67,8 +67,7 @@ def as_given(own: Mapping[str, str], public: Collection[str]) -> tuple[tuple[str
 def own_variables(profile: Mapping[str, str], given: Iterable[str], caller: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of *profile*, overridden by *given*: `NAME` with the *caller*'s value, or `NAME=value`.
 
-    Raises:
-        UsageError: if one has an invalid name, is reserved for kasmon, or is not set by the caller.
+    Raises `UsageError` if one has an invalid name, is reserved for kasmon, or is not set by the caller.
     """
     own = dict(profile)
     for text in given:
@@ -153,9 +152,7 @@ def prepare(
 ) -> Launch:
     """Create the requested session, announce it to the fleet, and return its launch.
 
-    Args:
-        at: the time of day.
-        variables: the caller's environment.
+    *at*: the time of day. *variables*: the caller's environment.
 
     Raises:
         UsageError: if the name, a tag, the folder, a variable or the mode is invalid.
@@ -195,7 +192,6 @@ def prepare(
 
 
 def _create(places: Paths, config: Config, new: NewSession, at: float, variables: Mapping[str, str]) -> Launch:
-    """Create the session as `prepare` does, for the actor that *new* has now."""
     if new.account and not (new.agent or new.argv):
         new = msgspec.structs.replace(new, agent=find_account(config, new.account).agent)
     resolved = resolve(config, new.agent, new.mode, new.argv, sandbox=new.sandbox, environment=variables)
@@ -212,9 +208,7 @@ def has_worktree(config: Config, new: NewSession, resolved: ResolvedProfile) -> 
     """Return whether the requested session gets a worktree: if asked for, else by its profile, else by the config.
 
     By these, only in a git repository, and never a program after `--`, a plan's task or a window of another session.
-
-    Raises:
-        UsageError: if it cannot have the one that is asked for.
+    Raises `UsageError` if it cannot have the one that is asked for.
     """
     if new.resume and (new.worktree or new.base or new.branch):
         raise UsageError("--resume excludes a worktree.", hint="A conversation is resumed in its own folder.")
@@ -314,11 +308,7 @@ def _prepare(
 def agent_variables(
     config: Config, new: NewSession, resolved: ResolvedProfile, variables: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the own variables of the agent of *new*, from its profile, its account and the request.
-
-    Raises:
-        KasmonError: as `prepare`.
-    """
+    """Return the own variables of the agent of *new*, from its profile, its account and the request."""
     account = _account(config, new, resolved, variables)
     return own_variables(resolved.environment | account.own, (*new.environment, *new.public_environment), variables)
 
@@ -352,11 +342,9 @@ def _resuming(places: Paths, new: NewSession, resolved: ResolvedProfile) -> tupl
 def _account(
     config: Config, new: NewSession, resolved: ResolvedProfile, variables: Mapping[str, str]
 ) -> AccountVariables:
-    """Return the variables of the account that *new* requests; none without one.
+    """Return the variables of the account that *new* requests; none without one. Raises as `account_variables`.
 
-    Raises:
-        UnableError: if its config directory would be in a sandbox, or on another machine.
-        KasmonError: as `account_variables`.
+    It raises `UnableError` if its config directory would be in a sandbox, or on another machine.
     """
     if not new.account:
         return AccountVariables(own={}, public=frozenset(), directory=None)
@@ -377,9 +365,7 @@ def _account(
 def _policy(places: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees: bool) -> SandboxPolicy | None:
     """Return the policy of its sandbox; None if it has none.
 
-    Raises:
-        RefusedError: if it gets something that the user has not confirmed, or an agent confirms it.
-        KasmonError: if it cannot be created here.
+    Raises `RefusedError` if it gets something that the user has not confirmed, or an agent confirms it.
     """
     if launch.sandbox is None:
         return None

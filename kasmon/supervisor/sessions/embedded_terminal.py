@@ -33,9 +33,7 @@ class EmbeddedTerminal:
     async def open(cls, places: Paths, session: SessionId, columns: int, rows: int) -> "EmbeddedTerminal":
         """Subscribe to the terminal of *session* and resize it.
 
-        Raises:
-            HostUnreachableError: if it has no terminal.
-            TimedOutError: if no rows arrive within 10 s.
+        Raises `HostUnreachableError` if it has no terminal, `TimedOutError` if no rows arrive within 10 s.
         """
         terminal = cls(await open_link(places, session, Mode.TMUX), session)
         try:

@@ -70,11 +70,7 @@ LOOK_S = 0.1
 
 
 async def request(places: Paths, session: Session, kind: ControlKind) -> HostStatus | None:
-    """Send *kind* to the structured host of *session*; None if it is older than control requests.
-
-    Raises:
-        KasmonError: as `control.request` does.
-    """
+    """Send *kind* to the structured host of *session*; None if it is older than control requests."""
     return await in_thread(request_host, places.socket(session.id), kind)
 
 

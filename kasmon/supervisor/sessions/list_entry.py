@@ -28,9 +28,7 @@ from kasmon.supervisor.sessions.start import forget_prompt
 async def rename(places: Paths, session: Session, name: str) -> str:
     """Rename the session, and return the name as displayed from now on.
 
-    Raises:
-        UsageError: if the name is invalid.
-        NameTakenError: if another session has it.
+    Raises `UsageError` if the name is invalid, `NameTakenError` if another session has it.
     """
     clean = check_name(name)
     fact = SessionRenamed(at=time.time(), session=session.id, name=clean)
@@ -51,9 +49,7 @@ async def _rename_there(places: Paths, session: Session, name: str) -> str:
 async def tag(places: Paths, session: Session, added: Iterable[str] = (), removed: Iterable[str] = ()) -> str:
     """Add and remove tags, and return a sentence with the tags that the session has from now on.
 
-    Raises:
-        UsageError: if a tag is invalid, or both added and removed, or the session would have too many.
-        UnavailableError: if it cannot be written.
+    Raises `UsageError` if a tag is invalid, or both added and removed, or the session would have too many.
     """
     added, removed = check_tags(added), check_tags(removed)
     if both := set(added).intersection(removed):
@@ -83,11 +79,7 @@ async def _change_tags_there(
 
 
 async def mark_viewed(places: Paths, session: Session) -> None:
-    """Log that the user viewed the result of *session*, unless that is logged already.
-
-    Raises:
-        UnavailableError: if it cannot be written.
-    """
+    """Log that the user viewed the result of *session*, unless that is logged already."""
     if session.is_unviewed:
         await _mark_viewed(places, session)
 

@@ -28,8 +28,7 @@ MOST_TAGS: Final = 16
 def check_name(name: str) -> Clean:
     """Return *name* as it will be displayed: cleaned and stripped. Callers may compare it with the original.
 
-    Raises:
-        UsageError: if nothing is left of it, or it is too wide.
+    Raises `UsageError` if nothing is left of it, or it is too wide.
     """
     clean = Clean(clean_line(name).strip())
     if not clean:
@@ -44,8 +43,7 @@ def check_name(name: str) -> Clean:
 def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Return *tags* as they are stored: in small letters, each once, sorted.
 
-    Raises:
-        UsageError: if one is no word that can be displayed, is too wide, or there are too many.
+    Raises `UsageError` if one is no word that can be displayed, is too wide, or there are too many.
     """
     checked = sorted({_check_tag(tag) for tag in tags})
     if len(checked) > MOST_TAGS:
@@ -82,12 +80,7 @@ def note(
     fact: SessionCreated | SessionRenamed | SessionTagged | SessionForgotten | SessionViewed,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Append *fact* to the fleet's log.
-
-    Raises:
-        UnavailableError: if it cannot be written.
-        KasmonError: raised by *check*; nothing was written then.
-    """
+    """Append *fact* to the fleet's log, unless *check* raises. Raises `UnavailableError` if it cannot be written."""
     try:
         EventLog(places.fleet_log).append(fact, check=check)
     except OSError as error:
@@ -95,13 +88,9 @@ def note(
 
 
 def announce(places: Paths, fact: SessionCreated | SessionRenamed) -> None:
-    """Append *fact* to the fleet's log, unless another session that is not forgotten has the name in it.
+    """Append *fact* to the fleet's log. Raises `NameTakenError` if another session that is not forgotten has the name.
 
     Check and append are atomic: if two callers request one name at the same moment, one gets it.
-
-    Raises:
-        NameTakenError: if another session has this name or id.
-        UnavailableError: if it cannot be written.
     """
     session, name = (
         (fact.launch.session, fact.launch.name) if isinstance(fact, SessionCreated) else (fact.session, fact.name)
@@ -120,8 +109,7 @@ def announce(places: Paths, fact: SessionCreated | SessionRenamed) -> None:
 def claim_id(places: Paths) -> Iterator[SessionId]:
     """Claim a new session id with an empty folder; if the context raises, the folder is removed.
 
-    Raises:
-        UnavailableError: if the state folder is not writable.
+    Raises `UnavailableError` if the state folder is not writable.
     """
     try:
         places.make()

@@ -18,11 +18,9 @@ from kasmon.supervisor.sessions.folder_config import FolderSettings
 
 
 def find_template(here: FolderSettings, name: str) -> TemplateConfig:
-    """Return the template *name* as it applies in a folder.
+    """Return the template *name* as it applies in a folder; raise `NotFoundError` if there is none.
 
-    Raises:
-        RefusedError: if only the folder's own config defines it, and the user has not trusted that.
-        NotFoundError: if there is none.
+    Raises `RefusedError` if only the folder's own config defines it, and the user has not trusted that.
     """
     if name in here.config.templates:
         return here.config.templates[name]
@@ -51,11 +49,7 @@ def with_template(new: NewSession, template: TemplateConfig) -> NewSession:
 
 
 def parse_fields(given: Iterable[str]) -> dict[str, str]:
-    """Return the values of fields from words as `NAME=TEXT`.
-
-    Raises:
-        UsageError: if one is no such word, or given twice.
-    """
+    """Return the values of fields from words as `NAME=TEXT`. Raises `UsageError` if one is none, or given twice."""
     fields: dict[str, str] = {}
     for word in given:
         name, is_given, text = word.partition("=")
@@ -70,9 +64,8 @@ def parse_fields(given: Iterable[str]) -> dict[str, str]:
 def with_prompt(config: Config, new: NewSession, text: str, values: Mapping[str, str]) -> NewSession:
     """Return *new* with the prompt *text* of a template, and the *values* of its fields in it.
 
-    Raises:
-        UsageError: if a field has no value, or a value no field.
-        RefusedError: if it has fields, and its agent executes its input.
+    Raises `UsageError` if a field has no value, or a value no field; `RefusedError` if it has fields, and its agent
+    executes its input.
     """
     fields = prompt_fields(text)
     if unknown := [name for name in values if name not in fields]:

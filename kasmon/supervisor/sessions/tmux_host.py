@@ -32,11 +32,7 @@ def lacks_host(session: Session) -> bool:
 
 
 async def bring_back(places: Paths) -> bool:
-    """Start the shared tmux host if none runs, and wait until it answers; return whether it was started.
-
-    Raises:
-        KasmonError: if it cannot be started, or does not answer in time.
-    """
+    """Start the shared tmux host if none runs, and wait until it answers; return whether it was started."""
     if await asyncio.to_thread(lock_holder, places.tmux_host_lock) is not None:
         return False
     async with contextlib.aclosing(await open_link(places, SessionId("tmux"), Mode.TMUX)):

@@ -1,1 +1,1 @@
-"""Watcher sessions: their prompts are fed by what other sessions do. Start at `feeder`, which `process` runs."""
+"""Watcher sessions: their prompts are fed by what other sessions do. Start at `feeder`."""

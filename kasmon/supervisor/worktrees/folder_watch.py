@@ -35,8 +35,7 @@ class FolderWatch:
     ) -> AsyncGenerator[frozenset[str], None]:
         """Yield those of *folders* in which something changed, and now and then all, until *is_over*.
 
-        Raises:
-            OSError, RuntimeError: if the system does not report changes.
+        Raises `OSError` or `RuntimeError` if the system does not report changes.
         """
         follower = _Follower(frozenset(folders), is_relevant)
         if not follower.folders:
@@ -120,11 +119,7 @@ class _Follower:
         self._reported.set()
 
     async def wait(self) -> frozenset[str]:
-        """Wait for the next report, and return the folders that changed; at times, none.
-
-        Raises:
-            OSError, RuntimeError: if the system does not report changes.
-        """
+        """Wait for the next report, and return the folders that changed; at times, none. Raises as `follow`."""
         await self._reported.wait()
         self._reported.clear()
         if self._error is not None:

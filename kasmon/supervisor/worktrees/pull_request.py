@@ -46,7 +46,6 @@ def fetch_pull_request(folder: Path, number: str) -> str:
         UnavailableError: if `gh` is not installed, or answers with an error.
         NotFoundError: if no remote is the repository of the pull request.
         TimedOutError: if `gh` or git takes too long.
-        GitError: if git cannot fetch it.
     """
     if not (number.isascii() and number.isdecimal()):
         raise UsageError(f"the base 'pr:{number}' names no pull request.", hint="Write `pr:` and its number: `pr:123`.")

@@ -37,8 +37,7 @@ REPORTED: Final = 4000
 def set_up(places: Paths, launch: Launch, tree: SessionWorktree) -> None:
     """Set up *tree*, the worktree of *launch*, by the config of its repository as far as the user trusts it now.
 
-    Raises:
-        KasmonError: why it failed. The session has ended with that reason, and its worktree stays: a person decides.
+    Raises why it failed. The session has ended with that reason, and its worktree stays: a person decides.
     """
     here = in_folder(places, load_or_default(places), tree.source)
 
@@ -80,8 +79,7 @@ def prepare_worktree(config: WorktreeConfig, source: Path | None, top: Path, rep
 def find_files(source: Path, patterns: Iterable[str], key: str) -> list[PurePath]:
     """Return the files and folders in *source* that match *patterns*, as paths in it.
 
-    Raises:
-        UsageError: if one leads out of *source*, or into its git folder.
+    Raises `UsageError` if one leads out of *source*, or into its git folder.
     """
     found: dict[PurePath, None] = {}
     for pattern in patterns:
@@ -119,8 +117,7 @@ def _copy(here: Path, there: Path) -> None:
 def run_command(command: str, folder: Path, limit_s: float, what: str, report: Callable[[str], None]) -> None:
     """Run the shell *command* in *folder*; its output goes to *report*.
 
-    Raises:
-        LaunchError: if it ends with another exit code than 0, or takes longer than *limit_s*; it has ended then.
+    Raises `LaunchError` if it ends with another exit code than 0, or takes longer than *limit_s*; it has ended then.
     """
     with tempfile.TemporaryFile() as output:
         try:

@@ -63,11 +63,7 @@ class TaskClaim:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[Claim]:
-        """Hold its lock, and yield the claim as it is; wait until the lock is free.
-
-        Raises:
-            UnavailableError: if it cannot be read.
-        """
+        """Hold its lock, and yield the claim as it is; wait until the lock is free. Raises `UnavailableError`."""
         try:
             private_folder(self.folder)
             with lock(self._file):
@@ -89,11 +85,7 @@ class TaskClaim:
         write_private(self._file, msgspec.json.encode(claim), durable=True)
 
     def require_current(self, claim: Claim, *, may_have_ended: bool = False) -> None:
-        """Raise unless the key's attempt holds *claim*.
-
-        Raises:
-            RefusedError: if another attempt holds it, or it has ended.
-        """
+        """Raise `RefusedError` unless the key's attempt holds *claim*, and unless *may_have_ended*, has not ended."""
         if claim.is_newer(self.key):
             raise self._lost(claim)
         if not claim.is_of(self.key):
@@ -125,11 +117,7 @@ def result_mark(folder: Path, claim: Claim) -> Path:
 
 
 def list_own_files(top: Path, *, has_result: bool) -> tuple[str, ...]:
-    """Return the git-ignored files of the worktree *top* that kasmon created, or whose content its runner has.
-
-    Raises:
-        GitError: if git fails.
-    """
+    """Return the git-ignored files of the worktree *top* that kasmon created, or whose content its runner has."""
     wanted = re.compile(rf"(.*/)?{re.escape(OWN_FOLDER)}/(\.gitignore{'|task-[0-9]+/result.md' * has_result})")
     return tuple(name for name in ignored(top) if wanted.fullmatch(name))
 
@@ -137,8 +125,7 @@ def list_own_files(top: Path, *, has_result: bool) -> tuple[str, ...]:
 def folder_of(places: Paths, key: TaskKey, number: int) -> Path:
     """Return the worktree of the newest attempt of another task, *number*, of the same plan.
 
-    Raises:
-        RefusedError: if it has none on this machine.
+    Raises `RefusedError` if it has none on this machine.
     """
     names = [path.name for path in (places.plan_tasks / key.runner).glob(f"{number}*")]
     names = [name for name in names if name.partition("-")[0] == str(number)]  # an edit may have renamed the task

@@ -182,8 +182,7 @@ def find_offers(places: Paths, config: Config, plan: Plan, folder: Path) -> Sequ
 def check_versions(places: Paths, plan: Plan, offers: Sequence[MachineOffer]) -> list[str]:
     """Return a remark for each machine that gets no task of *plan* because its kasmon is too old.
 
-    Raises:
-        RefusedError: if a task of *plan* may run on no other machine.
+    Raises `RefusedError` if a task of *plan* may run on no other machine.
     """
     too_old = {offer.machine: offer.problem for offer in offers if offer.is_too_old}
     wanted = _find_requirements(places, plan)

@@ -67,7 +67,11 @@ Reply = TypeVar("Reply", bound=msgspec.Struct)
 
 
 class RegisteredTasks:
-    """The tasks of the plan of *plan_log* on registered machines."""
+    """The tasks of the plan of *plan_log* on registered machines.
+
+    What asks a machine raises `RemoteUnreachableError` if it is not connected, or the connection ends: repeat it. Any
+    other `KasmonError` says why it was not done.
+    """
 
     def __init__(self, places: Paths, plan_log: PlanLog) -> None:
         self._places = places
@@ -79,23 +83,14 @@ class RegisteredTasks:
         """Machine -> the lock of requests about checks there."""
 
     def key(self, run_: PlanRun, task: Task, attempt: int) -> tuple[str, TaskKey]:
-        """Return the machine of *attempt*, and what names it there.
-
-        Raises:
-            RefusedError: if it is not placed there, or no longer.
-        """
+        """Return the machine of *attempt*, and what names it there. Raises `RefusedError` if it is on none now."""
         placement = next((each for each in reversed(run_.of(task.id).placements) if each.attempt == attempt), None)
         if placement is None:
             raise RefusedError(f"attempt {attempt} of task {task.id!r} is on no machine now.", hint="Retry it.")
         return placement.machine, self._key_of(task, placement)
 
     def prepare(self, plan: Plan, run_: PlanRun, task: Task, attempt: int, branch: TaskBranch) -> str:
-        """Have a worktree there at the commit of *branch*, and return the folder where *task* works.
-
-        Raises:
-            RemoteUnreachableError: if the machine is not connected, or the connection ends: repeat it.
-            KasmonError: why it cannot be prepared.
-        """
+        """Have a worktree there at the commit of *branch*, and return the folder where *task* works."""
         machine, key = self.key(run_, task, attempt)
         root = self._root_of(branch)
         remote = _address_of_remote(branch.repo) if plan.fetch == "remote" else ""
@@ -115,10 +110,6 @@ class RegisteredTasks:
         """Start the session of a prepared attempt; repeated, it is the same session.
 
         Where the machine has a work queue, it is an order there, which a lost connection or server does not lose.
-
-        Raises:
-            RemoteUnreachableError: as for `prepare`.
-            KasmonError: why it cannot be started.
         """
         write_private(_start_record(self._plan_log, request.key.number), _start_mark(request.key), durable=True)
         started = self._ask(machine, "start", request, StartedTask, _order_of(request.key))
@@ -134,11 +125,11 @@ class RegisteredTasks:
         )
 
     def bring_back_host(self, machine: str, request: StartTask) -> None:
-        """Have a session that was started get a new host, if it has lost that; raises as `start`."""
+        """Have a session that was started get a new host, if it has lost that."""
         self._ask(machine, "start", request, StartedTask)
 
     def read_result(self, run_: PlanRun, task: Task, attempt: int) -> TaskResult:
-        """Return what *attempt* left there; raises as `prepare`."""
+        """Return what *attempt* left there."""
         machine, key = self.key(run_, task, attempt)
         found = self._ask(machine, "result", ReadResult(key=key), TaskResult)
         if not is_commit(found.commit):
@@ -154,7 +145,6 @@ class RegisteredTasks:
         """Fetch *commit* of *attempt*, and move the task's *branch* in *repo* to it; nothing else changes.
 
         Raises:
-            RemoteUnreachableError: as for `prepare`.
             RefusedError: if the branch has other commits meanwhile, or is checked out.
             GitError: if what the machine sent is damaged, too large, or not what git would check out.
         """
@@ -176,9 +166,6 @@ class RegisteredTasks:
         """Run the check of *task* there, and return its result; *begins* logs that it begins.
 
         While the machine is unreachable, the check continues there, and is asked for again.
-
-        Raises:
-            KasmonError: why it cannot be run.
         """
         machine, key = await asyncio.to_thread(self.key, run_, task, attempt)
         await begins(TaskChecking(at=time.time(), task=task.id, attempt=attempt))
@@ -203,12 +190,7 @@ class RegisteredTasks:
         )
 
     def end_check(self, run_: PlanRun, task: Task) -> None:
-        """End the check of the task's last attempt; it can be started again.
-
-        Raises:
-            RemoteUnreachableError: as for `prepare`.
-            KasmonError: if it cannot be ended.
-        """
+        """End the check of the task's last attempt; it can be started again."""
         machine, key = self.key(run_, task, run_.of(task.id).attempt)
         with self._checking[machine]:
             self._ask(machine, "end", EndTask(key=key, is_check_only=True), AttemptReport)
@@ -221,10 +203,6 @@ class RegisteredTasks:
         """End the attempt of *placement*, which lost its claim, and return what it did.
 
         *task* needs its id only, and the number if the log has none.
-
-        Raises:
-            RemoteUnreachableError: if the machine is not connected; it is to be ended once it is.
-            KasmonError: if its session cannot be ended.
         """
         start_link(self._places, placement.machine)
         request = EndTask(key=self._key_of(task, placement))
@@ -243,10 +221,8 @@ class RegisteredTasks:
     def clean(self, plan: Plan, patterns: Sequence[str]) -> tuple[list[str], list[str]]:
         """Remove the worktrees of the plan's tasks on their machines, where nothing could be lost.
 
-        *patterns*: as for `find_ignored`.
-
-        Returns:
-            The worktrees that were removed, as `MACHINE:PATH`, and why each of the others was not.
+        *patterns*: as for `find_ignored`. Returns the worktrees that were removed, as `MACHINE:PATH`, and why each of
+        the others was not.
         """
         removed, retained = list[str](), list[str]()
         current = self._plan_log.run

@@ -131,9 +131,7 @@ class TaskContexts:
     def write(self, plan: Plan, run: PlanRun, fleet: Fleet, files: Mapping[str, tuple[str, ...]]) -> None:
         """Write the contexts that changed since the last call; blocks. A session whose folder is gone is left out.
 
-        Args:
-            fleet: the sessions as they are now.
-            files: task -> the files that it changed so far.
+        *files*: task -> the files that it changed so far.
         """
         seen = {session.id: session for session in fleet.sessions}
         waves: dict[int, list[TaskPeer]] = {}
@@ -184,11 +182,7 @@ class TaskContexts:
         return [machine for machine, contexts in self._distant.items() if contexts != self._sent.get(machine)]
 
     def send(self, machine: str) -> None:
-        """Send the contexts of the sessions on *machine* there. Blocks.
-
-        Raises:
-            KasmonError: as `link_client.run`, or as the machine reports it.
-        """
+        """Send the contexts of the sessions on *machine* there. Blocks. Raises as `run`, or what it reports."""
         contexts = self._distant.get(machine, {})
         request = WriteContexts(contexts=tuple(contexts.values()))
         words = ["task", "context", "--json"]

@@ -33,10 +33,7 @@ NAME_CELLS: Final = 40
 async def list_sessions(places: Paths, config: Config) -> tuple[BackgroundSession, ...]:
     """Return the background sessions of the profile `claude`, those that a session of kasmon shows marked so.
 
-    Raises:
-        AgentNotFoundError: if claude is not installed.
-        UnavailableError: if it does not list them.
-        KasmonError: as `resolve` raises.
+    Raises `AgentNotFoundError` if claude is not installed, `UnavailableError` if it does not list them.
     """
     return (await in_thread(_read, places, config, os.environ))[1]
 

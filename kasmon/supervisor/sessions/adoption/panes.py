@@ -25,9 +25,7 @@ from kasmon.supervisor.sessions.start import begin
 async def foreign_panes(places: Paths, socket: str = "") -> tuple[AdoptablePane, ...]:
     """Return the adoptable panes of the user's own tmux at *socket*; empty is the current one, else the default one.
 
-    Raises:
-        NotFoundError, TmuxError: if no tmux answers there.
-        RefusedError: if it is kasmon's own.
+    Raises `NotFoundError` or `TmuxError` if no tmux answers there, `RefusedError` if it is kasmon's own.
     """
     return (await _list_panes(places, socket)).panes
 
@@ -91,7 +89,6 @@ def _socket(places: Paths, socket: str) -> Path:
 
 
 def _announce(places: Paths, launch: Launch) -> Launch:
-    """Return *launch* with its id, after creating its folder and announcing it to the fleet."""
     with claim_id(places) as session:
         launch = msgspec.structs.replace(launch, session=session)
         write_private(places.launch(session), msgspec.json.encode(launch))
