@@ -3,9 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from kasmon.paths import Paths, private_folder
 from kasmon.supervisor.worktrees.worktree import create
 from tests.support.git_repo import Repo
 from tests.support.supervisor.env import Env
+from tests.support.tui.dashboard import Home
 
 
 @pytest.fixture
@@ -16,6 +18,17 @@ def env() -> Iterator[Env]:
 
 
 @pytest.fixture
+def home() -> Iterator[Home]:
+    with Home() as home:
+        yield home
+
+
+@pytest.fixture
 def tree(repo: Repo, tmp_path: Path) -> Path:
     """A worktree of *repo*, untouched."""
     return Path(create(repo.folder, tmp_path / "trees" / "t", "plan/t").path)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Paths:
+    return Paths(state=private_folder(tmp_path / "state"), config=tmp_path / "config")

@@ -1,9 +1,5 @@
 """`link_of`: a link to the `kasmon web` that runs, or none."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from kasmon.config.schema import WebConfig
 from kasmon.store.request_links import RequestLinks
 from kasmon.supervisor.request_links import announced_address, link_of, served_address
@@ -12,13 +8,6 @@ from tests.support.supervisor.env import Env
 
 ASKED = command("fix-auth", "git push")
 HERE = "http://127.0.0.1:8000"
-
-
-@pytest.fixture
-def env() -> Iterator[Env]:
-    env = Env()
-    yield env
-    env.close()
 
 
 def test_a_link_leads_to_the_running_server_and_without_one_there_is_none(env: Env) -> None:

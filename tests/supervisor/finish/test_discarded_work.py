@@ -12,7 +12,7 @@ from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import RefusedError
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
-from kasmon.paths import Paths, private_folder
+from kasmon.paths import Paths
 from kasmon.supervisor.finish.discarded_work import discard
 from kasmon.supervisor.finish.finish_plan import FinishRequest, plan_finish
 from kasmon.supervisor.worktrees.inventory import remove_session_worktree
@@ -37,11 +37,6 @@ def discarded(tree: SessionWorktree, places: Paths) -> str:
     bundle, _ = discard(places, session("fix", worktree=tree), tree, fleet, ())
     assert not Path(tree.path).exists()
     return bundle
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> Paths:
-    return Paths(state=private_folder(tmp_path / "state"), config=tmp_path / "config")
 
 
 def contents(repo: Repo, bundle: str) -> set[str]:

@@ -8,7 +8,7 @@ from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import KasmonError
 from kasmon.host.rpc.event_loop import run
 from kasmon.model.fleet import Fleet
-from kasmon.paths import Paths, private_folder
+from kasmon.paths import Paths
 from kasmon.supervisor.finish.finish import finish
 from kasmon.supervisor.finish.finish_plan import FinishRequest, plan_finish
 from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree
@@ -16,10 +16,9 @@ from tests.support.git_repo import Repo
 from tests.support.sample_fleet import session
 
 
-def test_of_two_merges_at_once_one_is_done_and_the_other_changes_nothing(repo: Repo, tmp_path: Path) -> None:
+def test_of_two_merges_at_once_one_is_done_and_the_other_changes_nothing(repo: Repo, places: Paths) -> None:
     repo.git("config", "user.name", "Ann")
     repo.git("config", "user.email", "ann@example.org")
-    places = Paths(state=private_folder(tmp_path / "state"), config=tmp_path / "config")
     with new_worktree(WorktreeConfig(), WorktreeRequest(), repo.folder, "fix") as (tree, _):
         repo.commit("a.txt", at=Path(tree.path))
     fix = session("fix", worktree=tree, workdir=tree.path)

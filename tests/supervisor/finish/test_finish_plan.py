@@ -8,7 +8,7 @@ import pytest
 from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import RefusedError
 from kasmon.model.fleet import Fleet
-from kasmon.paths import Paths, private_folder
+from kasmon.paths import Paths
 from kasmon.supervisor.finish.finish_plan import FinishRequest, plan_finish
 from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree
 from kasmon.supervisor.worktrees.setup import prepare_worktree
@@ -16,8 +16,7 @@ from tests.support.git_repo import Repo
 from tests.support.sample_fleet import session
 
 
-def test_a_plan_warns_of_a_nested_repository_and_names_the_hooks_of_every_change(repo: Repo, tmp_path: Path) -> None:
-    places = Paths(state=private_folder(tmp_path / "state"), config=tmp_path / "config")
+def test_a_plan_warns_of_a_nested_repository_and_names_the_hooks_of_every_change(repo: Repo, places: Paths) -> None:
     with new_worktree(WorktreeConfig(), WorktreeRequest(), repo.folder, "fix") as (tree, _):
         Repo(Path(tree.path) / "vendor" / "lib")
     for name in ("reference-transaction", "post-index-change", "pre-push"):
@@ -32,8 +31,7 @@ def test_a_plan_warns_of_a_nested_repository_and_names_the_hooks_of_every_change
     assert ("the commit would contain only a link to each repository in the worktree: 'vendor/lib/'",) == plan.warnings
 
 
-def test_a_link_to_the_checkout_that_git_does_not_ignore_is_not_committed(repo: Repo, tmp_path: Path) -> None:
-    places = Paths(state=private_folder(tmp_path / "state"), config=tmp_path / "config")
+def test_a_link_to_the_checkout_that_git_does_not_ignore_is_not_committed(repo: Repo, places: Paths) -> None:
     repo.commit(".gitignore", "modules/\n")
     (repo.folder / "modules").mkdir()
     with new_worktree(WorktreeConfig(), WorktreeRequest(), repo.folder, "fix") as (tree, _):

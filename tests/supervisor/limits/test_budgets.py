@@ -1,7 +1,6 @@
 """A budget that is used up lets no prompt be sent unless a person agrees, and ends nothing."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,12 +14,6 @@ from kasmon.supervisor.limits.budgets import find_warnings, held_plan, require_b
 from kasmon.supervisor.sessions.session_operations import send
 from tests.support.tui.dashboard import Home
 from tests.support.wait import until
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with Home() as home:
-        yield home
 
 
 def configure(home: Home, per_session: str) -> None:

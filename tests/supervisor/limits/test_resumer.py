@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -26,12 +25,6 @@ AFTER_S = HOUR_S + GRACE_S + 300
 LIMITED = "window five_hour 100 3600\nlimit"
 
 LONGER = f"window five_hour 100 {24 * HOUR_S}\nlimit"
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with Home() as home:
-        yield home
 
 
 class Waiting:

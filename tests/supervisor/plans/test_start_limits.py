@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -60,12 +59,6 @@ def task(prompt: str = "say hello", more: str = "") -> str:
 def start(home: Home, account: str, prompt: str) -> SessionId:
     new = NewSession(name=account, agent="scripted", mode=Mode.SDK, workdir="/", prompt=prompt, account=account)
     return asyncio.run(create(home.places, CONFIG, new))
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with Home() as home:
-        yield home
 
 
 def configure(env: Env | Home, text: str = FILE) -> None:

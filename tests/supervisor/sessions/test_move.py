@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import msgspec
@@ -29,12 +28,6 @@ from kasmon.supervisor.sessions.move import move
 from kasmon.supervisor.sessions.session_operations import create, restart, stop
 from tests.support.tui.dashboard import Home
 from tests.support.wait import until
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with Home() as home:
-        yield home
 
 
 def moved(home: Home, session: SessionId, to: Mode, config: Config | None = None) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,12 +29,6 @@ from tests.support.tui.dashboard import Home
 from tests.support.wait import until
 
 TASK = "Tell me what matters."
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with Home() as home:
-        yield home
 
 
 class Watched:
