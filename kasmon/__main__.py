@@ -68,7 +68,7 @@ def open_standard_streams() -> None:
 def host(arguments: Sequence[str]) -> int:
     """Run a host process, or one of the others that no person starts; the first argument says which."""
     if arguments[:1] == ["--plan"]:
-        from kasmon.supervisor.plans import process as runner
+        from kasmon.supervisor.plans import runner
 
         return runner.main(list(arguments[1:]))
     if arguments[:1] == ["--tmux"]:
@@ -88,17 +88,17 @@ def host(arguments: Sequence[str]) -> int:
 
         return check_process.main(list(arguments[1:]))
     if arguments[:1] == ["--limits"]:
-        from kasmon.supervisor.limits import process as limits
+        from kasmon.supervisor.limits import resumer
 
-        return limits.main(list(arguments[1:]))
+        return resumer.main(list(arguments[1:]))
     if arguments[:1] == ["--log-in"]:
         from kasmon.supervisor.limits import log_in
 
         return log_in.main(list(arguments[1:]))
     if arguments[:1] == ["--watch"]:
-        from kasmon.supervisor.watchers import process as watchers
+        from kasmon.supervisor.watchers import feeder
 
-        return watchers.main(list(arguments[1:]))
+        return feeder.main(list(arguments[1:]))
     if arguments[:1] == ["--machine"]:
         from kasmon.bus import link
 

@@ -45,11 +45,16 @@ class KasmonError(Exception):
         if dots in (2, 4) or (dots == 1 and message[-2:-1] in ("!", "?", "…")):
             message = message[:-1]
         self.message, self.hint = message, hint
-        super().__init__(f"{message} {hint}".strip())
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
 
 
-def of_system(error: OSError) -> KasmonError:
-    """Return an operating system error as a `KasmonError`, for callers that know nothing more about it."""
+def of_system(error: OSError | KasmonError) -> KasmonError:
+    """Return an operating system error as a `KasmonError`, for callers that know nothing more about it; or itself."""
+    if isinstance(error, KasmonError):
+        return error
     why = error.strerror or str(error) or type(error).__name__
     if why == NOT_REGULAR:
         hint = "Restore the original file, or move this one away."

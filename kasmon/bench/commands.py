@@ -19,7 +19,7 @@ from kasmon.errors import UnavailableError
 from kasmon.model import fleet
 from kasmon.model.commands import ActingAgent, Mode
 from kasmon.paths import Paths, write_private
-from kasmon.supervisor.fleet.watch import read_fleet
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.session_operations import create
 

@@ -26,6 +26,11 @@ GLYPHS: Final = {
 """State -> its glyph, and its glyph where the output is not UTF-8."""
 
 
+def count_text(count: int, noun: str) -> str:
+    """Return *count* with its noun: `1 commit`, `2 commits`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def compact(count: int) -> str:
     """Return a count in at most six characters: 950, 5.2k, 3.1M."""
     if count < 1000:

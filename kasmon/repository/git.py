@@ -1,7 +1,8 @@
 """Run git in a folder. Calls block; use a thread.
 
 It runs without the repository's hooks, file watchers and filters, and does not enter its submodules. So reading it, or
-creating a worktree, runs no code of the repository; and no `GIT_` variable of our environment affects it.
+creating a worktree, runs no code of the repository; and no `GIT_` variable of our environment affects it. Functions
+raise `GitError` if it ends with an error, as in a folder that is in no repository.
 """
 
 import os
@@ -43,8 +44,7 @@ NO_REPOSITORY: Final = ("not a git repository", "must be run in a work tree", NO
 def repository(folder: Path) -> Path | None:
     """Return the top folder of the git repository that *folder* is in; None if in none, or git is missing.
 
-    Raises:
-        GitError: if git refuses to open the repository: it is another user's, or broken.
+    Raises `GitError` if git refuses to open it: it is another user's, or broken.
     """
     try:
         said = git(folder, "rev-parse", "--show-toplevel")
@@ -58,10 +58,7 @@ def repository(folder: Path) -> Path | None:
 def git_folders(path: Path) -> tuple[Path, Path]:
     """Return the git folder of the worktree at *path*, and the one that all worktrees of its repository share.
 
-    It runs no program: see gitrepository-layout(5).
-
-    Raises:
-        OSError: if *path* is no worktree.
+    It runs no program: see gitrepository-layout(5). Raises `OSError` if *path* is no worktree.
     """
     own = path / ".git"
     if own.is_file():
@@ -72,20 +69,12 @@ def git_folders(path: Path) -> tuple[Path, Path]:
 
 
 def shared_folder(folder: Path) -> Path:
-    """Return the git folder that all worktrees of the repository share which *folder* is in, also a bare one.
-
-    Raises:
-        GitError: if it is in none.
-    """
+    """Return the git folder that all worktrees of the repository share which *folder* is in, also a bare one."""
     return (folder / git(folder, "rev-parse", "--git-common-dir").removesuffix("\n")).resolve()
 
 
 def where(folder: Path) -> tuple[str, str]:
-    """Return the top of the worktree that *folder* is in, and the git folder that its repository's worktrees share.
-
-    Raises:
-        GitError: if it is in none.
-    """
+    """Return the top of the worktree that *folder* is in, and the git folder that its repository's worktrees share."""
     queries = ("--show-toplevel", "--git-common-dir")
     said = git(folder, "rev-parse", *queries).split("\n")[:-1]
     if len(said) != len(queries):  # a folder's name has a line break, so query one by one
@@ -119,10 +108,9 @@ def git(
     settings: Mapping[str, str] | None = None,
     new_objects: tuple[Path, Path] | None = None,
 ) -> str:
-    """Return git's output in *folder*.
+    """Return git's output in *folder*, which is in a repository.
 
     Args:
-        folder: a folder in a repository.
         arguments: a command of git with its own arguments.
         fails: return the output also if git exits with an error.
         settings: they override git's config.
@@ -147,14 +135,25 @@ def git(
     return _run_git(folder, (verb, *words), variables, fails, own)
 
 
+def list_names(folder: Path, *arguments: str) -> list[str]:
+    """Return the entries that `git` prints for *arguments*, which include `-z`: each ends with a zero byte."""
+    return [name for name in git(folder, *arguments).split("\0") if name]
+
+
+def list_untracked(folder: Path) -> list[str]:
+    """Return the files in *folder*, relative to it, that git neither tracks nor ignores."""
+    return list_names(folder, "ls-files", "--others", "--exclude-standard", "-z")
+
+
+def current_branch(folder: Path) -> str:
+    """Return the branch that is checked out in the worktree of *folder*; empty if its HEAD is detached."""
+    return git(folder, "symbolic-ref", "--quiet", "HEAD", fails=True).strip().removeprefix("refs/heads/")
+
+
 def git_as_user(folder: Path, *arguments: str, limit_s: float = REQUESTED_S) -> str:
     """Return the output of git in *folder*, run as the user's own git: with hooks, filters and remotes.
 
-    For what the user asked for only. It asks for no password: what fetches or pushes has no terminal.
-
-    Raises:
-        GitError: if it ends with an error, or is not installed.
-        TimedOutError: if it takes longer than *limit_s*.
+    For what the user asked for only. It asks for no password: what fetches or pushes has no terminal. Raises as `git`.
     """
     variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
     variables |= {"LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0"}

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
@@ -14,6 +14,16 @@ from kasmon.errors import GitError, TimedOutError
 
 GIT_S: Final = 120.0
 """Time limit of one git call."""
+VARIABLES: Final = {
+    "LC_ALL": "C.UTF-8",
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+"""git's environment besides PATH: it disables every config file."""
 SETTINGS: Final = {
     "core.bare": "true",
     "core.hooksPath": os.devnull,
@@ -42,7 +52,6 @@ def run_git(
 
     Args:
         folder: the repository's git folder.
-        arguments: a command of git with its own arguments.
         may_be_cut: it may be killed before it ends.
         work_tree: the top of the files that the command concerns; None for a command without files.
         of: what the repository stores, for an error.
@@ -62,7 +71,7 @@ def run_git(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=work_tree or "/",
-            env=_environment(os.environ),
+            env={"PATH": os.environ.get("PATH", os.defpath), **VARIABLES},
             umask=0o077,
         )
     except FileNotFoundError as error:
@@ -90,37 +99,24 @@ def run_git(
         git.kill()
         raise
     finally:
-        why = _read_reason(git)
+        with contextlib.suppress(BrokenPipeError):
+            git.stdin.close()
+        git.stdout.close()
+        lines = git.stderr.read().decode("utf-8", "replace").strip().splitlines()
+        git.stderr.close()
+        git.wait()
         limit.cancel()
     if timed_out.is_set():
         raise TimedOutError(f"git {arguments[0]} took longer than {GIT_S:g} s.") from broken_pipe
     if broken_pipe or git.returncode not in ((0, -signal.SIGKILL) if may_be_cut else (0,)):
-        raise GitError(what, why) from broken_pipe
+        raise GitError(what, lines[-1].rstrip(".") if lines else "it gave no reason") from broken_pipe
 
 
-def _read_reason(git: "subprocess.Popen[bytes]") -> str:
-    """Wait for *git* to end, and return the last line of its stderr."""
-    assert git.stdin is not None
-    assert git.stdout is not None
-    assert git.stderr is not None
-    with contextlib.suppress(BrokenPipeError):
-        git.stdin.close()
-    git.stdout.close()
-    lines = git.stderr.read().decode("utf-8", "replace").strip().splitlines()
-    git.stderr.close()
-    git.wait()
-    return lines[-1].rstrip(".") if lines else "it gave no reason"
-
-
-def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return git's environment: PATH from *variables*, and settings that disable every config file."""
-    return {
-        "PATH": variables.get("PATH", os.defpath),
-        "LC_ALL": "C.UTF-8",
-        "HOME": "/nonexistent",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_SYSTEM": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_TERMINAL_PROMPT": "0",
-    }
+def call_git(
+    folder: Path, *arguments: str, given: bytes = b"", work_tree: Path | None = None, of: str = "checkpoints"
+) -> bytes:
+    """Return the output of git, as `run_git`, for *given*: git reads that before it prints more than a pipe holds."""
+    with run_git(folder, *arguments, work_tree=work_tree, of=of) as (stdin, stdout):
+        stdin.write(given)
+        stdin.close()
+        return stdout.read()

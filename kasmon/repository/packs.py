@@ -6,10 +6,10 @@ A pack holds objects only, so the other side names no ref here. Reading one runs
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from kasmon.errors import GitError
-from kasmon.repository.own_git import run_git
+from kasmon.repository.own_git import call_git, run_git
 
 OF: Final = "commits of another machine"
 
@@ -20,16 +20,16 @@ def build_pack(repo: Path, commits: Sequence[str], excluded: Sequence[str], pack
     Args:
         repo: the git folder of a repository.
         commits: full ids of commits.
-        excluded: ids that the reader has with all their history; those that *repo* does not have are ignored.
-        pack: the reader needs the objects of *excluded* to read it.
+        excluded: ids that the reader has with all their history, and needs to read *pack*; unknown ones are ignored.
 
     Raises:
         GitError: if the repository does not have it completely, such as a shallow or partial clone.
     """
-    lines = "\n".join([*commits, *(f"^{each}" for each in find_commits(repo, excluded))])
+    revisions = (*commits, *(f"^{each}" for each in find_commits(repo, excluded)))
     options = ("--revs", "--thin", "--stdout", "--delta-base-offset", "--quiet")
     with pack.open("xb") as file, run_git(repo, "pack-objects", *options, of=OF) as (stdin, stdout):
-        _send(stdin, lines)
+        stdin.write("".join(f"{each}\n" for each in revisions).encode())
+        stdin.close()
         shutil.copyfileobj(stdout, file, 1 << 20)
 
 
@@ -38,7 +38,6 @@ def read_pack(repo: Path, commits: Sequence[str], pack: Path, *, trusted: bool, 
 
     Args:
         repo: the git folder of a repository.
-        commits: full ids of commits.
         pack: a file from `build_pack`.
         trusted: the content of the objects is not checked.
         limit_bytes: a larger pack is refused.
@@ -60,10 +59,9 @@ def has_history(repo: Path, commit: str) -> bool:
     """Whether *repo* has *commit*, and all objects of its history that no ref of it leads to."""
     if find_commits(repo, (commit,)) != (commit,):
         return False
+    words = ("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all")
     try:
-        with run_git(repo, "rev-list", "--objects", "--quiet", "--stdin", "--not", "--all", of=OF) as (stdin, stdout):
-            _send(stdin, commit)
-            stdout.read()
+        call_git(repo, *words, given=f"{commit}\n".encode(), of=OF)
     except GitError:
         return False
     return True
@@ -71,12 +69,7 @@ def has_history(repo: Path, commit: str) -> bool:
 
 def find_commits(repo: Path, ids: Sequence[str]) -> tuple[str, ...]:
     """Return those of the full *ids* that are commits in *repo*, in their order."""
-    with run_git(repo, "cat-file", "--batch-check=%(objectname) %(objecttype)", of=OF) as (stdin, stdout):
-        _send(stdin, "\n".join(ids))
-        answers = stdout.read().decode("ascii", "replace").splitlines()
+    given = "".join(f"{each}\n" for each in ids).encode()
+    output = call_git(repo, "cat-file", "--batch-check=%(objectname) %(objecttype)", given=given, of=OF)
+    answers = output.decode("ascii", "replace").splitlines()
     return tuple(each for each, answer in zip(ids, answers, strict=False) if answer == f"{each} commit")
-
-
-def _send(stdin: IO[bytes], text: str) -> None:
-    stdin.write(f"{text}\n".encode())
-    stdin.close()

@@ -18,7 +18,7 @@ from kasmon.errors import GitError, KasmonError, NotFoundError, RefusedError
 from kasmon.paths import private_folder, write_private
 from kasmon.repository.file_restore import ContentChange, put_file
 from kasmon.repository.git import git, repository
-from kasmon.repository.own_git import run_git
+from kasmon.repository.own_git import call_git, run_git
 from kasmon.store.file_lock import lock
 
 MOST_TURNS: Final = 200
@@ -63,7 +63,10 @@ class RestorePlan(NamedTuple):
 
 
 class TurnTrees:
-    """The stored files of one session's turns; several processes may use the same store."""
+    """The stored files of one session's turns; several processes may use the same store.
+
+    Its methods raise `GitError`, `TimedOutError` or `OSError` if files cannot be stored or compared.
+    """
 
     def __init__(self, store: Path, most_turns: int = MOST_TURNS) -> None:
         """*store*: the folder of kasmon's repository; `begin` creates it."""
@@ -74,9 +77,6 @@ class TurnTrees:
         """Store the files of the worktree that *folder* is in, as a turn begins; return the turn's number.
 
         None if *folder* is in no git repository.
-
-        Raises:
-            GitError, TimedOutError, OSError: if they cannot be stored.
         """
         top = repository(folder)
         if top is None:
@@ -90,11 +90,7 @@ class TurnTrees:
         return number
 
     def end(self, folder: Path, number: int) -> None:
-        """Store the files as turn *number* ends.
-
-        Raises:
-            GitError, TimedOutError, OSError: if they cannot be stored.
-        """
+        """Store the files as turn *number* ends."""
         top = _top(folder, f"store the files of turn {number}")
         with lock(self.store):
             self._update_refs(f"update refs/turns/{number}/after {self._commit(top)}")
@@ -103,19 +99,14 @@ class TurnTrees:
         """Return the stored turns, oldest first."""
         found: dict[int, dict[str, tuple[str, int]]] = {}
         for name, commit, at in self._refs("refs/turns/"):
-            _, _, number, side = name.split("/")
-            found.setdefault(int(number), {})[side] = (commit, at)
-        return tuple(
-            Turn(
-                number=number,
-                before=sides["before"][0],
-                after=sides.get("after", ("", 0))[0],
-                began_at=sides["before"][1],
-                ended_at=sides.get("after", ("", 0))[1],
-            )
-            for number, sides in sorted(found.items())
-            if "before" in sides
-        )
+            _, _, turn, side = name.split("/")
+            found.setdefault(int(turn), {})[side] = (commit, at)
+        turns = []
+        for number, sides in sorted(found.items()):
+            if "before" in sides:
+                (before, began_at), (after, ended_at) = sides["before"], sides.get("after", ("", 0))
+                turns.append(Turn(number=number, before=before, after=after, began_at=began_at, ended_at=ended_at))
+        return tuple(turns)
 
     def turn(self, number: int | None = None) -> Turn:
         """Return turn *number*; the last one for None. Raises `NotFoundError` if it is not stored."""
@@ -130,11 +121,7 @@ class TurnTrees:
         raise NotFoundError(f"The files of {which} are unknown: {why}.")
 
     def now(self, folder: Path) -> str:
-        """Return a commit with the files of the worktree that *folder* is in as they are now.
-
-        Raises:
-            GitError, TimedOutError, OSError: if they cannot be stored.
-        """
+        """Return a commit with the files of the worktree that *folder* is in as they are now."""
         top = _top(folder, "store the current files")
         with lock(self.store):
             commit = self._commit(top)
@@ -144,13 +131,7 @@ class TurnTrees:
     def diff(self, before: str, after: str, *options: str) -> bytes:
         """Return the changes between two commits as git prints them, cut after `MOST_DIFF_BYTES`; untrusted.
 
-        Args:
-            before: the commit with the old files.
-            after: the commit with the new files.
-            options: further options of `git diff`.
-
-        Raises:
-            GitError, TimedOutError: if git fails; also if the user's repository no longer has an object of them.
+        It fails also if the user's repository no longer has an object of them. *options*: further ones of `git diff`.
         """
         words = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", *options, before, after, "--")
         with run_git(self.store, *words, may_be_cut=True, of=OF) as (_, stdout):
@@ -159,11 +140,7 @@ class TurnTrees:
     def plan(self, folder: Path, source: str, target: str) -> RestorePlan:
         """Return what has to be done in the worktree that *folder* is in to lead its files from *source* to *target*.
 
-        Only files that differ between the two commits are concerned. Nothing is changed, and the current files are
-        stored.
-
-        Raises:
-            GitError, TimedOutError, OSError: if the files cannot be compared.
+        Nothing is changed, and the current files are stored.
         """
         now = self.now(folder)
         since = {change.name for change in self._changes(source, now)}
@@ -179,7 +156,6 @@ class TurnTrees:
 
         Raises:
             RefusedError: if files of the plan changed before it was made; nothing is changed then.
-            GitError, TimedOutError, OSError: if the files cannot be stored first; nothing is changed then.
         """
         if plan.changed_since:
             files = ", ".join(repr(name) for name in plan.changed_since[:MOST_NAMED])
@@ -198,11 +174,7 @@ class TurnTrees:
         return failed
 
     def last_restore(self) -> tuple[str, str]:
-        """Return the commits with the files before and after the last restore.
-
-        Raises:
-            NotFoundError: if there was none.
-        """
+        """Return the commits before and after the last restore. Raises `NotFoundError` if there was none."""
         refs = {tuple(name.split("/")[2:]): commit for name, commit, _ in self._refs("refs/restores/")}
         for number in sorted({int(key[0]) for key in refs}, reverse=True):
             if (str(number), "after") in refs:
@@ -210,20 +182,14 @@ class TurnTrees:
         raise NotFoundError("Nothing was undone in this session's files, so nothing can be taken back.")
 
     def _changes(self, source: str, target: str) -> Iterator[ContentChange]:
-        """Yield the files that differ between two commits."""
-        words = ("diff-tree", "-r", "-z", "--no-renames", "--no-abbrev", source, target)
-        with run_git(self.store, *words, of=OF) as (_, stdout):
-            parts = stdout.read().split(b"\0")
+        parts = self._git("diff-tree", "-r", "-z", "--no-renames", "--no-abbrev", source, target).split(b"\0")
         for facts, name in zip(parts[::2], parts[1::2], strict=False):
             _, mode, was, blob, _ = facts.decode("ascii").split(" ")
             yield ContentChange(os.fsdecode(name), was.strip("0") and was, blob.strip("0") and blob, int(mode, 8))
 
     def _put(self, top: Path, change: ContentChange) -> str:
         """Give one file its wanted content, unless it is another file now; return why that failed, or nothing."""
-        content = b""
-        if change.blob:
-            with run_git(self.store, "cat-file", "blob", change.blob, of=OF) as (_, stdout):
-                content = stdout.read()
+        content = self._git("cat-file", "blob", change.blob) if change.blob else b""
         try:
             put_file(top, change, content)
         except OSError as error:
@@ -236,8 +202,7 @@ class TurnTrees:
         for option, names in (("--force-remove", gone), ("--add", here)):
             if names:
                 words = ("update-index", "-z", "--remove", "--replace", option, "--stdin")
-                with run_git(self.store, *words, work_tree=top, of=OF) as (stdin, _):
-                    stdin.write(b"".join(os.fsencode(name) + b"\0" for name in names))
+                self._git(*words, given=b"".join(os.fsencode(name) + b"\0" for name in names), work_tree=top)
         return self._ask("commit-tree", "-m", "files", self._ask("write-tree"))
 
     def _changed(self, top: Path) -> tuple[list[str], list[str]]:
@@ -257,19 +222,13 @@ class TurnTrees:
 
     def _names(self, top: Path, *which: str) -> bytes:
         """Return the names of the stored files, or others by options of `git ls-files`; each ends with a zero byte."""
-        with run_git(self.store, "ls-files", "-z", *which, work_tree=top, of=OF) as (_, stdout):
-            return stdout.read()
+        return self._git("ls-files", "-z", *which, work_tree=top)
 
     def _create(self, top: Path) -> None:
-        """Create the repository where it is missing, and let it read the objects and ignore rules of the one of *top*.
-
-        Raises:
-            GitError: if that is not possible.
-        """
+        """Create the repository where it is missing; it reads the objects and ignore rules of the one of *top*."""
         if not (self.store / "HEAD").exists():
             kind = git(top, "rev-parse", "--show-object-format").strip()
-            with run_git(self.store, "init", "--quiet", "--bare", "--template=", f"--object-format={kind}", of=OF):
-                pass
+            self._git("init", "--quiet", "--bare", "--template=", f"--object-format={kind}")
         objects = str((top / git(top, "rev-parse", "--git-path", "objects").removesuffix("\n")).resolve())
         if "\n" in objects or objects.startswith('"'):
             raise GitError(f"store {OF}", f"git cannot refer to the objects in {objects!r}")
@@ -278,9 +237,7 @@ class TurnTrees:
         _write(self.store / "info" / "exclude", b"\n".join(_ignore_rules(top)))
         _write(self.store / "objects" / "info" / "alternates", os.fsencode(objects) + b"\n")
         if not (self.store / "index").exists():
-            with contextlib.suppress(
-                GitError
-            ):  # a partial clone may lack objects: the files are stored one by one then
+            with contextlib.suppress(GitError):  # a partial clone may lack objects: files are stored one by one then
                 self._read_head(top)
 
     def _read_head(self, top: Path) -> None:
@@ -290,10 +247,9 @@ class TurnTrees:
             return
         self._ask("read-tree", tree)
         nested = [entry.partition(b"\t")[2] for entry in _split(self._names(top, "--stage")) if entry[:6] == GITLINK]
-        with run_git(self.store, "update-index", "-z", "--force-remove", "--stdin", work_tree=top, of=OF) as (stdin, _):
-            stdin.write(b"".join(name + b"\0" for name in nested))
-        with run_git(self.store, "update-index", "-q", "--refresh", work_tree=top, of=OF):
-            pass
+        names = b"".join(name + b"\0" for name in nested)
+        self._git("update-index", "-z", "--force-remove", "--stdin", given=names, work_tree=top)
+        self._git("update-index", "-q", "--refresh", work_tree=top)
 
     def _tidy(self, last: int) -> None:
         """Drop the turns that are too old, and the objects that only they have."""
@@ -301,28 +257,27 @@ class TurnTrees:
         refs = [name for name, _, _ in self._refs("refs/turns/")]
         dropped = {f"refs/turns/{number}/{side}" for number in old for side in ("before", "after")}
         self._update_refs(*(f"delete {name}" for name in refs if name in dropped))
-        for words in (("repack", "-a", "-d", "-l", "-q"), ("prune", "--expire=now")):
-            with run_git(self.store, *words, of=OF):
-                pass
+        self._git("repack", "-a", "-d", "-l", "-q")
+        self._git("prune", "--expire=now")
 
     def _refs(self, within: str) -> Iterator[tuple[str, str, int]]:
         """Yield the name, the commit and its time of each ref *within*."""
         if not (self.store / "HEAD").exists():
             return
-        words = ("for-each-ref", "--format=%(refname) %(objectname) %(committerdate:unix)", within)
-        with run_git(self.store, *words, of=OF) as (_, stdout):
-            for line in stdout.read().decode("ascii", "replace").splitlines():
-                name, commit, at = line.split(" ")
-                yield name, commit, int(at)
+        form = "--format=%(refname) %(objectname) %(committerdate:unix)"
+        for line in self._ask("for-each-ref", form, within).splitlines():
+            name, commit, at = line.split(" ")
+            yield name, commit, int(at)
 
     def _update_refs(self, *lines: str) -> None:
         if lines:
-            with run_git(self.store, "update-ref", "--stdin", of=OF) as (stdin, _):
-                stdin.write("".join(f"{line}\n" for line in lines).encode())
+            self._git("update-ref", "--stdin", given="".join(f"{line}\n" for line in lines).encode())
 
     def _ask(self, *words: str) -> str:
-        with run_git(self.store, *words, of=OF) as (_, stdout):
-            return stdout.read().decode("ascii", "replace").strip()
+        return self._git(*words).decode("ascii", "replace").strip()
+
+    def _git(self, *words: str, given: bytes = b"", work_tree: Path | None = None) -> bytes:
+        return call_git(self.store, *words, given=given, work_tree=work_tree, of=OF)
 
 
 def _top(folder: Path, what: str) -> Path:

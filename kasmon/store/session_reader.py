@@ -4,11 +4,13 @@
 """
 
 import contextlib
+from collections.abc import Iterator
 
 import msgspec
 
 from kasmon.errors import LaunchError, LogMissingError
 from kasmon.model.commands import Launch
+from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
@@ -31,6 +33,13 @@ def apply_log(places: Paths, session: Session, since: Cursor = START) -> tuple[S
         for event, cursor in EventLog(places.log(session.id)).read(since):
             session, since = apply(session, event), cursor
     return session, since
+
+
+def read_events(places: Paths, session: SessionId) -> Iterator[Event]:
+    """Yield the events of the session's log, oldest first; none while it has no log. Raises as `EventLog.read`."""
+    with contextlib.suppress(LogMissingError):
+        for event, _ in EventLog(places.log(session)).read():
+            yield event
 
 
 def load_launch(places: Paths, session: SessionId) -> Launch:

@@ -16,8 +16,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.sandbox.checkpoint.records import CheckpointRecord
 from kasmon.sandbox.checkpoint.replay import ReplayedRun
 from kasmon.sandbox.network.denials import Denial
-from kasmon.supervisor.sandboxes.history import SandboxHistory
-from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
+from kasmon.supervisor.sandboxes.history import SandboxHistory, StoredSnapshots
 from tests.support.sample_fleet import NOW, asking, fleet, session, working
 
 SHA = "4f1c2b9ad0e7735c18a60f2e9b7d41c3a5e6f708"

@@ -19,7 +19,7 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.events import SessionCreated, SessionStarted
 from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.watch import read_fleet
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.tmux.server import TmuxServer
 
 KINDS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {

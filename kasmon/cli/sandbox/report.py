@@ -16,7 +16,7 @@ from kasmon.model.sandbox.snapshot import ForkOrigin, SnapshotVerdict, describe_
 from kasmon.model.sandbox.state import CheckpointSummary, SandboxUsage
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
-from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
+from kasmon.supervisor.sandboxes.history import StoredSnapshots
 
 NOTHING: Final = StoredSnapshots()
 

@@ -32,8 +32,7 @@ from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, find_unfinished
 from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
 from kasmon.supervisor.sandboxes import sandbox_operations
-from kasmon.supervisor.sandboxes.history import read_history, read_policy
-from kasmon.supervisor.sandboxes.snapshots import SnapshotReader, StoredSnapshots
+from kasmon.supervisor.sandboxes.history import SnapshotReader, StoredSnapshots, read_history, read_policy
 
 
 def list_all(*, wants_json: Json = False) -> None:

@@ -1,7 +1,8 @@
 """What a person has done with a branch: commit, update, push, merge. Calls block.
 
 The person asked for it, so git runs as their own: with hooks, filters, signatures and credentials. A step that fails
-leaves the branch, the index and the files as they were, unless the person asked to keep its conflicts.
+leaves the branch, the index and the files as they were, unless the person asked to keep its conflicts. Functions
+raise `GitError` or `TimedOutError` if git or a hook fails, or a remote has other commits.
 """
 
 import contextlib
@@ -15,10 +16,10 @@ from typing import Final, Literal, NamedTuple
 
 from kasmon.errors import KasmonError, RefusedError
 from kasmon.repository.branch import BranchState
-from kasmon.repository.git import git, git_as_user, git_folders, head, knows
+from kasmon.repository.git import git, git_as_user, git_folders, head, knows, list_names
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.worktrees.branch_state import HEADS, REMOTES, conflicts
-from kasmon.supervisor.worktrees.unsaved_files import EVERYTHING, UNFINISHED, list_files
+from kasmon.supervisor.worktrees.unsaved_files import EVERYTHING, UNFINISHED, find_operation, list_files
 from kasmon.supervisor.worktrees.worktree import list_branches
 
 HOOKS: Final = {
@@ -42,11 +43,7 @@ REBASE: Final = ("rebase", "--no-autostash", "--no-update-refs")
 
 
 def commit(path: Path, message: str) -> None:
-    """Commit all changes in the worktree at *path*, also untracked files.
-
-    Raises:
-        GitError: if git or a hook fails; the index is as before then.
-    """
+    """Commit all changes in the worktree at *path*, also untracked files. If that fails, the index is as before."""
     index = git_folders(path)[0] / "index"
     with tempfile.TemporaryDirectory(prefix="kasmon-index-") as folder:
         before = shutil.copy2(index, folder) if index.exists() else None
@@ -70,15 +67,14 @@ def update(
 
     Raises:
         RefusedError: if files that git ignores would be overwritten.
-        GitError: if git or a hook fails; the branch and the files are as before then.
     """
     _check_update(path, base, how)
     words = (*REBASE, base) if how == "rebase" else (*MERGE, "-m", message, base)
     try:
         git_as_user(path, *words)
     except KasmonError as error:
-        files = tuple(name for name in git(path, "diff", "--name-only", "--diff-filter=U", "-z").split("\0") if name)
-        is_unfinished = any((git_folders(path)[0] / name).exists() for name in UNFINISHED)
+        files = list_names(path, "diff", "--name-only", "--diff-filter=U", "-z")
+        is_unfinished = bool(find_operation(git_folders(path)[0]))
         if is_unfinished and how == "merge" and not files:  # a hook failed
             error.hint = _undo_merge(path, base) or error.hint
         elif is_unfinished and not (files and keeps_conflicts):
@@ -90,23 +86,10 @@ def update(
 
 
 def push(path: Path, branch: str, remote: str, target: str, replaces: str = "") -> None:
-    """Push *branch* to the branch *target* of *remote*; *replaces* is the commit that it may overwrite there.
-
-    Raises:
-        GitError, TimedOutError: if git or a hook fails, or the remote has other commits.
-    """
-    lease = [f"--force-with-lease={target}:{replaces}"] if replaces else []
-    git_as_user(
-        path,
-        "push",
-        "--quiet",
-        "--no-follow-tags",
-        "--set-upstream",
-        *lease,
-        "--",
-        remote,
-        f"{HEADS}{branch}:{HEADS}{target}",
-    )
+    """Push *branch* to the branch *target* of *remote*; *replaces* is the commit that it may overwrite there."""
+    words = ["--quiet", "--no-follow-tags", "--set-upstream"]
+    words += [f"--force-with-lease={target}:{replaces}"] if replaces else []
+    git_as_user(path, "push", *words, "--", remote, f"{HEADS}{branch}:{HEADS}{target}")
 
 
 class BaseRemote(NamedTuple):
@@ -125,8 +108,7 @@ class BaseRemote(NamedTuple):
 def find_base_remote(path: Path, base_ref: str) -> BaseRemote:
     """Return what is fetched for the base *base_ref*: itself, its upstream, or the branch of its name on the remote.
 
-    Raises:
-        RefusedError: if it follows no branch of a remote.
+    Raises `RefusedError` if it follows no branch of a remote.
     """
     form = "--format=%(upstream:remotename)%00%(upstream:remoteref)%00%(upstream)"
     remote, branch, ref = (git(path, "for-each-ref", form, base_ref).removesuffix("\n").split("\0") + [""] * 3)[:3]
@@ -143,11 +125,7 @@ def find_base_remote(path: Path, base_ref: str) -> BaseRemote:
 
 
 def fetch(path: Path, source: BaseRemote, limit_s: float = FETCH_S) -> None:
-    """Fetch *source* with the user's credentials; only its own ref changes.
-
-    Raises:
-        GitError, TimedOutError: if it fails; nothing is changed then.
-    """
+    """Fetch *source* with the user's credentials; only its own ref changes, and nothing if that fails."""
     words = ("--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--no-recurse-submodules", "--refmap=")
     refs = f"+{HEADS}{source.branch}:{source.ref}"
     git_as_user(path, "fetch", *words, "--no-auto-maintenance", "--", source.remote, refs, limit_s=limit_s)
@@ -156,8 +134,7 @@ def fetch(path: Path, source: BaseRemote, limit_s: float = FETCH_S) -> None:
 def fetched_base(path: Path, state: BranchState, source: BaseRemote) -> str:
     """Return the commit of *source*, as fetched; or that of a local base that has all its commits.
 
-    Raises:
-        RefusedError: if a local base and *source* have commits that the other does not have.
+    Raises `RefusedError` if a local base and *source* have commits that the other does not have.
     """
     base, fetched = state.base, git(path, "rev-parse", source.ref).strip()
     if source.ref == state.base_ref:
@@ -172,11 +149,7 @@ def fetched_base(path: Path, state: BranchState, source: BaseRemote) -> str:
 
 
 def find_remote(path: Path, base_ref: str) -> str:
-    """Return the remote that a branch from *base_ref* is pushed to.
-
-    Raises:
-        RefusedError: if there is none, or the choice is not clear.
-    """
+    """Return the remote that a branch from *base_ref* is pushed to. Raises `RefusedError` if none is clearly meant."""
     remotes = git(path, "remote").split()
     default = git(path, "config", "--get", "remote.pushDefault", fails=True).strip()
     base = base_ref.removeprefix("refs/remotes/") if base_ref.startswith("refs/remotes/") else ""
@@ -184,18 +157,16 @@ def find_remote(path: Path, base_ref: str) -> str:
     for name in (default, of_base, "origin", *(remotes if len(remotes) == 1 else [])):
         if name in remotes:
             return name
-    what = "has no remote" if not remotes else f"has several remotes: {', '.join(remotes)}"
-    hint = (
-        "`git remote add origin URL` adds one." if not remotes else "`git config remote.pushDefault NAME` chooses one."
-    )
+    what, hint = f"has several remotes: {', '.join(remotes)}", "`git config remote.pushDefault NAME` chooses one."
+    if not remotes:
+        what, hint = "has no remote", "`git remote add origin URL` adds one."
     raise RefusedError(f"the repository of {str(path)!r} {what}.", hint=hint)
 
 
 def find_worktree_of(path: Path, ref: str) -> Path | None:
     """Return the worktree of the repository of *path* in which the branch *ref* is checked out.
 
-    Raises:
-        RefusedError: if a rebase or a bisection of it is unfinished: git moves it to its own commit at the end.
+    Raises `RefusedError` if a rebase or a bisection of it is unfinished: git moves it to its own commit at the end.
     """
     for folder, branch in list_branches(path).items():
         if f"{HEADS}{branch}" == ref and not _is_temporary(folder):
@@ -213,21 +184,18 @@ def find_worktree_of(path: Path, ref: str) -> Path | None:
 
 
 def check_checkout(target: Path, commit: str) -> None:
-    """Raise if the work in the checkout *target* could be touched by a merge of *commit*.
+    """Raise `RefusedError` if the work in the checkout *target* could be touched by a merge of *commit*.
 
-    Raises:
-        RefusedError: if something is staged, an operation is unfinished, or a file that differs is not committed.
-        GitError: if git fails.
+    That is so if something is staged, an operation is unfinished, or a file that differs is not committed.
     """
     where = f"in the checkout {str(target)!r}"
-    own = git_folders(target)[0]
-    if operation := next((what for name, what in UNFINISHED.items() if (own / name).exists()), ""):
+    if operation := find_operation(git_folders(target)[0]):
         raise RefusedError(f"{operation} {where} is unfinished.", hint="Finish or abort it there.")
-    lines = [line for line in git(target, "status", "--porcelain", "-z", *EVERYTHING).split("\0") if line]
+    lines = list_names(target, "status", "--porcelain", "-z", *EVERYTHING)
     if staged := [line[3:] for line in lines if line[0] not in " ?"]:
         raise RefusedError(f"{where}, {list_files(staged)} staged.", hint="Commit or unstage them there.")
     changed = {line[3:] for line in lines}
-    if unsaved := _list_overwritten(target, _list_names(target, "diff", f"HEAD...{commit}"), changed):
+    if unsaved := _list_overwritten(target, _list_files(target, "diff", f"HEAD...{commit}"), changed):
         raise RefusedError(
             f"{where}, files with work that is not committed would be overwritten: {list_files(unsaved)}.",
             hint="Commit, stash or move them there, then try again.",
@@ -235,13 +203,13 @@ def check_checkout(target: Path, commit: str) -> None:
 
 
 def _check_update(path: Path, base: str, how: Literal["rebase", "merge"]) -> None:
-    """Raise if an update to the commit *base* could overwrite a file of the worktree at *path* that git does not show.
+    """Raise `RefusedError` if an update to *base* could overwrite a file of the worktree that git does not show.
 
     A rebase also writes the files that one of its commits has and a later one removes.
     """
-    names = _list_names(path, "diff", f"HEAD...{base}")
+    names = _list_files(path, "diff", f"HEAD...{base}")
     if how == "rebase":
-        names += _list_names(path, "log", "--format=", f"{base}..HEAD")
+        names += _list_files(path, "log", "--format=", f"{base}..HEAD")
     if unsaved := _list_overwritten(path, names):
         raise RefusedError(
             f"the {how} would overwrite files in {str(path)!r} that are not committed: {list_files(unsaved)}.",
@@ -249,14 +217,13 @@ def _check_update(path: Path, base: str, how: Literal["rebase", "merge"]) -> Non
         )
 
 
-def _list_names(path: Path, verb: str, *words: str) -> list[str]:
-    output = git(path, verb, "--name-only", "--no-renames", "-z", *words)
-    return sorted({name for name in output.split("\0") if name})
+def _list_files(path: Path, verb: str, *words: str) -> list[str]:
+    return sorted({*list_names(path, verb, "--name-only", "--no-renames", "-z", *words)})
 
 
 def _list_overwritten(target: Path, names: Iterable[str], changed: Collection[str] = ()) -> list[str]:
     """Return those of *names* where *target* has a file that is *changed*, or that git does not track or look at."""
-    entries = [entry for entry in git(target, "ls-files", "-v", "-z").split("\0") if entry]
+    entries = list_names(target, "ls-files", "-v", "-z")
     tracked = {entry[2:] for entry in entries}
     hidden = {entry[2:] for entry in entries if entry[0].islower() or entry[0] == "S"}
     return [
@@ -278,11 +245,9 @@ def _hides(target: Path, name: str, tracked: set[str]) -> bool:
 
 
 def merge(target: Path, commit: str, how: How, message: str) -> None:
-    """Merge *commit* into the branch that is checked out in *target*.
+    """Merge *commit* into the branch that is checked out in *target*. Raises `RefusedError` if a squash would be empty.
 
-    Raises:
-        RefusedError: if a squash would be an empty commit.
-        GitError: if git or a hook fails; the branch and the files are as before then, or the hint says what is left.
+    If git or a hook fails, the branch and the files are as before, or the hint says what is left.
     """
     if how == "ff":
         git_as_user(target, *MERGE, "--ff-only", commit)
@@ -298,11 +263,7 @@ def merge(target: Path, commit: str, how: How, message: str) -> None:
 
 
 def apply_changes(target: Path, commit: str) -> None:
-    """Stage the changes of *commit* in the checkout *target*, without a commit.
-
-    Raises:
-        GitError: if git fails; the files are as before then, or the hint says what is left.
-    """
+    """Stage the changes of *commit* in the checkout *target*, without a commit. A failure leaves it as `merge` does."""
     with _undone_on_error(target, commit):
         git_as_user(target, *MERGE, "--squash", commit)
 
@@ -364,11 +325,7 @@ def _is_temporary(folder: Path) -> bool:
 
 
 def check_mergeable(path: Path, into: str, commit: str) -> None:
-    """Raise if *commit* conflicts with the commit *into*.
-
-    Raises:
-        RefusedError: if it does, or git cannot merge them.
-    """
+    """Raise `RefusedError` if *commit* conflicts with the commit *into*, or git cannot merge them."""
     files = conflicts(path, into, commit)
     if files is None:
         raise RefusedError("git cannot merge the branch: its commits have nothing in common with those of the base.")
@@ -380,11 +337,7 @@ def check_mergeable(path: Path, into: str, commit: str) -> None:
 
 
 def check_target(target: Path, expected: str, commit: str) -> None:
-    """Raise unless *target* is at the commit *expected*, and merging *commit* there loses nothing.
-
-    Raises:
-        RefusedError: if it is not, or files there would be overwritten, or the commits conflict.
-    """
+    """Raise `RefusedError` unless *target* is at the commit *expected*, and *commit* merges there and loses nothing."""
     if head(target) != expected:
         raise RefusedError(f"the checkout {str(target)!r} has moved to another commit.", hint="Try again.")
     check_checkout(target, commit)

@@ -1,7 +1,6 @@
 """A commit message from the agent itself, or from a prompt: what asks for one, what answers it, what is none."""
 
 import re
-from pathlib import Path
 from typing import Final
 
 from kasmon.host.rpc.event_loop import in_thread
@@ -10,7 +9,7 @@ from kasmon.model.events import MessageWritten
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_block
-from kasmon.store.event_log import EventLog
+from kasmon.store.session_reader import read_events
 from kasmon.supervisor.sessions.read import read
 
 BEGIN, END = "BEGIN COMMIT MESSAGE", "END COMMIT MESSAGE"
@@ -43,15 +42,8 @@ def is_of_kasmon(prompt: str) -> bool:
 
 
 async def find_message(places: Paths, session: Session) -> str:
-    """Return the commit message that the agent of *session* proposed last; empty if there is none.
-
-    Raises:
-        KasmonError: if its terminal cannot be read.
-    """
+    """Return the commit message that the agent of *session* proposed last; empty if there is none."""
     if session.mode is Mode.TMUX:
         return parse_message("\n".join(await read(places, session, 0)))
-    return parse_message(await in_thread(_read_messages, places.log(session.id)))
-
-
-def _read_messages(log: Path) -> str:
-    return "\n".join(event.text for event, _ in EventLog(log).read() if isinstance(event, MessageWritten))
+    events = await in_thread(lambda: list(read_events(places, session.id)))
+    return parse_message("\n".join(event.text for event in events if isinstance(event, MessageWritten)))

@@ -1,7 +1,7 @@
 """Discard a session's worktree and its branch: what is nowhere else is first stored in a git bundle. Calls block.
 
 A bundle is one file that git fetches from (git-bundle(1)). It has the branch, the files and the index as they were, and
-the commits that only the worktree's log has. Files are stored byte by byte.
+the commits that only the worktree's log has. Files are stored byte by byte. Functions raise `GitError` if git fails.
 """
 
 import os
@@ -17,8 +17,8 @@ from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder, write_private
-from kasmon.repository.git import git, git_folders, knows
-from kasmon.repository.own_git import run_git
+from kasmon.repository.git import current_branch, git, git_folders, knows, list_names
+from kasmon.repository.own_git import call_git
 from kasmon.repository.turn_trees import RAW, is_file
 from kasmon.supervisor.sessions.folder_config import in_folder
 from kasmon.supervisor.worktrees.inventory import check_unused, copies
@@ -31,15 +31,9 @@ OF: Final = "discarded work"
 
 
 def check_discardable(tree: SessionWorktree, fleet: Fleet, patterns: Sequence[str]) -> None:
-    """Raise unless *tree* is unused and all that is in it can be stored.
+    """Raise `RefusedError` unless *tree* is unused by *fleet* and processes, and all that is in it can be stored.
 
-    Args:
-        fleet: the sessions, one of which may run in it.
-        patterns: the git-ignored files that may be deleted.
-
-    Raises:
-        RefusedError: if a session or process uses it, or it has files that git ignores, or other repositories.
-        GitError: if git fails.
+    *patterns*: the git-ignored files that may be deleted. Other repositories in it cannot be stored.
     """
     path = Path(tree.path)
     check_unused(path, fleet)
@@ -66,15 +60,13 @@ def discard(
     Raises:
         RefusedError: as `check_discardable`.
         LaunchError: if the teardown fails.
-        GitError: if git fails.
     """
     path, repo = Path(tree.path), repository_of(tree)
     config = in_folder(places, load(places), tree.source).config.worktree
     if config.teardown:
         run_command(config.teardown, path, config.setup_s, "teardown", lambda text: None)
     check_discardable(tree, read_fleet(), patterns)
-    branch = git(path, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip()
-    tip = git(path, "rev-parse", "HEAD").strip()
+    branch, tip = current_branch(path), git(path, "rev-parse", "HEAD").strip()
     goes = tree.is_new_branch and branch == tree.branch
     bundle, files = _store(places, session, path, branch if goes else "", tip)
     git(repo, "worktree", "remove", "--force", "--", tree.path)
@@ -103,36 +95,21 @@ def _store(places: Paths, session: Session, path: Path, branch: str, tip: str) -
         write_private(store / "info" / "attributes", RAW)
         write_private(store / "objects" / "info" / "alternates", os.fsencode(shared / "objects") + b"\n")
         files = _store_files(store, path, shared, tip)
-        refs = {f"refs/heads/{branch}" if branch else "refs/kasmon/head": tip} | (
-            {"refs/kasmon/files": files} if files else {}
-        )
-        refs |= {
-            f"refs/kasmon/log/{commit}": commit
-            for commit in logged_commits(path, branch)
-            if knows(path, f"{commit}^{{commit}}")
-        }
-        _run(
-            store, "update-ref", "--stdin", given="".join(f"create {name} {commit}\n" for name, commit in refs.items())
-        )
-        others = git(
-            path,
-            "for-each-ref",
-            "--format=%(refname) %(objecttype) %(objectname) %(*objecttype)",
-            "refs/heads",
-            "refs/remotes",
-            "refs/tags",
-        ).splitlines()
-        parts = [line.split(" ") for line in others]
-        known = [
-            commit for name, of, commit, peeled in parts if name != f"refs/heads/{branch}" and "commit" in (of, peeled)
-        ]
-        exclude = "".join(f"^{commit}\n" for commit in known)
+        refs = {f"refs/heads/{branch}" if branch else "refs/kasmon/head": tip}
+        refs |= {"refs/kasmon/files": files} if files else {}
+        logged = (commit for commit in logged_commits(path, branch) if knows(path, f"{commit}^{{commit}}"))
+        refs |= {f"refs/kasmon/log/{commit}": commit for commit in logged}
+        created = "".join(f"create {name} {commit}\n" for name, commit in refs.items())
+        _run(store, "update-ref", "--stdin", given=created)
+        form = "--format=%(refname) %(objecttype) %(objectname) %(*objecttype)"
+        others = git(path, "for-each-ref", form, "refs/heads", "refs/remotes", "refs/tags").splitlines()
+        exclude = ""
+        for name, of, commit, peeled in (line.split(" ") for line in others):
+            exclude += f"^{commit}\n" if name != f"refs/heads/{branch}" and "commit" in (of, peeled) else ""
         if not _run(store, "rev-list", "--max-count=1", "--all", "--stdin", given=exclude):
             return "", ""
-        private_folder(places.discarded)
-        bundle = (
-            places.discarded / f"{slug(session.name)}-{session.id}-{time.strftime('%Y%m%d-%H%M%S')}-{tip[:12]}.bundle"
-        )
+        name = f"{slug(session.name)}-{session.id}-{time.strftime('%Y%m%d-%H%M%S')}-{tip[:12]}.bundle"
+        bundle = private_folder(places.discarded) / name
         _run(store, "bundle", "create", "--quiet", str(bundle), "--all", "--stdin", given=exclude)
         _run(store, "bundle", "verify", "--quiet", str(bundle))
     return str(bundle), files
@@ -140,11 +117,9 @@ def _store(places: Paths, session: Session, path: Path, branch: str, tip: str) -
 
 def _store_files(store: Path, path: Path, shared: Path, tip: str) -> str:
     """Return a commit with the files, whose second parent has the index; empty if both are as in *tip*."""
-    listed = git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names, folders = dict.fromkeys(listed.split("\0")), dict[str, bool]()
-    files = (
-        name for name in names if name and is_file(path, name, folders, is_stored=True)
-    )  # none that is a folder now
+    listed = list_names(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    folders = dict[str, bool]()  # none of the files is a folder now
+    files = (name for name in dict.fromkeys(listed) if is_file(path, name, folders, is_stored=True))
     given = "".join(f"{name}\0" for name in files)
     _run(store, "update-index", "-z", "--add", "--remove", "--stdin", given=given, work_tree=path)
     tree = _run(store, "write-tree")
@@ -159,7 +134,5 @@ def _store_files(store: Path, path: Path, shared: Path, tip: str) -> str:
 
 
 def _run(store: Path, *words: str, given: str = "", work_tree: Path | None = None) -> str:
-    with run_git(store, *words, work_tree=work_tree, of=OF) as (stdin, stdout):
-        stdin.write(given.encode("utf-8", "surrogateescape"))
-        stdin.close()
-        return stdout.read().decode("utf-8", "replace").strip()
+    output = call_git(store, *words, given=given.encode("utf-8", "surrogateescape"), work_tree=work_tree, of=OF)
+    return output.decode("utf-8", "replace").strip()

@@ -30,6 +30,7 @@ from kasmon.store.file_lock import lock
 from kasmon.supervisor.finish.branch_operations import find_remote
 from kasmon.supervisor.finish.pull_requests import find_program, find_pull_request
 from kasmon.supervisor.machines.dispatch import dispatch
+from kasmon.supervisor.machines.link_client import parse_receipt, run_for
 from kasmon.supervisor.sessions.session_operations import send
 from kasmon.supervisor.worktrees.branch_state import read_state
 from kasmon.supervisor.worktrees.pull_request import run_client
@@ -79,12 +80,9 @@ class _Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
 @dispatch
 async def send_feedback(places: Paths, session: Session, first: str = "", *, pushes: bool = False) -> Receipt:
-    """Send the agent of *session* what its pull request needs, and return the receipt.
+    """Send the agent of *session* what its pull request needs, after the words *first*, and return the receipt.
 
-    Args:
-        places: where the answers of `gh` and `glab` are stored.
-        first: words before the prompt.
-        pushes: whether the agent is asked to push its commits.
+    *pushes*: whether the agent is asked to push its commits.
 
     Raises:
         RefusedError: if there is no open pull request, or nothing failed and no comment was written.
@@ -97,19 +95,13 @@ async def send_feedback(places: Paths, session: Session, first: str = "", *, pus
 
 @send_feedback.elsewhere
 async def _send_feedback_there(places: Paths, session: Session, first: str = "", *, pushes: bool = False) -> Receipt:
-    from kasmon.supervisor.machines import finish  # only for sessions of other machines
-
     assert not first, "rounds are those of sessions of this machine"
     assert not pushes
-    return await in_thread(finish.send_feedback, places, session)
+    return parse_receipt(session.via, await in_thread(run_for, places, session, "finish", session.id, "--fix"))
 
 
 def read_prompt(places: Paths, session: Session, *, pushes: bool = False) -> str:
-    """Return the prompt with what the pull request of *session* needs; blocks.
-
-    Raises:
-        RefusedError, UnavailableError, TimedOutError: as `send_feedback`.
-    """
+    """Return the prompt with what the pull request of *session* needs; blocks. Raises as `send_feedback`."""
     path, remote, request = _pull_request(places, session)
     program = find_program(path, remote)
     found = _of_github(path, request) if program == "gh" else _of_gitlab(path, request)

@@ -1,10 +1,10 @@
 """Plan what a person has done with a session's branch: what would be done, what is left to do. Calls block.
 
-A plan has a digest of all commits and files that it was made for.
+A plan has a digest of all commits and files that it was made for. Functions raise `GitError` or `TimedOutError` if git
+fails.
 """
 
 import contextlib
-import hashlib
 import shlex
 import time
 from collections.abc import Iterator
@@ -18,10 +18,11 @@ from kasmon.config.profile import programs
 from kasmon.errors import PushedCommitsError, RefusedError, UnableError, UsageError
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
+from kasmon.model.formatting import count_text
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.repository.branch import BranchState, PullRequest
-from kasmon.repository.git import git, git_folders, hooks_of, repository
+from kasmon.repository.git import git, git_folders, hooks_of, list_untracked
 from kasmon.repository.git import head as head_of
 from kasmon.supervisor.finish.branch_operations import (
     EVERY,
@@ -42,11 +43,12 @@ from kasmon.supervisor.finish.pull_requests import (
 )
 from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.worktrees.branch_state import HEADS, read_state
-from kasmon.supervisor.worktrees.changes import state_digest
+from kasmon.supervisor.worktrees.changes import digest_texts, state_digest
 from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
 from kasmon.supervisor.worktrees.shared_checkout import describe_agents_in
 from kasmon.supervisor.worktrees.turn_changes import check_resting
 from kasmon.supervisor.worktrees.unsaved_files import list_files
+from kasmon.supervisor.worktrees.worktree import source_top
 
 SHOWN: Final = 12
 """How many digits of a commit are shown."""
@@ -141,7 +143,6 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
         UsageError: if parts of the request contradict each other.
         SessionBusyError: if a turn runs.
         RefusedError: if a step cannot be done; it says why.
-        GitError, TimedOutError: if git fails.
     """
     tree = worktree_of(session)
     if tree is None:
@@ -185,10 +186,10 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
     if plan.checkout:
         warnings = describe_agents_in(plan.checkout, fleet.sessions, programs(load(places)))
         plan = msgspec.structs.replace(plan, warnings=warnings)
-    if request.commits and (nested := _list_nested(path)):
-        text = (
-            f"the commit would contain only a link to each repository in the worktree: {', '.join(map(repr, nested))}"
-        )
+    nested = [name for name in list_untracked(path) if name.endswith("/")] if request.commits else []  # repositories
+    if nested:
+        names = ", ".join(map(repr, nested))
+        text = f"the commit would contain only a link to each repository in the worktree: {names}"
         plan = msgspec.structs.replace(plan, warnings=(*plan.warnings, text))
     if request.discards:
         check_discardable(tree, fleet, request.ignored)
@@ -252,26 +253,13 @@ def _check_state(plan: PlannedFinish) -> None:
 
 def _list_setup_links(tree: SessionWorktree) -> list[str]:
     """Return the untracked links of *tree* to the same path in the checkout that it came from, as its setup makes."""
-    path, source = Path(tree.path), Path(tree.source)
-    top = repository(source) if source.is_dir() else None
-    if top is None:
-        return []
-    names = git(path, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    return [name for name in names if name and (path / name).is_symlink() and (path / name).readlink() == top / name]
-
-
-def _list_nested(path: Path) -> list[str]:
-    """Return the untracked folders of the worktree at *path* that are repositories, which git lists with a `/`."""
-    names = git(path, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    return [name for name in names if name.endswith("/")]
+    path, top = Path(tree.path), source_top(tree)
+    links = [name for name in list_untracked(path) if (path / name).is_symlink()] if top is not None else []
+    return [name for name in links if top is not None and (path / name).readlink() == top / name]
 
 
 def _check_push(plan: PlannedFinish) -> None:
-    """Raise if the remote branch, as last fetched, has commits that a push would remove from it.
-
-    Raises:
-        PushedCommitsError: if it has, and the request does not allow that.
-    """
+    """Raise `PushedCommitsError` if the remote branch, as last fetched, has commits that a push would remove."""
     state = plan.state
     if plan.request.rewrites or not state.remote_head:
         return
@@ -290,14 +278,14 @@ def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
     if plan.source is not None:
         text = f"fetch {plan.source.branch} from {plan.source.remote}, with your credentials"
         yield FinishStep(action="fetch", text=text)
-    if request.commits:
-        text = (
-            f"commit {count_text(state.uncommitted, 'change')} as {plan.message!r}"
-            if state.uncommitted
-            else "nothing to commit"
-        )
-        yield _step(path, "commit", text, HOOKS["commit"] if state.uncommitted else ())
-    if request.update:
+    if request.commits and state.uncommitted:
+        text = f"commit {count_text(state.uncommitted, 'change')} as {plan.message!r}"
+        yield _step(path, "commit", text, HOOKS["commit"])
+    elif request.commits:
+        yield FinishStep(action="commit", text="nothing to commit")
+    if request.update and not plan.updates:
+        yield FinishStep(action="update", text="nothing to update")
+    elif request.update:
         on = "on conflicts nothing is changed" if request.conflicts == "abort" else "conflicts stay in the worktree"
         conflicts = f", which conflicts in {', '.join(map(repr, state.conflicts))}" if state.conflicts else ""
         commits = f"{count_text(state.behind, 'commit')} of {state.base_name} ({short(state.base)})"
@@ -305,8 +293,7 @@ def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
             fetched = f"what is fetched of {plan.source.name}"
             commits = f"{commits} and {fetched}" if state.behind else fetched
         text = f"bring in {commits} by a {request.update}{conflicts}; {on}"
-        is_done = plan.updates
-        yield _step(path, "update", text if is_done else "nothing to update", HOOKS[request.update] if is_done else ())
+        yield _step(path, "update", text, HOOKS[request.update])
     if plan.remote[0]:
         over = f", replacing {short(state.remote_head)}" if request.rewrites and state.remote_head else ""
         yield _step(path, "push", f"push {state.name} to {'/'.join(plan.remote)}{over}", HOOKS["push"])
@@ -332,17 +319,12 @@ def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
         text = names[request.merge].format(base=base, name=state.name) + where
         yield _step(path, "merge", text, hooks if plan.checkout or request.merge != "ff" else ())
     if request.takes_over:
-        yield _step(
-            path,
-            "take-over",
-            f"stage the changes of {state.name} in {plan.checkout!r}, without a commit",
-            HOOKS["merge"][-1:],
-        )
+        text = f"stage the changes of {state.name} in {plan.checkout!r}, without a commit"
+        yield _step(path, "take-over", text, HOOKS["merge"][-1:])
     if request.discards:
         branch = f" and the branch {state.name}" if plan.tree.is_new_branch and state.name == plan.tree.branch else ""
-        yield FinishStep(
-            action="discard", text=f"remove the worktree {plan.tree.path!r}{branch}; store what is nowhere else"
-        )
+        text = f"remove the worktree {plan.tree.path!r}{branch}; store what is nowhere else"
+        yield FinishStep(action="discard", text=text)
 
 
 def _left(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
@@ -370,20 +352,16 @@ def _left(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
     elif state.ahead and state.remote:
         yield FinishStep(action="propose", text="no pull request", command=f"`{start} --pr`")
     if state.ahead and state.base_ref.startswith(HEADS):
-        yield FinishStep(
-            action="merge",
-            text=f"{count_text(state.ahead, 'commit')}, not in {state.base_name}",
-            command=f"`{start} --merge`, `--squash` or `--ff`",
-        )
+        text = f"{count_text(state.ahead, 'commit')}, not in {state.base_name}"
+        yield FinishStep(action="merge", text=text, command=f"`{start} --merge`, `--squash` or `--ff`")
     if not state.uncommitted and not state.ahead:
         remove = f"{start} --discard" if session.worktree is None else f"kasmon worktrees gc {session.id}"
         yield FinishStep(action="remove", text="nothing is left to do", command=f"`{remove}` removes the worktree")
 
 
 def _step(path: Path, action: str, text: str, hooks: tuple[str, ...]) -> FinishStep:
-    return FinishStep(
-        action=action, text=text, hooks=tuple(dict.fromkeys(hooks_of(path, (*hooks, *EVERY)))) if hooks else ()
-    )
+    found = hooks_of(path, (*hooks, *EVERY)) if hooks else ()
+    return FinishStep(action=action, text=text, hooks=tuple(dict.fromkeys(found)))
 
 
 def _digest(plan: PlannedFinish) -> str:
@@ -395,7 +373,7 @@ def _digest(plan: PlannedFinish) -> str:
         parts.append(msgspec.json.encode(plan.pull_request).decode())
     if plan.checkout:
         parts.append(state_digest(Path(plan.checkout)))
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return digest_texts(parts)
 
 
 def local_base(state: BranchState) -> str:
@@ -409,12 +387,8 @@ def _branch_gone_error(tree: SessionWorktree, state: BranchState) -> RefusedErro
     """Return the error that the branch of *tree* was deleted; it names the last commit of the worktree."""
     last = ""
     with contextlib.suppress(OSError, IndexError):
-        last = (
-            (git_folders(Path(tree.path))[0] / "logs" / "HEAD")
-            .read_text("utf-8", "replace")
-            .splitlines()[-1]
-            .split(" ")[1]
-        )
+        log = git_folders(Path(tree.path))[0] / "logs" / "HEAD"
+        last = log.read_text("utf-8", "replace").splitlines()[-1].split(" ")[1]
     command = shlex.join(("git", "-C", tree.path, "update-ref", f"refs/heads/{state.name}", last or "COMMIT"))
     return RefusedError(f"the branch {state.name!r} does not exist any more.", hint=f"`{command}` creates it again.")
 
@@ -438,7 +412,7 @@ def _proposal(places: Paths, plan: PlannedFinish) -> PullRequest:
     """Return the open pull request of the branch, as last read, or the one to create.
 
     Raises:
-        UnavailableError: if `gh` or `glab` is missing.
+        UnavailableError: as `find_program`.
         RefusedError: if the base is no branch of the remote, or there is nothing to propose.
     """
     path, state, (remote, branch) = Path(plan.tree.path), plan.state, plan.remote
@@ -454,8 +428,7 @@ def _proposal(places: Paths, plan: PlannedFinish) -> PullRequest:
 
 def _source(tree: SessionWorktree) -> str:
     """Return the checkout that *tree* was requested in. Raises `RefusedError` if there is none."""
-    source = Path(tree.source)
-    top = repository(source) if source.is_dir() else None
+    top = source_top(tree)
     if top is None or top.resolve() == Path(tree.path).resolve():
         raise RefusedError(f"there is no checkout at {tree.source!r} that could take the changes.", hint="Use --merge.")
     return str(top)
@@ -463,8 +436,3 @@ def _source(tree: SessionWorktree) -> str:
 
 def short(commit: str) -> str:
     return commit[:SHOWN]
-
-
-def count_text(count: int, what: str) -> str:
-    """Return *count* with its noun: `1 commit`, `2 commits`."""
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,10 +1,10 @@
 """Plan how the branches of several sessions are merged into their base; `merge_execution` merges them.
 
-What conflicts is found by `git merge-tree`, which writes to a temporary folder and touches no worktree.
+What conflicts is found by `git merge-tree`, which writes to a temporary folder and touches no worktree. Functions raise
+`GitError` or `TimedOutError` if git fails.
 """
 
 import contextlib
-import hashlib
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,18 +18,18 @@ from kasmon.config.profile import programs
 from kasmon.errors import RefusedError, StaleRequestError, UnableError
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
+from kasmon.model.formatting import count_text
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import PlanRun
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.repository.branch import BranchState
-from kasmon.repository.git import git, git_folders, where
-from kasmon.sanitize import clean_line
+from kasmon.repository.git import current_branch, git, git_folders, where
 from kasmon.supervisor.finish.branch_operations import find_worktree_of
-from kasmon.supervisor.finish.finish_plan import count_text, local_base
-from kasmon.supervisor.worktrees.branch_state import MOST_FILES, read_state
-from kasmon.supervisor.worktrees.changes import state_digest
+from kasmon.supervisor.finish.finish_plan import local_base
+from kasmon.supervisor.worktrees.branch_state import merge_trees, read_state
+from kasmon.supervisor.worktrees.changes import digest_texts, state_digest
 from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
 from kasmon.supervisor.worktrees.shared_checkout import describe_agents_in
 from kasmon.supervisor.worktrees.turn_changes import check_resting
@@ -120,8 +120,6 @@ def plan_merges(
     """Return the order in which the branches of *sessions* are merged: those with the fewest conflicts first. Blocks.
 
     Args:
-        places: where the config is.
-        sessions: they have a worktree each.
         how: by a merge commit, or as one commit.
         check: a shell command that has to pass on the base and after each merge; empty for none.
         checks: session -> a command that has to pass from the merge of its branch on.
@@ -131,7 +129,6 @@ def plan_merges(
         UnableError: if a session has no worktree.
         SessionBusyError: if a turn runs.
         RefusedError: if a branch has changes that are not committed, or their bases differ.
-        GitError, TimedOutError: if git fails.
     """
     found = [_read(session, (checks or {}).get(session.id, "")) for session in sessions]
     bases = {(git_folders(each.path)[1], local_base(each.state)) for each in found}
@@ -183,8 +180,8 @@ def _read(session: Session, check: str) -> _Branch:
         raise UnableError(f"{session.name!r} works in no git worktree.", hint="Merge its branch with git.")
     check_resting(session)
     state = read_state(tree)
-    changes = f"{state.uncommitted} uncommitted change{'' if state.uncommitted == 1 else 's'}"
-    if why := state.operation or (changes if state.uncommitted else ""):
+    changes = count_text(state.uncommitted, "uncommitted change") if state.uncommitted else ""
+    if why := state.operation or changes:
         raise RefusedError(
             f"{session.name!r} cannot be merged: {why} in {tree.path!r}.",
             hint=f"`kasmon finish {session.id}` says what is left to do.",
@@ -220,7 +217,7 @@ def _digest(
         parts += [each.session.id, each.state.name, each.state.head, each.check, state_digest(each.path)]
     if checkout is not None:
         parts += [state_digest(checkout), *warnings]
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return digest_texts(parts)
 
 
 @contextlib.contextmanager
@@ -234,16 +231,13 @@ def _trials(path: Path) -> Iterator[Callable[[str, str], tuple[str, tuple[str, .
         new = (Path(folder), objects)
 
         def merge(one: str, other: str) -> tuple[str, tuple[str, ...]]:
-            words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, other)
-            tree, *files = git(path, *words, fails=True, new_objects=new).split("\0")
+            tree, files = merge_trees(path, one, other, new)
             if not tree:
                 raise RefusedError("git cannot merge the branches: their commits have nothing in common.")
-            if named := tuple(dict.fromkeys(clean_line(name) for name in files if name)):
-                return "", named[:MOST_FILES]
-            commit = git(
-                path, "commit-tree", tree, "-p", one, "-p", other, "-m", "trial", settings=TRIAL, new_objects=new
-            )
-            return commit.strip(), ()
+            if files:
+                return "", files
+            words = ("commit-tree", tree, "-p", one, "-p", other, "-m", "trial")
+            return git(path, *words, settings=TRIAL, new_objects=new).strip(), ()
 
         yield merge
 
@@ -289,13 +283,10 @@ def changed_since() -> StaleRequestError:
 def find_plan_branches(run: PlanRun, plan: Plan, fleet: Fleet) -> tuple[list[Session], dict[SessionId, str]]:
     """Return the sessions of the tasks of *plan*, one for each branch, and the checks by session. Blocks.
 
-    A session has the worktree of its task; its base is the branch that is checked out in the plan's folder.
-
-    Raises:
-        RefusedError: if no task has a branch that exists, or no branch is checked out in the plan's folder.
+    A session has the worktree of its task; its base is the branch that is checked out in the plan's folder. Raises
+    `RefusedError` if there is no such base, or no branch.
     """
-    base = git(Path(run.folder), "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip()
-    if not base:
+    if not (base := current_branch(Path(run.folder))):
         raise RefusedError(f"no branch is checked out in {run.folder!r}, so there is no base.", hint="Check one out.")
     by_branch, checks = dict[str, Session](), dict[SessionId, str]()
     for task in plan.tasks:

@@ -78,9 +78,8 @@ def find_pull_request(
             try:
                 stored = _KnownRequests(asked_at=now, requests=_list(path, remote))
             except KasmonError as error:
-                why = f"{error.message} {error.hint}".strip()
                 failures = min(stored.failures + 1, 10)
-                stored = _KnownRequests(asked_at=now, failures=failures, why=why, requests=stored.requests)
+                stored = _KnownRequests(asked_at=now, failures=failures, why=str(error), requests=stored.requests)
             write_private(file, msgspec.json.encode(stored))
     return _newest(stored, branch), stored.why
 
@@ -119,8 +118,7 @@ def create_pull_request(
 def base_branch(path: Path, state: BranchState, remote: str) -> str:
     """Return the branch of *remote* that a pull request is made against: the base that the worktree began from.
 
-    Raises:
-        RefusedError: if the base is not a branch there.
+    Raises `RefusedError` if the base is not a branch there.
     """
     name = ""
     if state.base_ref.startswith(f"{REMOTES}{remote}/"):
@@ -140,8 +138,7 @@ def base_branch(path: Path, state: BranchState, remote: str) -> str:
 def find_program(path: Path, remote: str) -> str:
     """Return `gh` or `glab`: the one for the host of *remote*.
 
-    Raises:
-        UnavailableError: if that is not installed, or neither knows the host.
+    Raises `UnavailableError` if that is not installed, or neither knows the host.
     """
     address = git(path, "config", "--get", f"remote.{remote}.url", fails=True).strip()
     host = ""

@@ -24,16 +24,12 @@ class FleetCacheWriter:
         """Why the last write failed; empty if it succeeded."""
         self._lock = HostLock(places.fleet_lock)
         self._index = FleetCache(places.index)
-        self._has_lock = False
+        self.has_lock = False
+        """Whether this process holds `fleet.lock` through this writer."""
         self._every_s = every_s
         self._due_at = time.monotonic() + every_s
         self._changed: set[SessionId] = set()
         self._gone: set[SessionId] = set()
-
-    @property
-    def holds(self) -> bool:
-        """Whether this process holds `fleet.lock` through this writer."""
-        return self._has_lock
 
     def note(self, changed: Iterable[SessionId], gone: Iterable[SessionId]) -> None:
         """Record the sessions that the next write must update."""
@@ -45,21 +41,21 @@ class FleetCacheWriter:
         if time.monotonic() < self._due_at:
             return
         self._due_at = time.monotonic() + self._every_s
-        if not self._has_lock:
+        if not self.has_lock:
             with contextlib.suppress(OSError):  # a folder that takes no file: no cache either
-                self._has_lock = self._lock.acquire()
-            if not self._has_lock:
+                self.has_lock = self._lock.acquire()
+            if not self.has_lock:
                 return
             self._changed.update(fleet_index.sessions)
         self._write(fleet_index)
 
     def close(self, fleet_index: FleetIndex) -> None:
         """Write a last time and release the lock; idempotent."""
-        if self._has_lock:
+        if self.has_lock:
             self._write(fleet_index)
         self._index.close()
         self._lock.let_go()
-        self._has_lock = False
+        self.has_lock = False
         self._due_at = time.monotonic() + self._every_s
 
     def _write(self, fleet_index: FleetIndex) -> None:

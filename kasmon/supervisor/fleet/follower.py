@@ -70,7 +70,7 @@ class Follower:
 
     def _follow(self) -> None:
         watched = self._watched
-        watched.reconcile()
+        watched.refresh()
         published, urgent = (watched.version, watched.read_only), watched.urgent_changes
         self._on_loop(self._publish, True)
         reconciled_at = time.monotonic()
@@ -78,7 +78,7 @@ class Follower:
             refreshed_at = time.monotonic()
             rest_s = SHORTEST_REST_S
             if refreshed_at >= reconciled_at + RECONCILE_S:
-                watched.reconcile()
+                watched.refresh()
                 reconciled_at = refreshed_at
             else:
                 watched.refresh_only(hinted)

@@ -70,32 +70,23 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
     if seen.clock_offset_s:
         session, seen = _correct_times(session, seen, now)
     if seen.unreadable:
-        why = f"{UNREADABLE}: {seen.unreadable}"
-        return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source="log")
+        return _mark_unsure(session, f"{UNREADABLE}: {seen.unreadable}", source="log")
     if session.state in OVER:
         return session
     if seen.unreachable:
-        return msgspec.structs.replace(
-            session,
-            state=SessionState.UNSURE,
-            unsure_why=f"{session.via} {UNREACHABLE}: {seen.unreachable}",
-            asking=None,
-            requests=(),
-            source="link",
-            since=seen.unreachable_since,
-            host=HostProbe(pid=None, alive=False),
-        )
+        why, host = f"{session.via} {UNREACHABLE}: {seen.unreachable}", HostProbe(pid=None, alive=False)
+        session = msgspec.structs.replace(session, asking=None, requests=(), host=host)
+        return _mark_unsure(session, why, source="link", since=seen.unreachable_since)
     host = HostProbe(pid=seen.host or None, alive=seen.host is not None)
     if session.state is SessionState.LOST:
         return _mark_lost(session, host, session.end_why or LINE_GONE, session.since)
     if host.alive:
         if session.recheck_at is not None and session.recheck_at <= now:
             session = apply_verdict(session, now, since=session.recheck_at)
-        return (
-            _unwritten(session, host, seen.write_problem)
-            if seen.write_problem
-            else msgspec.structs.replace(session, host=host)
-        )
+        session = msgspec.structs.replace(session, host=host)
+        if not seen.write_problem or session.state in (SessionState.ASKING, SessionState.UNSURE):
+            return session  # a pending request stays open and can be answered
+        return _mark_unsure(session, f"{UNWRITTEN}: {seen.write_problem}")
     if session.generation == 0:
         if seen.is_folder_missing:
             return _mark_lost(session, host, FOLDER_GONE, session.created_at)
@@ -107,27 +98,13 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
     if session.mode is Mode.INTERPRETER:
         return _derive_interpreter(session, seen, host, since)
     if session.mode is Mode.SDK and seen.agent_runs:
-        return msgspec.structs.replace(
-            session,
-            state=SessionState.UNSURE,
-            unsure_why=f"{AGENT_LEFT} (pid {session.pid})" if session.pid else AGENT_LEFT,
-            asking=None,
-            requests=(),
-            source="host",
-            since=since,
-            host=host,
-        )
+        why = f"{AGENT_LEFT} (pid {session.pid})" if session.pid else AGENT_LEFT
+        session = msgspec.structs.replace(session, asking=None, requests=(), host=host)
+        return _mark_unsure(session, why, since=since)
     if session.mode is not Mode.TMUX or (session.pid is not None and not seen.agent_runs):
         return _mark_lost(session, host, HOST_GONE, since)
-    return msgspec.structs.replace(
-        session,
-        state=SessionState.UNSURE,
-        unsure_why=AGENT_ALIVE if seen.agent_runs else AGENT_UNKNOWN,
-        asking=None,
-        source="host",
-        since=since,
-        host=host,
-    )
+    session = msgspec.structs.replace(session, asking=None, host=host)
+    return _mark_unsure(session, AGENT_ALIVE if seen.agent_runs else AGENT_UNKNOWN, since=since)
 
 
 def _correct_times(session: Session, seen: Liveness, now: float) -> tuple[Session, Liveness]:
@@ -153,17 +130,13 @@ def _derive_interpreter(session: Session, seen: Liveness, host: HostProbe, since
         return msgspec.structs.replace(session, host=host)
     if not seen.agent_runs:
         return _mark_lost(session, host, SANDBOX_GONE, since)
-    return msgspec.structs.replace(
-        session, state=SessionState.UNSURE, unsure_why=SANDBOX_ALIVE, source="host", since=since, host=host
-    )
+    return _mark_unsure(msgspec.structs.replace(session, host=host), SANDBOX_ALIVE, since=since)
 
 
-def _unwritten(session: Session, host: HostProbe, why: str) -> Session:
-    """Since its last event its state is unknown, but a pending request stays open and can be answered."""
-    if session.state in (SessionState.ASKING, SessionState.UNSURE):
-        return msgspec.structs.replace(session, host=host)
-    why = f"{UNWRITTEN}: {why}"
-    return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source="host", host=host)
+def _mark_unsure(session: Session, why: str, *, source: str = "host", since: float | None = None) -> Session:
+    """*since*: None if its state has been unknown since its last event."""
+    since = session.since if since is None else since
+    return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source=source, since=since)
 
 
 def _mark_lost(session: Session, host: HostProbe, why: str, since: float) -> Session:

@@ -33,7 +33,9 @@ def find(fleet: Fleet, requested: str) -> Session:
         if session.id == requested:
             return session
     named = [session for session in fleet.sessions if session.name == requested]
-    named = [session for session in named if not session.via] or named or _find_on_machine(fleet, requested)
+    machine, _, own = requested.partition(":")
+    there = [each for each in fleet.sessions if each.via and each.via == machine and own in (each.name, each.id)]
+    named = [session for session in named if not session.via] or named or there
     prefixed = [session for session in fleet.sessions if session.id.startswith(requested)]
     candidates = named or (prefixed if len(requested) >= PREFIX_LENGTH else [])
     if not candidates:
@@ -46,29 +48,15 @@ def find(fleet: Fleet, requested: str) -> Session:
     return candidates[0]
 
 
-def _find_on_machine(fleet: Fleet, requested: str) -> list[Session]:
-    machine, _, name = requested.partition(":")
-    return [each for each in fleet.sessions if each.via and each.via == machine and name in (each.name, each.id)]
-
-
 def find_here(fleet: Fleet, requested: str) -> Session:
-    """Return the session as `find` does, for what needs its files or processes.
-
-    Raises:
-        OtherMachineError: if they are on a registered machine.
-        NotFoundError: as `find`.
-    """
+    """Return the session as `find` does, for what needs its files or processes. Raises as `find` and `check_here`."""
     session = find(fleet, requested)
     check_here(session)
     return session
 
 
 def check_named_alone(session: Session, names: Collection[str]) -> None:
-    """Raise if *session*, one of *names*, is of another machine, where the other names mean others.
-
-    Raises:
-        UsageError: if that is so.
-    """
+    """Raise `UsageError` if *session*, one of *names*, is of another machine, where the other names mean others."""
     if session.via and len(names) > 1:
         raise UsageError(
             f"session {session.label!r} is on machine {session.via!r}: sessions of other machines are named one at a "
@@ -78,10 +66,6 @@ def check_named_alone(session: Session, names: Collection[str]) -> None:
 
 
 def check_here(session: Session) -> None:
-    """Raise unless the files and processes of *session* are on this machine.
-
-    Raises:
-        OtherMachineError: if they are on a registered one.
-    """
+    """Raise `OtherMachineError` unless the files and processes of *session* are on this machine."""
     if session.via:
         raise OtherMachineError(session.id, session.name, session.via)

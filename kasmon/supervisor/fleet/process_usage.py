@@ -85,7 +85,11 @@ def read_usage(sessions: Iterable[Session], cache: MemoryCache | None = None) ->
     pids = {s: tree.below(pid, starts - {pid}) for s, pid in roots.items() if pid in tree.processes}
     cache = cache or MemoryCache()
     cache.begin(frozenset(chain.from_iterable(pids.values())))
-    return {session: _add_up(tree, each, cache) for session, each in pids.items()}
+    usages = {}
+    for session, own in pids.items():
+        spent_s = sum(tree.processes[pid].processor_s for pid in own)
+        usages[session] = SessionUsage(sum(cache.read(pid, tree) for pid in own), spent_s, len(own))
+    return usages
 
 
 def find_root(session: Session) -> int | None:
@@ -104,11 +108,6 @@ def read_processes() -> ProcessTree:
 def read_memory(pids: Iterable[int], tree: ProcessTree) -> int:
     """Return the memory of *pids*, in bytes."""
     return sum(_proportional(pid, tree) for pid in pids)
-
-
-def _add_up(tree: ProcessTree, pids: list[int], cache: MemoryCache) -> SessionUsage:
-    spent_s = sum(tree.processes[pid].processor_s for pid in pids)
-    return SessionUsage(sum(cache.read(pid, tree) for pid in pids), spent_s, len(pids))
 
 
 def _proportional(pid: int, tree: ProcessTree) -> int:

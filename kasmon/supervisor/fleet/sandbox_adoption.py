@@ -36,12 +36,13 @@ def find_unfinished(places: Paths, sessions: Iterable[Session]) -> list[Session]
     from kasmon.sandbox.shared.processes import holder
 
     found = [each for each in sessions if _may_be_unfinished(each)]
-    host_folders = HostFolders(places) if found else None
+    if not found:
+        return []
+    host_folders = HostFolders(places)
     return [
         each
         for each in found
-        if host_folders is not None
-        and holder(host_folders.of(each.id) / "lock") is not None
+        if holder(host_folders.of(each.id) / "lock") is not None
         and lock_holder(_host_lock(places, each)) is None
         and not (each.mode is not Mode.INTERPRETER and _has_use(places, each, host_folders.of(each.id)))
     ]
@@ -69,10 +70,7 @@ def _host_lock(places: Paths, session: Session) -> Path:
 def end_unfinished(places: Paths, session: Session) -> None:
     """End the processes of the *unfinished* sandbox of *session*; its files stay. Blocks.
 
-    Does nothing if a host holds the session meanwhile.
-
-    Raises:
-        KasmonError: if not everything could be ended.
+    Does nothing if a host holds the session meanwhile. Raises `KasmonError` if not everything could be ended.
     """
     check_here(session)
     from kasmon.sandbox import tiers

@@ -48,8 +48,7 @@ class LivenessProbe:
     def check(self) -> None:
         """Make sure that probes are possible: a lock that cannot be opened would look like a free one.
 
-        Raises:
-            OSError: if the system refuses: an unreadable folder, no file handles left.
+        Raises `OSError` if the system refuses: an unreadable folder, no file handles left.
         """
         self.write_problem = find_write_problem(self._places)
         with contextlib.suppress(FileNotFoundError):
@@ -58,10 +57,8 @@ class LivenessProbe:
     def read(self, fleet_index: FleetIndex, session: SessionId) -> Liveness:
         """Bring *session* up to date in *fleet_index*, and return which of its processes are alive then.
 
-        A host logs its last events before it frees its lock. So if the lock is free, the log is read once more.
-
-        Raises:
-            OSError: if the log exists and cannot be read.
+        A host logs its last events before it frees its lock. So if the lock is free, the log is read once more. Raises
+        `OSError` if the log exists and cannot be read.
         """
         fleet_index.read_session(session)
         folded = fleet_index.sessions[session].session
@@ -122,7 +119,8 @@ class LivenessProbe:
     def _probe(self, session: Session) -> Liveness:
         if session.via:
             return self._probe_remote(session)
-        lock = self._locks.get(session.id) or self._lock(session.id)
+        # Each path is built once: that takes longer than to probe the lock.
+        lock = self._locks.get(session.id) or self._locks.setdefault(session.id, self._places.host_lock(session.id))
         host = lock_holder(lock)
         if host is not None:
             return Liveness(host, write_problem=self.write_problem)
@@ -130,10 +128,6 @@ class LivenessProbe:
             return Liveness(is_folder_missing=not lock.parent.is_dir())
         agent_runs = is_running(session.pid, session.pid_started, session.pid_boot)
         return Liveness(None, agent_runs, self._last_write_at(session))
-
-    def _lock(self, session: SessionId) -> Path:
-        """Return the path of the host's lock, cached: building a path takes longer than probing it."""
-        return self._locks.setdefault(session, self._places.host_lock(session))
 
     def _last_write_at(self, session: Session) -> float:
         try:
@@ -147,12 +141,9 @@ def _shown(machine: MachineStatus) -> tuple[str, float]:
 
 
 def read_fleet(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
-    """Return the current fleet; needs no running process.
+    """Return the current fleet; needs no running process. Raises `UnavailableError` if the logs cannot be read.
 
     It writes nothing but the cache, and only after it read much of the logs while no dashboard updates the cache.
-
-    Raises:
-        UnavailableError: if the logs exist and cannot be read.
     """
     fleet_index, probe, now = FleetIndex(places), LivenessProbe(places), clock()
     load_cache(places.index, fleet_index)
@@ -203,10 +194,9 @@ def read_session(places: Paths, session: SessionId) -> Session:
 
 
 def require_free_conversation(places: Paths, conversation: str, besides: SessionId | None = None) -> None:
-    """Raise if a session other than *besides* has *conversation*, and its agent runs or will resume it. Blocks.
+    """Raise `RefusedError` if a session but *besides* has *conversation*, and its agent runs or will resume it. Blocks.
 
-    Raises:
-        RefusedError: if one has; two agents would write to one conversation.
+    Two agents would write to one conversation.
     """
     for each in read_fleet(places).here:
         if each.id == besides or not (each.state in {*ALIVE, SessionState.HIBERNATED} or each.handed_over):

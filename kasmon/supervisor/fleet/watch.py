@@ -23,10 +23,7 @@ from kasmon.store.machines import MachineStatus
 from kasmon.supervisor.fleet.cache_writer import FleetCacheWriter
 from kasmon.supervisor.fleet.follower import GAP_S, Follower
 from kasmon.supervisor.fleet.liveness import Liveness, derive
-from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import LivenessProbe, read_fleet
-
-__all__ = ["FleetWatch", "find", "read_fleet"]
+from kasmon.supervisor.fleet.snapshot import LivenessProbe
 
 AT_ONCE: Final = 50
 """A refresh covers at least this many sessions that have not ended. If there are more, it covers a share of them:"""
@@ -83,11 +80,6 @@ class FleetWatch:
 
         If a file cannot be read, the sessions keep their last known state, and `Fleet.read_only` gives the reason.
         """
-        self.reconcile()
-        return self.fleet
-
-    def reconcile(self) -> None:
-        """Refresh all sessions whose turn it is, as `refresh`."""
         with self._busy:
             if self._is_new:
                 load_cache(self.places.index, self._fleet_index)
@@ -100,6 +92,7 @@ class FleetWatch:
             self._refresh(requested, None)
             if self._cache_writer is not None:
                 self._cache_writer.write(self._fleet_index)
+        return self.fleet
 
     def refresh_all(self) -> Fleet:
         """Refresh every session, not only those whose turn it is, and return the fleet; accesses files."""
@@ -155,7 +148,7 @@ class FleetWatch:
     @property
     def is_writer(self) -> bool:
         """Whether this watch writes the fleet cache, because it holds `fleet.lock`."""
-        return self._cache_writer is not None and self._cache_writer.holds
+        return self._cache_writer is not None and self._cache_writer.has_lock
 
     def close(self) -> None:
         """Update the cache and release its lock, so that another process can write it; idempotent.

@@ -7,19 +7,18 @@ import time
 from kasmon.backends.codex.shared_server import find_screen
 from kasmon.backends.common.environment import program_of
 from kasmon.config.agent_address import machine_of
-from kasmon.errors import LogMissingError, NotHibernatedError, SessionEndedError, TimedOutError
+from kasmon.errors import NotHibernatedError, SessionEndedError, TimedOutError
 from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.model.commands import Hibernate, Mode
-from kasmon.model.events import ConnectionLost, Event, SessionEnded
+from kasmon.model.events import ConnectionLost, SessionEnded
 from kasmon.model.formatting import mb
 from kasmon.model.idle.hibernation import find_obstacle
 from kasmon.model.sandbox.policy import REMEMBERING
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths
-from kasmon.store.event_log import EventLog
 from kasmon.store.plan_log import PlanLog
-from kasmon.store.session_reader import load_launch
+from kasmon.store.session_reader import load_launch, read_events
 from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.process_usage import find_root, read_memory, read_processes
 from kasmon.supervisor.fleet.snapshot import read_session
@@ -71,11 +70,7 @@ async def _hibernate_there(places: Paths, session: Session) -> str:
 
 
 def check_resumable(places: Paths, session: Session) -> str:
-    """Return what proves that the conversation of *session* can be resumed. Blocks.
-
-    Raises:
-        NotHibernatedError: if nothing proves it.
-    """
+    """Return what proves that the conversation of *session* can be resumed. Blocks. Raises `NotHibernatedError`."""
     launch = load_launch(places, session.id)
     is_known = can_resume(program_of(launch.argv)) if launch.mode is Mode.TMUX else "resumes" in session.abilities
     if not is_known:
@@ -94,7 +89,7 @@ def _check(places: Paths, session: Session) -> int:
         raise NotHibernatedError(session.name, why)
     check_resumable(places, session)
     if session.pid is not None:
-        events = _events(places, session)
+        events = list(read_events(places, session.id))
         reports = session.mode is Mode.SDK and session.program in REPORTS_TOOLS
         tool_at = find_first_tool(events) if reports else None
         if why := find_running(session.pid, find_first_work(events), session.program, tool_at):
@@ -118,13 +113,6 @@ def _find_screen(places: Paths, session: Session) -> str:
     """Return which process shows the agent's own screen, which counts as used; empty if none does."""
     pid = find_screen(places.shared_server(session.id)) if session.mode is Mode.SDK else None
     return "" if pid is None else f"its agent's own screen is open (process {pid})"
-
-
-def _events(places: Paths, session: Session) -> list[Event]:
-    try:
-        return [event for event, _ in EventLog(places.log(session.id)).read()]
-    except LogMissingError:
-        return []
 
 
 def _pause(places: Paths, session: Session) -> str:

@@ -2,10 +2,10 @@
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kasmon.config.schema import Config
-from kasmon.errors import LogMissingError, RefusedError
+from kasmon.errors import RefusedError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.host.rpc.spawn import spawn_prompter
 from kasmon.model.events import MessageWritten, ToolStarted, TurnStarted
@@ -18,12 +18,13 @@ from kasmon.model.limits.resume import (
     is_wanted,
     waits_for_limit,
 )
+from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.sanitize import HIDDEN
-from kasmon.store.event_log import EventLog
 from kasmon.store.resume_log import ResumeLog, read_resumptions
+from kasmon.store.session_reader import read_events
 
 
 def cut_prompt(places: Paths, session: Session) -> str:
@@ -33,12 +34,12 @@ def cut_prompt(places: Paths, session: Session) -> str:
     """
     prompt = ""
     try:
-        for event, _ in EventLog(places.log(session.id)).read():
+        for event in read_events(places, session.id):
             if isinstance(event, TurnStarted) and event.by != "agent":
                 prompt = event.prompt
             elif isinstance(event, TurnStarted | ToolStarted | MessageWritten):
                 prompt = ""
-    except (LogMissingError, OSError):
+    except OSError:
         return CONTINUE
     return CONTINUE if not prompt.strip() or HIDDEN in prompt else prompt
 
@@ -53,8 +54,8 @@ def next_prompt(places: Paths, session: Session, resumption: Resumption) -> str:
     if not resumption.tries or resumption.failed:
         return resumption.prompt
     has_begun = has_worked = False
-    with contextlib.suppress(LogMissingError, OSError):
-        for event, _ in EventLog(places.log(session.id)).read():
+    with contextlib.suppress(OSError):
+        for event in read_events(places, session.id):
             if isinstance(event, TurnStarted) and event.prompt.strip() == resumption.prompt.strip():
                 has_begun, has_worked = True, False
             elif isinstance(event, ToolStarted | MessageWritten):
@@ -78,12 +79,7 @@ def allow(places: Paths, session: Session, prompt: str) -> None:
 
 
 def cancel(places: Paths, session: Session) -> None:
-    """Record that *session* is not resumed by kasmon.
-
-    Raises:
-        RefusedError: if it is of another machine.
-        UnavailableError: if it cannot be recorded.
-    """
+    """Record that *session* is not resumed by kasmon. Raises `RefusedError` if it is of another machine."""
     _must_be_here(session)
     ResumeLog(places).add(ResumeCancelled(at=time.time(), session=session.id))
 
@@ -96,20 +92,19 @@ def _must_be_here(session: Session) -> None:
         )
 
 
-def is_resumer_needed(places: Paths, config: Config, sessions: Sequence[Session]) -> bool:
+def has_wanted(known: Mapping[SessionId, Resumption], sessions: Iterable[Session], policy: ResumePolicy) -> bool:
     """Whether one of *sessions* waits for a limit and is resumed when it ends."""
-    known, policy = read_resumptions(places), ResumePolicy(mode=config.limits.resume)
     return any(
         waits_for_limit(session) and is_wanted(known.get(session.id, Resumption()), session, policy)
         for session in sessions
     )
 
 
-def start_resumer(places: Paths, config: Config, sessions: Sequence[Session]) -> None:
-    """Start the process that resumes *sessions*, if that is needed and none runs.
+def is_resumer_needed(places: Paths, config: Config, sessions: Sequence[Session]) -> bool:
+    return has_wanted(read_resumptions(places), sessions, ResumePolicy(mode=config.limits.resume))
 
-    Raises:
-        OSError: if it cannot be started.
-    """
+
+def start_resumer(places: Paths, config: Config, sessions: Sequence[Session]) -> None:
+    """Start the process that resumes *sessions*, if that is needed and none runs. Raises `OSError` if it cannot."""
     if is_resumer_needed(places, config, sessions) and lock_holder(places.resumer_lock) is None:
         spawn_prompter(places, "limits")

@@ -1,15 +1,19 @@
-"""Resumes the sessions that wait for a usage limit. It keeps no state outside the log of resumptions."""
+"""Resumes the sessions that wait for a usage limit: the process, which ends when none is left, and what it does.
+
+It keeps no state outside the log of resumptions.
+"""
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kasmon.config import load_or_default
 from kasmon.config.schema import Limits
-from kasmon.errors import KasmonError, UnavailableError
+from kasmon.errors import KasmonError, UnavailableError, UsageError
+from kasmon.host.rpc.locked_process import begin_process, run_work
 from kasmon.model.fleet import Fleet
 from kasmon.model.limits.resume import (
     ResumeEnded,
@@ -18,15 +22,14 @@ from kasmon.model.limits.resume import (
     ResumeSent,
     ResumeSteps,
     Resumption,
-    is_wanted,
     next_resumptions,
-    waits_for_limit,
 )
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.resume_log import ResumeLog
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets
-from kasmon.supervisor.limits.permission import next_prompt
+from kasmon.supervisor.limits.permission import has_wanted, is_resumer_needed, next_prompt
 from kasmon.supervisor.sessions.session_operations import send
 
 LOOK_S: Final = 20.0
@@ -35,6 +38,19 @@ NEWS_S: Final = 0.5
 """The shortest time between two fleets, in seconds."""
 
 log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Resume sessions until none is left; 0 also if another process does it."""
+    if argv:
+        return UsageError.exit_code
+    here = begin_process()
+
+    def is_over() -> bool:
+        config = load_or_default(here, log.warning)
+        return not is_resumer_needed(here, config, read_fleet(here).sessions)
+
+    return run_work(here.limits, here.resumer_lock, lambda: Resumer(here).run(), is_over)
 
 
 def policy_of(limits: Limits) -> ResumePolicy:
@@ -102,10 +118,7 @@ class Resumer:
     def _is_needed(self, fleet: Fleet, policy: ResumePolicy) -> bool:
         """Whether a session waits that may be resumed, or one that was resumed is still at work."""
         known = self._resume_log.resumptions
-        return any(each.tries for each in known.values()) or any(
-            waits_for_limit(session) and is_wanted(known.get(session.id, Resumption()), session, policy)
-            for session in fleet.sessions
-        )
+        return any(each.tries for each in known.values()) or has_wanted(known, fleet.sessions, policy)
 
     async def _resume(self, session: Session) -> None:
         """Send the prompt of *session*; a failure is logged as that of this try."""

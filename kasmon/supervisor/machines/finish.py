@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from kasmon.errors import KasmonError, PushedCommitsError, RefusedError
-from kasmon.model.commands import Receipt, SessionWorktree
+from kasmon.model.commands import SessionWorktree
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.repository.branch import BranchState, PullRequest
@@ -39,9 +39,7 @@ class _Result(msgspec.Struct, frozen=True):
 def plan_finish(places: Paths, session: Session, request: FinishRequest) -> PlannedFinish:
     """Return how *request* is done there; its texts name paths of that machine. See `finish_plan.plan_finish`.
 
-    Raises:
-        PushedCommitsError: if only `rewrites` is missing.
-        KasmonError: why it cannot be done, as the command reports it; else as `run_for`.
+    Raises `PushedCommitsError` if only `rewrites` is missing; else as `run_for`.
     """
     try:
         return _plan(places, session, request)
@@ -100,11 +98,6 @@ def finish(places: Paths, session: Session, plan: PlannedFinish) -> FinishResult
         receipt=parse_receipt(session.via, output) if result.receipt else None,
         kept=result.kept or "",
     )
-
-
-def send_feedback(places: Paths, session: Session) -> Receipt:
-    """Send the agent there what its pull request needs; return the prompt's receipt. Raises as `run_for`."""
-    return parse_receipt(session.via, run_for(places, session, "finish", session.id, "--fix"))
 
 
 def _options(request: FinishRequest) -> Iterator[str]:

@@ -119,9 +119,7 @@ def run(
             carried out is unknown then.
         RefusedError: if the machine's owner does not allow it.
     """
-    reply = _request(places, machine, RunCommand(1, tuple(arguments), stdin, order), limit_s)
-    assert isinstance(reply, CommandReply)
-    return reply.output
+    return _request(places, machine, RunCommand(1, tuple(arguments), stdin, order), limit_s, CommandReply).output
 
 
 def ask_for_agent(places: Paths, machine: str, request: AgentRequest) -> CommandOutput:
@@ -132,23 +130,18 @@ def ask_for_agent(places: Paths, machine: str, request: AgentRequest) -> Command
         RemoteUnreachableError: as `run`.
         KasmonError: why it was not done, as the command reports it there.
     """
-    reply = _request(places, machine, request, COMMAND_S)
-    assert isinstance(reply, CommandReply)
-    is_sent = (
-        request.act in ("prompt", "message") and b'"receipt":' in reply.output.stdout
-    )  # its state may be a failure
-    if reply.output.exit_code and not is_sent:
-        raise error_of(machine, reply.output)
-    return reply.output
+    output = _request(places, machine, request, COMMAND_S, CommandReply).output
+    is_sent = request.act in ("prompt", "message") and b'"receipt":' in output.stdout  # its state may be a failure
+    if output.exit_code and not is_sent:
+        raise error_of(machine, output)
+    return output
 
 
 def run_for(places: Paths, session: Session, *arguments: str, stdin: bytes = b"", shows: str = "") -> bytes:
     """Run a command with `--json` on the machine of *session*, and return its JSON. Blocks.
 
-    *shows*: the field that is printed once it was carried out, also with another exit code than 0.
-
-    Raises:
-        KasmonError: the error that the command reported there; else as `run`.
+    *shows*: the field that is printed once it was carried out, also with another exit code than 0. Raises the error
+    that the command reported there, else as `run`.
     """
     output = run(places, session.via, [*arguments, "--json"], stdin)
     if output.exit_code and not (shows and f'"{shows}":'.encode() in output.stdout):
@@ -159,8 +152,7 @@ def run_for(places: Paths, session: Session, *arguments: str, stdin: bytes = b""
 def parse_reply(machine: str, output: bytes, kind: type[Value]) -> Value:
     """Return the JSON that a command printed on *machine* as a *kind*; all its texts are cleaned.
 
-    Raises:
-        UnavailableError: if it is none, as another version of kasmon may print it.
+    Raises `UnavailableError` if it is none, as another version of kasmon may print it.
     """
     try:
         return msgspec.convert(_cleaned(msgspec.json.decode(output)), kind)
@@ -206,10 +198,8 @@ def error_of(machine: str, output: CommandOutput) -> KasmonError:
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
         fields = msgspec.json.decode(output.stdout, type=_ErrorObject).error
     message = fields.message or (output.stderr.decode("utf-8", "replace").strip().splitlines() or ["it failed"])[-1]
-    frame = FailureReply(
-        n=0, error=fields.code, exit_code=output.exit_code, message=f"{machine}: {message}", hint=fields.hint
-    )
-    return rebuilt(frame)
+    message = f"{machine}: {message}"
+    return rebuilt(FailureReply(n=0, error=fields.code, exit_code=output.exit_code, message=message, hint=fields.hint))
 
 
 def read_file(places: Paths, session: Session, name: str) -> bytes:
@@ -222,18 +212,17 @@ def read_file(places: Paths, session: Session, name: str) -> bytes:
     """
     content = b""
     while True:
-        reply = _request(places, session.via, ReadFile(1, session.id, name, len(content)), FILE_S)
-        assert isinstance(reply, FileReply)
-        if not reply.content:
+        part = _request(places, session.via, ReadFile(1, session.id, name, len(content)), FILE_S, FileReply).content
+        if not part:
             return content
-        content += reply.content
+        content += part
         if len(content) > MOST_BYTES:
             raise UnavailableError(f"the file {name!r} on {session.via!r} is longer than {MOST_BYTES >> 20} MB.")
 
 
 def _request(
-    places: Paths, machine: str, request: RunCommand | ReadFile | AgentRequest, limit_s: float
-) -> CommandReply | FileReply:
+    places: Paths, machine: str, request: RunCommand | ReadFile | AgentRequest, limit_s: float, kind: type[Value]
+) -> Value:
     try:
         with socket.socket(socket.AF_UNIX) as connected:
             connected.settimeout(limit_s)
@@ -251,6 +240,7 @@ def _request(
         ) from error
     if isinstance(reply, FailureReply):
         raise rebuilt(reply)
+    assert isinstance(reply, kind)
     return reply
 
 

@@ -99,12 +99,7 @@ def read_own_marks(
 
 
 def read_marks(places: Paths, machine: str) -> tuple[SessionMarks, ...]:
-    """Return the marks of the sessions of *machine*, as it reads them. Blocks.
-
-    Raises:
-        RemoteUnreachableError: if it is not connected.
-        KasmonError: if its owner does not allow it, or its kasmon cannot.
-    """
+    """Return the marks of the sessions of *machine*, as it reads them. Blocks. Raises as `run`, or what it reports."""
     output = run(places, machine, MARKS_COMMAND, limit_s=LIMIT_S)
     if output.exit_code:
         raise error_of(machine, output)
@@ -139,12 +134,20 @@ class MachineMarks:
 
     async def branches(self) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
         """Yield the branches of sessions that have a worktree, now and after each change; never ends by itself."""
-        async for found in self._changes(self._list_branches):
+
+        def read() -> dict[SessionId, BranchSummary]:
+            return {mark.id: summary for mark, _ in self._marks() if (summary := mark.summary)}
+
+        async for found in self._changes(read):
             yield found
 
     async def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
         """Yield the sessions whose files others change too, now and after each change; never ends by itself."""
-        async for found in self._changes(self._list_collisions):
+
+        def read() -> dict[SessionId, CollisionSummary]:
+            return {mark.id: warning for mark, of in self._marks() if (warning := mark.warning(of))}
+
+        async for found in self._changes(read):
             yield found
 
     async def _changes(self, read: Callable[[], Read]) -> AsyncIterator[Read]:
@@ -155,12 +158,6 @@ class MachineMarks:
                 shown = now
                 yield now
             await asyncio.sleep(LOOK_S)
-
-    def _list_branches(self) -> dict[SessionId, BranchSummary]:
-        return {mark.id: summary for mark, _ in self._marks() if (summary := mark.summary)}
-
-    def _list_collisions(self) -> dict[SessionId, CollisionSummary]:
-        return {mark.id: warning for mark, of in self._marks() if (warning := mark.warning(of))}
 
     def _marks(self) -> list[tuple[SessionMarks, dict[SessionId, Session]]]:
         found = []

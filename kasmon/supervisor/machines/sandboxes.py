@@ -19,9 +19,8 @@ from kasmon.store.event_log import EventLog
 from kasmon.supervisor.machines.copied_files import read_blob
 from kasmon.supervisor.machines.delegation import wait_for_copy
 from kasmon.supervisor.machines.link_client import parse_reply, run_for
-from kasmon.supervisor.sandboxes.history import SandboxHistory
+from kasmon.supervisor.sandboxes.history import SandboxHistory, StoredSnapshots
 from kasmon.supervisor.sandboxes.sandbox_operations import ForkedSession
-from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
 
 
 class _Origin(msgspec.Struct, frozen=True):
@@ -88,12 +87,7 @@ class _Replay(msgspec.Struct, frozen=True):
 
 
 async def execute(places: Paths, session: Session, command: SandboxCommand) -> str:
-    """Execute *command* there, where a host of the sandbox is started if none runs; return as `use.execute` does.
-
-    Raises:
-        RemoteUnreachableError: if the machine is not connected; or if it is unknown whether it was done.
-        KasmonError: why it was not done, as the command reports it.
-    """
+    """Execute *command* there, where a host of the sandbox is started if none runs; return as `use.execute` does."""
     words: tuple[str, ...]
     match command:
         case Pause():
@@ -114,11 +108,7 @@ async def execute(places: Paths, session: Session, command: SandboxCommand) -> s
 
 
 async def fork(places: Paths, session: Session, name: str, checkpoint: str) -> ForkedSession:
-    """Fork the sandbox there; the fork is listed here when this returns. See `sandbox_operations.fork`.
-
-    Raises:
-        KasmonError: as `execute`.
-    """
+    """Fork the sandbox there; the fork is listed here when this returns. See `sandbox_operations.fork`."""
     words = ("fork", session.id, *([name] if name else []), *([f"--at={checkpoint}"] if checkpoint else []))
     output = await in_thread(run_for, places, session, "sandbox", *words)
     made = parse_reply(session.via, output, _Reply)
@@ -128,11 +118,7 @@ async def fork(places: Paths, session: Session, name: str, checkpoint: str) -> F
 
 
 async def replay(places: Paths, session: Session, name: str, until: str) -> tuple[int, int]:
-    """Replay there what the sandbox ran, in a new one; return the number of runs, and of those that failed.
-
-    Raises:
-        KasmonError: as `execute`.
-    """
+    """Replay there what the sandbox ran, in a new one; return the number of runs, and of those that failed."""
     words = ("replay", session.id, name, "--create", *([f"--until={until}"] if until else []))
     output = await in_thread(lambda: run_for(places, session, "sandbox", *words, shows="ran"))
     done = parse_reply(session.via, output, _Replay)

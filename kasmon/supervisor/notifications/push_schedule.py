@@ -121,7 +121,9 @@ class PushSchedule:
 
     def due(self, targets: Mapping[str, NotifyTarget], *, is_away: bool, now: float) -> list[Push]:
         """Return what to push to *targets* now. Each push is returned once, unless `fail` is called for it."""
-        self._drop_old(now)
+        for keys, each in list(self._open.items()):
+            if now - each.at > (NEWS_S if each.alert.kind in ("plan", "machine", "finished") else OLD_S):
+                del self._open[keys]
         pushes: list[Push] = []
         for name, target in targets.items():
             if not self._is_allowed(name, target, is_away=is_away, now=now):
@@ -172,11 +174,6 @@ class PushSchedule:
         ]
         for keys in over:
             del self._open[keys]
-
-    def _drop_old(self, now: float) -> None:
-        for keys, each in list(self._open.items()):
-            if now - each.at > (NEWS_S if each.alert.kind in ("plan", "machine", "finished") else OLD_S):
-                del self._open[keys]
 
     def _is_allowed(self, name: str, target: NotifyTarget, *, is_away: bool, now: float) -> bool:
         if target.when == ("desk" if is_away else "away") or now < self._retry_at.get(name, now):

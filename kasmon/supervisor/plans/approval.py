@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kasmon.config import Config, ResolvedProfile, resolve
+from kasmon.config import Config, resolve
 from kasmon.errors import KasmonError, RefusedError
 from kasmon.model.plan.events import PlanAction
 from kasmon.model.plan.machine_choice import MachineChoice
-from kasmon.model.plan.placement import MachineRequirement, describe_requirement, machine_requirement, worktree_of
+from kasmon.model.plan.placement import describe_requirement, machine_requirement, worktree_of
 from kasmon.model.plan.plan import NEEDS, Plan, host_of, predecessors
 from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
 from kasmon.model.session import Session
@@ -35,8 +35,7 @@ class MachinePreview(NamedTuple):
 def ask_machines(places: Paths, config: Config, plan: Plan, folder: Path) -> MachinePreview:
     """Ask the machines what they offer to *plan* in *folder*, if one of its tasks is placed. Blocks.
 
-    Raises:
-        RefusedError: if a task may only run on a machine whose kasmon is too old for that.
+    Raises `RefusedError` if a task may only run on a machine whose kasmon is too old for that.
     """
     if all(machine_requirement(plan, task) is None for task in plan.tasks):
         return MachinePreview({}, ())
@@ -57,7 +56,6 @@ def describe_plan(
     """Return every command that *plan* would run in *folder*, the agents it starts, and where, as lines for the user.
 
     Args:
-        plan, config, folder: what is to run, and how and where here.
         choices: task -> the machine that it would get now, for tasks that are placed; empty if that is unknown.
         sessions: all sessions, whose reports decide which accounts are used first.
     """
@@ -70,16 +68,15 @@ def describe_plan(
         agent = plan.agent + agent if agent.startswith("@") else agent
         wanted = machine_requirement(plan, task)
         (agents if wanted is None else elsewhere).setdefault(agent, []).append(task.id)
-        if wanted is not None and _may_run_here(wanted, config, own_names):
+        fits = wanted is not None and set(wanted.labels) <= set(config.machine.labels)
+        if wanted is not None and fits and wanted.machine in ("", *own_names):
             maybe_here.setdefault(agent, []).append(task.id)
-    for agent, tasks in agents.items():
-        lines.append(f"  starts {_command(config, agent)} for {_named(tasks)}")
+    lines += [f"  starts {_command(config, agent)} for {_named(tasks)}" for agent, tasks in agents.items()]
     for agent, tasks in elsewhere.items():
         lines.append(f"  starts {agent!r}, as the config of its machine has it, for {_named(tasks)}")
     for agent, tasks in maybe_here.items():
-        lines.append(
-            f"  starts {_command(config, agent)} if {_named(tasks)} {'runs' if len(tasks) == 1 else 'run'} here"
-        )
+        run = "runs" if len(tasks) == 1 else "run"
+        lines.append(f"  starts {_command(config, agent)} if {_named(tasks)} {run} here")
     lines += describe_accounts(config, plan, sessions)
     lines += _describe_machines(plan, choices or {})
     lines += [f"  confines {_named(tasks)} by a sandbox {tier!r}" for tier, tasks in sandboxes(config, plan).items()]
@@ -87,11 +84,6 @@ def describe_plan(
     lines += [f"  runs in the shell of task {task.id}: {task.run}" for task in plan.tasks if task.run]
     lines += [f"  checks task {task.id} by: {task.check}" for task in plan.tasks if task.check]
     return lines
-
-
-def _may_run_here(wanted: MachineRequirement, config: Config, own_names: Collection[str]) -> bool:
-    is_wanted = not wanted.machine or wanted.machine in own_names
-    return is_wanted and set(wanted.labels) <= set(config.machine.labels)
 
 
 def _describe_machines(plan: Plan, choices: Mapping[str, MachineChoice]) -> list[str]:
@@ -122,20 +114,14 @@ def _command(config: Config, agent: str) -> str:
     except KasmonError as error:
         return f"{agent!r} (which cannot be started now: {error.message})"
     skips = ", which skips permissions," if resolved.bypassing else ""
-    return f"{agent!r}{skips} ({_program(resolved)})"
-
-
-def _program(resolved: ResolvedProfile) -> str:
-    if resolved.machine:
-        return f"{shlex.join(resolved.argv) or 'a login shell'} on {resolved.machine}"
-    return shlex.join(resolved.argv) or "the scripted agent"
+    program = shlex.join(resolved.argv) or ("a login shell" if resolved.machine else "the scripted agent")
+    return f"{agent!r}{skips} ({program}{f' on {resolved.machine}' if resolved.machine else ''})"
 
 
 def check_repository(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None = None) -> list[str]:
     """Check the git repository of *folder* before *plan* runs there; return remarks for the user. Blocks.
 
     Args:
-        plan, folder: what is to run, and where.
         plan_id: the id that it has or will get; its branches are named by it.
         run: its progress, if it already runs.
 

@@ -102,7 +102,8 @@ class PlanBoards:
             begun = [board for board in boards if board is not None]
             at_work = {board.run.file for board in begun if board.run.state != "ended"}
             files = [board for board in self._files.read(config) if board.id not in at_work]
-            found = sorted((*begun, *files), key=_sort_key)
+            found = [*begun, *files]
+            found.sort(key=lambda each: (each.run.state == "ended", -(each.run.ended_at or each.run.began_at)))
             if not _are_identical(found, self._boards):
                 self._boards = tuple(found)
             return self._boards
@@ -204,10 +205,7 @@ class _PlanWatch:
         fleet: Fleet,
         started: Mapping[SessionId, Sequence[Session]],
     ) -> PlanBoard | None:
-        """Return its board; None until it has begun.
-
-        *sessions* are its own of *fleet*; *started* is as `group_by_starter` returns it.
-        """
+        """Return its board; None until it has begun. *sessions* are its own; *started* as from `group_by_starter`."""
         now = tuple(sessions)
         is_new = self._board is None or config is not self._config or not _are_identical(now, self._sessions)
         is_new |= self._find_children(now, started)
@@ -309,7 +307,3 @@ class _PlanWatch:
 
 def _are_identical(one: Sequence[object], other: Sequence[object]) -> bool:
     return len(one) == len(other) and all(map(operator.is_, one, other))
-
-
-def _sort_key(board: PlanBoard) -> tuple[bool, float]:
-    return board.run.state == "ended", -(board.run.ended_at or board.run.began_at)

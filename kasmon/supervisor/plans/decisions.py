@@ -23,7 +23,6 @@ def record_decision(
     """Log *decision* for the plan *requested*, make sure that it has a runner, and return its view. Blocks.
 
     Args:
-        places, config, fleet: of this kasmon, as they are now.
         requested: the plan's id, or its file.
         task: its id or its number, if the decision is about one.
         agent: for `replace`.
@@ -71,9 +70,7 @@ def apply_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
     plan_log = start.find_plan(places, plan)
     _check_not_ended(plan_log)
     file = Path(plan_log.run.file)
-    text = start.text_of(file)
-    if start.digest(text) != digest:
-        raise RefusedError(f"{str(file)!r} has been edited since it was shown.", hint="Review it again.")
+    text = _read_shown(file, digest)
     new, old = read(text, file.name, tuple(config.agents), plan_log.run.on), approved_plan(plan_log)
     must_be_able(places, config, new, Path(plan_log.run.folder))
     plan_log.more()  # a task may have begun meanwhile
@@ -86,14 +83,19 @@ def apply_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
 
 def _begin(places: Paths, config: Config, file: Path, digest: str) -> None:
     """Start the plan in *file*, if its text still has the *digest* that was shown with its commands."""
-    text = start.text_of(file)
-    if start.digest(text) != digest:
-        raise RefusedError(f"{str(file)!r} has been edited since it was shown.", hint="Review it again.")
+    text = _read_shown(file, digest)
     plan = read(text, file.name, tuple(config.agents))
     must_be_able(places, config, plan, file.parent)
     approval.check_repository(plan, file.parent, start.next_id(places, plan))
     approval.ask_machines(places, config, apply_config(plan, config), file.parent)
     start.run(places, start.store_approved_plan(places, plan, text, file, file.parent, headless=False))
+
+
+def _read_shown(file: Path, digest: str) -> str:
+    text = start.text_of(file)
+    if start.digest(text) != digest:
+        raise RefusedError(f"{str(file)!r} has been edited since it was shown.", hint="Review it again.")
+    return text
 
 
 def _check_not_ended(plan_log: PlanLog) -> None:
@@ -106,6 +108,5 @@ def _id_of(plan: Plan, requested: str) -> str:
     for task in (*(task for task in plan.tasks if task.id == requested), *plan.tasks):
         if requested in (task.id, str(task.number)):
             return task.id
-    raise UsageError(
-        f"the plan has no task {requested!r}.", hint=(f"Its tasks: {', '.join(task.id for task in plan.tasks)}.")
-    )
+    ids = ", ".join(task.id for task in plan.tasks)
+    raise UsageError(f"the plan has no task {requested!r}.", hint=f"Its tasks: {ids}.")

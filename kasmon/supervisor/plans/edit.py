@@ -33,21 +33,19 @@ class PlanEdit(msgspec.Struct, frozen=True, kw_only=True):
 
 def build_first_edit(places: Paths, plan: Plan, file: Path, faults: Sequence[str], config: Config) -> PlanEdit:
     """Return all of *plan* as an edit; its *file* never ran and has *faults*."""
+    lines = tuple(f"+ task {task.id}: {task.title}" for task in plan.tasks)
     refused = tuple(faults)
     if not refused and (why := find_problem(places, config, plan, file.parent)):
         refused = (why,)
-    return PlanEdit(
-        digest=start.digest("" if refused else _text(file)),
-        lines=tuple(f"+ task {task.id}: {task.title}" for task in plan.tasks),
-        refused=refused,
-        agreement=()
-        if refused
-        else tuple(
-            agreement.describe_plan(
-                plan, config, file.parent, own_names=own_names(places), sessions=read_fleet(places).sessions
-            )
-        ),
-    )
+    if refused:
+        return PlanEdit(digest=start.digest(""), lines=lines, refused=refused)
+    try:
+        text = start.text_of(file)
+    except (KasmonError, OSError):
+        text = ""
+    sessions = read_fleet(places).sessions
+    described = agreement.describe_plan(plan, config, file.parent, own_names=own_names(places), sessions=sessions)
+    return PlanEdit(digest=start.digest(text), lines=lines, agreement=tuple(described))
 
 
 def find_edit(places: Paths, text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> PlanEdit | None:
@@ -70,10 +68,3 @@ def find_edit(places: Paths, text: str, file: Path, plan: Plan, run: PlanRun, co
     sessions = read_fleet(places).sessions
     described = agreement.describe_plan(new, config, folder, own_names=own_names(places), sessions=sessions)
     return PlanEdit(digest=digest, lines=lines, refused=refused, agreement=(*described, *remarks))
-
-
-def _text(file: Path) -> str:
-    try:
-        return start.text_of(file)
-    except (KasmonError, OSError):
-        return ""

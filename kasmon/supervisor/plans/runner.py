@@ -1,6 +1,7 @@
 """The runner of one plan: it reads the fleet, computes the next steps, logs and executes them.
 
-It keeps no state outside the plan's log: if it is killed at any moment, the next runner continues.
+It keeps no state outside the plan's log: if it is killed at any moment, the next runner continues. Its process holds
+the plan's lock, and signals end it.
 """
 
 import asyncio
@@ -8,14 +9,26 @@ import contextlib
 import logging
 import math
 import os
+import re
+import sys
+import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from kasmon.config import Config, load
-from kasmon.errors import ConfigError, KasmonError, ProtocolVersionError, RemoteUnreachableError
+from kasmon.config import Config, load, load_or_default
+from kasmon.errors import (
+    ConfigError,
+    KasmonError,
+    PlanNotFoundError,
+    ProtocolVersionError,
+    RemoteUnreachableError,
+    UsageError,
+)
+from kasmon.host.rpc.locked_process import begin_process, run_locked, run_until_signalled
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import PlanEnded, TaskCheckEnded
@@ -74,6 +87,11 @@ AGAIN_S: Final = 2.0
 take to show what was started or ended; it is not done again within this time."""
 LONGEST_PAUSE_S: Final = 15.0
 """After a lost connection to a machine the pause doubles from `AGAIN_S` up to this, in seconds."""
+THREADS: Final = 256
+"""How many blocking calls run at once: one that waits for a machine must not delay other tasks."""
+LEAVE_S: Final = 3.0
+"""How long blocking calls may go on after a signal, in seconds; one that waits for a machine may hang for minutes."""
+ID: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,63}")
 
 log = logging.getLogger(__name__)
 
@@ -267,7 +285,7 @@ class PlanRunner:
     async def _end_check(self, task: Task) -> None:
         at = self._plan_log.run.of(task.id)
         try:
-            await self._actions.end_check(task)
+            await asyncio.to_thread(self._actions.registered_tasks.end_check, self._plan_log.run, task)
         except RemoteUnreachableError:
             self._away.add(at.machine)
             await asyncio.sleep(AGAIN_S)
@@ -350,9 +368,8 @@ class PlanRunner:
                 self._start(("finish",), lambda: self._finish(step))
 
     async def _begin(self, run: PlanRun, task: Task, attempt: int, fleet: Fleet, account: AccountChoice) -> None:
-        if machine_requirement(self._plan, task) is None or await self._placement.confirm(
-            task, attempt, self._lost_machines
-        ):
+        is_placed = machine_requirement(self._plan, task) is not None
+        if not is_placed or await self._placement.confirm(task, attempt, self._lost_machines):
             await self._starter.attempt(self._plan, run, task, attempt, fleet, account)
 
     async def _bring_back_host(self) -> None:
@@ -375,7 +392,8 @@ class PlanRunner:
             orphan = at.checking
             if orphan is not None and orphan.machine and not _is_needed(run, at) and at.session not in self._dropped:
                 self._dropped.add(at.session)
-                self._start(("drop", at.session), partial(self._actions.drop_check, orphan.machine, at.session))
+                action = partial(self._actions.remote_tasks.end_check, orphan.machine, at.session)
+                self._start(("drop", at.session), action)
         for task in self._find_stopped_checks():
             self._start(("end check", task.id), partial(self._end_check, task))
 
@@ -440,3 +458,41 @@ class PlanRunner:
 
 def _is_needed(run: PlanRun, at: TaskRun) -> bool:
     return at.state is TaskState.CLAIMED and not run.is_aborted and not run.is_stopped
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the plan whose id is the only argument, until it ends; 0 also if another process runs it."""
+    if len(argv) != 1 or not ID.fullmatch(argv[0]):
+        sys.stderr.write("a plan runner requires the id of one plan.\n")
+        return UsageError.exit_code
+    here = begin_process()
+    plan_log = PlanLog(here, argv[0])
+    if not plan_log.folder.is_dir():
+        sys.stderr.write(f"{PlanNotFoundError(argv[0])}\n")
+        return PlanNotFoundError.exit_code
+
+    def run() -> bool:
+        plan_log.more()
+        return asyncio.run(_run_until_ended(PlanRunner(here, plan_log, load_or_default(here, log.warning))))
+
+    def is_over() -> bool:
+        plan_log.more()
+        return plan_log.run.is_stopped or plan_log.run.state == "ended"
+
+    return run_locked(plan_log.lock, run, is_over)
+
+
+async def _run_until_ended(runner: PlanRunner) -> bool:
+    """Run until the plan ends or is stopped; True if a signal ended this process and the next runner continues.
+
+    After a signal, a call that hangs ends with this process, which would hold the plan's lock until then.
+    """
+    threads = ThreadPoolExecutor(THREADS)
+    asyncio.get_running_loop().set_default_executor(threads)
+    if was_signalled := await run_until_signalled(runner.run()):
+        ending = threading.Thread(target=threads.shutdown, daemon=True)
+        ending.start()
+        ending.join(LEAVE_S)
+        if ending.is_alive():
+            os._exit(0)
+    return was_signalled

@@ -35,8 +35,7 @@ def usual_mode(config: Config, agent: str, sandbox: str | None) -> Mode | None:
 def resolve_confined(config: Config, plan: Plan, task: Task) -> ResolvedProfile | None:
     """Resolve the agent of *task* if a sandbox here confines it; None if none does, or its agent cannot be started.
 
-    Raises:
-        KasmonError: if it requires a sandbox that its kind of session cannot have.
+    Raises `KasmonError` if it requires a sandbox that its kind of session cannot have.
     """
     if machine_requirement(plan, task) is not None:
         return None  # that machine's config decides
@@ -64,7 +63,6 @@ def must_be_able(places: Paths, config: Config, plan: Plan, folder: Path) -> Non
             _check(places, config, plan, task, folder)
         except KasmonError as error:
             error.message = f"task {task.id!r} cannot run in its sandbox: {error.message}"
-            error.args = (f"{error.message} {error.hint}".strip(),)
             raise
 
 
@@ -73,7 +71,7 @@ def find_problem(places: Paths, config: Config, plan: Plan, folder: Path) -> str
     try:
         must_be_able(places, config, plan, folder)
     except KasmonError as error:
-        return f"{error.message} {error.hint}".strip()
+        return str(error)
     return ""
 
 
@@ -89,9 +87,7 @@ def sandboxes(config: Config, plan: Plan) -> dict[Tier, list[str]]:
 def record_folder(places: Paths, launch: Launch) -> None:
     """Record the state of the folder of *launch*, if its sandbox is to work on a copy. Blocks.
 
-    Raises:
-        SandboxError: if it cannot be read, or is too large.
-        OSError: if the record cannot be written.
+    Raises `SandboxError` if it is too large or cannot be read, `OSError` if the record cannot be written.
     """
     if launch.sandbox is None:
         return

@@ -74,11 +74,7 @@ def next_id(places: Paths, plan: Plan) -> str:
 
 
 def run(places: Paths, plan_log: PlanLog) -> None:
-    """Start a runner for *plan_log*; do nothing if it has one, or is over.
-
-    Raises:
-        UnavailableError: if no process can be started.
-    """
+    """Start a runner for *plan_log*, unless it has one or is over. Raises `UnavailableError` if that fails."""
     plan_log.more()
     if is_over(plan_log.run) or is_run(plan_log):
         return
@@ -100,26 +96,16 @@ def apply_edit(plan_log: PlanLog, text: str) -> None:
 
 
 def find_plan(places: Paths, requested: str) -> PlanLog:
-    """Return the plan with the id *requested*, or the newest run of the file *requested*.
-
-    Raises:
-        PlanNotFoundError: if there is none.
-    """
+    """Return the plan with the id *requested*, or the newest run of that file. Raises `PlanNotFoundError`."""
     ids = plans(places)
-    if requested in ids:
-        plan_log = PlanLog(places, requested)
+    plan_logs = [PlanLog(places, id_) for id_ in ([requested] if requested in ids else ids)]
+    for plan_log in plan_logs:
         plan_log.more()
-        return plan_log
     path = str(Path(requested).absolute())
-    plan_logs = []
-    for id_ in ids:
-        plan_log = PlanLog(places, id_)
-        plan_log.more()
-        if plan_log.run.file == path:
-            plan_logs.append(plan_log)
-    if not plan_logs:
+    found = [each for each in plan_logs if each.plan == requested or each.run.file == path]
+    if not found:
         raise PlanNotFoundError(requested)
-    return max(plan_logs, key=lambda plan_log: plan_log.run.began_at)
+    return max(found, key=lambda plan_log: plan_log.run.began_at)
 
 
 def digest(text: str) -> str:
@@ -127,12 +113,7 @@ def digest(text: str) -> str:
 
 
 def text_of(file: Path) -> str:
-    """Return the text of *file*.
-
-    Raises:
-        RefusedError: if it is not text, or larger than 8 MiB.
-        PlanNotFoundError: if the file does not exist.
-    """
+    """Return the text of *file*. Raises `PlanNotFoundError`, or `RefusedError` if it is no text, or over 8 MiB."""
     try:
         seen = file.stat()
         if stat.S_ISFIFO(seen.st_mode):
@@ -153,8 +134,7 @@ def text_of(file: Path) -> str:
 def _shared(plan: Plan, folder: Path) -> str | None:
     """Return the git folder that all worktrees of *folder* share; empty if it is in no repository.
 
-    Raises:
-        GitError: if git refuses to open it and a task may require a worktree; if none does, None is returned.
+    If git refuses to open it: None, or `GitError` where a task may require a worktree.
     """
     try:
         return where(folder)[1] if repository(folder) is not None else ""

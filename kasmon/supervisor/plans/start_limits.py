@@ -25,11 +25,7 @@ from kasmon.supervisor.limits.budgets import held_plan
 def find_start_limits(
     config: Config, plan: Plan, of_plan: Iterable[Session], sessions: Iterable[Session]
 ) -> StartLimits:
-    """Return what limits the start of further tasks of *plan* now.
-
-    Args:
-        of_plan: its sessions, also those of other machines.
-    """
+    """Return what limits the start of further tasks of *plan* now; *of_plan*: its sessions, also of other machines."""
     everyone = tuple(sessions)
     return StartLimits(held=held_plan(config, of_plan, everyone), accounts=_find_uses(config, plan, everyone))
 
@@ -51,17 +47,13 @@ def _find_uses(config: Config, plan: Plan, sessions: tuple[Session, ...]) -> dic
             if session.account in called and not session.via
         ]
         reported = next((each for each in account_limits(own, now) if each.key.program == program), None)
+        windows = () if reported is None else reported.windows
         uses[name] = AccountUse(
             agents=frozenset(agent for agent, its_program in programs.items() if program and its_program == program),
-            used=_find_used(reported),
+            used=max((window.used for window in windows if window.used is not None), default=None),
             problem=_find_problem(reported, own, now),
         )
     return uses
-
-
-def _find_used(reported: AccountLimits | None) -> float | None:
-    shares = [window.used for window in reported.windows if window.used is not None] if reported is not None else []
-    return max(shares, default=None)
 
 
 def _find_problem(reported: AccountLimits | None, sessions: Iterable[Session], now: float) -> str:
@@ -83,10 +75,9 @@ def _find_problem(reported: AccountLimits | None, sessions: Iterable[Session], n
 
 
 def check_accounts(config: Config, plan: Plan, variables: Mapping[str, str] = os.environ) -> None:
-    """Refuse *plan* if one of its tasks here could not use an account that it names.
+    """Refuse *plan* if one of its tasks here could not use an account that it names; the message names the task.
 
-    Raises:
-        KasmonError: as `account_variables`, or if a sandbox would not see it; the message names the task.
+    Raises as `account_variables`, or `UnableError` if a sandbox would not see it.
     """
     names = [*plan.accounts, *(name for task in plan.tasks for name in task.accounts)]
     if not names:
@@ -104,7 +95,6 @@ def check_accounts(config: Config, plan: Plan, variables: Mapping[str, str] = os
                 _check_account(config, plan, task, name, variables)
             except KasmonError as error:
                 error.message = f"task {task.id!r} cannot use its account: {error.message}"
-                error.args = (f"{error.message} {error.hint}".strip(),)
                 raise
     if idle := [name for name in plan.accounts if name not in used]:
         raise UnableError(

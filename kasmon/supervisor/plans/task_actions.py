@@ -48,8 +48,8 @@ class TaskActions:
         self._places = places
         self._plan_log = plan_log
         self._task_folders = task_folders
-        self._remote_tasks = RemoteTasks(config.remote.ssh)
-        self._registered_tasks = RegisteredTasks(places, plan_log)
+        self.remote_tasks = RemoteTasks(config.remote.ssh)
+        self.registered_tasks = RegisteredTasks(places, plan_log)
         self._unreachable_since: dict[str, float] = {}
         """Session -> when its machine first failed to answer, on the monotonic clock, in seconds."""
 
@@ -70,11 +70,12 @@ class TaskActions:
                 why = f"its work could not be fetched: {str(error).rstrip('.')}"
                 await self._note(TaskFailed(at=time.time(), task=task.id, attempt=step.attempt, why=why))
                 return
-        elif (machine := self._remote_tasks.machine(plan, self._plan_log.run, task)) is not None:
+        elif (machine := self.remote_tasks.machine(plan, self._plan_log.run, task)) is not None:
             change_count = None
             result_text, remark = await self._result_of(machine, task, at.session)
         else:
-            change_count, result_text = await asyncio.to_thread(_read_outcome, task, at, has_own_worktree)
+            change_count = await asyncio.to_thread(_changed, at, has_own_worktree)
+            result_text = await asyncio.to_thread(task_folder.result, Path(at.workdir), task, at.began_at)
             remark = f" ({fetch_problem})" if fetch_problem else ""
             if has_own_worktree and any(task.id in predecessors(plan, other) for other in plan.tasks):
                 uncommitted_files = await asyncio.to_thread(uncommitted, Path(at.workdir))
@@ -90,16 +91,11 @@ class TaskActions:
         await asyncio.to_thread(self._store_result, task, result_text, claimed)
 
     async def _fetch_result(self, plan: Plan, task: Task, attempt: int) -> tuple[int | None, str, str]:
-        """Fetch what *attempt* did on its machine; return how many files it changed, its result, and a remark.
-
-        Raises:
-            RemoteUnreachableError: if the machine is not connected.
-            KasmonError: why it cannot be fetched.
-        """
+        """Fetch what *attempt* did on its machine; return how many files it changed, its result, and a remark."""
         run = self._plan_log.run
-        found = await asyncio.to_thread(self._registered_tasks.read_result, run, task, attempt)
+        found = await asyncio.to_thread(self.registered_tasks.read_result, run, task, attempt)
         repo, branch = await asyncio.to_thread(shared_folder, Path(run.folder)), run.of(task.id).branch
-        await asyncio.to_thread(self._registered_tasks.fetch, run, task, attempt, repo, branch, found.commit)
+        await asyncio.to_thread(self.registered_tasks.fetch, run, task, attempt, repo, branch, found.commit)
         remark = f" ({found.problem})" if found.problem else ""
         if found.uncommitted and any(task.id in predecessors(plan, other) for other in plan.tasks):
             remark += f" ({found.uncommitted}: dependent tasks start without them)"
@@ -108,11 +104,10 @@ class TaskActions:
     async def _result_of(self, machine: RemoteMachine, task: Task, session: str) -> tuple[str, str]:
         """Return the result of *task* on *machine*, and a remark if the machine cannot be reached.
 
-        Raises:
-            RemoteUnreachableError: if it does not answer, but not for long enough yet.
+        Raises `RemoteUnreachableError` if it does not answer, but not for long enough yet.
         """
         try:
-            return await self._remote_tasks.result(machine, task, task_folder.LONGEST_RESULT), ""
+            return await self.remote_tasks.result(machine, task, task_folder.LONGEST_RESULT), ""
         except RemoteUnreachableError as error:
             since = self._unreachable_since.setdefault(session, time.monotonic())
             if time.monotonic() < since + REACHED_S:
@@ -125,7 +120,7 @@ class TaskActions:
         at = run.of(task.id)
         if is_elsewhere(plan, task, run):
             try:
-                checked = await self._registered_tasks.check(run, task, attempt, self._note)
+                checked = await self.registered_tasks.check(run, task, attempt, self._note)
                 if checked.ok:  # what was committed meanwhile was checked, too
                     await self._fetch_result(plan, task, attempt)
                 await self._note(checked)
@@ -135,10 +130,10 @@ class TaskActions:
                 why = f"could not be run: {str(error).rstrip('.')}"
                 await self._note(TaskChecked(at=time.time(), task=task.id, attempt=attempt, ok=False, why=why))
             return
-        if (machine := self._remote_tasks.machine(plan, run, task)) is not None:
+        if (machine := self.remote_tasks.machine(plan, run, task)) is not None:
             own = variables(self._plan_log.plan, task, at.session, {})
             await self._note(
-                await self._remote_tasks.check(machine, task, attempt, at.session, own, self._note, task.check_limit_s)
+                await self.remote_tasks.check(machine, task, attempt, at.session, own, self._note, task.check_limit_s)
             )
             return
         try:
@@ -149,14 +144,6 @@ class TaskActions:
             return
         own = variables(self._plan_log.plan, task, at.session)
         await self._note(await run_check(task.id, attempt, task.check, at.workdir, own, self._note, task.check_limit_s))
-
-    async def end_check(self, task: Task) -> None:
-        """End the check of *task* on its registered machine, while the plan is stopped."""
-        await asyncio.to_thread(self._registered_tasks.end_check, self._plan_log.run, task)
-
-    async def drop_check(self, host: str, session: str) -> None:
-        """End the check of *session* on the machine *host*, whose result is not needed any more."""
-        await self._remote_tasks.end_check(host, session)
 
     async def settle(self, step: FinishTask, fleet: Fleet) -> None:
         """Log the outcome of the step's task; interrupt a failed command that still runs."""
@@ -180,21 +167,17 @@ class TaskActions:
     async def end_placement(self, plan: Plan, id_: str, placement: Placement, session: Session | None) -> None:
         """End an attempt of the task *id_* that must not run any more on its machine, and log what it did.
 
-        *session* is its own, as far as that is known; if it has ended, the machine is not asked.
-
-        Raises:
-            RemoteUnreachableError: if the machine is not connected.
-            KasmonError: if it cannot be ended.
+        *session* is its own, as far as that is known; if it has ended, the machine is not asked. Raises as
+        `RegisteredTasks.end`.
         """
         ended = build_end(id_, placement)
-        task = next(
-            (each for each in plan.tasks if each.id == id_), Task(id=id_, number=0)
-        )  # it may be removed from the plan
+        removed = Task(id=id_, number=0)  # if it is no longer in the plan
+        task = next((each for each in plan.tasks if each.id == id_), removed)
         if session is not None and session.state in OVER:
             ended = msgspec.structs.replace(ended, session=session.id, state="ended")
         elif placement.number or task.number:
             try:
-                ended = await asyncio.to_thread(self._registered_tasks.end, task, placement)
+                ended = await asyncio.to_thread(self.registered_tasks.end, task, placement)
             except NotFoundError as error:  # the machine is no longer registered
                 log.warning("attempt %s of %s on %s: %s", placement.attempt, id_, placement.machine, error)
         await self._note(ended)
@@ -236,8 +219,3 @@ def _changed(at: TaskRun, has_own_worktree: bool) -> int | None:
     except KasmonError as error:
         log.warning("what changed in %s: %s", tree.path, error)
         return None
-
-
-def _read_outcome(task: Task, at: TaskRun, has_own_worktree: bool) -> tuple[int | None, str]:
-    """Return how many files *task* changed, and its result."""
-    return _changed(at, has_own_worktree), task_folder.result(Path(at.workdir), task, at.began_at)

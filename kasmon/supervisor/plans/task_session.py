@@ -35,6 +35,7 @@ from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog
 from kasmon.store.session_reader import load_launch as launch_of
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.plans.machines.check_process import build_variables
 from kasmon.supervisor.plans.machines.registered_tasks import RegisteredTasks
 from kasmon.supervisor.plans.machines.task_requests import StartTask, TaskKey
 from kasmon.supervisor.plans.remote_task import HOME, RemoteTasks
@@ -139,12 +140,7 @@ class TaskStarter:
             await asyncio.to_thread(self._fail, task, number, _why(error), tree if is_unlogged else None, conflicts)
 
     async def _begin_elsewhere(self, plan: Plan, run: PlanRun, task: Task, number: int, fleet: Fleet) -> None:
-        """Begin attempt *number* on its registered machine.
-
-        Raises:
-            RemoteUnreachableError: as `attempt`.
-            KasmonError: why it cannot begin; its failure is not logged yet.
-        """
+        """Begin attempt *number* on its registered machine; if that raises, its failure is not logged yet."""
         branch = await self._task_folders.branch(plan, task, run)
         workdir = await asyncio.to_thread(self._registered_tasks.prepare, plan, run, task, number, branch)
         machine, key = await asyncio.to_thread(self._registered_tasks.key, run, task, number)
@@ -175,22 +171,15 @@ class TaskStarter:
         )
 
     async def bring_back_host(self, plan: Plan, run: PlanRun, task: Task) -> None:
-        """Have the registered machine of *task* start the host of its terminals again.
-
-        Raises:
-            KasmonError: why it cannot.
-        """
+        """Have the registered machine of *task* start the host of its terminals again. Raises why it cannot."""
         machine, key = await asyncio.to_thread(self._registered_tasks.key, run, task, run.of(task.id).attempt)
         request = await asyncio.to_thread(self._build_start, plan, run, task, key)
         await asyncio.to_thread(self._registered_tasks.bring_back_host, machine, request)
 
     async def start(self, plan: Plan, run: PlanRun, task: Task, attempt: int, session: SessionId) -> None:
-        """Start the session of a logged attempt that may not run yet.
+        """Start the session of a logged attempt that may not run yet. It raises only `ProtocolVersionError`.
 
         If it runs, it is the terminal of the previous task, which has not received the command of this one yet.
-
-        Raises:
-            ProtocolVersionError: as `attempt`. No other `KasmonError` is raised.
         """
         try:
             runs_elsewhere = is_elsewhere(plan, task, run)
@@ -213,12 +202,7 @@ class TaskStarter:
             await asyncio.to_thread(self._fail, task, attempt, _why(error))
 
     async def _check_terminal(self, plan: Plan, run: PlanRun, task: Task, terminal: Session) -> None:
-        """Raise if the command of *task*, typed into *terminal*, would run in another checkout than its own.
-
-        Raises:
-            RefusedError: if it would, or if the folder of the terminal is unknown.
-            KasmonError: if tmux or git fails.
-        """
+        """Raise `RefusedError` if the command of *task*, typed into *terminal*, would run in another checkout."""
         if terminal.sandbox is None:
             pane = await session_operations.pane(self._places, terminal)
             await asyncio.to_thread(self._task_folders.check_terminal, plan, task, run, pane.cwd)
@@ -243,13 +227,14 @@ class TaskStarter:
 
     def _prompt(self, plan: Plan, run: PlanRun, task: Task) -> str:
         at = run.of(task.id)
+        profile = self._config.agents.get(at.agent or task.agent or plan.agent)
         return prompt(
             plan,
             task,
             at,
             shares=worktree_of(plan, task) != "own",
             results=self._results(plan, task),
-            is_script=self._is_scripted(plan, task, at.agent),
+            is_script=profile is not None and profile.program == "scripted",
             is_elsewhere=bool(host_of(plan, task, at.agent)),
         )
 
@@ -272,10 +257,6 @@ class TaskStarter:
             plan=run.plan,
             environment=plan.env,
         )
-
-    def _is_scripted(self, plan: Plan, task: Task, instead: str) -> bool:
-        profile = self._config.agents.get(instead or task.agent or plan.agent)
-        return profile is not None and profile.program == "scripted"
 
     def _results(self, plan: Plan, task: Task) -> dict[str, str]:
         found = {}
@@ -347,5 +328,4 @@ def _terminal(plan: Plan, run: PlanRun, task: Task, fleet: Fleet) -> Session | N
 def variables(plan_id: str, task: Task, session: str, around: Mapping[str, str] = os.environ) -> Mapping[str, str]:
     """Return the environment of a check: *around* without `GIT_LOCAL`, plus variables that identify the check."""
     around = {name: value for name, value in around.items() if name not in GIT_LOCAL}
-    own = {"PLAN": plan_id, "TASK": str(task.number), "WAVE": str(task.wave), "SESSION": session}
-    return around | {f"KASMON_{name}": value for name, value in own.items()}
+    return around | build_variables(plan_id, task.number, task.wave, session)

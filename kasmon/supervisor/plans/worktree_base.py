@@ -2,7 +2,7 @@
 
 Several branches are merged in that worktree, on the task's branch; no other branch or checkout changes. So is, as a
 task that inherits the worktree begins, what that task needs. A conflict is left there for the user to resolve. Calls
-block; use a thread.
+block; use a thread. They raise `GitError` if git fails.
 """
 
 import os
@@ -17,7 +17,7 @@ from kasmon.model.plan.placement import worktree_of
 from kasmon.model.plan.plan import NEEDS, Plan, Task, predecessors
 from kasmon.model.plan.progress import PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
-from kasmon.repository.git import git, head, knows
+from kasmon.repository.git import git, head, knows, list_names
 from kasmon.supervisor.worktrees.unsaved_files import not_committed
 from kasmon.supervisor.worktrees.worktree import TaskWorktree, check_branches, commit_of, create, no_commit
 
@@ -39,7 +39,6 @@ def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, 
         MergeConflictError: if the branches that it needs conflict.
         RefusedError: if one of them is gone, or an earlier merge is not finished.
         UsageError: if its `base` names no commit.
-        KasmonError: as `create` raises, or if git fails to merge.
     """
     start = _find_start(repo, branch, plan, task, run)
     base, is_given, has_begun, commits = start.base, bool(start.base_name), start.has_begun, start.commits
@@ -58,11 +57,8 @@ def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, 
 def begin_branch(repo: Path, path: Path, branch: str, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
     """Have *branch* at the work that *task*, which works on another machine, starts from; no worktree is left.
 
-    Only a merge needs one, at *path* until it is done; its conflicts are resolved there.
-
-    Raises:
-        RefusedError: if the branch exists, but was not created for the task.
-        KasmonError: as `begin_worktree`, or if git fails.
+    Only a merge needs one, at *path* until it is done; its conflicts are resolved there. Raises as `begin_worktree`,
+    and `RefusedError` if the branch exists, but was not created for the task.
     """
     start, ref = _find_start(repo, branch, plan, task, run), f"refs/heads/{branch}"
     name = ref if start.has_begun else start.base_name or next(iter(start.commits.values()), "HEAD")
@@ -87,11 +83,7 @@ def begin_branch(repo: Path, path: Path, branch: str, plan: Plan, task: Task, ru
 
 
 def begin_placed_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
-    """As `begin_worktree`, for a task that may have begun on another machine: its branch is here, without a worktree.
-
-    Raises:
-        KasmonError: as `begin_branch`.
-    """
+    """As `begin_worktree`, for a task that may have begun on another machine: its branch is here, and no worktree."""
     if not os.path.lexists(path / ".git"):
         begin_branch(repo, path, branch, plan, task, run)
         git(repo, "worktree", "add", "--quiet", "--", str(path), branch)
@@ -163,7 +155,7 @@ def _base_of(plan: Plan, task: Task, run: PlanRun) -> str:
 def uncommitted(path: Path) -> str:
     """Describe how many files of the worktree at *path* are uncommitted; empty if none, or if git fails."""
     try:
-        dirty = [line for line in git(path, "status", "--porcelain", "-z", "--no-renames").split("\0") if line]
+        dirty = list_names(path, "status", "--porcelain", "-z", "--no-renames")
     except (KasmonError, OSError):
         return ""
     return not_committed(len(dirty)) if dirty else ""
@@ -216,5 +208,4 @@ def _merge(path: Path, branches: Sequence[str], branch: str, commit: str) -> Non
 
 
 def _conflicts(path: Path) -> tuple[str, ...]:
-    output = git(path, "diff", "--name-only", "--diff-filter=U", "--no-renames", "-z").split("\0")
-    return tuple(sorted({name for name in output if name}))
+    return tuple(sorted({*list_names(path, "diff", "--name-only", "--diff-filter=U", "--no-renames", "-z")}))

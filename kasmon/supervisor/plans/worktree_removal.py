@@ -39,10 +39,9 @@ class CleanResult(NamedTuple):
 
 
 def find_ignored(plan_log: PlanLog, patterns: Sequence[str]) -> dict[Path, IgnoredFiles]:
-    """Return worktree -> its git-ignored files, for the plan of *plan_log*; omit one that git cannot read. Blocks.
+    """Return worktree -> its git-ignored files, for the plan of *plan_log*; omit one that git cannot read.
 
-    Args:
-        patterns: in the syntax of `.gitignore`: which of these files may be deleted with their worktree.
+    *patterns*, in the syntax of `.gitignore`: which of these files may be deleted with their worktree.
     """
     found = {}
     for path in _worktrees(plan_log):
@@ -59,10 +58,10 @@ def find_ignored(plan_log: PlanLog, patterns: Sequence[str]) -> dict[Path, Ignor
 
 
 def clean(plan_log: PlanLog, fleet: Fleet, ignored: Mapping[Path, IgnoredFiles]) -> CleanResult:
-    """Remove the worktrees of the plan of *plan_log* in which nothing could be lost; keep the others. Blocks.
+    """Remove the worktrees of the plan of *plan_log* in which nothing could be lost; keep the others.
 
     Args:
-        fleet: the sessions as they are now; any session or process in a worktree keeps it.
+        fleet: any session or process in a worktree keeps it.
         ignored: the ignored files that were shown to the user, from `find_ignored`; any other ignored file keeps it.
 
     Raises:
@@ -74,9 +73,7 @@ def clean(plan_log: PlanLog, fleet: Fleet, ignored: Mapping[Path, IgnoredFiles])
         try:
             _remove(plan_log, path, fleet, ignored)
             removed.append(str(path))
-        except KasmonError as error:
-            kept.append(str(error))
-        except OSError as error:
+        except (KasmonError, OSError) as error:
             kept.append(str(of_system(error)))
     return CleanResult(tuple(removed), tuple(kept))
 
@@ -104,10 +101,9 @@ def list_plan_worktrees(places: Paths, fleet: Fleet) -> tuple[WorktreeEntry, ...
                 check_unused(path, fleet)
                 if why := unsaved(path, found[path].deletable if path in found else ()):
                     raise RefusedError(f"{why}.", hint="Commit and push or merge it, then try again.")
-            except KasmonError as error:
-                entry = msgspec.structs.replace(entry, keeps=error.message, hint=error.hint)
-            except OSError as error:
-                entry = msgspec.structs.replace(entry, keeps=of_system(error).message)
+            except (KasmonError, OSError) as error:
+                problem = of_system(error)
+                entry = msgspec.structs.replace(entry, keeps=problem.message, hint=problem.hint)
             entries.append(entry)
     return tuple(entries)
 
@@ -115,10 +111,7 @@ def list_plan_worktrees(places: Paths, fleet: Fleet) -> tuple[WorktreeEntry, ...
 def remove_plan_worktree(places: Paths, entry: WorktreeEntry, fleet: Fleet) -> str:
     """Remove the worktree of *entry*, as `clean`; its branch stays. Describe the result.
 
-    Raises:
-        RefusedError: if the plan has not ended, the worktree is used, or something in it could be lost.
-        GitError: if git fails.
-        OSError: if the worktree cannot be read completely.
+    Raises `RefusedError` if the plan has not ended, the worktree is used, or something in it could be lost.
     """
     plan_log = find_plan(places, entry.plan)
     _check_ended(plan_log)

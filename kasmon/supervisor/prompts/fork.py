@@ -2,7 +2,7 @@
 is rewound."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -83,7 +83,8 @@ async def fork(
     if not (before or has_earlier):
         new = msgspec.structs.replace(new, prompt=text)
     elif copies_conversation(session, whole=not prompt):
-        conversation = _find_conversation(events) or session.resume_id or ""
+        ids = [each.resume_id for each in events if isinstance(each, SessionStarted | SettingsChanged)]
+        conversation = next((each for each in reversed(ids) if each), session.resume_id or "")
         copied = ConversationFork(conversation=conversation, prompt=prompt, later=later)
         new = msgspec.structs.replace(new, prompt=text, fork=copied)
     else:
@@ -105,12 +106,6 @@ def _read_before(places: Paths, session: SessionId, prompt: str, later: int) -> 
     if len(found) <= later:
         raise NotFoundError(f"session {session!r} has no such prompt.", hint="Its text may have been cut or redacted.")
     return events[: found[-1 - later]]
-
-
-def _find_conversation(events: Sequence[Event]) -> str:
-    """Return the agent's id of the conversation at the end of *events*."""
-    ids = [event.resume_id for event in events if isinstance(event, SessionStarted | SettingsChanged)]
-    return next((each for each in reversed(ids) if each), "")
 
 
 def _build_request(launch: Launch, own: Mapping[str, str]) -> NewSession:

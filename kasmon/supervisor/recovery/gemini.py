@@ -16,8 +16,8 @@ CONTEXT = "<session_context>"
 """The prefix of the text that gemini itself puts at the start of each conversation."""
 
 
-def conversations(folder: Path) -> Iterator[StoredConversation]:
-    """Yield the conversations in gemini's *folder*; unreadable ones are omitted."""
+def conversations(folder: Path, _: str = "*") -> Iterator[StoredConversation]:
+    """Yield the conversations in gemini's *folder*, whatever their ids are; unreadable ones are omitted."""
     try:
         projects = table(json.loads((folder / "projects.json").read_bytes()), "projects")
     except (OSError, ValueError, RecursionError, AttributeError):
@@ -31,11 +31,7 @@ def conversations(folder: Path) -> Iterator[StoredConversation]:
 
 
 def conversation(file: Path, directory: str) -> StoredConversation | None:
-    """Return the conversation in *file*, of the project in *directory*; None if it contains no prompt.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
+    """Return the conversation in *file*, of the project in *directory*; None if it has no prompt. Raises `OSError`."""
     id_ = said = ""
     prompts: dict[str, str] = {}
     for entry in read_objects(file):

@@ -17,8 +17,8 @@ SAID = (
 )
 
 
-def conversations(folder: Path) -> Iterator[StoredConversation]:
-    """Yield the conversations in opencode's data *folder*; none if the database is unreadable or has another schema."""
+def conversations(folder: Path, _: str = "*") -> Iterator[StoredConversation]:
+    """Yield all conversations in opencode's data *folder*; none if its database is unreadable or has another schema."""
     file = folder / "opencode.db"
     if not file.is_file():
         return

@@ -8,25 +8,23 @@ import glob
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from kasmon.backends.common.environment import inherited, load_variables, own_prefixes, program_of
 from kasmon.config.agent_address import machine_of
-from kasmon.errors import LaunchError, LogMissingError, RefusedError
+from kasmon.errors import LaunchError, RefusedError
 from kasmon.model.commands import Launch, Mode, ReceiptId, ReceiptState
 from kasmon.model.events import Event, MessageWritten, ReceiptChanged, TurnStarted
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, write_private
-from kasmon.store.event_log import EventLog
-from kasmon.store.session_reader import load_launch
+from kasmon.store.session_reader import load_launch, read_events
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.recovery import claude, codex, gemini, opencode
-from kasmon.supervisor.recovery.conversation import LoggedConversation, StoredConversation
-from kasmon.supervisor.recovery.matching import RecoveryMatch, find_match
+from kasmon.supervisor.recovery.conversation import LoggedConversation, RecoveryMatch, StoredConversation, find_match
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.conversation import home_of
 
@@ -35,11 +33,7 @@ ARRIVED = (ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED, 
 
 def read_conversation(places: Paths, session: Session) -> LoggedConversation:
     """Return what the log of *session* has of its conversation; without a log, only the session's data. Blocks."""
-    try:
-        events = [event for event, _ in EventLog(places.log(session.id)).read()]
-    except LogMissingError:
-        events = []
-    return collect_conversation(session, events)
+    return collect_conversation(session, read_events(places, session.id))
 
 
 def collect_conversation(session: Session, events: Iterable[Event]) -> LoggedConversation:
@@ -48,7 +42,6 @@ def collect_conversation(session: Session, events: Iterable[Event]) -> LoggedCon
     by_receipt: dict[ReceiptId, str] = {}
     typed: list[str] = []
     messages: list[str] = []
-    is_whole = True
     for event in events:
         match event:
             case TurnStarted(by="agent"):
@@ -64,14 +57,12 @@ def collect_conversation(session: Session, events: Iterable[Event]) -> LoggedCon
                 messages.append(text)
             case _:
                 pass
-    if not by_turn:  # a terminal: users type into it too, which no event records
-        is_whole = False
     return LoggedConversation(
         directory=session.workdir,
         id=session.resume_id or "",
         since=session.created_at,
         prompts=tuple(text for text in by_turn or typed if text.strip()),
-        is_whole=is_whole,
+        is_whole=bool(by_turn),  # not in a terminal: users type into it too, which no event records
         last_messages=tuple(messages[-2:]),
     )
 
@@ -110,11 +101,7 @@ def find_lost_sessions(places: Paths, fleet: Fleet) -> list[LostSession]:
 
 
 def choose(case: LostSession, conversation: str) -> LostSession:
-    """Return *case* with the conversation that the user chose.
-
-    Raises:
-        RefusedError: if it is not one of the candidates.
-    """
+    """Return *case* with the *conversation* that the user chose. Raises `RefusedError` if it is no candidate."""
     kept = next((each for each in case.candidates if each.id == conversation), None)
     if kept is None:
         ids = ", ".join(each.id for each in case.candidates) or "none"
@@ -125,14 +112,11 @@ def choose(case: LostSession, conversation: str) -> LostSession:
 
 
 async def bring_back(places: Paths, case: LostSession) -> str:
-    """Restart the session of *case* with its conversation; return a description with the proof.
-
-    Raises:
-        KasmonError: if it cannot be restarted; it stays lost.
-    """
+    """Restart the session of *case* with its conversation; describe it with the proof. It stays lost if that fails."""
     before = case.session
     if before.resume_id != case.resume:
-        await asyncio.to_thread(_remember, places, before, case.resume)
+        launch = msgspec.structs.replace(await asyncio.to_thread(load_launch, places, before.id), resume=case.resume)
+        await asyncio.to_thread(write_private, places.launch(before.id), msgspec.json.encode(launch))
         before = msgspec.structs.replace(before, resume_id=case.resume)
     await session_operations.restart(places, before)
     now = (await asyncio.to_thread(read_fleet, places)).get(before.id)
@@ -196,35 +180,23 @@ def _lost(session: Session) -> list[str]:
     return lost
 
 
-def _remember(places: Paths, session: Session, conversation: str) -> None:
-    """Store the conversation that *session* resumes, so that its next start opens it."""
-    launch = msgspec.structs.replace(load_launch(places, session.id), resume=conversation)
-    write_private(places.launch(session.id), msgspec.json.encode(launch))
+class _Store(NamedTuple):
+    """Where a program stores conversations: in the folder of a variable, else below the home folder."""
+
+    read: Callable[[Path, str], Iterator[StoredConversation]]
+    """Gets the folder, and a pattern of their ids."""
+    folder: str
+    variable: str = ""
+    within: str = ""
+    """The folder within that one."""
 
 
-def _read_claude(variables: Mapping[str, str], home: Path, name: str) -> Iterator[StoredConversation]:
-    return claude.conversations(Path(variables.get("CLAUDE_CONFIG_DIR") or home / ".claude"), name)
-
-
-def _read_codex(variables: Mapping[str, str], home: Path, name: str) -> Iterator[StoredConversation]:
-    return codex.conversations(Path(variables.get("CODEX_HOME") or home / ".codex"), name)
-
-
-def _read_gemini(variables: Mapping[str, str], home: Path, _: str) -> Iterator[StoredConversation]:
-    return gemini.conversations(home / ".gemini")
-
-
-def _read_opencode(variables: Mapping[str, str], home: Path, _: str) -> Iterator[StoredConversation]:
-    return opencode.conversations(Path(variables.get("XDG_DATA_HOME") or home / ".local/share") / "opencode")
-
-
-STORES: Final[Mapping[str, Callable[[Mapping[str, str], Path, str], Iterator[StoredConversation]]]] = {
-    "claude": _read_claude,
-    "codex": _read_codex,
-    "gemini": _read_gemini,
-    "opencode": _read_opencode,
+STORES: Final = {
+    "claude": _Store(claude.conversations, ".claude", "CLAUDE_CONFIG_DIR"),
+    "codex": _Store(codex.conversations, ".codex", "CODEX_HOME"),
+    "gemini": _Store(gemini.conversations, ".gemini"),
+    "opencode": _Store(opencode.conversations, ".local/share", "XDG_DATA_HOME", "opencode"),
 }
-"""Program -> its conversations, from its environment variables, home folder and a pattern of their ids."""
 
 
 def read_conversations(
@@ -236,12 +208,14 @@ def read_conversations(
         only: as `find_conversation`.
         own: its own variables; None for those of its session.
     """
-    read = STORES.get(program_of(launch.argv)) or STORES.get(launch.agent)
-    if read is None:
+    store = STORES.get(program_of(launch.argv)) or STORES.get(launch.agent)
+    if store is None:
         return None
     inside = home_of(places, launch)
     variables = load_variables(places, launch.session) if own is None else dict(own)
     if inside is None:
         variables = inherited(own_prefixes(launch.argv), os.environ) | variables
     name = glob.escape(only).replace("/", "[/]") if only else "*"  # an agent reported it
-    return list(read(variables, inside or Path(variables.get("HOME") or Path.home()), name))
+    home = inside or Path(variables.get("HOME") or Path.home())
+    folder = Path(variables.get(store.variable) or home / store.folder) / store.within
+    return list(store.read(folder, name))

@@ -6,7 +6,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -30,6 +30,7 @@ from kasmon.sanitize import clean_block, clean_lines
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.machines.dispatch import dispatch
+from kasmon.supervisor.machines.link_client import parse_receipt, parse_reply, run_for
 from kasmon.supervisor.worktrees.changes import find_shown_file, top_of
 
 LINE_BEGINS: Final = b'{"kind":"comment.'
@@ -39,17 +40,15 @@ LONGEST_TEXT: Final = 20_000
 MOST_LINES: Final = 500
 LARGEST_FILE: Final = 8 << 20
 """Lines are found in files of at most so many bytes."""
+MARKS: Final = {"open": "open", "resolved": "resolved", "sent": ""}
+"""The state of a comment of another machine -> the mark that a person gave it."""
 UNDELIVERED: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST, ReceiptState.FAILED})
 """Receipts of prompts that the agent does not have."""
 
 
 @dispatch
 def list_comments(places: Paths, session: Session) -> tuple[LoggedComment, ...]:
-    """Return the comments of *session*, oldest first, each with its state by the current files. Blocks.
-
-    Raises:
-        GitError: if git fails.
-    """
+    """Return the comments of *session*, oldest first, each with its state by the current files. Blocks."""
     logged = fold_comments(_read_events(places, session))
     if not logged:
         return ()
@@ -57,19 +56,31 @@ def list_comments(places: Paths, session: Session) -> tuple[LoggedComment, ...]:
     return tuple(resolved(each, contents[each.comment.file]) for each in logged)
 
 
+class _Comments(msgspec.Struct, frozen=True):
+    """What `kasmon comments --json` prints."""
+
+    comments: tuple[dict[str, Any], ...] = ()
+
+
 @list_comments.elsewhere
 def _list_comments_there(places: Paths, session: Session) -> tuple[LoggedComment, ...]:
-    from kasmon.supervisor.machines import review  # only for sessions of other machines, as below
-
-    return review.list_comments(places, session)
+    found = []
+    for fields in parse_reply(session.via, run_for(places, session, "comments", session.id), _Comments).comments:
+        logged = {
+            "comment": fields,
+            "at": fields.get("at", 0.0),
+            "receipt": fields.get("receipt") or "",
+            "line_now": fields.get("line_now") or 0,
+            "mark": MARKS.get(str(fields.get("state")), ""),
+        }
+        found.append(msgspec.convert(logged, LoggedComment))
+    return tuple(found)
 
 
 def comment_on(session: Session, file: str, first: int, last: int, text: str) -> ReviewComment:
     """Return a new comment on the lines *first* to *last* of *file*, relative to the worktree's top. Blocks.
 
-    Raises:
-        UsageError: if the file has no such lines, or there is no text.
-        UnableError, GitError: if the session works in no repository, or git fails.
+    Raises `UsageError` if the file has no such lines, or there is no text; else as `top_of`.
     """
     lines = _read_lines(session, file)
     if not lines:
@@ -91,8 +102,7 @@ def build_comment(
 ) -> ReviewComment:
     """Return a new comment on *lines*, whose first has the number *first*. Blocks.
 
-    Raises:
-        UsageError: if there is no text, it is too long, or there are too many lines.
+    Raises `UsageError` as `check_text`, or if there are too many lines.
     """
     lines, text = tuple(lines), check_text(text)
     if not 0 < len(lines) <= MOST_LINES:
@@ -111,11 +121,7 @@ def build_comment(
 
 
 def check_text(text: str) -> str:
-    """Return *text* as it is stored: cleaned, without blanks around it.
-
-    Raises:
-        UsageError: if there is none, or it is too long.
-    """
+    """Return *text* as it is stored: cleaned and stripped. Raises `UsageError` if that is empty or too long."""
     clean = clean_block(text).strip()
     if not clean:
         raise UsageError("the comment is empty.")
@@ -132,19 +138,19 @@ async def write_comment(places: Paths, session: Session, comment: ReviewComment)
 
 @write_comment.elsewhere
 async def _write_comment_there(places: Paths, session: Session, comment: ReviewComment) -> None:
-    from kasmon.supervisor.machines import review
-
-    await in_thread(review.write_comment, places, session, comment)
+    """Write *comment*; its id is chosen there."""
+    words, stdin = [f"{comment.file}:{comment.line}-{comment.last_line}", "-"], comment.text.encode()
+    if comment.side == "old":
+        words.append("--removed")
+        stdin = msgspec.json.encode({"lines": comment.lines, "hunk": comment.hunk, "text": comment.text})
+    await in_thread(run_for, places, session, "comment", session.id, *words, stdin=stdin)
 
 
 @dispatch
 async def edit_comment(places: Paths, session: Session, comment: str, text: str) -> ReviewComment:
     """Replace the text of the comment with this id, and return it; it is open again if it was sent.
 
-    Raises:
-        NotFoundError: if there is none.
-        UsageError: as `check_text`.
-        KasmonError: as `_record`.
+    Raises as `find_comment`, `check_text` and `_record`.
     """
     known = await in_thread(find_comment, places, session, comment)
     edited = msgspec.structs.replace(known, text=check_text(text))
@@ -154,50 +160,33 @@ async def edit_comment(places: Paths, session: Session, comment: str, text: str)
 
 @edit_comment.elsewhere
 async def _edit_comment_there(places: Paths, session: Session, comment: str, text: str) -> ReviewComment:
-    from kasmon.supervisor.machines import review
-
-    known = await in_thread(find_comment, places, session, comment)
-    await in_thread(review.change_comment, places, session, "edit", comment, check_text(text))
-    return msgspec.structs.replace(known, text=check_text(text))
+    known, text = await in_thread(find_comment, places, session, comment), check_text(text)
+    await in_thread(run_for, places, session, "comments", session.id, "edit", comment, "-", stdin=text.encode())
+    return msgspec.structs.replace(known, text=text)
 
 
 @dispatch
 async def remove_comment(places: Paths, session: Session, comment: str) -> None:
-    """Delete the comment with this id.
-
-    Raises:
-        NotFoundError: if there is none.
-        KasmonError: as `_record`.
-    """
+    """Delete the comment with this id. Raises as `find_comment` and `_record`."""
     await in_thread(find_comment, places, session, comment)
     await _record(places, session, CommentRemoved(at=time.time(), comment=comment))
 
 
 @remove_comment.elsewhere
 async def _remove_comment_there(places: Paths, session: Session, comment: str) -> None:
-    from kasmon.supervisor.machines import review
-
-    await in_thread(review.change_comment, places, session, "rm", comment)
+    await in_thread(run_for, places, session, "comments", session.id, "rm", comment)
 
 
 @dispatch
 async def mark_comment(places: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
-    """Mark the comment with this id as resolved, or reopen it: then it is sent again.
-
-    Raises:
-        NotFoundError: if there is none.
-        KasmonError: as `_record`.
-    """
+    """Mark the comment with this id as resolved, or reopen it: then it is sent again. Raises as `remove_comment`."""
     await in_thread(find_comment, places, session, comment)
     await _record(places, session, CommentMarked(at=time.time(), comment=comment, is_resolved=is_resolved))
 
 
 @mark_comment.elsewhere
 async def _mark_comment_there(places: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
-    from kasmon.supervisor.machines import review
-
-    action = "resolve" if is_resolved else "reopen"
-    await in_thread(review.change_comment, places, session, action, comment)
+    await in_thread(run_for, places, session, "comments", session.id, "resolve" if is_resolved else "reopen", comment)
 
 
 def find_comment(places: Paths, session: Session, comment: str) -> ReviewComment:
@@ -214,9 +203,7 @@ def find_comment(places: Paths, session: Session, comment: str) -> ReviewComment
 async def send_comments(places: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:
     """Send the open comments to the agent as one prompt; return its receipt and their number.
 
-    Raises:
-        NotFoundError: if no comment is open.
-        KasmonError: as `session_operations.send`, and as `_record`.
+    Raises `NotFoundError` if no comment is open; else as `session_operations.send`, and as `_record`.
     """
     from kasmon.supervisor.sessions import session_operations  # heavy: comments are listed more often than sent
 
@@ -233,9 +220,9 @@ async def send_comments(places: Paths, session: Session, when: When = "now") -> 
 
 @send_comments.elsewhere
 async def _send_comments_there(places: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:
-    from kasmon.supervisor.machines import review
-
-    return await in_thread(review.send_comments, places, session, when)
+    count = sum(each.state == "open" for each in await in_thread(list_comments, places, session))
+    output = await in_thread(run_for, places, session, "comments", session.id, "--send", f"--when={when}")
+    return parse_receipt(session.via, output), count
 
 
 async def _record(places: Paths, session: Session, event: CommentEvent) -> None:
@@ -262,22 +249,15 @@ async def _record(places: Paths, session: Session, event: CommentEvent) -> None:
 
 def _append(places: Paths, session: Session, event: CommentEvent) -> bool:
     """Append *event* to the session's log, unless a host runs; return whether it was appended."""
-    from kasmon.host.journal.session_log import SessionLog  # as above
-    from kasmon.host.rpc.host_lock import HostLock
+    from kasmon.supervisor.sessions.start import open_log  # as above
 
-    lock = HostLock(places.host_lock(session.id))
     try:
-        if not lock.acquire():
-            return False
-        try:
-            session_log = SessionLog(places, session.id)
-            if not session_log.append(event):
+        with open_log(places, session.id) as session_log:
+            if session_log is not None and not session_log.append(event):
                 raise UnavailableError(f"cannot write {str(places.log(session.id))!r}: {session_log.trouble}.")
-        finally:
-            lock.let_go()
+            return session_log is not None
     except OSError as error:
         raise UnavailableError(f"cannot write {str(places.log(session.id))!r}: {error.strerror or error}.") from error
-    return True
 
 
 def _read_events(places: Paths, session: Session) -> Iterator[Event]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+import msgspec
+
 from kasmon.errors import GitError, NotFoundError, RefusedError, UnableError
 from kasmon.model.commands import Mode
 from kasmon.model.review.file_changes import split
@@ -21,6 +23,7 @@ from kasmon.sanitize import clean_line, clean_lines
 from kasmon.store.file_lock import lock
 from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.machines.dispatch import dispatch
+from kasmon.supervisor.machines.link_client import parse_reply, run_for
 from kasmon.supervisor.worktrees import changes, turn_changes
 
 Action = Literal["revert", "stage"]
@@ -70,11 +73,7 @@ class LastAction(NamedTuple):
 
 
 def list_hunks(places: Paths, session: Session, turn: int | None) -> list[ShownHunk]:
-    """Return the hunks of what *session* changed in this *turn*, or since its branch began.
-
-    Raises:
-        UnableError, NotFoundError, GitError: as for the diff.
-    """
+    """Return the hunks of what *session* changed in this *turn*, or since its branch began. Raises as for the diff."""
     shown = changes.diff_of(session) if turn is None else turn_changes.turn_diff(places, session, turn)[1]
     return [
         ShownHunk(name=file.name, head=file.head, lines=file.lines[hunk.start : hunk.end], turn=turn)
@@ -91,8 +90,7 @@ def revert_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
     Raises:
         RefusedError: if the file is no longer as it was shown; nothing is changed then.
         SessionBusyError: if a turn is running.
-        UnableError: if the file is a submodule.
-        UnableError, NotFoundError, GitError: as for the diff.
+        UnableError: if the file is a submodule; or as for the diff.
     """
     turn_changes.check_resting(session)
     top, hunk = _find(places, session, shown)
@@ -104,11 +102,21 @@ def revert_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
     return _carry_out(places, session, top, "revert", _whole_patch(hunk), hunk.name)
 
 
+class _Hunk(msgspec.Struct, frozen=True):
+    """What `kasmon hunks --json` prints of one that was changed."""
+
+    file: str
+
+
 @revert_hunk.elsewhere
 def _revert_hunk_there(places: Paths, session: Session, shown: ShownHunk) -> str:
-    from kasmon.supervisor.machines import review  # only for sessions of other machines, as below
+    return _change_there(places, session, "revert", shown)
 
-    return review.change_hunk(places, session, "revert", shown)
+
+def _change_there(places: Paths, session: Session, action: Action, shown: ShownHunk) -> str:
+    turn = [] if shown.turn is None else [f"--turn={shown.turn}"]
+    output = run_for(places, session, "hunks", session.id, action, f"--digest={shown.digest}", *turn)
+    return f"The hunk of {parse_reply(session.via, output, _Hunk).file} is {DONE[action]}."
 
 
 @dispatch
@@ -139,17 +147,11 @@ def stage_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
 
 @stage_hunk.elsewhere
 def _stage_hunk_there(places: Paths, session: Session, shown: ShownHunk) -> str:
-    from kasmon.supervisor.machines import review
-
-    return review.change_hunk(places, session, "stage", shown)
+    return _change_there(places, session, "stage", shown)
 
 
 def _check_unconverted(top: Path, name: str) -> None:
-    """Raise if git stores the file *name* through a program or in another encoding: a patch would skip that.
-
-    Raises:
-        UnableError: if so.
-    """
+    """Raise `UnableError` if git stores the file *name* by a program or in another encoding: a patch skips that."""
     found = git(top, "check-attr", "-z", *CONVERTS, "--", name).split("\0")
     for attribute, value in zip(found[1::3], found[2::3], strict=False):
         if value not in ("unspecified", "unset", "false"):
@@ -198,9 +200,8 @@ def undo_last_hunk(places: Paths, session: Session) -> str:
 
 @undo_last_hunk.elsewhere
 def _undo_last_hunk_there(places: Paths, session: Session) -> str:
-    from kasmon.supervisor.machines import review
-
-    return review.undo_hunk(places, session)
+    output = run_for(places, session, "hunks", session.id, "undo", "--yes")
+    return f"The last change of {parse_reply(session.via, output, _Hunk).file} by a hunk is undone."
 
 
 def _find(places: Paths, session: Session, shown: ShownHunk) -> tuple[Path, _RawHunk]:

@@ -13,7 +13,7 @@ import msgspec
 from kasmon.config import ResolvedProfile
 from kasmon.errors import RefusedError, UsageError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox.policy import SIZES, Mount, SandboxPolicy, Tier
+from kasmon.model.sandbox.policy import SIZES, SandboxPolicy, Tier
 from kasmon.paths import Paths, expanded, read_json, write_private
 from kasmon.sandbox.agent import credential_files
 from kasmon.sandbox.network.allowlist import allowlist
@@ -36,8 +36,7 @@ TOLD: Final[Mapping[Tier, tuple[str, str]]] = {
 def policy_of(resolved: ResolvedProfile) -> SandboxPolicy:
     """Return the sandbox policy for *resolved*, of a session that has no id yet.
 
-    Raises:
-        UsageError, RefusedError: if the profile's sandbox settings are invalid.
+    Raises `UsageError` or `RefusedError` if the profile's sandbox settings are invalid.
     """
     confined = resolved.confined
     where = f"agents.{resolved.agent}.confined"
@@ -48,8 +47,11 @@ def policy_of(resolved: ResolvedProfile) -> SandboxPolicy:
     allowlist(confined.refuse)
     for file in confined.files:
         credential_files.target_path(file)
+    mounts = []
     for mount in confined.mounts:
-        if not os.path.lexists(expanded(mount.source)):
+        source = expanded(mount.source)
+        mounts.append(msgspec.structs.replace(mount, source=str(source), target=mount.target or str(source)))
+        if not os.path.lexists(source):
             raise RefusedError(f"{mount.source!r} does not exist.", hint=f"See {where}.mounts in the config.")
     return SandboxPolicy(
         session=SessionId(""),
@@ -60,7 +62,7 @@ def policy_of(resolved: ResolvedProfile) -> SandboxPolicy:
         project_writable=confined.project_writable,
         hosts=confined.network,
         refuse=confined.refuse,
-        mounts=tuple(_mount(mount) for mount in confined.mounts),
+        mounts=tuple(mounts),
         credentials=confined.credentials,
         files=confined.files,
     )
@@ -111,8 +113,7 @@ def is_agreed(places: Paths, resolved: ResolvedProfile) -> bool:
 def check_agreed(places: Paths, resolved: ResolvedProfile, *, agrees: bool) -> None:
     """Check that the grants are confirmed; with *agrees*, record the confirmation.
 
-    Raises:
-        RefusedError: if the user has not confirmed, now or before, what its sandbox gets.
+    Raises `RefusedError` if the user has not confirmed, now or before, what its sandbox gets.
     """
     if is_agreed(places, resolved):
         return
@@ -138,8 +139,3 @@ def _digest(resolved: ResolvedProfile) -> str:
 
 def _agreed(places: Paths) -> dict[str, str]:
     return read_json(places.state / AGREED, dict[str, str], {})
-
-
-def _mount(mount: Mount) -> Mount:
-    source = str(expanded(mount.source))
-    return msgspec.structs.replace(mount, source=source, target=mount.target or source)

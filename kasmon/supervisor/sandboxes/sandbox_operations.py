@@ -33,7 +33,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
 from kasmon.supervisor.machines.delegation import run_there
 from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.sandboxes.create import NewSandbox, create_session, delete_unstarted, policy_of_session, prepare
-from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
+from kasmon.supervisor.sandboxes.history import SnapshotReader
 from kasmon.supervisor.sandboxes.use import execute, must_be_sandbox, run, start_host
 from kasmon.supervisor.sessions import list_entry, session_operations
 from kasmon.supervisor.sessions.names import check_name, next_name
@@ -65,11 +65,8 @@ async def create(places: Paths, config: Config, new_sandbox: NewSandbox) -> Sess
 async def get_or_create(places: Paths, config: Config, new_sandbox: NewSandbox) -> tuple[SessionId, str]:
     """Return the session with the requested name, resumed and probed; and what was lost by that, empty if nothing.
 
-    If it does not exist, it is created; if it has ended, it is restarted with the same files.
-
-    Raises:
-        KasmonError: as `create` raises.
-        UnableError: if a session of another kind has the name.
+    If it does not exist, it is created; if it has ended, it is restarted with the same files. Raises as `create`, and
+    `UnableError` if a session of another kind has the name.
     """
     fleet = await asyncio.to_thread(read_fleet, places)
     known = next((each for each in fleet.here if each.name == new_sandbox.name), None)
@@ -145,10 +142,7 @@ def _shows_sleep(move: SandboxPhaseChanged, to_disk: bool) -> bool:
 def history(places: Paths, session: Session, until: str = "") -> tuple[tuple[Interpreter, str], ...]:
     """Return the code that *session* ran until the checkpoint *until* (empty: until now), each with its interpreter.
 
-    Raises:
-        NotFoundError: if there is no such checkpoint.
-        UnableError: if the session is no interpreter sandbox.
-        OtherMachineError: if it is on another machine.
+    Raises `NotFoundError` if there is no such checkpoint; else as `must_be_sandbox` and `check_here`.
     """
     must_be_sandbox(session)
     check_here(session)
@@ -202,7 +196,7 @@ async def forwarded(places: Paths, session: Session, port: int, here: int = 0) -
     Raises:
         SandboxError: if the sandbox's network cannot be reached.
         RefusedError: if *here* is taken.
-        KasmonError: as `execute` raises, since the sandbox is resumed for this.
+        KasmonError: as `execute`, since the sandbox is resumed for this.
     """
     if session.via:
         raise SandboxError(
@@ -230,10 +224,7 @@ async def forwarded(places: Paths, session: Session, port: int, here: int = 0) -
 def diff(places: Paths, session: Session, turn: int | None = None) -> str:
     """Return the file changes of *turn* (default: the last completed one) as a unified diff; its text is untrusted.
 
-    Raises:
-        NotFoundError: if no checkpoint has them.
-        UnableError: if the session is no interpreter sandbox.
-        OtherMachineError: if it is on another machine.
+    Raises `NotFoundError` if no checkpoint has them; else as `must_be_sandbox` and `check_here`.
     """
     must_be_sandbox(session)
     check_here(session)
@@ -247,11 +238,7 @@ async def remove(places: Paths, session: Session) -> str:
     """End the session's sandbox if it exists, and forget the session, including its processes, sockets and folders.
 
     If it worked on a copy of its folder, and the copy differs from the folder, the copy stays. Its path is returned,
-    else "".
-
-    Raises:
-        UnableError: if the session is no interpreter sandbox.
-        KasmonError: if not everything could be removed.
+    else "". Raises `KasmonError` if not everything could be removed.
     """
     must_be_sandbox(session)
     if session.state not in (SessionState.ENDED, SessionState.LOST):
@@ -282,11 +269,7 @@ class _Removal(msgspec.Struct, frozen=True):
 
 
 async def create_like(places: Paths, session: Session, name: str) -> Session:
-    """Create and start a sandbox called *name*, like that of *session*, without its files.
-
-    Raises:
-        KasmonError: as `create` raises.
-    """
+    """Create and start a sandbox called *name*, like that of *session*, without its files. Raises as `create`."""
     known = await asyncio.to_thread(policy_of_session, places, session.id)
     policy = msgspec.structs.replace(known, workspace="")
     launch = await asyncio.to_thread(create_session, places, check_name(name), policy, time.time())
@@ -298,10 +281,7 @@ async def replay_session(places: Paths, session: Session, name: str, until: str 
     """Create a sandbox called *name*, like that of *session*, and run in it what ran there until checkpoint *until*;
     return a summary. It starts without files. A run that fails does not stop the next ones.
 
-    Raises:
-        NotFoundError: if there is no such checkpoint.
-        UnableError: if *session* is no interpreter sandbox.
-        KasmonError: as `create` and `run` raise.
+    Raises `NotFoundError` if there is no such checkpoint; else as `create` and `run`.
     """
     must_be_sandbox(session)
     count, failed = await _replay(places, session, name, until)
@@ -311,7 +291,7 @@ async def replay_session(places: Paths, session: Session, name: str, until: str 
 
 @dispatch
 async def _replay(places: Paths, session: Session, name: str, until: str) -> tuple[int, int]:
-    """Replay it; return the number of runs, and of those that failed."""
+    """Return the number of runs, and of those that failed."""
     codes = await asyncio.to_thread(history, places, session, until)
     new = await create_like(places, session, name)
     failed = 0

@@ -58,8 +58,10 @@ class SearchIndexWriter:
                 if self._may():
                     indexed_bytes = update_some(self._index, self._cache, self._fleet(), PIECE_BYTES)
                 self._last_problem = ""
-            except (UnavailableError, OSError) as error:
-                self._log_once(str(error))
+            except (UnavailableError, OSError) as error:  # logged once: searches read the files then
+                if str(error) != self._last_problem:
+                    self._last_problem = str(error)
+                    log.warning("%s", error)
             took = time.monotonic() - began
             if indexed_bytes >= PIECE_BYTES:
                 rest_s = RESTS * took
@@ -67,12 +69,6 @@ class SearchIndexWriter:
                 longer_s = min(2 * rest_s, LONGEST_REST_S) if not indexed_bytes else LEAST_REST_S
                 rest_s = max(LEAST_REST_S, longer_s, IDLE_RESTS * took)
         self._index.close()
-
-    def _log_once(self, why: str) -> None:
-        """Log once why nothing is written; searches read the files then."""
-        if why != self._last_problem:
-            self._last_problem = why
-            log.warning("%s", why)
 
 
 class SourceCache:
@@ -95,9 +91,7 @@ class SourceCache:
 def update_some(index: SearchIndex, cache: SourceCache, sessions: Sequence[Session], most_bytes: int) -> int:
     """Index what was added to *sessions*, about *most_bytes* of it; return how many bytes were indexed.
 
-    Raises:
-        UnavailableError: if the index cannot be written.
-        OSError: if an existing file cannot be read.
+    Raises `UnavailableError` if the index cannot be written, `OSError` if an existing file cannot be read.
     """
     terminals = frozenset(session.id for session in sessions if session.mode is Mode.TMUX)
 
@@ -111,11 +105,7 @@ def update_some(index: SearchIndex, cache: SourceCache, sessions: Sequence[Sessi
 
 
 def update_all(places: Paths) -> None:
-    """Update the index completely. The caller holds `fleet.lock`, or no other process uses the index.
-
-    Raises:
-        UnavailableError, OSError: as `update_some`.
-    """
+    """Update the index completely; the caller holds `fleet.lock`, or is alone. Raises as `update_some`."""
     index, cache = SearchIndex(places.search_index), SourceCache(places)
     try:
         while update_some(index, cache, list_sessions(places), 1 << 24):

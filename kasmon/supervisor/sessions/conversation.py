@@ -25,7 +25,6 @@ from kasmon.backends.common.transcripts import claude_transcript
 from kasmon.backends.tmux.evidence.codex_rollout import UUID, rollout
 from kasmon.errors import KasmonError
 from kasmon.host.journal.session_log import SessionLog
-from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.codex_permissions import CodexPermissions
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import EntryImported, Event, SessionStarted, SettingsChanged, TerminalEntry
@@ -34,6 +33,7 @@ from kasmon.paths import Paths, read_json
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.recovery import claude, codex
 from kasmon.supervisor.sessions.permission_mode import of_codex
+from kasmon.supervisor.sessions.start import open_log
 
 log = logging.getLogger(__name__)
 
@@ -44,24 +44,20 @@ def import_turns(places: Paths, session: SessionId, program: str, folder: Path, 
     It must have no running host. What cannot be read or written is left out: a move does not fail because of it.
 
     Args:
-        places: where the session is stored.
         program: `claude` or `codex`; others are not supported.
         folder: the folder of its conversations.
         conversation: its own id of its last conversation; the log names those before that.
     """
-    lock = HostLock(places.host_lock(session))
+    if program not in READERS:
+        return 0
     try:
-        if program not in READERS or not lock.acquire():
-            return 0
-        try:
+        with open_log(places, session) as session_log:
             after, earlier = _terminal_time(event for event, _ in EventLog(places.log(session)).read())
-            if after is None:
+            if session_log is None or after is None:
                 return 0
             read, ids = READERS[program], dict.fromkeys((*earlier, conversation))
             entries = heapq.merge(*(read(folder, each, after) for each in ids), key=lambda entry: entry.at)
-            return _write(SessionLog(places, session), entries, program)
-        finally:
-            lock.let_go()
+            return _write(session_log, entries, program)
     except (KasmonError, OSError) as error:
         log.warning("the transcript of %s could not be imported: %s", program, error)
         return 0

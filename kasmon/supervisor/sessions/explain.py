@@ -4,7 +4,6 @@ Signals and transitions come from its log. The screen is captured if its host ru
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +12,7 @@ import msgspec
 from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.evidence.hook_setup import absent
 from kasmon.detection.terminal_screen import TerminalScreen, captured
-from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutError, UnavailableError
+from kasmon.errors import KasmonError, LaunchError, TimedOutError, UnavailableError
 from kasmon.host.rpc.connect import reach_running_tmux_host
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.host.rpc.frames import DescribePane, FromHost, PaneDescription, SubscriptionEnd, TerminalRows, Watch
@@ -26,8 +25,7 @@ from kasmon.model.reducers.evidence import apply_verdict
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
-from kasmon.store.event_log import EventLog
-from kasmon.store.session_reader import load_initial_session
+from kasmon.store.session_reader import load_initial_session, read_events
 from kasmon.store.session_reader import load_launch as launch_of
 
 if TYPE_CHECKING:  # imported where a screen is read by rules: they take a quarter of the time of `kasmon explain`
@@ -178,14 +176,13 @@ def _absent(places: Paths, session: Session) -> tuple[tuple[str, str], ...]:
 
 def _changes(places: Paths, session: Session, now: float) -> tuple[Transition, ...]:
     try:
-        facts = (event for event, _ in EventLog(places.log(session.id)).read())
-        return tuple(deque(transitions(load_initial_session(places, session.id), facts, now), maxlen=KEPT))
-    except (LogMissingError, OSError):
+        before, facts = load_initial_session(places, session.id), read_events(places, session.id)
+        return tuple(transitions(before, facts, now)[-KEPT:])
+    except OSError:
         return ()
 
 
 async def _capture(places: Paths, session: Session) -> tuple[PaneDescription, TerminalRows]:
-    """Return the current content of the session's pane. Raises `KasmonError` if it cannot be captured."""
 
     def is_screen(push: FromHost) -> bool:
         return isinstance(push, TerminalRows | SubscriptionEnd) and push.session == session.id

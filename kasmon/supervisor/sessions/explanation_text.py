@@ -10,7 +10,6 @@ import msgspec
 from kasmon.detection.rule_catalog import short_name
 from kasmon.detection.terminal_screen import TerminalScreen
 from kasmon.errors import RefusedError
-from kasmon.model.evidence import Signal
 from kasmon.model.formatting import clock
 from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
@@ -36,11 +35,12 @@ def lines(explained: ExplainedState) -> list[str]:
     if explained.unseen:
         output.append(f"  unseen    {clean_line(explained.unseen)}")
     lost = {lost.signal.source: lost.why for lost in verdict.lost}
-    output += [
-        f"  {signal.source:<9} {_describe_signal(signal)}{_since(signal)}"
-        + (f"; {lost[signal.source]}" if signal.source in lost else "")
-        for signal in explained.signals
-    ]
+    for signal in explained.signals:
+        asking = f" ({signal.asking})" if signal.asking else ""
+        rule = f", {signal.rule}" if signal.rule else ""
+        said = clean_line(f"says {signal.value}{asking}{rule}")
+        end = f"; {lost[signal.source]}" if signal.source in lost else ""
+        output.append(f"  {signal.source:<9} {said}, since {clock(signal.at, day=True)}{end}")
     output += [f"  {source:<9} silent: {clean_line(why)}" for source, why in explained.absent]
     return output + [f"  {_changed(change)}" for change in explained.transitions]
 
@@ -67,8 +67,7 @@ def save(
 ) -> None:
     """Write a golden folder: *text*, a captured screen, with its reading, and *evidence* beyond the screen, if any.
 
-    Raises:
-        RefusedError: if *folder* already has one.
+    Raises `RefusedError` if *folder* already has one.
     """
     from kasmon.detection.reader import ScreenReading, build_reading_table
     from kasmon.detection.recorded_screen import write
@@ -114,16 +113,6 @@ def _screen_object(reading: "ScreenReading", version_note: str) -> dict[str, Any
     if menu is not None:
         seen["menu"] = {**seen["menu"], "keys": {decision.value: key for decision, key in menu.keys.items()}}
     return {**seen, "file": short_name(reading.file), "note": version_note or None}
-
-
-def _describe_signal(signal: Signal) -> str:
-    asking = f" ({signal.asking})" if signal.asking else ""
-    rule = f", {signal.rule}" if signal.rule else ""
-    return clean_line(f"says {signal.value}{asking}{rule}")
-
-
-def _since(signal: Signal) -> str:
-    return f", since {clock(signal.at, day=True)}"
 
 
 def _changed(change: Transition) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from kasmon.errors import KasmonError, LogMissingError, RefusedError, UsageError
+from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Mode
@@ -18,7 +18,7 @@ from kasmon.model.session import Session
 from kasmon.model.transcript import export
 from kasmon.paths import Paths
 from kasmon.store import terminal_record
-from kasmon.store.event_log import EventLog
+from kasmon.store.session_reader import read_events
 from kasmon.supervisor.machines.copied_files import copy_record, read_blob
 
 Format: TypeAlias = Literal["markdown", "json", "html"]
@@ -31,14 +31,11 @@ NOT_RECORDED: Final = "… (some output was missed here)"
 def as_markdown(places: Paths, session: Session, turn: int = 0) -> str:
     """Return the transcript of *session*, then its recorded terminal output, without truncation.
 
-    With *turn*, only that turn, as `export.turn_events`.
-
-    Raises:
-        UsageError: if there is no such turn.
+    With *turn*, only that turn, as `export.turn_events`. Raises `UsageError` if there is no such turn.
     """
     copy_record(places, session)
     redactor = Redactor(secrets_of(places, session.id))
-    whole = (_with_full_texts(places, session, event) for event in _turn(places, session, turn))
+    whole = _read_whole(places, session, turn)
     parts = [export.export_header(session), *export.export_events(whole, session.mode is Mode.TMUX)]
     parts.append(export.export_output(_printed(places, session)) if not turn else "")
     return redactor.line("".join(parts))
@@ -47,31 +44,29 @@ def as_markdown(places: Paths, session: Session, turn: int = 0) -> str:
 def as_html(places: Paths, session: Session, turn: int = 0) -> str:
     """Return the transcript of *session*, or one *turn* of it, as a page that needs no other file.
 
-    Raises:
-        UsageError: if there is no such turn.
+    Raises `UsageError` if there is no such turn.
     """
     from kasmon.model.transcript.html import html_page  # only to share
 
     copy_record(places, session)
     redactor = Redactor(secrets_of(places, session.id))
-    whole = (_with_full_texts(places, session, event) for event in _turn(places, session, turn))
+    whole = _read_whole(places, session, turn)
     return "".join(html_page(session, (redactor.fact(event) for event in whole)))
 
 
-def _turn(places: Paths, session: Session, turn: int) -> Iterable[Event]:
-    if not turn:
-        return _events(places, session)
-    found = export.turn_events(_events(places, session), turn)
-    if not found:
+def _read_whole(places: Paths, session: Session, turn: int) -> Iterator[Event]:
+    """Yield the events of *session*, or of one *turn*, with their texts in full."""
+    events: Iterable[Event] = read_events(places, session.id)
+    if turn and not (events := export.turn_events(events, turn)):
         raise UsageError(f"session {session.id!r} has no turn {turn}.", hint="1 is the first turn, -1 the last one.")
-    return found
+    return (_with_full_texts(places, session, event) for event in events)
 
 
 def as_objects(places: Paths, session: Session) -> dict[str, Any]:
     """Return `events`: each event as logged; `terminal`: each recorded line with its number and time."""
     copy_record(places, session)
     redactor = Redactor(secrets_of(places, session.id))
-    events = [_redact(event, redactor) for event in _events(places, session)]
+    events = [_redact(event, redactor) for event in read_events(places, session.id)]
     lines = terminal_record.number_lines(terminal_record.everything(places.record(session.id)))
     terminal = [{"n": number, "at": at, "line": redactor.line(line)} for number, at, line in lines]
     return {"events": events, "terminal": terminal}
@@ -80,9 +75,7 @@ def as_objects(places: Paths, session: Session) -> dict[str, Any]:
 def write(path: Path, text: str) -> None:
     """Write *text* to a new file at *path* that only its owner can read.
 
-    Raises:
-        RefusedError: if *path* already exists.
-        KasmonError: if it cannot be written.
+    Raises `RefusedError` if *path* already exists, `KasmonError` if it cannot be written.
     """
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -100,11 +93,7 @@ def write(path: Path, text: str) -> None:
 
 
 def write_beside(folder: Path, session: Session, text: str, format_: Format = "markdown") -> Path:
-    """Write *text* to a new file in *folder* that is named after *session*; return its path.
-
-    Raises:
-        KasmonError: as `write`.
-    """
+    """Write *text* to a new file in *folder* that is named after *session*; return its path. Raises as `write`."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", session.name).strip("-")[:60]
     stem = "-".join(part for part in ("kasmon", name, session.id) if part)
     for number in range(1, 1000):
@@ -115,14 +104,6 @@ def write_beside(folder: Path, session: Session, text: str, format_: Format = "m
             continue
         return path
     raise KasmonError(os.strerror(errno.EEXIST), hint=f"{str(folder)!r} already contains a thousand exports of it.")
-
-
-def _events(places: Paths, session: Session) -> Iterator[Event]:
-    try:
-        for event, _ in EventLog(places.log(session.id)).read():
-            yield event
-    except LogMissingError:
-        return
 
 
 def _with_full_texts(places: Paths, session: Session, event: Event) -> Event:

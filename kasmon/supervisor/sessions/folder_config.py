@@ -37,18 +37,15 @@ def in_folder(places: Paths, config: Config, folder: str | Path) -> FolderSettin
         try:
             return FolderSettings(config=overlay(config, local), local=local, counts=True)
         except ConfigError as error:
-            return FolderSettings(
-                config=config, local=local, notice=f"It is ignored: {error.message} {error.hint}".strip()
-            )
+            return FolderSettings(config=config, local=local, notice=f"It is ignored: {error}")
     return FolderSettings(config=config, local=local, notice=_notice(places, local))
 
 
 def for_session(places: Paths, config: Config, folder: str, agent: str) -> FolderSettings:
     """Return *config* as it applies to a new session of *agent* in *folder*; on another machine, *config* itself.
 
-    Raises:
-        UsageError: if *agent* names an invalid machine.
-        RefusedError: if only the folder's own config defines *agent*, and the user has not trusted it.
+    Raises `UsageError` if *agent* names an invalid machine; `RefusedError` if only the folder's own config defines
+    *agent*, and the user has not trusted it.
     """
     name, machine = split(agent)
     if machine:
@@ -74,10 +71,9 @@ def profile_hash(places: Paths, config: Config, folder: str, agent: str) -> str:
 
 
 def check_brought(places: Paths, launch: Launch) -> None:
-    """Refuse to restart an agent whose profile came from a folder's own config that no longer applies. Blocks.
+    """Raise `RefusedError` if the profile of an agent came from a folder's own config that no longer applies. Blocks.
 
-    Raises:
-        RefusedError: if the user has revoked the trust, or the trusted content has changed.
+    The user has revoked the trust, or the trusted content has changed.
     """
     if not launch.brought:
         return

@@ -75,7 +75,6 @@ async def move(
     The permission mode last reported by the agent is kept.
 
     Args:
-        places: where the session is stored.
         config: the config that applies in its folder.
         to: the mode; with *account* also its own.
         account: the account of the config to use from now on, empty for the agent's own log-in; None: the same.
@@ -107,7 +106,9 @@ async def move(
             f"session {session.name!r} has {session.queue} queued prompts.",
             hint="Let them run or remove them from the queue.",
         )
-    if _is_prompt_pending(session, time.time()):
+    given = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
+    latest = max((receipt.at for receipt in session.receipts if receipt.state in given), default=0.0)
+    if session.state in ALIVE and session.mode is not Mode.TMUX and time.time() - latest < BEGIN_S:
         raise RefusedError(f"a prompt is being sent to session {session.name!r}.", hint="Try again in a moment.")
     await asyncio.to_thread(check_session, places, session)
     before = await asyncio.to_thread(launch_of, places, session.id)
@@ -157,8 +158,7 @@ async def move(
 async def _start(places: Paths, after: Launch, previous: Launch, change: "_AccountChange | None", where: str) -> None:
     """Start the agent of *after*, with its *change* of the account; if that fails, start that of *previous* again.
 
-    Raises:
-        LaunchError: if it did not start, as `move`; the message says *where*.
+    Raises `LaunchError` if it did not start, as `move`; the message says *where*.
     """
     try:
         if change is not None:
@@ -192,11 +192,7 @@ class _AccountChange(msgspec.Struct, frozen=True, kw_only=True):
     after: dict[str, str]
 
     def apply(self, conversation: str) -> None:
-        """Copy *conversation*, then store the variables.
-
-        Raises:
-            KasmonError: if it cannot be copied; nothing is stored then.
-        """
+        """Copy *conversation*, then store the variables; if it cannot be copied, nothing is stored."""
         program = program_of(self.launch.argv, self.launch.agent)
         source = folder_of(self.places, self.launch, None)
         self._store(self.after)
@@ -248,11 +244,7 @@ def _change_account(places: Paths, config: Config, launch: Launch, account: str,
 
 
 async def _resume(places: Paths, launch: Launch) -> None:
-    """Start the agent of *launch*, and verify that it continues its conversation.
-
-    Raises:
-        KasmonError: as `begin`; LaunchError if it ended at once, or has another conversation.
-    """
+    """Start the agent of *launch*, and verify that it continues its conversation; else raise `LaunchError`."""
     facts = await asyncio.to_thread(NewEvents, places, launch.session)
     await asyncio.to_thread(write_private, places.launch(launch.session), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
@@ -292,12 +284,10 @@ async def _end(places: Paths, launch: Launch) -> None:
 
 
 def _conversation(session: Session, program: str, home: Path | None) -> str:
-    """Return the conversation to continue, of an agent that is not in a turn.
-
-    Raises:
-        SessionBusyError, UnableError: as `move`.
-    """
-    is_busy: bool | None = _is_in_turn(session)
+    """Return the conversation to continue, of an agent that is not in a turn. Raises as `move`."""
+    is_busy: bool | None = session.state in IN_A_TURN
+    if session.state is SessionState.LIMITED and session.mode is not Mode.TMUX:  # its turn may have ended
+        is_busy = session.in_turn
     known = session.resume_id
     if session.mode is Mode.TMUX and session.state in ALIVE:
         told = conversation_of(program, session.pid, home) if session.pid else None
@@ -320,28 +310,10 @@ def _conversation(session: Session, program: str, home: Path | None) -> str:
     return known
 
 
-def _is_in_turn(session: Session) -> bool:
-    """An agent at its usage limit may have ended its turn; in a terminal that is unknown."""
-    if session.state is SessionState.LIMITED and session.mode is not Mode.TMUX:
-        return session.in_turn
-    return session.state in IN_A_TURN
-
-
-def _is_prompt_pending(session: Session, now: float) -> bool:
-    """Whether a prompt has just been sent that may begin a turn at any moment."""
-    given = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
-    latest = max((receipt.at for receipt in session.receipts if receipt.state in given), default=0.0)
-    return session.state in ALIVE and session.mode is not Mode.TMUX and now - latest < BEGIN_S
-
-
 def _build_launch(
     session: Session, before: Launch, resolved: ResolvedProfile, conversation: str, codex: CodexPermissions
 ) -> tuple[Launch, str]:
-    """Return the launch in the other mode, and why the agent would ask less there; empty if it would not.
-
-    Raises:
-        UnableError: if its program cannot resume a conversation there.
-    """
+    """Return the launch in the other mode, and why the agent would ask less there; empty if it would not."""
     program = program_of(resolved.argv)
     translated = translate(program, resolved.argv, session.permission_mode, resolved.mode, codex)
     launch = msgspec.structs.replace(
@@ -357,15 +329,10 @@ def _build_launch(
         generation=session.generation + 1,
         resume=conversation,
     )
-    return msgspec.structs.replace(launch, argv=_argv(launch, conversation)), translated.problem
-
-
-def _argv(launch: Launch, conversation: str) -> tuple[str, ...]:
-    """Return the command line that resumes *conversation*; a structured agent gets the id by its protocol."""
-    if launch.mode is not Mode.TMUX:
-        return launch.argv
+    if launch.mode is not Mode.TMUX:  # a structured agent gets the id by its protocol
+        return launch, translated.problem
     program = Path(launch.argv[0]).name if launch.argv else ""
     argv = add_conversation(program, launch.argv, conversation)
     if argv is None:
         raise UnableError(f"kasmon does not know how {program!r} resumes a conversation in a terminal.")
-    return argv
+    return msgspec.structs.replace(launch, argv=argv), translated.problem

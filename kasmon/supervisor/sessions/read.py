@@ -1,17 +1,16 @@
 """Read the displayed lines of a session: of a terminal from its host, of a structured session from its log."""
 
-import contextlib
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from kasmon.errors import HostUnreachableError, LogMissingError
+from kasmon.errors import HostUnreachableError
 from kasmon.host.rpc import event_loop
 from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.frames import FromHost, ReadTerminal, TerminalText
 from kasmon.model.commands import Mode
 from kasmon.model.session import Session
 from kasmon.paths import Paths
-from kasmon.store.event_log import EventLog
+from kasmon.store.session_reader import read_events
 
 WIDTH_CELLS: Final = 100
 """The width at which a structured session's lines are laid out."""
@@ -90,9 +89,8 @@ def _drawn(
     from kasmon.model.transcript.layout import Transcript  # its import would be half of the time of `kasmon send`
 
     transcript = Transcript(fold=False)
-    with contextlib.suppress(LogMissingError):
-        for event, _ in EventLog(places.log(session.id)).read():
-            transcript.add(event)
+    for event in read_events(places, session.id):
+        transcript.add(event)
     drawn = transcript.lines(width)
     if start is None and end is None and lines is not None:
         return [line.text for line in transcript.tail(width, lines)]

@@ -102,11 +102,7 @@ ENDING_S: Final = 20.0
 
 
 async def create_with_free_name(places: Paths, config: "Config", new: "NewSession") -> tuple[SessionId, str]:
-    """Do as `create`, with the first free number behind the name if that is taken; return the id and the name.
-
-    Raises:
-        KasmonError: as `create`.
-    """
+    """Do as `create`, with the first free number behind the name if that is taken; return the id and the name."""
     name = new.name
     while True:
         try:
@@ -118,10 +114,9 @@ async def create_with_free_name(places: Paths, config: "Config", new: "NewSessio
 
 
 async def create(places: Paths, config: "Config", new_session: "NewSession") -> SessionId:
-    """Start the requested session and return its id; its agent runs then.
+    """Start the requested session and return its id; its agent runs then. Raises as `prepare` and `begin`.
 
-    Raises:
-        KasmonError: as `prepare` and `begin` raise. If the agent could not be started, its session has ended.
+    If the agent could not be started, the session has ended.
     """
     from kasmon.supervisor.sessions.create import prepare  # most commands create none
 
@@ -214,7 +209,6 @@ async def send(
 async def _resume_and_send(
     places: Paths, session: Session, prompt: Prompt, on_resumed: Callable[[float], None]
 ) -> Receipt:
-    """Send *prompt* once the agent was resumed by this version."""
     was_hibernated, began = session.state is SessionState.HIBERNATED, time.monotonic()
     await restart(places, session, actor=prompt.actor)
     if was_hibernated:
@@ -256,50 +250,34 @@ async def _await_hibernation(places: Paths, session: Session) -> Session:
 
 @_resume_and_send.elsewhere
 async def _send_there(places: Paths, session: Session, prompt: Prompt, on_resumed: Callable[[float], None]) -> Receipt:
-    from kasmon.supervisor.machines.link_client import run_for  # only for sessions of other machines
+    from kasmon.supervisor.machines.link_client import parse_receipt, run_for  # only for sessions of other machines
 
     if prompt.images:
         raise UnableError(f"pictures cannot be sent to {session.label!r} before its agent was resumed.")
     words = ["send", session.id, "-", "--when", prompt.when, *["--anyway"] * prompt.anyway]
     words += [*([f"--key={prompt.key}"] if prompt.key else []), *([f"--by={prompt.by}"] if prompt.by != "user" else [])]
-    output = await in_thread(lambda: run_for(places, session, *words, stdin=prompt.text.encode()))
-    fields = msgspec.json.decode(output, type=_SentPrompt).receipt
-    return msgspec.convert({name: value for name, value in fields.items() if value is not None}, Receipt)
-
-
-class _SentPrompt(msgspec.Struct, frozen=True):
-    """What `kasmon send --json` prints."""
-
-    receipt: dict[str, object]
+    output = await in_thread(run_for, places, session, *words, stdin=prompt.text.encode())
+    return parse_receipt(session.via, output)
 
 
 async def requeue(places: Paths, session: Session, command: Requeue) -> Receipt:
-    """Change, move or cancel a queued prompt, and return its receipt.
+    """Change, move or cancel a queued prompt, and return its receipt. Raises as `execute`.
 
-    Raises:
-        NotFoundError: if there is no such prompt.
-        RefusedError: if it is no longer queued.
-        UsageError: if it would be empty.
-        SessionEndedError, HostUnreachableError: if no host can take it.
+    The host raises `NotFoundError` if there is no such prompt, `RefusedError` if it is no longer queued, and
+    `UsageError` if it would be empty.
     """
     return await _receipt(places, session, command)
 
 
 async def configure(places: Paths, session: Session, command: Configure) -> None:
-    """Change settings of the running agent.
-
-    Raises:
-        UnableError: if this kind of agent cannot change that while it runs.
-        SessionEndedError, HostUnreachableError: if no host can take it.
-    """
+    """Change settings of the running agent. Raises as `execute`, and `UnableError` if it cannot change that."""
     await execute(places, session, command)
 
 
 async def declare(places: Paths, session: Session, *, waiting: str | None = None, done: str | None = None) -> None:
     """Log what the session's agent reports: what it deliberately waits for, or that its task is done.
 
-    Raises:
-        SessionEndedError, HostUnreachableError: if it does not run.
+    Raises `SessionEndedError` or `HostUnreachableError` if it does not run.
     """
     await _ask_running_host(places, session, ReportContext(n=0, session=session.id, waiting=waiting, done=done))
 
@@ -321,12 +299,7 @@ async def propose_finish(
 
 
 async def record_peer_message(places: Paths, session: Session, message: PeerMessageWritten) -> None:
-    """Log a message of the session's agent to a peer on another machine.
-
-    Raises:
-        UsageError: if it is too long.
-        SessionEndedError, HostUnreachableError: if it does not run.
-    """
+    """Log a message of the session's agent to a peer on another machine. Raises as `declare`."""
     await _ask_running_host(places, session, RecordPeerMessage(n=0, session=session.id, event=message))
 
 
@@ -342,12 +315,8 @@ async def _ask_running_host(
 async def interrupt(places: Paths, session: Session) -> str:
     """Interrupt the agent's turn, and describe the result; "interrupted" means that the turn has ended.
 
-    It also says what happens to prompts that were queued, or sent during the turn.
-
-    Raises:
-        UnableError: if this kind of agent cannot be interrupted.
-        SessionEndedError, HostUnreachableError: if no host can take it.
-        TimedOutError: if the agent's turn continues.
+    It also says what happens to prompts that were queued, or sent during the turn. Raises as `execute`, and
+    `TimedOutError` if the agent's turn continues.
     """
     facts = await in_thread(NewEvents, places, session.id)
     now = (await in_thread(read_fleet, places)).get(session.id) or session
@@ -383,34 +352,24 @@ def _describe_queue(now: Session, dropped: int) -> str:
 
 
 async def continue_stopped(places: Paths, session: Session) -> None:
-    """Continue an agent that a stop signal (Ctrl-Z) stopped in its terminal.
-
-    Raises:
-        RefusedError: if it is not stopped, or kasmon may not continue it.
-        SessionEndedError, HostUnreachableError: if it does not run.
-    """
+    """Continue an agent that a stop signal (Ctrl-Z) stopped in its terminal. Raises as `execute`."""
     await execute(places, session, Continue())
 
 
 async def answer(places: Paths, session: Session, answer: Answer) -> None:
-    """Send *answer* to the agent whose request it answers.
+    """Send *answer* to the agent whose request it answers. Raises as `execute`.
 
-    Raises:
-        RequestClosedError, StaleRequestError, RequestNotFoundError: if the agent does not wait for this answer.
-        UnableError: if it does not accept this kind of answer.
-        SessionEndedError, HostUnreachableError: if no host can take it.
+    The host raises `RequestClosedError`, `StaleRequestError` or `RequestNotFoundError` if the agent does not wait for
+    this answer, and `UnableError` if it does not accept this kind.
     """
     await execute(places, session, answer)
 
 
 @dispatch
 async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
-    """Ask the agent to finish, end it after *grace_s* seconds, and return when it has ended.
+    """Ask the agent to finish, end it after *grace_s* seconds, and return when it has ended. Raises as `execute`.
 
-    Raises:
-        SessionEndedError, HostUnreachableError: if it does not run.
-        TimedOutError: if it was sent, but the end of the agent was not logged in time.
-        KasmonError: as `run_there`, for a session of another machine.
+    It raises `TimedOutError` if it was sent, but the end of the agent was not logged in time.
     """
     if session.is_orphaned:
         await _end_orphan(session)
@@ -441,8 +400,7 @@ async def _stop_there(places: Paths, session: Session, grace_s: float = 5.0) -> 
 async def stop_children(places: Paths, session: Session) -> tuple[Session, ...]:
     """Stop the running children of *session*, those that its agent started and theirs, and return them.
 
-    Raises:
-        KasmonError: as `stop`, for the first that fails; the others were stopped all the same.
+    Raises as `stop`, for the first that fails; the others were stopped all the same.
     """
     fleet = await in_thread(read_fleet, places)
     stopped, errors = [], []
@@ -523,12 +481,15 @@ async def restart(
     if launch.generation > session.generation:  # a host was started, and its agent's start was not logged
         await _end_remains(session, since=(await in_thread(places.launch(session.id).stat)).st_mtime)
     launch, problem = await in_thread(_with_permission_mode, places, launch, conversation)
+    argv = launch.argv
+    if launch.mode is Mode.TMUX and conversation and argv:
+        argv = add_conversation(Path(argv[0]).name, argv, conversation) or argv
     launch = msgspec.structs.replace(
         launch,
         name=session.name,
         generation=session.generation + 1,
         resume=conversation,
-        argv=_resume_argv(launch, conversation),
+        argv=argv,
     )
     if problem:
         await wait_for_host_exit(places, session.id)
@@ -559,10 +520,7 @@ async def _restart_there(
 def _set_up(places: Paths, launch: Launch, *, skips: bool = False) -> Launch:
     """Set up the worktree of *launch*, if that is due, and return the launch without it. Blocks.
 
-    The output is in the session's log.
-
-    Raises:
-        LaunchError: if it failed; the session has ended then, and a person decides.
+    The output is in the session's log. Raises `LaunchError` if it failed; the session has ended then.
     """
     if launch.worktree is None or not launch.worktree.setup_s:
         return launch
@@ -576,11 +534,7 @@ def _set_up(places: Paths, launch: Launch, *, skips: bool = False) -> Launch:
 
 
 def _check_worktree(session: Session) -> None:
-    """Raise unless the worktree of *session*, if it has one, is there; one of a failed start is created again. Blocks.
-
-    Raises:
-        RefusedError: if it is gone; the message says how to get it back.
-    """
+    """Raise `RefusedError` if the worktree of *session* is gone; one of a failed start is created again. Blocks."""
     if session.worktree is None or Path(session.worktree.path).is_dir():
         return
     from kasmon.supervisor.worktrees.session_worktree import create_again  # rarely needed
@@ -634,19 +588,10 @@ def _with_permission_mode(places: Paths, launch: Launch, conversation: str | Non
     return kept, carried.problem
 
 
-def _resume_argv(launch: Launch, conversation: str | None) -> tuple[str, ...]:
-    """Return the command line by which a terminal's agent resumes *conversation*, if known; else the launch's own."""
-    if launch.mode is not Mode.TMUX or not conversation or not launch.argv:
-        return launch.argv
-    return add_conversation(Path(launch.argv[0]).name, launch.argv, conversation) or launch.argv
-
-
 async def pane(places: Paths, session: Session, *, attaching: bool = False) -> PaneDescription:
     """Return tmux's description of the session's pane. *attaching*: a user is about to attach to it.
 
-    Raises:
-        InteractiveOnlyError: if it has no pane.
-        UnavailableError: if tmux or its host is unavailable.
+    Raises `InteractiveOnlyError` if it has no pane, `UnavailableError` if tmux or its host is unavailable.
     """
     if session.mode is not Mode.TMUX:
         raise InteractiveOnlyError(session.name)
@@ -661,11 +606,8 @@ async def pane(places: Paths, session: Session, *, attaching: bool = False) -> P
 async def attach_argv(places: Paths, session: Session) -> list[str]:
     """Return the command line that attaches a terminal to the session's pane; for another machine's, by ssh.
 
-    For a structured session it is `kasmon attach`, which starts the agent's own screen.
-
-    Raises:
-        InteractiveOnlyError, UnavailableError: as `pane`, and as `find_own_screen`.
-        NotFoundError: if its machine is no longer registered.
+    For a structured session it is `kasmon attach`, which starts the agent's own screen. Raises as `pane` and
+    `find_own_screen`, and `NotFoundError` if its machine is no longer registered.
     """
     if session.mode is Mode.SDK:
         from kasmon.supervisor.sessions.own_screen import find_own_screen  # rarely needed

@@ -3,8 +3,8 @@
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -35,6 +35,9 @@ from kasmon.paths import Paths, write_private
 from kasmon.store.session_reader import apply_log, load_initial_session, load_launch
 from kasmon.supervisor.fleet.new_events import NewEvents
 
+if TYPE_CHECKING:
+    from kasmon.host.journal.session_log import SessionLog
+
 START_S: Final = 60.0
 """How long an agent may take until its log shows that it runs, in seconds: longer than the handshake of any kind.
 If the config allows a longer handshake, this increases with it."""
@@ -48,11 +51,7 @@ async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
     """Start the agent of *launch* and return when it runs, or has run.
 
     If it does not start, the session ends with the reason. One that was started meanwhile is not started twice.
-
-    Args:
-        places: where the session is stored.
-        launch: the content of its `launch.json`.
-        again: it ran before, so its last host may still be ending.
+    *again*: it ran before, so its last host may still be ending.
 
     Raises:
         KasmonError: if it could not be started.
@@ -69,7 +68,8 @@ async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
     except (TimedOutError, ProtocolVersionError):
         raise
     except KasmonError as error:
-        await in_thread(_log_failed_start, places, launch, error.message)
+        end = SessionEnded(at=time.time(), why=error.message, never_began=True)
+        await in_thread(leave_ended, places, launch.session, end, unless_lost=bool(launch.machine))
         raise
     except OSError as error:
         raise UnavailableError(f"cannot read the state of {launch.name!r}: {error.strerror or error}.") from error
@@ -80,7 +80,7 @@ def start_companions(places: Paths) -> None:
     with contextlib.suppress(OSError):
         content = places.config_file.read_bytes()
         if b"[[watch]]" in content:
-            from kasmon.supervisor.watchers.process import start_feeder
+            from kasmon.supervisor.watchers.feeder import start_feeder
 
             start_feeder(places)
         if b"targets" in content:  # few configs have some
@@ -183,10 +183,16 @@ def _credentials(places: Paths, launch: Launch) -> dict[str, str]:
     return {name: os.environ[name] for name in needed if name in os.environ}
 
 
-def _log_failed_start(places: Paths, launch: Launch, why: str) -> None:
-    """Log that the session could not be started, if no host runs that could log it."""
-    end = SessionEnded(at=time.time(), why=why, never_began=True)
-    leave_ended(places, launch.session, end, unless_lost=bool(launch.machine))
+@contextlib.contextmanager
+def open_log(places: Paths, session: SessionId) -> "Iterator[SessionLog | None]":
+    """Yield the log of *session* to write to; None if its host runs, which alone may write. Raises `OSError`."""
+    from kasmon.host.journal.session_log import SessionLog  # few commands write a log
+
+    lock = HostLock(places.host_lock(session))
+    try:
+        yield SessionLog(places, session) if lock.acquire() else None
+    finally:
+        lock.let_go()
 
 
 def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_lost: bool = False) -> None:
@@ -194,19 +200,10 @@ def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_los
 
     If it cannot be written, the session is displayed as lost.
     """
-    from kasmon.host.journal.session_log import SessionLog  # only here and below: few commands write a log
-
-    lock = HostLock(places.host_lock(session))
-    with contextlib.suppress(OSError):
-        if not lock.acquire():
-            return
-        try:
-            session_log = SessionLog(places, session)
-            before = session_log.session.state
-            if before not in OVER and not (unless_lost and before is SessionState.LOST):
-                session_log.append(end)
-        finally:
-            lock.let_go()
+    with contextlib.suppress(OSError), open_log(places, session) as session_log:
+        before = None if session_log is None else session_log.session.state
+        if session_log and before not in OVER and not (unless_lost and before is SessionState.LOST):
+            session_log.append(end)
 
 
 async def wait_for_host_exit(places: Paths, session: SessionId) -> None:
@@ -219,19 +216,10 @@ async def wait_for_host_exit(places: Paths, session: SessionId) -> None:
 
 
 def leave_notice(places: Paths, session: SessionId, text: str, level: Literal["info", "warning"] = "warning") -> bool:
-    """Log the notice *text* of *session*, if no host runs that could; return whether it was written.
-
-    Nothing else fails if it cannot be.
-    """
-    from kasmon.host.journal.session_log import SessionLog
-
-    lock = HostLock(places.host_lock(session))
-    with contextlib.suppress(OSError):
-        if lock.acquire():
-            try:
-                SessionLog(places, session).append(NoticeRaised(at=time.time(), text=text, level=level))
-            finally:
-                lock.let_go()
+    """Log the notice *text* of *session*, if no host runs that could; return whether it was written."""
+    with contextlib.suppress(OSError), open_log(places, session) as session_log:
+        if session_log is not None:
+            session_log.append(NoticeRaised(at=time.time(), text=text, level=level))
             return True
     return False
 

@@ -1,4 +1,7 @@
-"""Feeds watcher sessions: follows the fleet, and sends what the rules of the config ask for, within their limits."""
+"""Feeds watcher sessions: follows the fleet, and sends what the rules of the config ask for, within their limits.
+
+One process does it: it holds a lock, and ends when no other session runs.
+"""
 
 import asyncio
 import contextlib
@@ -12,8 +15,11 @@ import msgspec
 
 from kasmon.config import Config, load_or_default
 from kasmon.config.schema import WatchRule
-from kasmon.errors import KasmonError, LogMissingError
+from kasmon.errors import KasmonError, LogMissingError, UsageError
 from kasmon.host.journal.secrets import secrets_of
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.host.rpc.locked_process import begin_process, run_work
+from kasmon.host.rpc.spawn import spawn_prompter
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
@@ -47,6 +53,24 @@ KEPT: Final = 200
 """The most events that wait for one watcher; of more, the newest."""
 
 log = logging.getLogger(__name__)
+
+
+def start_feeder(places: Paths) -> None:
+    """Start the process if the config has rules and none runs. Blocks. Raises `OSError` if it cannot be started."""
+    if load_or_default(places).watch and lock_holder(places.feeder_lock) is None:
+        spawn_prompter(places, "watch")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Feed watchers until no other session runs; 0 also if another process does it."""
+    if argv:
+        return UsageError.exit_code
+    here = begin_process()
+
+    def is_over() -> bool:
+        return not is_feeder_needed(load_or_default(here, log.warning), read_fleet(here))
+
+    return run_work(here.watch, here.feeder_lock, lambda: Feeder(here).run(), is_over)
 
 
 class Feeder:

@@ -16,7 +16,7 @@ from kasmon.model.commands import SessionWorktree
 from kasmon.repository.branch import BranchState
 from kasmon.repository.git import git, git_folders
 from kasmon.sanitize import clean_line
-from kasmon.supervisor.worktrees.unsaved_files import EVERYTHING, UNFINISHED
+from kasmon.supervisor.worktrees.unsaved_files import EVERYTHING, find_operation
 
 AT_ONCE: Final = 4
 """How many worktrees are read in parallel: each read waits for git."""
@@ -193,7 +193,7 @@ def _query_status(tree: SessionWorktree, stamp: tuple[object, ...]) -> _Worktree
         branch=headers["branch.head"].replace("(detached)", ""),
         upstream=f"{REMOTES}{upstream}" if upstream else "",
         counts=counts,
-        operation=next((what for name, what in UNFINISHED.items() if (own / name).exists()), ""),
+        operation=find_operation(own),
     )
 
 
@@ -212,11 +212,9 @@ def _pushed(status: _WorktreeStatus, base_ref: str, refs: Mapping[str, str]) -> 
     """Return the remote branch that holds what was pushed of a branch; empty if there is none."""
     if not status.branch:
         return ""
-    end = f"/{status.branch}"
-    named = [
-        name for name in refs if name.startswith(REMOTES) and name.removeprefix(REMOTES).partition("/")[2] == end[1:]
-    ]
-    candidates = [status.upstream, f"{REMOTES}origin{end}", *named]
+    remotes = [name for name in refs if name.startswith(REMOTES)]
+    named = [name for name in remotes if name.removeprefix(REMOTES).partition("/")[2] == status.branch]
+    candidates = [status.upstream, f"{REMOTES}origin/{status.branch}", *named]
     return next((name for name in candidates if name in refs and name != base_ref), "")
 
 
@@ -230,9 +228,16 @@ def _compare(path: Path, base: str, head: str) -> _Commits:
 def conflicts(path: Path, one: str, other: str) -> tuple[str, ...] | None:
     """Return the files in which two commits conflict; None if git cannot merge them. The repository stays as it is."""
     objects = git_folders(path)[1] / "objects"
-    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, other)
     with tempfile.TemporaryDirectory(prefix="kasmon-merge-") as folder:
-        tree, *files = git(path, *words, fails=True, new_objects=(Path(folder), objects)).split("\0")
-    if not tree:
-        return None
-    return tuple(dict.fromkeys(clean_line(name) for name in files if name))[:MOST_FILES]
+        tree, files = merge_trees(path, one, other, (Path(folder), objects))
+    return files if tree else None
+
+
+def merge_trees(path: Path, one: str, other: str, new_objects: tuple[Path, Path]) -> tuple[str, tuple[str, ...]]:
+    """Return the tree of two merged commits, empty if git cannot merge them, and the files that conflict.
+
+    *new_objects*: as `git` takes it, so that the repository stays as it is.
+    """
+    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, other)
+    tree, *files = git(path, *words, fails=True, new_objects=new_objects).split("\0")
+    return tree, tuple(dict.fromkeys(clean_line(name) for name in files if name))[:MOST_FILES]

@@ -12,6 +12,8 @@ from kasmon.paths import Paths
 from kasmon.repository.git import git
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.machines.dispatch import dispatch
+from kasmon.supervisor.machines.link_client import parse_reply, run_for
+from kasmon.supervisor.worktrees.file_listing import MOST_SENT
 
 MOST: Final = 10_000
 NAME_LENGTH: Final = 80
@@ -41,11 +43,16 @@ def list_symbols(places: Paths, session: Session) -> list[CodeSymbol]:
     return find_symbols(Path(session.workdir or "."))
 
 
+class _Symbols(msgspec.Struct, frozen=True):
+    """What `kasmon show --symbols --json` prints."""
+
+    symbols: tuple[CodeSymbol, ...]
+
+
 @list_symbols.elsewhere
 def _list_symbols_there(places: Paths, session: Session) -> list[CodeSymbol]:
-    from kasmon.supervisor.machines import review  # only for sessions of other machines
-
-    return review.list_symbols(places, session)
+    found = parse_reply(session.via, run_for(places, session, "show", session.id, "--symbols"), _Symbols).symbols
+    return [each for each in found[:MOST_SENT] if clean_line(each.name + each.file) == each.name + each.file]
 
 
 def find_symbols(folder: Path, most: int = MOST) -> list[CodeSymbol]:

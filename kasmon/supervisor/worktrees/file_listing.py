@@ -6,10 +6,13 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from kasmon.model.session import Session
 from kasmon.paths import Paths, expanded
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.machines.dispatch import dispatch
+from kasmon.supervisor.machines.link_client import parse_reply, run_for
 
 MOST: Final = 20_000
 MOST_SENT: Final = 5_000
@@ -26,11 +29,16 @@ def list_files(places: Paths, session: Session) -> list[str]:
     return listed(Path(session.workdir or "."))
 
 
+class _Files(msgspec.Struct, frozen=True):
+    """What `kasmon show --files --json` prints."""
+
+    files: tuple[str, ...]
+
+
 @list_files.elsewhere
 def _list_files_there(places: Paths, session: Session) -> list[str]:
-    from kasmon.supervisor.machines import review  # only for sessions of other machines
-
-    return review.list_files(places, session)
+    names = parse_reply(session.via, run_for(places, session, "show", session.id, "--files"), _Files).files
+    return [name for name in names[:MOST_SENT] if clean_line(name) == name]
 
 
 def listed(folder: Path, most: int = MOST) -> list[str]:

@@ -1,6 +1,7 @@
 """The worktrees that kasmon created: where they are, who uses them, and which can go. Calls block.
 
 A worktree can go if nothing in it could be lost: its work is merged or pushed, no session and no process uses it.
+Functions raise `GitError` if git fails.
 """
 
 import os
@@ -19,11 +20,11 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
-from kasmon.repository.git import git, knows, repository
+from kasmon.repository.git import current_branch, git, knows
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.worktrees.setup import run_command
 from kasmon.supervisor.worktrees.unsaved_files import ignored, unsaved
-from kasmon.supervisor.worktrees.worktree import delete_branch, remove, repository_of
+from kasmon.supervisor.worktrees.worktree import delete_branch, remove, repository_of, source_top
 
 PULL_REQUEST: Final = "pr:"
 
@@ -72,11 +73,7 @@ def list_session_worktrees(places: Paths, fleet: Fleet) -> tuple[WorktreeEntry, 
 
 
 def check_removable(tree: SessionWorktree, fleet: Fleet) -> None:
-    """Raise unless *tree* is unused and nothing in it could be lost.
-
-    Raises:
-        RefusedError: if a session or a process uses it, or it has unsaved work.
-    """
+    """Raise `RefusedError` unless *tree* is unused by sessions and processes, and nothing in it could be lost."""
     path = Path(tree.path)
     try:
         check_unused(path, fleet)
@@ -95,7 +92,6 @@ def remove_session_worktree(
     Raises:
         RefusedError: if it is used, or something in it could be lost.
         LaunchError: if the teardown fails.
-        GitError: if git fails.
     """
     check_removable(tree, fleet)
     path = Path(tree.path)
@@ -104,7 +100,7 @@ def remove_session_worktree(
         run_command(config.teardown, path, config.setup_s, "teardown", report)
         check_removable(tree, fleet)
     tip = git(path, "rev-parse", "HEAD").strip()
-    branch = git(path, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip()
+    branch = current_branch(path)
     remove(repo, path, copies(tree), _saved(tree))
     if not tree.is_new_branch or branch != tree.branch or not knows(repo, f"refs/heads/{branch}"):
         return f"{tree.path}: removed"
@@ -113,14 +109,10 @@ def remove_session_worktree(
 
 
 def check_unused(path: Path, fleet: Fleet) -> None:
-    """Raise while a session or another process works in the worktree at *path*.
+    """Raise `RefusedError` while a session or another process works in the worktree at *path*, `OSError` if unreadable.
 
     A process is found by the identity of its working directory, so one in its own mount namespace counts too. Those of
     other users, which the system does not show, do not count.
-
-    Raises:
-        RefusedError: if one does.
-        OSError: if the worktree cannot be read completely.
     """
     import psutil  # only here: it takes long to load
 
@@ -166,12 +158,8 @@ def _saved(tree: SessionWorktree) -> tuple[str, ...]:
 
 
 def copies(tree: SessionWorktree) -> Collection[str]:
-    """Return the git-ignored files of *tree* that the checkout it came from has with the same bytes.
-
-    Raises:
-        GitError: if git fails.
-    """
-    path, source = Path(tree.path), repository(Path(tree.source)) if Path(tree.source).is_dir() else None
+    """Return the git-ignored files of *tree* that the checkout it came from has with the same bytes."""
+    path, source = Path(tree.path), source_top(tree)
     if source is None:
         return ()
     return [name for name in ignored(path) if _is_same(path / name, source / name)]

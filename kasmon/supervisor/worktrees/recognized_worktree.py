@@ -24,13 +24,10 @@ def worktree_of(session: Session) -> SessionWorktree | None:
     """
     if session.worktree is not None or not session.has_folder_here:
         return session.worktree
-    return recognize(_process_folder(session)) or recognize(session.workdir)
-
-
-def _process_folder(session: Session) -> str:
-    """Return the working directory of the process of *session*: `claude --worktree` changes to the one it creates."""
-    is_here = session.exists and session.sandbox is None
-    return system.HERE.read_folder(session.pid) if is_here and session.pid is not None else ""
+    folder = ""
+    if session.exists and session.sandbox is None and session.pid is not None:
+        folder = system.HERE.read_folder(session.pid)  # `claude --worktree` changes to the one that it creates
+    return recognize(folder) or recognize(session.workdir)
 
 
 def recognize(folder: str) -> SessionWorktree | None:
@@ -56,8 +53,7 @@ def recognize(folder: str) -> SessionWorktree | None:
 def _base(shared: Path, branch: str) -> tuple[str, str]:
     """Return the commit at which *branch* was created, and the name of what it was created from.
 
-    Raises:
-        OSError, ValueError: if its log does not say so.
+    Raises `OSError` or `ValueError` if its log does not say so.
     """
     with (shared / "logs" / "refs" / "heads" / branch).open(encoding="utf-8", errors="surrogateescape") as log:
         facts, _, reason = log.readline().rstrip("\n").partition("\t")

@@ -1,7 +1,7 @@
 """A session's own worktree: resolve its base, choose its branch and folder, create it, discard it. Calls block.
 
 The user asked for it, so git creates it with the repository's hooks and filters. Of the user's own, nothing changes but
-that a branch is added.
+that a branch is added. Functions raise `GitError` if git fails.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import GitError, KasmonError, RefusedError, UnavailableError, UsageError
 from kasmon.model.commands import SessionWorktree, WorktreeChoices
 from kasmon.paths import expanded
-from kasmon.repository.git import git, git_as_user, hooks_of, knows, repository, shared_folder
+from kasmon.repository.git import current_branch, git, git_as_user, hooks_of, knows, repository, shared_folder
 from kasmon.supervisor.worktrees.unsaved_files import unsaved
 from kasmon.supervisor.worktrees.worktree import (
     SUBMODULES,
@@ -65,11 +65,7 @@ class RepositoryLocation(NamedTuple):
 
 
 def locate(folder: Path) -> RepositoryLocation | None:
-    """Return the repository that *folder* is in, also a bare one; None if in none, or git is missing.
-
-    Raises:
-        GitError: if git refuses to open it.
-    """
+    """Return the repository that *folder* is in, also a bare one; None if in none, or git is missing."""
     try:
         shared = shared_folder(folder)
     except GitError as error:
@@ -130,11 +126,7 @@ def new_worktree(
 
 
 def _check_out(folder: Path, tree: SessionWorktree) -> None:
-    """Create *tree*, whose branch exists, as the user's own git.
-
-    Raises:
-        GitError, TimedOutError: if git fails; the hint names the worktree in which the branch is checked out.
-    """
+    """Create *tree*, whose branch exists, as the user's own git; an error names where the branch is checked out."""
     try:
         git_as_user(folder, "worktree", "add", "--quiet", "--", tree.path, tree.branch)
     except GitError as error:
@@ -166,9 +158,7 @@ def discard(tree: SessionWorktree) -> str:
 def create_again(tree: SessionWorktree, *, has_begun: bool) -> None:
     """Create *tree* again at its commit, if it was discarded because its session never began.
 
-    Raises:
-        RefusedError: if the session *has_begun*: git may still have the index of what was deleted by hand.
-        GitError: if git fails.
+    Raises `RefusedError` if the session *has_begun*: git may still have the index of what was deleted by hand.
     """
     if has_begun:
         add = shlex.join(("git", "-C", tree.source, "worktree", "add", "--force", tree.path, tree.branch))
@@ -192,10 +182,7 @@ def _list_remarks(location: RepositoryLocation, top: Path, *, from_checkout: boo
 def resolve_base(folder: Path, base: str) -> tuple[str, str]:
     """Return the name of *base* and its commit; empty is the branch that is checked out in *folder*.
 
-    Raises:
-        UsageError: if it names no commit.
-        UnavailableError: if a pull request cannot be read.
-        GitError: if there is no commit yet.
+    Raises `UsageError` if it names no commit, `UnavailableError` if a pull request cannot be read.
     """
     if base.startswith(PULL_REQUEST):
         from kasmon.supervisor.worktrees.pull_request import fetch_pull_request
@@ -205,18 +192,13 @@ def resolve_base(folder: Path, base: str) -> tuple[str, str]:
         return base, commit_of(folder, base)
     if not knows(folder, "HEAD"):
         raise no_commit(folder)
-    branch = git(folder, "symbolic-ref", "--quiet", "HEAD", fails=True).strip().removeprefix("refs/heads/")
-    return branch or "HEAD", commit_of(folder, "HEAD")
+    return current_branch(folder) or "HEAD", commit_of(folder, "HEAD")
 
 
 def list_choices(folder: Path, base: str = "") -> WorktreeChoices | None:
     """Return what a new session in *folder* can work in; None if that is in no git repository with a commit.
 
-    Args:
-        base: what a new worktree shall begin at, as `resolve_base` takes it. A pull request is not read.
-
-    Raises:
-        GitError: if git refuses to open the repository, or fails.
+    *base*: what a new worktree shall begin at, as `resolve_base` takes it. A pull request is not read.
     """
     location = locate(folder) if folder.is_dir() else None
     if location is None or not knows(folder, "HEAD"):
@@ -242,8 +224,7 @@ def list_choices(folder: Path, base: str = "") -> WorktreeChoices | None:
 def slug(name: str) -> str:
     """Return *name* as a part of a path and of a branch: letters and digits of any script, `-` and `_`.
 
-    Raises:
-        UsageError: if nothing is left of it.
+    Raises `UsageError` if nothing is left of it.
     """
     plain = unicodedata.normalize("NFC", name)
     words = "".join(c if c.isalnum() or c == "_" else "-" for c in plain).split("-")
@@ -276,14 +257,16 @@ def _check_branch(folder: Path, branch: str) -> None:
 def _root(config: WorktreeConfig, location: RepositoryLocation) -> Path:
     """Return the folder that gets the worktrees of the repository.
 
-    Raises:
-        RefusedError: if it is in the repository's checkout and git does not ignore it there, or in its git folder.
+    Raises `RefusedError` if it is in the repository's checkout and git does not ignore it there, or in its git folder.
     """
     wanted = (config.folder or "{repository}-worktrees").replace("{repository}", location.name)
     root = Path(os.path.normpath(location.anchor.parent / expanded(wanted)))
     real = root.resolve()
-    is_inside = real.is_relative_to(location.anchor)
-    if real.is_relative_to(location.shared) or (is_inside and not _is_ignored(location.anchor, real)):
+    is_shown = real.is_relative_to(location.anchor)
+    if is_shown:
+        probe = str(real.relative_to(location.anchor) / "x")
+        is_shown = not git(location.anchor, "check-ignore", "--no-index", "--", probe, fails=True).strip()
+    if is_shown or real.is_relative_to(location.shared):
         raise RefusedError(
             f"the folder {str(root)!r} for worktrees is in the repository {str(location.anchor)!r}.",
             hint="Set `worktree.folder` to a folder outside of it, or add it to its .gitignore.",
@@ -291,19 +274,10 @@ def _root(config: WorktreeConfig, location: RepositoryLocation) -> Path:
     return root
 
 
-def _is_ignored(checkout: Path, folder: Path) -> bool:
-    probe = str(folder.relative_to(checkout) / "x")
-    return bool(git(checkout, "check-ignore", "--no-index", "--", probe, fails=True).strip())
-
-
 def _reserve(
     config: WorktreeConfig, request: WorktreeRequest, folder: Path, location: RepositoryLocation, session_name: str
 ) -> SessionWorktree:
-    """Return the requested worktree with a branch and a folder that are unused; only the empty folder is created.
-
-    Raises:
-        KasmonError: as `new_worktree`.
-    """
+    """Return the requested worktree with a branch and a folder that are unused; only the empty folder is created."""
     label, root = slug(session_name), _root(config, location)
     if request.branch:
         _check_branch(folder, request.branch)

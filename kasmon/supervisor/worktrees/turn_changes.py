@@ -1,4 +1,7 @@
-"""What each turn of a session changed in its worktree, and how that is undone. Calls block; use a thread."""
+"""What each turn of a session changed in its worktree, and how that is undone. Calls block; use a thread.
+
+They raise `UnableError` if the turns of such a session are never stored; `GitError` and `TimedOutError` if git fails.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +15,7 @@ from kasmon.paths import Paths
 from kasmon.repository.turn_trees import RestorePlan, Turn, TurnTrees
 from kasmon.sanitize import clean_line, clean_lines
 from kasmon.supervisor.fleet.lookup import check_here
+from kasmon.supervisor.machines.link_client import parse_reply, run_for
 from kasmon.supervisor.worktrees.changes import shorten
 
 
@@ -32,8 +36,6 @@ def turn_diff(places: Paths, session: Session, number: int | None = None) -> tup
 
     Raises:
         NotFoundError: if it is not stored.
-        UnableError: if the turns of such a session are never stored.
-        GitError, TimedOutError: if git fails.
     """
     turn, diff = raw_turn_diff(places, session, number)
     return turn, clean_lines(shorten(diff.decode("utf-8", "replace")))
@@ -43,17 +45,31 @@ def raw_turn_diff(places: Paths, session: Session, number: int | None) -> tuple[
     """Return the same with the diff as git prints it, untrusted."""
     trees = _trees(places, session)
     turn = trees.turn(number)
-    after = turn.after or _end_of(trees, turn, session)
-    return turn, trees.diff(turn.before, after)
+    return turn, trees.diff(turn.before, _end_of(trees, turn, session))
+
+
+class _Diff(msgspec.Struct, frozen=True):
+    """What `kasmon diff --json` and `kasmon sandbox diff --json` print."""
+
+    diff: str
+    turn: int | None = None
+
+
+def read_diff_there(places: Paths, session: Session, turn: int | None) -> tuple[int | None, str]:
+    """Return the number of the turn of a session of another machine, and its cleaned diff. Raises as `run_for`.
+
+    *turn*: None for the whole branch, 0 for the last turn.
+    """
+    if session.mode is Mode.INTERPRETER or (session.sandbox is not None and turn is not None):
+        words = ["sandbox", "diff", session.id, *([str(turn)] if turn else [])]
+    else:
+        words = ["diff", session.id, *([] if turn is None else [f"--turn={turn}"] if turn else ["--last"])]
+    found = parse_reply(session.via, run_for(places, session, *words), _Diff)
+    return found.turn, shorten(found.diff)
 
 
 def list_turns(places: Paths, session: Session) -> tuple[int, ...]:
-    """Return the numbers of the stored turns of *session*, oldest first.
-
-    Raises:
-        UnableError: if the turns of such a session are never stored.
-        GitError, TimedOutError: if git fails.
-    """
+    """Return the numbers of the stored turns of *session*, oldest first."""
     return tuple(turn.number for turn in _trees(places, session).turns())
 
 
@@ -63,14 +79,11 @@ def plan_undo(places: Paths, session: Session, number: int | None = None) -> Pla
     Raises:
         NotFoundError: if the turn, or its end, is not stored; or if it changed nothing.
         SessionBusyError: if a turn is running.
-        UnableError: if the turns of such a session are never stored.
-        GitError, TimedOutError: if git fails.
     """
     trees = _trees(places, session)
     check_resting(session)
     turn = trees.turn(number)
-    after = turn.after or _end_of(trees, turn, session)
-    return _planned(trees, session, turn.number, after, turn.before)
+    return _planned(trees, session, turn.number, _end_of(trees, turn, session), turn.before)
 
 
 def plan_redo(places: Paths, session: Session) -> PlannedUndo:
@@ -79,8 +92,6 @@ def plan_redo(places: Paths, session: Session) -> PlannedUndo:
     Raises:
         NotFoundError: if there was none, or it changed nothing.
         SessionBusyError: if a turn is running.
-        UnableError: if the turns of such a session are never stored.
-        GitError, TimedOutError: if git fails.
     """
     trees = _trees(places, session)
     check_resting(session)
@@ -94,7 +105,6 @@ def undo(places: Paths, session: Session, planned: PlannedUndo) -> tuple[str, ..
     Raises:
         RefusedError: if files changed since the turn; nothing is changed then.
         SessionBusyError: if a turn is running.
-        GitError, TimedOutError: if git fails.
     """
     check_resting(session)
     failed = _trees(places, session).restore(Path(session.workdir), planned.plan)
@@ -123,12 +133,12 @@ def _trees(places: Paths, session: Session) -> TurnTrees:
 
 
 def _end_of(trees: TurnTrees, turn: Turn, session: Session) -> str:
-    """Return the commit with the current files for the last turn; for an earlier one, those as the next began.
+    """Return the commit with the files as *turn* ended; if that is not stored, as the next began, else as they are now.
 
-    The end of a turn is not stored if its host ended first.
+    It is not stored while the turn runs, and if its host ended first.
     """
-    later = [each for each in trees.turns() if each.number > turn.number]
-    return later[0].before if later else trees.now(Path(session.workdir))
+    later = (each.before for each in trees.turns() if each.number > turn.number)
+    return turn.after or next(later, "") or trees.now(Path(session.workdir))
 
 
 def check_resting(session: Session) -> None:

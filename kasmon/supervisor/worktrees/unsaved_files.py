@@ -1,6 +1,7 @@
 """What would be lost with a worktree: checks every place where git stores work. Calls block; use a thread.
 
-A branch survives its worktree; still, commits that only this branch has count as unsaved.
+A branch survives its worktree; still, commits that only this branch has count as unsaved. Functions raise `GitError` if
+git fails, and `OSError` if the worktree cannot be read completely, except for `unsaved`.
 """
 
 import os
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from kasmon.errors import GitError
-from kasmon.repository.git import git
+from kasmon.model.formatting import count_text
+from kasmon.repository.git import current_branch, git, list_names
 
 EVERYTHING: Final = ("--untracked-files=normal", "--no-renames")
 """Overrides a user's config that makes git skip new files."""
@@ -55,16 +57,12 @@ def unsaved(path: Path, deletable: Collection[str] = (), saved: Collection[str] 
 def ignored(path: Path, patterns: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the files of the worktree at *path* that git ignores; with *patterns* only those that match one.
 
-    Args:
-        patterns: in the syntax of `.gitignore`.
-
-    Raises:
-        GitError: if git fails.
+    *patterns* are in the syntax of `.gitignore`.
     """
     listing = ("ls-files", "--others", "--ignored", "-z")
-    found = set(git(path, *listing, "--exclude-standard").split("\0")) - {""}
+    found = {*list_names(path, *listing, "--exclude-standard")}
     if patterns:
-        found &= set(git(path, *listing, *(f"--exclude={pattern}" for pattern in patterns)).split("\0"))
+        found &= {*list_names(path, *listing, *(f"--exclude={pattern}" for pattern in patterns))}
     return tuple(sorted(found))
 
 
@@ -74,31 +72,28 @@ def list_files(names: Sequence[str]) -> str:
     for name in names:
         top, slash, _ = name.partition("/")
         groups[top + slash] = groups.get(top + slash, 0) + 1
-    shown = [f"{top!r} ({_files(count)})" if top.endswith("/") else repr(top) for top, count in groups.items()]
+    counts = {top: f" ({count_text(count, 'file')})" if top.endswith("/") else "" for top, count in groups.items()}
+    shown = [f"{top!r}{count}" for top, count in counts.items()]
     more = f", and {len(shown) - MOST_SHOWN} more" if len(shown) > MOST_SHOWN else ""
-    return f"{_files(len(names))}: {', '.join(shown[:MOST_SHOWN])}{more}"
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
+    return f"{count_text(len(names), 'file')}: {', '.join(shown[:MOST_SHOWN])}{more}"
 
 
 def not_committed(count: int, of: str = "") -> str:
     """Return a phrase that *count* files, *of* something, are not committed."""
-    some, are = _files(count), "is" if count == 1 else "are"
-    return f"{some} {of} {are} not committed" if of else f"{some} {are} not committed"
+    whose = f" {of}" if of else ""
+    return f"{count_text(count, 'file')}{whose} {'is' if count == 1 else 'are'} not committed"
 
 
 def _dirty(path: Path) -> str:
-    dirty = [line for line in git(path, "status", "--porcelain", "-z", *EVERYTHING).split("\0") if line]
+    dirty = list_names(path, "status", "--porcelain", "-z", *EVERYTHING)
     return not_committed(len(dirty)) if dirty else ""
 
 
 def _ignored_changes(path: Path) -> str:
     """Files whose changes git is set to ignore; a file that is only left out of a sparse checkout does not count."""
-    lines = [line for line in git(path, "ls-files", "-v", "-z").split("\0") if line]
+    lines = list_names(path, "ls-files", "-v", "-z")
     hidden = [line for line in lines if line[0].islower() or (line[0] == "S" and os.path.lexists(path / line[2:]))]
-    return f"git is configured to ignore changes in {_files(len(hidden))}" if hidden else ""
+    return f"git is configured to ignore changes in {count_text(len(hidden), 'file')}" if hidden else ""
 
 
 def _submodules(path: Path) -> str:
@@ -109,7 +104,7 @@ def _submodules(path: Path) -> str:
         alone = _count(path, "--all", "--reflog", "--not", "--remotes", within=head.parent)
         if alone:
             return f"{_are(alone)} only in its submodule {str(head.parent.relative_to(kept))!r}"
-    has_any = any(line.startswith("160000 ") for line in git(path, "ls-files", "--stage", "-z").split("\0"))
+    has_any = any(line.startswith("160000 ") for line in list_names(path, "ls-files", "--stage", "-z"))
     return "it has submodules, and their contents would be removed too" if has_any or kept.is_dir() else ""
 
 
@@ -128,13 +123,17 @@ def _others(path: Path) -> str:
 
 
 def _unfinished(path: Path) -> str:
-    own = own_folder(path)
-    operation = next((what for name, what in UNFINISHED.items() if (own / name).exists()), "")
+    operation = find_operation(own_folder(path))
     return f"{operation} in it is unfinished" if operation else ""
 
 
+def find_operation(own: Path) -> str:
+    """Return the unfinished operation of the worktree whose own git folder is *own*; empty if there is none."""
+    return next((what for name, what in UNFINISHED.items() if (own / name).exists()), "")
+
+
 def _commits(path: Path, saved: Collection[str]) -> str:
-    branch = _branch(path)
+    branch = current_branch(path)
     others = [f"--exclude={branch}", *SAVED] if branch else SAVED
     alone = _count(path, "HEAD", "--not", *others, *saved)
     return f"{alone} of its commits {'is' if alone == 1 else 'are'} nowhere else" if alone else ""
@@ -155,9 +154,6 @@ def logged_commits(path: Path, branch: str) -> tuple[str, ...]:
     """Return the commits that were once HEAD of the worktree at *path*, or that only its own refs name.
 
     Those that were once *branch*, if it is given, and the changes that an unfinished operation stashed are among them.
-
-    Raises:
-        GitError: if git fails.
     """
     logs = [*_log(path), *(_log(path, f"refs/heads/{branch}") if branch else ())]
     own = own_folder(path)
@@ -170,20 +166,15 @@ def _own_refs(path: Path) -> list[str]:
 
 
 def nested_work(path: Path) -> str:
-    """Return what is in the worktree at *path* that its repository cannot store; empty if there is nothing.
-
-    Raises:
-        GitError: if git fails.
-        OSError: if it cannot be read completely.
-    """
+    """Return what is in the worktree at *path* that its repository cannot store; empty if there is nothing."""
     return _submodules(path) or _others(path)
 
 
 def _stash(path: Path) -> str:
     """All worktrees share the stashes: one belongs to this worktree if made on a branch that this one was on."""
     moves = [match for _, subject in _log(path) if (match := MOVED.match(subject))]
-    was_on = {_branch(path) or "(no branch)", *(name for move in moves for name in move.groups())}
-    branches = set(git(path, "for-each-ref", "--format=%(refname:short)", "refs/heads").split())
+    was_on = {current_branch(path) or "(no branch)", *(name for move in moves for name in move.groups())}
+    branches = set(git(path, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").split())
     was_on = {name if name in branches else "(no branch)" for name in was_on}
     stashes = git(path, "stash", "list", "--format=%gs").splitlines()
     here = tuple(f"{how} {name}:" for how in ("On", "on") for name in was_on)
@@ -197,10 +188,6 @@ def _are(commits: int) -> str:
 def own_folder(path: Path) -> Path:
     """Return the git folder with the data of this worktree alone."""
     return Path(git(path, "rev-parse", "--absolute-git-dir").rstrip("\n"))
-
-
-def _branch(path: Path) -> str:
-    return git(path, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip()
 
 
 def _log(path: Path, ref: str = "HEAD") -> list[tuple[str, str]]:

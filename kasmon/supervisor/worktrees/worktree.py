@@ -1,4 +1,7 @@
-"""Create, verify and remove git worktrees, the last only if nothing in them could be lost. Calls block."""
+"""Create, verify and remove git worktrees, the last only if nothing in them could be lost. Calls block.
+
+They raise `GitError` if git fails.
+"""
 
 import contextlib
 import os
@@ -11,7 +14,16 @@ import msgspec
 
 from kasmon.errors import GitError, KasmonError, RefusedError, UsageError
 from kasmon.model.commands import SessionWorktree
-from kasmon.repository.git import git, git_as_user, git_folders, knows, repository, shared_folder, where
+from kasmon.repository.git import (
+    current_branch,
+    git,
+    git_as_user,
+    git_folders,
+    knows,
+    repository,
+    shared_folder,
+    where,
+)
 from kasmon.supervisor.worktrees.changes import changed_files
 from kasmon.supervisor.worktrees.unsaved_files import not_committed, own_folder, unsaved
 
@@ -70,24 +82,22 @@ def repository_of(tree: SessionWorktree) -> Path:
     return source
 
 
-def delete_branch(repo: Path, branch: str, tip: str) -> None:
-    """Delete *branch* with its section of the config, as `git branch --delete` does, if it is at the commit *tip*.
+def source_top(tree: SessionWorktree) -> Path | None:
+    """Return the top of the checkout that *tree* was requested in; None if it is gone, or was a bare repository."""
+    source = Path(tree.source)
+    return repository(source) if source.is_dir() else None
 
-    Raises:
-        GitError: if it is at another commit, or git fails.
-    """
+
+def delete_branch(repo: Path, branch: str, tip: str) -> None:
+    """Delete *branch* with its section of the config, as `git branch --delete` does, if it is at the commit *tip*."""
     git(repo, "update-ref", "-d", f"refs/heads/{branch}", tip)
     git(repo, "config", "--remove-section", f"branch.{branch}", fails=True)
 
 
 def check_worktree(repo: Path, path: Path, branch: str = "", *, or_detached: bool = False) -> None:
-    """Raise unless *path* is a complete worktree of *repo*, not its main one, and on *branch* if given.
+    """Raise `RefusedError` unless *path* is a complete worktree of *repo*, not its main one, and on *branch* if given.
 
-    With *or_detached* it may also be on no branch.
-
-    Raises:
-        RefusedError: if it is not; the message says what it is instead.
-        GitError: if git fails.
+    With *or_detached* it may also be on no branch. The message says what it is instead.
     """
     name = str(path)
     if path.is_symlink() or not (path / ".git").is_file():
@@ -111,7 +121,7 @@ def check_worktree(repo: Path, path: Path, branch: str = "", *, or_detached: boo
             f"the worktree {name!r} is incomplete: git is still creating it, or was killed meanwhile.",
             hint=f"Try again in a moment; or remove it (`{remove}`) and its branch.",
         )
-    here = git(path, "symbolic-ref", "--quiet", "HEAD", fails=True).strip().removeprefix("refs/heads/")
+    here = current_branch(path)
     if branch and here != branch and (here or not or_detached):
         raise RefusedError(
             f"the worktree {name!r} is on {repr(here) if here else 'no branch'}, not on {branch!r}.",
@@ -120,11 +130,7 @@ def check_worktree(repo: Path, path: Path, branch: str = "", *, or_detached: boo
 
 
 def check_branches(repo: Path, branches: Sequence[str]) -> None:
-    """Raise unless each of *branches* can be created in *repo*.
-
-    Raises:
-        RefusedError: if one exists, or conflicts: git cannot have both a branch `a` and a branch `a/b`.
-    """
+    """Raise `RefusedError` if one of *branches* exists in *repo*, or conflicts: git cannot have both `a` and `a/b`."""
     if not branches:
         return
     known = git(repo, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").splitlines()
@@ -144,11 +150,7 @@ def _branch_conflict_error(repo: Path, branch: str, other: str) -> RefusedError:
 
 
 def commit_of(repo: Path, name: str) -> str:
-    """Return the commit that *name* resolves to in *repo*: a branch, a tag, an id.
-
-    Raises:
-        UsageError: if it resolves to none.
-    """
+    """Return the commit that *name*, a branch, tag or id, is in *repo*. Raises `UsageError` if there is none."""
     found = git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", fails=True).strip()
     if not found:
         raise UsageError(
@@ -160,11 +162,7 @@ def commit_of(repo: Path, name: str) -> str:
 def remove(repo: Path, path: Path, deletable: Collection[str] = (), saved: Collection[str] = ()) -> None:
     """Remove the worktree at *path*; its branch stays. Of the git-ignored files only those *deletable* may be deleted.
 
-    Commits up to those *saved* can be had again.
-
-    Raises:
-        RefusedError: if something in it could be lost.
-        GitError: if git fails.
+    Commits up to those *saved* can be had again. Raises `RefusedError` if something in it could be lost.
     """
     if path.is_symlink() or not (path / ".git").is_file():
         raise RefusedError(f"{str(path)!r} is not a worktree: it was not removed.")
@@ -181,7 +179,7 @@ def remarks(repo: Path) -> tuple[str, ...]:
     notes = []
     if dirty := changed_files(repo, "HEAD") if knows(repo, "HEAD") else ():
         notes.append(f"{not_committed(len(dirty), f'of {str(repo)!r}')} and will be missing from the worktrees")
-    if not git(repo, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip():
+    if not current_branch(repo):
         notes.append("HEAD is detached: worktrees start at its commit")
     if (repo / ".gitmodules").exists():
         notes.append(SUBMODULES)
@@ -201,11 +199,7 @@ def no_repository(task: str, folder: Path, instead: str = 'give the plan `worktr
 
 
 def proper_branch(words: Sequence[str]) -> str:
-    """Return a branch name made of *words*, which may be any text.
-
-    Raises:
-        UsageError: if no valid character is left.
-    """
+    """Return a branch name made of *words*, which may be any text. Raises `UsageError` if nothing valid is left."""
     safe = "-".join("".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in word) for word in words)
     name = "-".join(part for part in safe.split("-") if part)
     if not name:

@@ -51,9 +51,7 @@ async def read_changes(places: Paths, session: Session, turn: int | None) -> Ses
 
 @read_changes.elsewhere
 async def _read_changes_there(places: Paths, session: Session, turn: int | None) -> SessionChanges:
-    from kasmon.supervisor.machines.review import read_diff  # only for sessions of other machines
-
-    number, text = await asyncio.to_thread(read_diff, places, session, turn)
+    number, text = await asyncio.to_thread(turn_changes.read_diff_there, places, session, turn)
     return SessionChanges(diff=text, turn=number)
 
 

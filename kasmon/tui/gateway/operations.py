@@ -501,7 +501,7 @@ class Operations:
             if any(session.state in ALIVE for session in self._fleet().sessions):
                 notifier.start_notifier(self._places, self._config())
                 if self._config().watch:
-                    from kasmon.supervisor.watchers.process import start_feeder
+                    from kasmon.supervisor.watchers.feeder import start_feeder
 
                     start_feeder(self._places)
             return notifier.read_status(self._places).targets

@@ -40,7 +40,8 @@ from kasmon.supervisor.fleet import file_hints, follower
 from kasmon.supervisor.fleet.cache_writer import FleetCacheWriter
 from kasmon.supervisor.fleet.file_hints import StopEvent
 from kasmon.supervisor.fleet.liveness import START_S
-from kasmon.supervisor.fleet.watch import TURNS, FleetWatch, read_fleet
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.watch import TURNS, FleetWatch
 from tests.support.supervisor.env import NOW, Env, end, ended, started
 from tests.support.wait import auntil, until
 
@@ -661,9 +662,9 @@ class WatchOfLooks(FleetWatch):
 
     looks: list[set[SessionId]]
 
-    def reconcile(self) -> None:
+    def refresh(self) -> Fleet:
         self.looks.append({ME, OTHER})
-        super().reconcile()
+        return super().refresh()
 
     def refresh_only(self, sessions: Iterable[SessionId]) -> None:
         if hinted := set(sessions):
@@ -714,7 +715,7 @@ async def test_who_stops_listening_leaves_no_thread(hosted: Env) -> None:
 
 async def test_what_goes_wrong_in_the_thread_is_told(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = FleetWatch(env.places)
-    monkeypatch.setattr(watch, "reconcile", lambda: 1 / 0)
+    monkeypatch.setattr(watch, "refresh", lambda: 1 / 0)
 
     async with asyncio.timeout(20), fleets(watch) as changes:
         with pytest.raises(ZeroDivisionError):

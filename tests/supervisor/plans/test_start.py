@@ -10,7 +10,7 @@ from kasmon.model.plan.parser import read
 from kasmon.paths import places
 from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.plans import start
-from kasmon.supervisor.plans.process import ID
+from kasmon.supervisor.plans.runner import ID
 from tests.support.git_repo import Repo
 
 TEXT = "## Wave 1\n### Task 1: a\n"

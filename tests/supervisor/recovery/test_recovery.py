@@ -13,8 +13,7 @@ from kasmon.model.events import Event, MessageWritten, ReceiptChanged, TurnStart
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.supervisor.recovery import claude, codex, gemini, opencode
-from kasmon.supervisor.recovery.conversation import CUT, LoggedConversation, StoredConversation
-from kasmon.supervisor.recovery.matching import find_match
+from kasmon.supervisor.recovery.conversation import CUT, LoggedConversation, StoredConversation, find_match
 from kasmon.supervisor.recovery.sessions import collect_conversation
 
 ID = "77b5ba32-6465-44a1-9d8d-363508bac732"

@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import GitError
-from kasmon.supervisor.worktrees.changes import LONGEST, changed_files, diff, shorten, state_digest, touched_since_fork
-from kasmon.supervisor.worktrees.new_files import LARGEST, new_file_diffs
+from kasmon.supervisor.worktrees.changes import (
+    LARGEST,
+    LONGEST,
+    changed_files,
+    diff,
+    new_file_diffs,
+    shorten,
+    state_digest,
+    touched_since_fork,
+)
 from tests.support.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")

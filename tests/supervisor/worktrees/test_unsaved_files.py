@@ -23,6 +23,16 @@ def committed(repo: Repo, tree: Path) -> None:
     repo.commit("work.txt", at=tree)
 
 
+def committed_beside_a_tag_of_the_name(repo: Repo, tree: Path) -> None:
+    repo.git("tag", "plan/t")
+    repo.commit("work.txt", at=tree)
+
+
+def committed_after_the_push(repo: Repo, tree: Path) -> None:
+    pushed(repo, tree)
+    repo.commit("more.txt", at=tree)
+
+
 def stash(repo: Repo, tree: Path) -> None:
     (tree / "file0.txt").write_text("two\n")
     repo.git("stash", at=tree)
@@ -67,22 +77,23 @@ def submodule_with_work(repo: Repo, tree: Path) -> None:
     repo.git("branch", "--force", "kept", "plan/t")
 
 
-def submodule_that_was_taken_out(repo: Repo, tree: Path) -> None:
-    """Its files are gone, and its commits are still in the worktree's own part of the repository."""
-    submodule_with_work(repo, tree)
+def take_submodule_out(repo: Repo, tree: Path) -> None:
     repo.git("submodule", "--quiet", "deinit", "--force", "inner", at=tree)
     repo.git("rm", "--quiet", "inner", ".gitmodules", at=tree)
     repo.git("commit", "--quiet", "-m", "out", at=tree)
     repo.git("branch", "--force", "kept", "plan/t")
+
+
+def submodule_that_was_taken_out(repo: Repo, tree: Path) -> None:
+    """Its files are gone, and its commits are still in the worktree's own part of the repository."""
+    submodule_with_work(repo, tree)
+    take_submodule_out(repo, tree)
 
 
 def submodule_that_left_nothing(repo: Repo, tree: Path) -> None:
     """It was taken out again, and nothing in it was not pushed."""
     submodule(repo, tree)
-    repo.git("submodule", "--quiet", "deinit", "--force", "inner", at=tree)
-    repo.git("rm", "--quiet", "inner", ".gitmodules", at=tree)
-    repo.git("commit", "--quiet", "-m", "out", at=tree)
-    repo.git("branch", "--force", "kept", "plan/t")
+    take_submodule_out(repo, tree)
 
 
 def left_behind(repo: Repo, tree: Path) -> None:
@@ -178,6 +189,8 @@ def index_broken(repo: Repo, tree: Path) -> None:
         (lambda repo, tree: repo.git("mv", "file0.txt", "b.txt", at=tree), "2 files are not committed"),
         (untracked_and_looked_away, "1 file is not committed"),
         (committed, "1 of its commits is nowhere else"),
+        (committed_beside_a_tag_of_the_name, "1 of its commits is nowhere else"),
+        (committed_after_the_push, "1 of its commits is nowhere else"),
         (detached_commit, "1 of its commits is nowhere else"),
         (stash, "it has a stash"),
         (named_stash, "it has a stash"),
@@ -206,7 +219,8 @@ def index_broken(repo: Repo, tree: Path) -> None:
         (index_broken, "its contents cannot be checked"),
     ],
     ids=["changed", "deleted", "new", "several", "staged", "renamed", "new, and status looks away",
-         "committed only here", "committed on no branch", "stashed", "stashed with words", "stashed on no branch",
+         "committed only here", "committed beside a tag with the branch's name", "committed after the push",
+         "committed on no branch", "stashed", "stashed with words", "stashed on no branch",
          "stashed on another branch", "assumed to be unchanged", "skipped", "reset away", "left on no branch",
          "a reference of its own", "ignored", "ignored in folders", "ignored by the person",
          "a repository that is ignored", "submodule", "submodule with work",
@@ -268,11 +282,6 @@ def pushed(repo: Repo, tree: Path) -> None:
     repo.git("push", "--quiet", "origin", "plan/t", at=tree)
 
 
-def pushed_and_one_more(repo: Repo, tree: Path) -> None:
-    pushed(repo, tree)
-    repo.commit("more.txt", at=tree)
-
-
 def merged(repo: Repo, tree: Path) -> None:
     repo.commit("work.txt", at=tree)
     repo.git("merge", "--quiet", "plan/t")
@@ -312,13 +321,6 @@ def test_a_worktree_whose_work_is_elsewhere_is_removed_and_its_branch_stays(repo
     assert not tree.exists()
     assert tip == repo.git("rev-parse", "plan/t")
     assert 1 == repo.git("worktree", "list").count("\n") + 1
-
-
-def test_what_was_committed_after_the_push_stays(repo: Repo, tree: Path) -> None:
-    pushed_and_one_more(repo, tree)
-
-    with pytest.raises(RefusedError, match="1 of its commits is nowhere else"):
-        worktree.remove(repo.folder, tree)
 
 
 def test_a_locked_worktree_stays(repo: Repo, tree: Path) -> None:

@@ -41,7 +41,7 @@ FIRST = ("XDG_", "KASM")
 """How the variables begin by which processes are found."""
 STRUCTURED = ("kasmon.host.structured.host", "kasmon.backends.scripted_backend", "concurrent.futures.thread")
 HOSTS = {
-    "--plan": ("kasmon.supervisor.plans.process",),
+    "--plan": ("kasmon.supervisor.plans.runner",),
     "--tmux": ("kasmon.host.terminal.host",),
     "--fork-server": ("kasmon.host.rpc.fork_server", *STRUCTURED),
     "": STRUCTURED,

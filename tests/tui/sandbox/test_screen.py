@@ -14,8 +14,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.session_state import SessionState
 from kasmon.supervisor.sandboxes.create import NewSandbox
-from kasmon.supervisor.sandboxes.history import SandboxHistory
-from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
+from kasmon.supervisor.sandboxes.history import SandboxHistory, StoredSnapshots
 from kasmon.tui.dialogs.new_session import NewSessionDialog
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings, SandboxChoices, SandboxPreview, TierOffer

@@ -39,6 +39,12 @@ class CheckOrder(msgspec.Struct, frozen=True, kw_only=True):
     limit_s: float
 
 
+def build_variables(plan: str, number: int, wave: int, session: str) -> dict[str, str]:
+    """Return the variables by which a check finds its task."""
+    own = {"PLAN": plan, "TASK": str(number), "WAVE": str(wave), "SESSION": session}
+    return {f"KASMON_{name}": value for name, value in own.items()}
+
+
 class TaskCheck:
     """The check of one attempt, as placed once; *order* is its file, and the others are beside that."""
 
@@ -48,11 +54,7 @@ class TaskCheck:
         self._lock = order.with_suffix(".lock")
 
     def start(self, places: Paths, order: CheckOrder) -> None:
-        """Start it unless it runs, or has ended.
-
-        Raises:
-            OSError: if no process can be started.
-        """
+        """Start it unless it runs, or has ended. Raises `OSError` if no process can be started."""
         if self._result.exists() or lock_holder(self._lock) is not None:
             return
         write_private(self._order, msgspec.json.encode(order))
@@ -98,14 +100,14 @@ class TaskCheck:
 
             from kasmon.supervisor.plans.check import run_check
 
-            around = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
+            variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL} | order.variables
             checked = asyncio.run(
                 run_check(
                     order.task,
                     order.attempt,
                     order.command,
                     order.workdir,
-                    around | order.variables,
+                    variables,
                     self._note_process,
                     order.limit_s,
                 )

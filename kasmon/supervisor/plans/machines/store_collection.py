@@ -66,8 +66,7 @@ def collect_stores(places: Paths, limit_s: float, now: float) -> list[Path]:
                     removed.append(store)
                     log.info("%s is removed: nothing needed it", store)
         except (KasmonError, OSError) as error:
-            problem = error if isinstance(error, KasmonError) else of_system(error)
-            log.info("%s stays: %s", store, problem.message)
+            log.info("%s stays: %s", store, of_system(error).message)
     return removed
 
 
@@ -83,23 +82,13 @@ def _find_claims(places: Paths, store: Path) -> Iterator[tuple[Path, Claim]]:
 
 
 def _changed_at(store: Path, claims: Sequence[tuple[Path, Claim]]) -> float:
-    files = [
-        store,
-        *(store / name for name in CHANGING),
-        *(file for file, _ in claims),
-        *(file.parent for file, _ in claims),
-    ]
+    files = [store, *(store / name for name in CHANGING)]
+    files += [each for file, _ in claims for each in (file, file.parent)]
     return max(file.stat().st_mtime for file in files if file.exists())
 
 
 def _remove(places: Paths, store: Path, claims: Sequence[tuple[Path, Claim]], fleet: Fleet) -> None:
-    """Remove *store* and the worktrees of it.
-
-    Raises:
-        RefusedError: if one is used, or something in it could be lost.
-        GitError: if git fails.
-        OSError: if a file cannot be removed.
-    """
+    """Remove *store* and its worktrees. Raises `RefusedError` if one is used, or something in it could be lost."""
     read = {claim.top for file, claim in claims if result_mark(file.parent, claim).exists()}
     for file, claim in claims:
         session = fleet.get(SessionId(claim.session))

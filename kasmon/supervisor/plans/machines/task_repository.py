@@ -2,6 +2,7 @@
 
 Each repository is a bare one of kasmon's own, found by the first commit of its history. Commits that it lacks are read
 from a repository of this machine's user, whose refs and checkouts never change; else from a remote; else from a pack.
+Functions raise `GitError` if git fails.
 """
 
 import contextlib
@@ -13,8 +14,8 @@ from typing import Final
 from kasmon.config import Config
 from kasmon.errors import GitError, KasmonError, RefusedError
 from kasmon.paths import Paths, expanded, private_folder
-from kasmon.repository.git import git, git_as_user, head, knows, shared_folder
-from kasmon.repository.own_git import run_git
+from kasmon.repository.git import current_branch, git, git_as_user, head, knows, shared_folder
+from kasmon.repository.own_git import call_git
 from kasmon.repository.packs import build_pack, find_commits, has_history, read_pack
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.machines.task_requests import LONGEST_PACK_BYTES
@@ -37,8 +38,7 @@ def open_store(places: Paths, root: str) -> Path:
     store = private_folder(places.repositories) / f"{root}.git"
     if not (store / "HEAD").exists():
         kind = "sha256" if len(root) == 64 else "sha1"
-        with run_git(store, "init", "--quiet", "--bare", f"--object-format={kind}", of="a repository"):
-            pass
+        call_git(store, "init", "--quiet", "--bare", f"--object-format={kind}", of="a repository")
     return store
 
 
@@ -76,11 +76,6 @@ def collect_commit(places: Paths, config: Config, store: Path, root: str, commit
     return retain_commit(store, commit)
 
 
-def list_commits(store: Path) -> tuple[str, ...]:
-    """Return commits that *store* has with all their history, the newest first."""
-    return _newest_commits(store)
-
-
 def retain_commit(store: Path, commit: str) -> bool:
     """Whether *store* has *commit* with all its history; a ref keeps it from now on."""
     if knows(store, f"{RETAINED}/{commit}"):
@@ -99,9 +94,7 @@ def note_fetched(store: Path, commit: str) -> None:
 def add_worktree(store: Path, top: Path, branch: str, commit: str) -> None:
     """Create the worktree *top* of *store* on the new *branch* at *commit*; complete one that was begun.
 
-    Raises:
-        RefusedError: if it is on another branch.
-        GitError: if git fails.
+    Raises `RefusedError` if it is on another branch.
     """
     with contextlib.suppress(KasmonError):
         check_worktree(store, top, branch)
@@ -117,19 +110,15 @@ def add_worktree(store: Path, top: Path, branch: str, commit: str) -> None:
 def continue_worktree(store: Path, top: Path, branch: str, commit: str) -> bool:
     """Go on in the worktree *top* on *branch*, with *commit* included; False if its own commits are not in that.
 
-    Files that are not committed stay.
-
-    Raises:
-        GitError: if they conflict with *commit*.
+    Files that are not committed stay. Raises `GitError` if they conflict with *commit*.
     """
     check_worktree(store, top)
     here = head(top)
     common = git(top, "merge-base", here, commit, fails=True).strip()
     if common not in (here, commit):
         return False
-    if git(top, "symbolic-ref", "--quiet", "HEAD", fails=True).strip() != f"refs/heads/{branch}":
-        new = [] if knows(store, f"refs/heads/{branch}") else ["-c"]
-        git(top, "switch", "--quiet", *new, branch)
+    if current_branch(top) != branch:
+        git(top, "switch", "--quiet", *([] if knows(store, f"refs/heads/{branch}") else ["-c"]), branch)
     if common != commit:
         git(top, "merge", "--quiet", "--ff-only", "--no-stat", "--no-autostash", "--", commit)
     return True
@@ -144,8 +133,8 @@ def _list_repositories(folder: Path) -> list[Path]:
         return []
 
 
-def _newest_commits(repo: Path, *refs: str) -> tuple[str, ...]:
-    """Return the commits that *refs*, or all refs, of *repo* lead to, the newest first."""
+def list_commits(repo: Path, *refs: str) -> tuple[str, ...]:
+    """Return the commits that *refs*, or all refs, of *repo* lead to, the newest first; a store has their history."""
     options = (f"--count={MOST_COMMITS}", "--sort=-committerdate", "--format=%(objecttype) %(objectname)")
     found = (line.partition(" ") for line in git(repo, "for-each-ref", *options, *refs).splitlines())
     return tuple(dict.fromkeys(name for kind, _, name in found if kind == "commit"))
@@ -153,9 +142,7 @@ def _newest_commits(repo: Path, *refs: str) -> tuple[str, ...]:
 
 def _copy_commits(repo: Path, store: Path, commit: str) -> None:
     """Copy *commit* from *repo*, else the newest commits of its branches, so that fewer have to be sent."""
-    commits = find_commits(repo, (commit,))
-    if not commits:
-        commits = _newest_commits(repo, "refs/heads", "refs/remotes")
+    commits = find_commits(repo, (commit,)) or list_commits(repo, "refs/heads", "refs/remotes")
     pack = store / "kasmon-copy.pack"
     pack.unlink(missing_ok=True)
     try:
@@ -168,11 +155,7 @@ def _copy_commits(repo: Path, store: Path, commit: str) -> None:
 
 
 def _fetch_from_remote(store: Path, remote: str, commit: str) -> None:
-    """Fetch *commit*, else the branches, of the address *remote* with this user's own credentials.
-
-    Raises:
-        RefusedError: if it cannot be fetched from.
-    """
+    """Fetch *commit*, else the branches, of the address *remote* with this user's own credentials."""
     options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance")
     try:
         git_as_user(store, "fetch", *options, "--", remote, commit)

@@ -1,6 +1,7 @@
 """The work of tasks on this machine, for plans that run on other machines: what `kasmon task` does.
 
-Each function answers a repeated request as it did the first time, and refuses one for an attempt that lost its claim.
+Each function answers a repeated request as it did the first time, and raises `RefusedError` for an attempt that lost
+its claim.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ from kasmon.repository.packs import build_pack, find_commits, read_pack
 from kasmon.store.file_lock import lock
 from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.plans.machines.check_process import CheckOrder, TaskCheck
+from kasmon.supervisor.plans.machines.check_process import CheckOrder, TaskCheck, build_variables
 from kasmon.supervisor.plans.machines.claim import Claim, TaskClaim, folder_of, list_own_files, result_mark
 from kasmon.supervisor.plans.machines.task_repository import (
     add_worktree,
@@ -74,7 +75,7 @@ async def prepare(places: Paths, config: Config, request: PrepareTask) -> Prepar
     """Claim the task for the attempt, and create its worktree once the commit is here. An older attempt is ended.
 
     Raises:
-        RefusedError: if a newer attempt holds the claim, or the task cannot continue in the folder that it inherits.
+        RefusedError: if the task cannot continue in the folder that it inherits.
         KasmonError: if git fails, or the older attempt cannot be ended.
     """
     request.check()
@@ -97,12 +98,7 @@ async def prepare(places: Paths, config: Config, request: PrepareTask) -> Prepar
 
 
 def add_commits(places: Paths, request: AddCommits) -> AddedCommits:
-    """Add a part of a pack; the last one adds its commits to the store.
-
-    Raises:
-        RefusedError: if the attempt lost its claim, or the pack is damaged.
-        GitError: if the pack cannot be read.
-    """
+    """Add a part of a pack; the last one adds its commits to the store. Raises `GitError` if it cannot be read."""
     PrepareTask(key=request.key, commit=request.commit, root=request.root).check()
     if not 0 < request.size <= LONGEST_PACK_BYTES or len(request.digest) != 64 or not request.digest.isalnum():
         raise UsageError(f"a pack of {request.size} bytes cannot be added.", hint=f"At most {LONGEST_PACK_BYTES} can.")
@@ -133,11 +129,7 @@ def add_commits(places: Paths, request: AddCommits) -> AddedCommits:
 async def start(places: Paths, config: Config, request: StartTask) -> StartedTask:
     """Start the session of a prepared attempt, once: repeated, it returns the same session.
 
-    A terminal of it that has lost its host gets a new one.
-
-    Raises:
-        RefusedError: if the attempt lost its claim.
-        KasmonError: if the session cannot be started.
+    A terminal of it that has lost its host gets a new one. Raises `KasmonError` if the session cannot be started.
     """
     claimed = TaskClaim(places, request.key)
     with claimed.hold() as claim:
@@ -172,29 +164,21 @@ async def start(places: Paths, config: Config, request: StartTask) -> StartedTas
 
 
 def check(places: Paths, request: RunTaskCheck) -> CheckState:
-    """Start the attempt's check unless it runs or has ended, and return its state.
-
-    Raises:
-        RefusedError: if the attempt lost its claim.
-        OSError: if its process cannot be started.
-    """
+    """Start the attempt's check unless it runs or has ended, and return its state. Raises `OSError` if it cannot."""
     claimed = TaskClaim(places, request.key)
     with claimed.hold() as claim:
         claimed.require_current(claim)
         key = request.key
-        variables = {"PLAN": key.plan, "TASK": str(key.number), "WAVE": str(request.wave), "SESSION": claim.session}
-        task_check = _check_of(claimed, key)
-        task_check.start(
-            places,
-            CheckOrder(
-                task=request.task,
-                attempt=key.attempt,
-                command=request.command,
-                workdir=claim.workdir,
-                variables={f"KASMON_{name}": value for name, value in variables.items()},
-                limit_s=request.limit_s,
-            ),
+        order = CheckOrder(
+            task=request.task,
+            attempt=key.attempt,
+            command=request.command,
+            workdir=claim.workdir,
+            variables=build_variables(key.plan, key.number, request.wave, claim.session),
+            limit_s=request.limit_s,
         )
+        task_check = _check_of(claimed, key)
+        task_check.start(places, order)
         return task_check.read()
 
 
@@ -202,7 +186,7 @@ def read_result(places: Paths, request: ReadResult) -> TaskResult:
     """Return what the attempt left: its result, its last commit, how much it changed.
 
     Raises:
-        RefusedError: if the attempt lost its claim, or has no folder.
+        RefusedError: if it has no folder.
         GitError: if git fails.
     """
     claimed = TaskClaim(places, request.key)
@@ -226,7 +210,7 @@ def fetch(places: Paths, request: FetchCommits) -> FetchedCommits:
     """Return a part of a pack with the commits of the attempt.
 
     Raises:
-        RefusedError: if the attempt lost its claim, or the commit is none of its own.
+        RefusedError: if the commit is none of its own.
         GitError: if git fails.
     """
     claimed = TaskClaim(places, request.key)
@@ -257,10 +241,7 @@ def fetch(places: Paths, request: FetchCommits) -> FetchedCommits:
 async def end(places: Paths, request: EndTask) -> AttemptReport:
     """End the attempt, and return what it did; one that lost its claim was ended before.
 
-    One that was not prepared yet cannot be any more.
-
-    Raises:
-        KasmonError: if its session cannot be ended.
+    One that was not prepared yet cannot be any more. Raises `KasmonError` if its session cannot be ended.
     """
     claimed, key = TaskClaim(places, request.key), request.key
     with claimed.hold() as claim:
@@ -295,7 +276,7 @@ def _remove_worktree(places: Paths, request: EndTask, claim: Claim, report: Atte
         patterns = ignored(top, request.patterns) if request.patterns else ()
         remove(Path(claim.repository), top, (*own, *patterns), request.saved)
     except (KasmonError, OSError) as error:
-        return put(report, retained=str(error) if isinstance(error, KasmonError) else str(of_system(error)))
+        return put(report, retained=str(of_system(error)))
     return put(report, removed=str(top))
 
 
@@ -366,8 +347,7 @@ def _open_worktree(places: Paths, claimed: TaskClaim, request: PrepareTask, stor
 def _folder_in(top: Path, folder: str) -> Path:
     """Return the plan's *folder* in the worktree *top*; it is created if the commit does not have it.
 
-    Raises:
-        RefusedError: if it leads out of the worktree.
+    Raises `RefusedError` if it leads out of the worktree.
     """
     parts = PurePosixPath(folder)
     path = top / parts

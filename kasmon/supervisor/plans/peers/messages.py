@@ -25,7 +25,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_block, clean_line
-from kasmon.store.event_log import EventLog
+from kasmon.store.session_reader import read_events
 from kasmon.supervisor.plans.peers.context import TaskContext, TaskPeer, context_of
 from kasmon.supervisor.sessions import session_operations
 
@@ -39,8 +39,7 @@ def find_recipients(
 ) -> tuple[Session | TaskPeer, ...]:
     """Return the peers of *sender* that *requested* names, also those of its plan on other machines. Blocks.
 
-    Raises:
-        NotFoundError, RefusedError: as `find_peers`, if there is none elsewhere either.
+    Raises as `find_peers`, if there is none elsewhere either.
     """
     context = context_of(places, sender.id)
     if context is not None and context.machine:  # a plan of this machine may have the same id
@@ -107,8 +106,7 @@ async def send(
 
     Raises:
         UsageError: if it is empty or too long.
-        RefusedError: if the host of *peer* reports that it got too many messages lately.
-        KasmonError: as `session_operations.send` raises.
+        KasmonError: as `session_operations.send`; so the host of *peer* refuses too many messages.
     """
     return await session_operations.send(
         places, peer, mark_sender(sender, text), "idle", "peer", key=key, actor=actor, resumes=resumes
@@ -148,7 +146,7 @@ async def hand_over(places: Paths, sender: Session, to: str, name: str, text: st
 
 def read_messages(places: Paths, session: SessionId) -> list[PeerMessageWritten]:
     """Return what was handed over by *session*, oldest first. Blocks."""
-    return [event for event, _ in EventLog(places.log(session)).read() if isinstance(event, PeerMessageWritten)]
+    return [event for event in read_events(places, session) if isinstance(event, PeerMessageWritten)]
 
 
 def _cleaned(text: str) -> str:
@@ -162,8 +160,7 @@ def _cleaned(text: str) -> str:
 def mark_sender(sender: Session, text: str) -> str:
     """Return the message *text* as its peer reads it, with a line that names the sender.
 
-    Raises:
-        UsageError: if it is empty or too long.
+    Raises `UsageError` if it is empty or too long.
     """
     task = f", task {sender.task}" if sender.task is not None else ""
     whose = f"{clean_line(sender.label)}{task}, another agent"
@@ -173,9 +170,7 @@ def mark_sender(sender: Session, text: str) -> str:
 def write_note(path: Path, sender: Session, text: str, at: str) -> None:
     """Append *text* of *sender* as one entry to the notes at *path*, unless the same entry is its last one.
 
-    Raises:
-        UsageError: if it is empty or too long.
-        RefusedError: if the notes are full.
+    Raises `UsageError` if it is empty or too long, `RefusedError` if the notes are full.
     """
     message = clean_block(text).strip()
     if not message or len(message) > LONGEST:
