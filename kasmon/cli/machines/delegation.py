@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kasmon.cli.commands import call, find
@@ -56,8 +57,12 @@ def _run_on(machine: str, words: Sequence[str]) -> int:
         return max(each.exit_code for each in answers)
     running = {name: _start(where, name, words) for name in machine_names(where)}
     codes = [_run_section(LOCAL, lambda: call([*words, f"{OPTION}={LOCAL}"]) or 0)]
-    codes += [_run_section(name, lambda each=each: _print_output(each.result())) for name, each in running.items()]
+    codes += [_run_section(name, partial(_print_result, each)) for name, each in running.items()]
     return max(codes)
+
+
+def _print_result(future: Future[CommandOutput]) -> int:
+    return _print_output(future.result())
 
 
 def _run_section(machine: str, print_section: Callable[[], int]) -> int:

@@ -1,6 +1,6 @@
-"""A relay process that listens in a sandbox's place and joins each connection to the guest inside.
+"""A relay process that listens for a sandbox and joins each connection to the guest inside.
 
-It is started with the sandbox, outlives its starter, and ends by SIGTERM. On stdin it gets one line of JSON: `transport`
+It is started with the sandbox, outlives its starter, and ends by SIGTERM. On stdin it gets a line of JSON: `transport`
 (the module that connects to the guest), `path`, `listening` and `ready` (descriptors), and that module's own fields.
 """
 

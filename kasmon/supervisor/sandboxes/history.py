@@ -112,5 +112,7 @@ def read_policy(places: Paths, session: Session) -> SandboxPolicy | None:
 
 
 def _refused(policy: SandboxPolicy | None) -> tuple[Denial, ...]:
-    tier = tiers.tier_of(policy) if policy else None
-    return tier.denials(policy) if policy and isinstance(tier, EgressTier) else ()
+    if policy is None:
+        return ()
+    tier = tiers.tier_of(policy)
+    return tier.denials(policy) if isinstance(tier, EgressTier) else ()

@@ -252,9 +252,7 @@ def test_an_edited_command_gets_its_secrets_back() -> None:
     text = get_editable_text(asked)
     assert KEY not in text
 
-    assert {"command": f"curl -H 'Bearer {KEY}' https://example.org"} == parse_edit(
-        asked, text.replace(".com", ".org")
-    )
+    assert {"command": f"curl -H 'Bearer {KEY}' https://example.org"} == parse_edit(asked, text.replace(".com", ".org"))
 
 
 def test_a_secret_that_was_taken_out_stays_out() -> None:

@@ -182,7 +182,7 @@ class ConnectionContract:
         assert "other.example:80 is not on the list of this sandbox" in said
         assert "`kasmon sandbox allow aaaaaaaa other.example`" in said
         assert isinstance(one.tier, EgressTier)
-        assert "other.example:80 is not on the list" in one.tier.refusals(one.policy, 0.0)
+        assert "other.example:80 is not on the list" in one.tier.denials(one.policy)[-1].sentence
 
         for way in self.ways_of_node:
             by_node = one.run(f"{NODE} {way} http://localhost:{server}/ http://third.example/", "bash")
