@@ -334,7 +334,7 @@ def test_the_nightly_workflow_runs_targets_that_exist() -> None:
     targets = [each.strip(' "').split()[0] for each in matrix.split(",")]
     [nightly] = re.findall(r"^NIGHTLY = (.*)", makefile, re.MULTILINE)
 
-    assert sorted([*nightly.split(), "test-states"]) == sorted(targets)
+    assert sorted([*nightly.split(), "test-states", "test-web"]) == sorted(targets)
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 

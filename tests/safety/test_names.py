@@ -33,7 +33,6 @@ NOUNS: Final = {
     "encoding": "a standard noun: how keys and mouse reports become bytes",
     "formatting": "a standard noun: how numbers and times become text",
     "listing": "a standard noun: a list that a command prints",
-    "matching": "a standard noun: which stored conversation belongs to which session",
     "provisioning": "a standard noun: making virtual machines",
     "quoting": "a standard noun: quotes in tmux's command language",
 }

@@ -55,7 +55,7 @@ class AcpClient:
         params = request.model_dump(mode="json", by_alias=True, exclude_none=True)
         return schema.InitializeResponse.model_validate(await self.call("initialize", params))
 
-    async def open(
+    async def open_session(
         self, how: Literal["new", "load", "resume", "fork"], workdir: str, session: str | None = None
     ) -> dict[str, Any]:
         """Open a conversation in *workdir*; return the raw answer: its `sessionId`, and the available settings.

@@ -83,7 +83,7 @@ class SessionStart:
             elif self._launch.resume:
                 conversation = await self._resumed(self._launch.resume, able)
             else:
-                conversation = self._opened(await self._client.open("new", self._launch.workdir))
+                conversation = self._opened(await self._client.open_session("new", self._launch.workdir))
         except RequestError as error:
             raise self._refused(error, introduced) from error
         of_sessions, of_prompts = able.session_capabilities or SessionCapabilities(), able.prompt_capabilities
@@ -111,7 +111,7 @@ class SessionStart:
                 f"{self._name!r} cannot copy a conversation.", hint="`Esc Esc` at an earlier prompt copies its text."
             )
         history = self._translator.replays()
-        conversation = self._opened(await self._client.open("fork", self._launch.workdir, source))
+        conversation = self._opened(await self._client.open_session("fork", self._launch.workdir, source))
         if conversation.id == source:
             raise LaunchError(f"{self._name!r} opened the conversation {source!r} itself, not a copy of it.")
         await history.wait_for_end()
@@ -128,7 +128,7 @@ class SessionStart:
             raise LaunchError(
                 f"{self._name!r} cannot resume an earlier conversation.", hint="`kasmon new` starts a new session."
             )
-        settings = parse_offered(await self._client.open("resume", self._launch.workdir, session))
+        settings = parse_offered(await self._client.open_session("resume", self._launch.workdir, session))
         if able.session_capabilities.list is None:
             return OpenConversation(session, settings, caveat=ONLY_AN_ID)
         if await self._is_listed(session):
@@ -139,7 +139,7 @@ class SessionStart:
         has_twins = Quirk.TWIN_FILES in self._agent.quirks
         if has_twins:
             await asyncio.to_thread(gemini_quirks.leave_minute, session, self._environment.variables, time.time())
-        settings = parse_offered(await self._client.open("load", self._launch.workdir, session))
+        settings = parse_offered(await self._client.open_session("load", self._launch.workdir, session))
         if has_twins:
             await asyncio.to_thread(gemini_quirks.remove_twins, session, self._environment.variables)
         await history.wait_for_end()

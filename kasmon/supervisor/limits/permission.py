@@ -92,10 +92,10 @@ def _must_be_here(session: Session) -> None:
         )
 
 
-def has_wanted(known: Mapping[SessionId, Resumption], sessions: Iterable[Session], policy: ResumePolicy) -> bool:
+def has_wanted(resumptions: Mapping[SessionId, Resumption], sessions: Iterable[Session], policy: ResumePolicy) -> bool:
     """Whether one of *sessions* waits for a limit and is resumed when it ends."""
     return any(
-        waits_for_limit(session) and is_wanted(known.get(session.id, Resumption()), session, policy)
+        waits_for_limit(session) and is_wanted(resumptions.get(session.id, Resumption()), session, policy)
         for session in sessions
     )
 
