@@ -68,7 +68,11 @@ class ExecutionSession:
 
     @classmethod
     async def of(cls, wanted: str, *, where: Paths | None = None) -> "ExecutionSession":
-        """Return the session *wanted*: an id, an exact name, `MACHINE:NAME` or id prefix. Raises `NotFoundError`."""
+        """Return the session *wanted*: an id, an exact name, `MACHINE:NAME`, or an id prefix.
+
+        Raises:
+            NotFoundError: if there is none, or more than one.
+        """
         session = cls(where=where)
         fleet = await asyncio.to_thread(read_fleet, session._places)
         session.id = find(fleet, wanted).id
@@ -166,7 +170,7 @@ class ExecutionSession:
     # -- content
 
     async def capture(self) -> str:
-        """Return the visible screen (tmux), or all events as text (sdk). Raises `KasmonError` without one."""
+        """Return the visible screen (tmux), or all events as text (sdk). Raises `KasmonError` if there is none."""
         session = await self._now()
         if session.mode is Mode.TMUX:
             return "\n".join(await self._terminal.rows(session))

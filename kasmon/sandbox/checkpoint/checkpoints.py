@@ -180,7 +180,7 @@ class CheckpointStore:
         return RestoreResult(checkpoint=point, undo=undo, why_not=why_not)
 
     def finish(self) -> None:
-        """Finish a restore that another process began; before a sandbox is made or adopted. If it raises, retry."""
+        """Finish another process's restore; before a sandbox is made or adopted. After an error, call it again."""
         swap = load_unfinished(self._note)
         if swap is not None:
             resume(swap, self._note)

@@ -156,7 +156,7 @@ class GuestChannel:
         return {name: str(part.lost) for name, part in reply.interpreters.items() if part.lost}
 
     def set_variables(self, variables: Mapping[str, str]) -> None:
-        """Set *variables* in the interpreters, and in all processes started from now on. May raise `SandboxError`."""
+        """Set *variables* in interpreters and later processes. Raises `SandboxError` if one does not take them."""
         reply = self._ask({"type": "surround", "variables": dict(variables)}, limit_s=40.0)
         for name, part in reply.interpreters.items():
             if part.lost:

@@ -138,7 +138,11 @@ class ManagedSandbox:
                 self.journal.add_notice(sentence)
 
     def allow(self, hosts: Sequence[str]) -> str:
-        """Allow *hosts* too; return why only the next sandbox gets them, or "". Raises `UsageError` for others."""
+        """Allow *hosts* too, from now on; return why that only applies to the next sandbox, or "".
+
+        Raises:
+            UsageError: if they are not valid hosts; nothing changed then.
+        """
         allowlist(hosts)
         more = tuple(host for host in hosts if host not in self.policy.hosts)
         self.policy = msgspec.structs.replace(self.policy, hosts=(*self.policy.hosts, *more))

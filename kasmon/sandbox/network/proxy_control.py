@@ -207,7 +207,11 @@ def is_running(folder: Path) -> bool:
 
 
 def send_command(folder: Path, command: Mapping[str, Any]) -> dict[str, Any]:
-    """Send a command to the proxy; return its answer: `pid`, `hosts`, `open`, `denied`. May raise `SandboxError`."""
+    """Send a command to the proxy in *folder* and return its answer: `pid`, `hosts`, counts `open` and `denied`.
+
+    Raises:
+        SandboxError: if there is none, it does not answer in `ANSWER_S`, or it refuses.
+    """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(ANSWER_S)

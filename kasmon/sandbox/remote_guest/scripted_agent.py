@@ -23,7 +23,11 @@ THEIRS: Final = (3, 11)
 
 
 def adapted(argv: Sequence[str], variables: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return *argv* and *variables* for the scripted agent inside; others unchanged. May raise `UnableError`."""
+    """Return *argv* and *variables* of the scripted agent as used inside; those of other agents unchanged.
+
+    Raises:
+        UnableError: if the Python inside cannot run kasmon's modules.
+    """
     if SCRIPTED not in argv:
         return tuple(argv), dict(variables)
     if sys.version_info[:2] != THEIRS:
