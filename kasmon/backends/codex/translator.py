@@ -101,8 +101,8 @@ class PendingPrompts:
 
 
 def _is_same(prompt: Prompt, words: str) -> bool:
-    sent: str = events.replace_surrogates(prompt.text)
-    return sent.strip() == words.strip()
+    said = prompt.text.encode("utf-8", "replace").decode()  # codex echoes a replacement for half a surrogate pair
+    return said.strip() == words.strip()
 
 
 class CodexTranslator:

@@ -4,6 +4,7 @@ Answers go to the waiting call, other messages to `messages`. The member `jsonrp
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol
@@ -14,7 +15,6 @@ from kasmon.backends.common.child_process import KEPT_BYTES
 from kasmon.backends.common.json_access import Table, number, table, text
 from kasmon.backends.common.open_calls import CallId
 from kasmon.errors import RefusedError, SessionEndedError
-from kasmon.model.events import replace_surrogates
 from kasmon.sanitize import redact
 
 WISHES: Final = {
@@ -138,7 +138,7 @@ class CodexTransport:
 
     async def _write(self, message: Table) -> None:
         try:
-            await self._channel.write(msgspec.json.encode(replace_surrogates(message)))
+            await self._channel.write(_encoded(message))
         except SessionEndedError as error:
             raise SessionEndedError(self._session) from error
 
@@ -159,3 +159,10 @@ def _read(line: bytes) -> CodexMessage | UnreadableLine | Table | None:
     if method is None and call is not None and ("result" in said or "error" in said):
         return said
     return UnreadableLine(line[:KEPT_BYTES])
+
+
+def _encoded(message: Table) -> bytes:
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:  # half a surrogate pair, which a prompt can hold and UTF-8 cannot
+        return json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
