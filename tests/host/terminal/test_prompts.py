@@ -1,6 +1,7 @@
 """What is typed into a terminal: whole, in order, once, and nothing where it would do harm."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator
 
@@ -9,6 +10,7 @@ import pytest
 from kasmon.backends.tmux import readiness
 from kasmon.backends.tmux.input import prompt_delivery
 from kasmon.errors import PasteRefusedError, SessionBusyError, SessionEndedError, UsageError
+from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import ExecuteCommand, Paste, SendKeys
 from kasmon.host.terminal import typed_prompts as typed
 from kasmon.model.commands import Prompt, ReceiptState
@@ -46,8 +48,13 @@ while data := os.read(0, 65536):
 pytestmark = pytest.mark.usefixtures("in_tmux_env")
 
 
-def speaker(tmux: TmuxEnv) -> tuple[str, ...]:
-    return (*python(SPEAKER), str(tmux.root / "typed"))
+@contextlib.asynccontextmanager
+async def speaking(tmux: TmuxEnv, **more: str) -> AsyncIterator[HostLink]:
+    """Run the program, up to its first report."""
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *python(SPEAKER), str(tmux.root / "typed"), **more)
+        await tmux.until_state(ME, SessionState.IDLE)
+        yield link
 
 
 def states(tmux: TmuxEnv, receipt: str) -> list[str]:
@@ -245,9 +252,7 @@ async def test_where_nobody_can_tell_that_it_is_idle_a_prompt_for_then_waits_and
 
 
 async def test_a_prompt_for_an_idle_agent_goes_when_its_program_says_so(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, *speaker(tmux))
-        await tmux.until_state(ME, SessionState.IDLE)
+    async with speaking(tmux) as link:
         await prompted(link, ME, "working")
         await tmux.until_state(ME, SessionState.WORKING)
         waits = await prompted(link, ME, "later", when="idle")
@@ -259,9 +264,7 @@ async def test_a_prompt_for_an_idle_agent_goes_when_its_program_says_so(tmux: Tm
 
 
 async def test_a_busy_agent_can_be_left_alone(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, *speaker(tmux))
-        await tmux.until_state(ME, SessionState.IDLE)
+    async with speaking(tmux) as link:
         await prompted(link, ME, "working")
         await tmux.until_state(ME, SessionState.WORKING)
         with pytest.raises(SessionBusyError):
@@ -273,9 +276,7 @@ async def test_a_busy_agent_can_be_left_alone(tmux: TmuxEnv) -> None:
 
 async def test_nothing_is_typed_into_an_agent_that_asks(tmux: TmuxEnv) -> None:
     """The prompt's Enter would answer what it asks."""
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, *speaker(tmux))
-        await tmux.until_state(ME, SessionState.IDLE)
+    async with speaking(tmux) as link:
         await prompted(link, ME, "blocked")
         await tmux.until_state(ME, SessionState.ASKING)
         with pytest.raises(SessionBusyError, match="is asking"):
@@ -286,9 +287,7 @@ async def test_nothing_is_typed_into_an_agent_that_asks(tmux: TmuxEnv) -> None:
 
 
 async def test_an_interrupting_prompt_follows_the_key_that_ends_the_turn(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, *speaker(tmux), agent="claude")
-        await tmux.until_state(ME, SessionState.IDLE)
+    async with speaking(tmux, agent="claude") as link:
         await prompted(link, ME, "working")
         await tmux.until_state(ME, SessionState.WORKING)
         await prompted(link, ME, "instead", when="interrupt")
@@ -297,9 +296,7 @@ async def test_an_interrupting_prompt_follows_the_key_that_ends_the_turn(tmux: T
 
 
 async def test_a_turn_that_a_program_reports_moves_the_receipt_on(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, *speaker(tmux))
-        await tmux.until_state(ME, SessionState.IDLE)
+    async with speaking(tmux) as link:
         receipt = await prompted(link, ME, "working")
         await auntil(lambda: ["typed", "submitted", "started"] == states(tmux, receipt.id))
         await prompted(link, ME, "idle")
@@ -310,9 +307,7 @@ async def test_a_turn_that_a_program_reports_moves_the_receipt_on(tmux: TmuxEnv)
 async def test_a_turn_that_ends_in_an_error_is_failed_and_the_session_says_so_until_its_next_turn(
     tmux: TmuxEnv,
 ) -> None:
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, *speaker(tmux))
-        await tmux.until_state(ME, SessionState.IDLE)
+    async with speaking(tmux) as link:
         receipt = await prompted(link, ME, "working")
         await auntil(lambda: "started" == states(tmux, receipt.id)[-1])
         types(tmux, "error")
@@ -327,9 +322,7 @@ async def test_a_turn_that_ends_in_an_error_is_failed_and_the_session_says_so_un
 
 
 async def test_a_turn_that_fails_before_it_was_seen_to_begin_is_that_of_the_prompt_taken_last(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, *speaker(tmux))
-        await tmux.until_state(ME, SessionState.IDLE)
+    async with speaking(tmux) as link:
         first = await prompted(link, ME, "working")
         await auntil(lambda: "started" == states(tmux, first.id)[-1])
         types(tmux, "idle")
@@ -347,9 +340,7 @@ async def test_a_turn_that_may_be_any_of_several_prompts_is_credited_to_none(
     tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(typed, "BEGIN_S", 0.3)
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, *speaker(tmux))
-        await tmux.until_state(ME, SessionState.IDLE)
+    async with speaking(tmux) as link:
         first = await prompted(link, ME, "working")
         await auntil(lambda: "started" == states(tmux, first.id)[-1])
         texts = [await prompted(link, ME, text) for text in ("one", "two")]
@@ -369,13 +360,11 @@ async def test_a_turn_that_may_be_any_of_several_prompts_is_credited_to_none(
 
 async def test_a_turn_that_may_be_a_persons_is_not_credited(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typed, "BEGIN_S", 0.3)
-    async with tmux.serving() as link:
-        session = await tmux.run(link, ME, *speaker(tmux))
-        await tmux.until_state(ME, SessionState.IDLE)
+    async with speaking(tmux) as link:
         receipt = await prompted(link, ME, "nothing comes of this")
-        link.send(SendKeys(session=session, data=b"working\r"))
+        link.send(SendKeys(session=SessionId(ME), data=b"working\r"))
         await tmux.until_state(ME, SessionState.WORKING)
-        link.send(SendKeys(session=session, data=b"idle\r"))
+        link.send(SendKeys(session=SessionId(ME), data=b"idle\r"))
 
         await auntil(lambda: "unsure" == states(tmux, receipt.id)[-1])
         assert typed.TYPED_INTO in tmux.session(SessionId(ME)).receipts[-1].reason
@@ -385,9 +374,7 @@ async def test_nor_is_one_that_a_person_may_have_begun_in_an_attached_terminal(
     tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(typed, "BEGIN_S", 0.3)
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, *speaker(tmux))
-        await tmux.until_state(ME, SessionState.IDLE)
+    async with speaking(tmux) as link:
         with attached(tmux.server, ME) as keys:
             await auntil(lambda: (facts := tmux.facts(ME)) is not None and facts.attached)
             receipt = await prompted(link, ME, "nothing comes of this", when="idle")

@@ -1,13 +1,16 @@
 """What a client sees of a terminal: its rows, at once in focus, the newest only where it is slow."""
 
 import asyncio
+import contextlib
 import re
 import socket
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.codec import Unpacker, from_host, pack
 from kasmon.host.rpc.frames import (
     Blur,
@@ -31,6 +34,22 @@ COUNT = "i=0; while [ $i -lt 100 ]; do echo line $i; i=$((i+1)); done; exec cat"
 pytestmark = pytest.mark.usefixtures("in_tmux_env")
 
 
+@contextlib.asynccontextmanager
+async def showing(
+    tmux: TmuxEnv, *argv: str, until: str = "", is_focused: bool = False
+) -> AsyncIterator[tuple[HostLink, Screen]]:
+    """Run *argv* and show it on a screen; begins once the screen has *until*, or anything."""
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *argv)
+        screen = Screen(link, ME)
+        if is_focused:
+            screen.focus()
+        else:
+            screen.watch()
+        await auntil(lambda: screen.has(until) if until else screen.pushes, what=f"{until!r} on the screen")
+        yield link, screen
+
+
 # Watching
 
 
@@ -52,12 +71,7 @@ async def test_a_watcher_gets_every_row_first_and_then_those_that_changed(tmux: 
 
 async def test_a_row_is_text_with_whole_styles_and_nothing_else(tmux: TmuxEnv) -> None:
     script = r"printf '\033[31mred\nstill\033[0m \033]0;title\007a\342\200\256b \033(0q\033(B\n'; exec cat"
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, *sh(script))
-        screen = Screen(link, ME)
-        screen.watch()
-        await screen.until_has("still")
-
+    async with showing(tmux, *sh(script), until="still") as (_, screen):
         assert ["\x1b[0;31mred", "\x1b[0;31mstill\x1b[m ab ─"] == screen.rows[:2]
 
 
@@ -86,13 +100,9 @@ async def test_a_watcher_is_not_told_more_often_than_it_asked_for(tmux: TmuxEnv)
 
 
 async def test_who_does_not_watch_any_more_is_told_nothing(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        session = await tmux.run(link, ME, "cat")
-        screen = Screen(link, ME)
-        screen.watch()
-        await auntil(lambda: screen.pushes)
-        link.send(Unwatch(session=session))
-        link.send(SendKeys(session=session, data=b"hello\r"))
+    async with showing(tmux, "cat") as (link, screen):
+        link.send(Unwatch(session=screen.session))
+        link.send(SendKeys(session=screen.session, data=b"hello\r"))
         await auntil(lambda: tmux.server.run("capture-pane", "-p", "-t", f"={ME}:").count(b"hello") == 2)
         await tmux.text(link, ME)
 
@@ -100,11 +110,7 @@ async def test_who_does_not_watch_any_more_is_told_nothing(tmux: TmuxEnv) -> Non
 
 
 async def test_to_watch_again_is_to_begin_anew(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, *sh("echo one; exec cat"))
-        screen = Screen(link, ME)
-        screen.watch()
-        await screen.until_has("one")
+    async with showing(tmux, *sh("echo one; exec cat"), until="one") as (_, screen):
         screen.rows, screen.pushes = [], []
         screen.watch()
         await screen.until_has("one")
@@ -145,11 +151,7 @@ async def test_who_watches_what_is_no_session_is_told_so(tmux: TmuxEnv) -> None:
 
 
 async def test_a_pane_that_goes_away_is_said_to_be_gone(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, "cat")
-        screen = Screen(link, ME)
-        screen.watch()
-        await auntil(lambda: screen.pushes)
+    async with showing(tmux, "cat") as (_, screen):
         facts = tmux.facts(ME)
         assert facts
         end_window(tmux.server, facts.window_id)
@@ -175,12 +177,8 @@ async def test_a_restarted_agent_is_seen_by_who_watched_before(tmux: TmuxEnv) ->
 
 
 async def test_a_key_is_answered_by_the_row_that_it_changed(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        session = await tmux.run(link, ME, "cat")
-        screen = Screen(link, ME)
-        screen.focus()
-        await auntil(lambda: screen.pushes)
-        link.send(SendKeys(session=session, data="é☃".encode()))
+    async with showing(tmux, "cat", is_focused=True) as (link, screen):
+        link.send(SendKeys(session=screen.session, data="é☃".encode()))
         await screen.until_has("é☃")
 
         assert [0] == [y for y, _ in screen.pushes[-1].changed]
@@ -239,16 +237,12 @@ REPORTS = sh("stty raw -echo; printf 'ready \\033[?1004h'; exec cat -v")
 
 
 async def test_a_program_that_asks_for_focus_events_is_told_when_a_person_enters_and_leaves(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        session = await tmux.run(link, ME, *REPORTS)
-        screen = Screen(link, ME)
-        screen.watch()
-        await screen.until_has("ready ^[[O")
+    async with showing(tmux, *REPORTS, until="ready ^[[O") as (link, screen):
         screen.focus()
         await screen.until_has("ready ^[[O^[[I")
-        link.send(SendKeys(session=session, data=b"k"))
+        link.send(SendKeys(session=screen.session, data=b"k"))
         await screen.until_has("^[[Ik")
-        link.send(Blur(session=session))
+        link.send(Blur(session=screen.session))
         await screen.until_has("ready ^[[O^[[Ik^[[O")
         screen.focus()
         await screen.until_has("ready ^[[O^[[Ik^[[O^[[I")
@@ -256,14 +250,11 @@ async def test_a_program_that_asks_for_focus_events_is_told_when_a_person_enters
 
 
 async def test_a_program_that_asks_for_no_focus_events_reads_none(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        session = await tmux.run(link, ME, *sh("stty raw -echo; printf 'ready '; exec cat -v"))
-        screen = Screen(link, ME)
+    argv = sh("stty raw -echo; printf 'ready '; exec cat -v")
+    async with showing(tmux, *argv, until="ready", is_focused=True) as (link, screen):
+        link.send(Blur(session=screen.session))
         screen.focus()
-        await screen.until_has("ready")
-        link.send(Blur(session=session))
-        screen.focus()
-        link.send(SendKeys(session=session, data=b"end"))
+        link.send(SendKeys(session=screen.session, data=b"end"))
         await screen.until_has("ready end")
 
 
@@ -309,12 +300,7 @@ async def test_after_a_session_that_ended_in_focus_another_gets_the_focus_and_lo
 
 
 async def test_a_preview_is_not_resized(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        await tmux.run(link, ME, "cat")
-        screen = Screen(link, ME)
-        screen.watch()
-        await auntil(lambda: screen.pushes)
-
+    async with showing(tmux, "cat") as (_, screen):
         assert screen.last
         assert (120, 40) == (screen.last.columns, screen.last.height)
 
@@ -328,13 +314,9 @@ while os.read(0, 99):
     number += 1
     os.write(1, b"\x1b[H" + b"\r\n".join(b"row %d of %d" % (y, number) for y in range(40)))
 """
-    async with tmux.serving() as link:
-        session = await tmux.run(link, ME, *python(script))
-        screen = Screen(link, ME)
-        screen.focus()
-        await screen.until_has("ready")
+    async with showing(tmux, *python(script), until="ready", is_focused=True) as (link, screen):
         for number in range(1, 20):
-            link.send(SendKeys(session=session, data=b"x"))
+            link.send(SendKeys(session=screen.session, data=b"x"))
             want = [f"row {y} of {number}" for y in range(40)]
             await auntil(lambda want=want: want == [row.rstrip() for row in screen.rows])  # type: ignore[misc]
 
@@ -343,29 +325,21 @@ while os.read(0, 99):
 
 
 async def test_scrolled_up_a_client_sees_what_stood_there(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        session = await tmux.run(link, ME, *sh(COUNT))
-        screen = Screen(link, ME)
-        screen.watch()
-        await screen.until_has("line 99")
-        link.send(Scroll(session=session, up=10))
+    async with showing(tmux, *sh(COUNT), until="line 99") as (link, screen):
+        link.send(Scroll(session=screen.session, up=10))
         await screen.until_has("line 51")
 
         assert screen.last
         assert (10, 61) == (screen.last.scrolled, screen.last.history)
         assert [f"line {number}" for number in range(51, 91)] == screen.rows
-        link.send(Scroll(session=session, up=0))
+        link.send(Scroll(session=screen.session, up=0))
         await screen.until_has("line 99")
         assert 0 == screen.last.scrolled
 
 
 async def test_no_scrolling_beyond_the_first_line(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        session = await tmux.run(link, ME, *sh(COUNT))
-        screen = Screen(link, ME)
-        screen.watch()
-        await screen.until_has("line 99")
-        link.send(Scroll(session=session, up=5000))
+    async with showing(tmux, *sh(COUNT), until="line 99") as (link, screen):
+        link.send(Scroll(session=screen.session, up=5000))
         await screen.until_has("line 0")
 
         assert screen.last
@@ -373,12 +347,8 @@ async def test_no_scrolling_beyond_the_first_line(tmux: TmuxEnv) -> None:
 
 
 async def test_what_is_looked_at_stays_while_new_lines_come(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        session = await tmux.run(link, ME, *sh(COUNT))
-        screen = Screen(link, ME)
-        screen.watch()
-        await screen.until_has("line 99")
-        link.send(Scroll(session=session, up=20))
+    async with showing(tmux, *sh(COUNT), until="line 99") as (link, screen):
+        link.send(Scroll(session=screen.session, up=20))
         await screen.until_has("line 41")
         assert screen.last
         tmux.server.run("send-keys", "-t", f"={ME}:", "more", "Enter")
@@ -386,20 +356,16 @@ async def test_what_is_looked_at_stays_while_new_lines_come(tmux: TmuxEnv) -> No
 
         assert 22 == screen.last.scrolled
         assert "line 41" == screen.rows[0]
-        link.send(Scroll(session=session, up=23))
+        link.send(Scroll(session=screen.session, up=23))
         await screen.until_has("line 38")
         assert "line 38" == screen.rows[0]
 
 
 async def test_a_key_leads_back_to_the_bottom(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        session = await tmux.run(link, ME, *sh(COUNT))
-        screen = Screen(link, ME)
-        screen.focus()
-        await screen.until_has("line 99")
-        link.send(Scroll(session=session, up=30))
+    async with showing(tmux, *sh(COUNT), until="line 99", is_focused=True) as (link, screen):
+        link.send(Scroll(session=screen.session, up=30))
         await screen.until_has("line 31")
-        link.send(SendKeys(session=session, data=b"k"))
+        link.send(SendKeys(session=screen.session, data=b"k"))
 
         await screen.until_has("line 99")
         assert screen.last
@@ -407,12 +373,9 @@ async def test_a_key_leads_back_to_the_bottom(tmux: TmuxEnv) -> None:
 
 
 async def test_a_program_that_has_the_whole_screen_has_no_history(tmux: TmuxEnv) -> None:
-    async with tmux.serving() as link:
-        session = await tmux.run(link, ME, *sh(COUNT.replace("exec cat", r"printf '\033[?1049hfull'; exec cat")))
-        screen = Screen(link, ME)
-        screen.focus()
-        await screen.until_has("full")
-        link.send(Scroll(session=session, up=10))
+    argv = sh(COUNT.replace("exec cat", r"printf '\033[?1049hfull'; exec cat"))
+    async with showing(tmux, *argv, until="full", is_focused=True) as (link, screen):
+        link.send(Scroll(session=screen.session, up=10))
         await tmux.text(link, ME)
 
         assert screen.has("full")
