@@ -105,8 +105,8 @@ def find(program: str, variables: dict[str, str]) -> str:
     Raises:
         CannotLaunchError: if there is none, or one that is not executable.
     """
-    places = [""] if "/" in program else os.get_exec_path(variables)
-    candidates = [os.path.join(place, program) for place in places]
+    paths = [""] if "/" in program else os.get_exec_path(variables)
+    candidates = [os.path.join(place, program) for place in paths]
     there = [path for path in candidates if os.path.isfile(path)]
     for path in there:
         if os.access(path, os.X_OK):

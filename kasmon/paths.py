@@ -250,7 +250,7 @@ class Paths(msgspec.Struct, frozen=True):
         return told
 
 
-def places(environment: Mapping[str, str] | None = None) -> Paths:
+def user_paths(environment: Mapping[str, str] | None = None) -> Paths:
     """Return the paths of the kasmon that *environment* (default: this process's) names. Nothing is created.
 
     Without a usable XDG_RUNTIME_DIR (see `no_runtime_dir`), the runtime folder is kasmon's own.
@@ -427,7 +427,7 @@ def _fits(runtime_home: Path) -> bool:
 
 
 def _recorded(record: Path) -> Path | None:
-    """Return the runtime folder in the folder that *record* names; None if that is missing. Raises as `places`."""
+    """Return the runtime folder in the folder that *record* names; None if that is missing. Raises as `paths`."""
     try:
         recorded = Path(record.read_text("utf-8").strip())
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import UnsafeFolderError
-from kasmon.paths import SOCKET_PATH_BYTES, Paths, find_program, no_runtime_dir, places
+from kasmon.paths import SOCKET_PATH_BYTES, Paths, find_program, no_runtime_dir, user_paths
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def of(home: Path, runtime: str = "") -> Paths:
-    return places({"HOME": str(home), "XDG_RUNTIME_DIR": runtime})
+    return user_paths({"HOME": str(home), "XDG_RUNTIME_DIR": runtime})
 
 
 def made_in(home: Path) -> list[str]:
@@ -36,7 +36,7 @@ def made_in(home: Path) -> list[str]:
 def test_places_are_where_the_environment_says(home: Path) -> None:
     roots = {f"XDG_{name}": str(home / name) for name in ("STATE_HOME", "CONFIG_HOME", "RUNTIME_DIR")}
     (home / "RUNTIME_DIR").mkdir()
-    here = places(roots)
+    here = user_paths(roots)
 
     assert (home / "STATE_HOME/kasmon", home / "CONFIG_HOME/kasmon") == (here.state, here.config)
     assert home / "RUNTIME_DIR/kasmon" == here.runtime
@@ -78,7 +78,7 @@ def test_where_there_is_no_usable_runtime_folder_who_writes_makes_one_and_all_fi
     assert before.runtime == other.runtime == of(home, given).runtime
     assert home / "tmp" == before.runtime.parents[1]
     assert [0o700] * 2 == [stat.S_IMODE(path.stat().st_mode) for path in (before.runtime, before.runtime.parent)]
-    assert before.runtime == places(before.environment_variables()).runtime
+    assert before.runtime == user_paths(before.environment_variables()).runtime
 
 
 def test_a_folder_that_is_not_open_to_us_is_no_runtime_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

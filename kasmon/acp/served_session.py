@@ -49,15 +49,15 @@ INTERRUPTED: Final = "interrupted"
 class ServedSession:
     """One session and its editor. `follow` is called with each newer state of the session."""
 
-    def __init__(self, places: Paths, session: Session, editor: EditorConnection, by: Sender, refusal: str) -> None:
+    def __init__(self, paths: Paths, session: Session, editor: EditorConnection, by: Sender, refusal: str) -> None:
         """
         Args:
             by: the origin of the prompts.
             refusal: why the editor cannot answer requests; empty if it can.
         """
         self.session = session
-        self._places, self._editor, self._by, self._refusal = places, editor, by, refusal
-        self._events = NewEvents(places, session.id, START)
+        self._paths, self._editor, self._by, self._refusal = paths, editor, by, refusal
+        self._events = NewEvents(paths, session.id, START)
         self._translator = UpdateTranslator(session.workdir)
         self._following = asyncio.Lock()
         self._news = asyncio.Event()
@@ -111,7 +111,7 @@ class ServedSession:
         await self._watch_text()
         self._own_prompts.append(text)
         try:
-            receipt = await session_operations.send(self._places, self.session, text, "idle", self._by)
+            receipt = await session_operations.send(self._paths, self.session, text, "idle", self._by)
         except KasmonError as error:
             self._own_prompts.remove(text)
             raise refused(error) from error
@@ -132,16 +132,16 @@ class ServedSession:
         try:
             receipt = self._receipt and self._now(self._receipt)
             if receipt is not None and receipt.state is ReceiptState.QUEUED:
-                await session_operations.requeue(self._places, self.session, Requeue(receipt=receipt.id, drop=True))
+                await session_operations.requeue(self._paths, self.session, Requeue(receipt=receipt.id, drop=True))
             else:
-                await session_operations.interrupt(self._places, self.session)
+                await session_operations.interrupt(self._paths, self.session)
         except KasmonError as error:
             await self._send([notice(f"{error.message} {error.hint}".strip())])
 
     async def configure(self, command: Configure) -> None:
         """Change a setting of the agent. Raises `RequestError` if it is refused."""
         try:
-            await session_operations.configure(self._places, self.session, command)
+            await session_operations.configure(self._paths, self.session, command)
         except KasmonError as error:
             raise refused(error) from error
 
@@ -199,7 +199,7 @@ class ServedSession:
         return self._translator.close_request(asked, call, allowed=is_allowed)
 
     async def _ask(self, request: Request, call: str) -> None:
-        secrets = await asyncio.to_thread(secrets_of, self._places, self.session.id)
+        secrets = await asyncio.to_thread(secrets_of, self._paths, self.session.id)
         document = sheet(request, secrets)
         options = [] if self._refusal else options_of(document)
         contents = contents_of(document, self.session.workdir, options)
@@ -215,7 +215,7 @@ class ServedSession:
             if answer is None:
                 await self._send([notice(f"The request {request.id} was not answered here. It waits in kasmon.")])
                 return
-            await session_operations.answer(self._places, self.session, answer)
+            await session_operations.answer(self._paths, self.session, answer)
         except (KasmonError, RequestError) as error:
             await self._send([notice(f"The request {request.id} was not answered here: {refused(error)}")])
         except ConnectionError:
@@ -224,7 +224,7 @@ class ServedSession:
     async def _send_screen(self) -> None:
         """Send a terminal's screen and the lines above it."""
         try:
-            lines = await read(self._places, self.session)
+            lines = await read(self._paths, self.session)
         except KasmonError as error:
             await self._send([notice(error.message)])
             return
@@ -236,7 +236,7 @@ class ServedSession:
         if self.session.mode is not Mode.SDK or self._link_is_open:
             return
         with contextlib.suppress(KasmonError):
-            link = await open_link(self._places, self.session.id, self.session.mode, only_looks=True)
+            link = await open_link(self._paths, self.session.id, self.session.mode, only_looks=True)
             self._link.push_async_callback(link.aclose)
             self._link_is_open = True
             link.on_push = self._handle_push

@@ -41,7 +41,7 @@ LISTED: Final = 100
 NO_MCP: Final = "The MCP servers of the editor are not passed on: the agent has those of its own settings."
 
 
-def serve(places: Paths, config: Config, session: str, agent: str) -> int:
+def serve(paths: Paths, config: Config, session: str, agent: str) -> int:
     """Serve one editor until it disconnects; return the exit code. The agents run on.
 
     Args:
@@ -54,20 +54,20 @@ def serve(places: Paths, config: Config, session: str, agent: str) -> int:
     """
     if sys.stdin is None or sys.stdout is None:
         raise UsageError("cannot serve: stdin or stdout is closed.")
-    only = find(read_fleet(places), session).id if session else None
+    only = find(read_fleet(paths), session).id if session else None
 
     async def serve_stdio() -> None:
-        await serve_editor(places, config, EditorConnection.of_stdio(), only, agent)
+        await serve_editor(paths, config, EditorConnection.of_stdio(), only, agent)
 
     asyncio.run(serve_stdio())
     return 0
 
 
 async def serve_editor(
-    places: Paths, config: Config, editor: EditorConnection, only: SessionId | None, agent: str
+    paths: Paths, config: Config, editor: EditorConnection, only: SessionId | None, agent: str
 ) -> None:
     """Serve *editor* until it disconnects; the rest as `serve`."""
-    served = EditorAgent(places, config, editor, only, agent, await find_refusal())
+    served = EditorAgent(paths, config, editor, only, agent, await find_refusal())
     editor.on_response = served.handle_response
     editor.open(served)
     following = asyncio.create_task(served.follow())
@@ -99,14 +99,14 @@ class EditorAgent:
 
     def __init__(
         self,
-        places: Paths,
+        paths: Paths,
         config: Config,
         editor: EditorConnection,
         only: SessionId | None,
         agent: str,
         refusal: str,
     ) -> None:
-        self._places, self._config, self._editor = places, config, editor
+        self._paths, self._config, self._editor = paths, config, editor
         self._only, self._agent, self._refusal = only, agent, refusal
         self._by: Sender = "peer" if refusal else "user"
         self._served: dict[str, ServedSession] = {}
@@ -117,7 +117,7 @@ class EditorAgent:
 
     async def follow(self) -> None:
         """Follow the fleet and pass each served session's state on. Never returns."""
-        async with fleets(self._places) as changes:
+        async with fleets(self._paths) as changes:
             async for fleet in changes:
                 for name, served in [*self._served.items()]:
                     if name not in self._opening and (session := fleet.get(SessionId(name))) is not None:
@@ -189,7 +189,7 @@ class EditorAgent:
         return _settings(session)
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> dict[str, Any]:
-        fleet = await asyncio.to_thread(read_fleet, self._places)
+        fleet = await asyncio.to_thread(read_fleet, self._paths)
         served = [session for session in fleet.sessions if self._only in (None, session.id)]
         found = [one for one in served if cwd in (None, one.workdir) and one.mode is not Mode.INTERPRETER]
         start = int(cursor) if cursor and cursor.isascii() and cursor.isdecimal() else 0
@@ -230,7 +230,7 @@ class EditorAgent:
 
     async def _find(self, wanted: str) -> Session:
         """Return the session with the id *wanted*. Raises `RequestError` if there is none that is served."""
-        fleet = await asyncio.to_thread(read_fleet, self._places)
+        fleet = await asyncio.to_thread(read_fleet, self._paths)
         session = fleet.get(SessionId(wanted))
         if session is None or self._only not in (None, session.id):
             served = "" if self._only is None else f" This program serves the session {self._only!r} alone."
@@ -240,11 +240,11 @@ class EditorAgent:
     async def _create(self, workdir: str) -> Session:
         """Start a session in *workdir* and return it. Raises `RequestError` if it cannot be started."""
         try:
-            here = await asyncio.to_thread(for_session, self._places, self._config, workdir, self._agent)
+            here = await asyncio.to_thread(for_session, self._paths, self._config, workdir, self._agent)
             agent = self._agent or here.config.default_agent
-            name = await asyncio.to_thread(next_name, self._places, agent)
+            name = await asyncio.to_thread(next_name, self._paths, agent)
             new = NewSession(name=name, agent=agent, mode=Mode.SDK, workdir=workdir)
-            return await self._find(await session_operations.create(self._places, here.config, new))
+            return await self._find(await session_operations.create(self._paths, here.config, new))
         except KasmonError as error:
             raise refused(error) from error
 
@@ -252,7 +252,7 @@ class EditorAgent:
         """Return a new view of *session*, in place of an earlier one."""
         if (before := self._served.pop(session.id, None)) is not None:
             await before.aclose()
-        return ServedSession(self._places, session, self._editor, self._by, self._refusal)
+        return ServedSession(self._paths, session, self._editor, self._by, self._refusal)
 
     def _get(self, wanted: str) -> ServedSession:
         """Return the open session *wanted*. Raises `RequestError` if the editor has not opened it."""

@@ -55,19 +55,19 @@ class AgentCatalog:
     def folders(self, name: str) -> Iterator[AgentFolder]:
         """Yield the folders of the agent *name*, the one that counts first."""
         if NAME.fullmatch(name):
-            for place, origin in self._places():
+            for place, origin in self._paths():
                 if name in _names_in(place):
                     yield AgentFolder(place / name, origin)
 
     def all_folders(self) -> Iterator[AgentFolder]:
         """Yield all folders of agents: the user's own first, then kasmon's, then those of other packages."""
-        for place, origin in self._places():
+        for place, origin in self._paths():
             for name in sorted(_names_in(place)):
                 yield AgentFolder(place / name, origin)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all agents, in alphabetical order."""
-        found = {name for place, _ in self._places() for name in _names_in(place)}
+        found = {name for place, _ in self._paths() for name in _names_in(place)}
         return tuple(sorted(found, key=lambda name: (name in LAST, LAST.index(name) if name in LAST else 0, name)))
 
     def load(self, name: str) -> AgentProfile:
@@ -106,7 +106,7 @@ class AgentCatalog:
         own = self._own
         return () if own is None else tuple(read_stamp(own / name / PROFILE) for name in sorted(_names_in(own)))
 
-    def _places(self) -> Iterator[tuple[Path, str]]:
+    def _paths(self) -> Iterator[tuple[Path, str]]:
         if self._own is None:
             yield SHIPPED, "kasmon"
             return

@@ -22,7 +22,7 @@ from kasmon.bus.mirror import Mirror
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.events import Event, TurnEnded, TurnStarted, encode
 from kasmon.model.permission import SessionId
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.store.machines import HostPresence, Machine, write_machine
 
 LOG: Final = "1"
@@ -80,7 +80,7 @@ def _work() -> Iterator[Event]:
 
 def main(machines: int, sessions: int, running: int, rate_hz: float) -> None:
     """Simulate *machines*; never returns."""
-    paths = places()
+    paths = user_paths()
     simulated = [
         SimulatedMachine(paths, f"m{number:03d}", number * sessions, sessions, running) for number in range(machines)
     ]

@@ -37,10 +37,10 @@ TITLE: Final = "-" * TITLE_BYTES
 
 
 class CommandForks:
-    """The commands of the kasmon in *places*. Used on one event loop."""
+    """The commands of the kasmon in *paths*. Used on one event loop."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
         self._connection: socket.socket | None = None
         self._sending = asyncio.Lock()
         self._running = 0
@@ -107,7 +107,7 @@ class CommandForks:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     cwd=Path.home(),
-                    env={**os.environ, **self._places.environment_variables(), "NO_COLOR": "1"},
+                    env={**os.environ, **self._paths.environment_variables(), "NO_COLOR": "1"},
                     pass_fds=(theirs.fileno(),),
                 )
             threading.Thread(target=child.wait, name=f"reaps {child.pid}", daemon=True).start()

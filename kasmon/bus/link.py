@@ -33,7 +33,7 @@ from kasmon.host.rpc.locked_process import run_until_signalled
 from kasmon.host.rpc.peer import evidence, is_ours
 from kasmon.host.rpc.server import bind
 from kasmon.model.permission import SessionId
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.process_identity import started_at
 from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, pack
 from kasmon.store.machines import ChildRegister, HostPresence, Machine, read_machine
@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the link to the machine that is the only argument; 0 also if another process runs it."""
     os.umask(0o077)
     process_log.configure()
-    here = places()
+    here = user_paths()
     try:
         machine = read_machine(here, argv[0])
     except (IndexError, KasmonError) as error:
@@ -111,9 +111,9 @@ async def _run_link(here: Paths, machine: Machine) -> None:
 class MachineLink:
     """Follows the machine *name* through the bus that *open_bus* opens; the caller holds the machine's `link.lock`."""
 
-    def __init__(self, places: Paths, name: str, open_bus: OpenBus) -> None:
-        self._places, self._name, self._open_bus = places, name, open_bus
-        self._mirror = Mirror(places, name)
+    def __init__(self, paths: Paths, name: str, open_bus: OpenBus) -> None:
+        self._paths, self._name, self._open_bus = paths, name, open_bus
+        self._mirror = Mirror(paths, name)
         loop = asyncio.get_running_loop()
 
         def report(session: SessionId, presence: HostPresence | None) -> None:  # it is called in threads
@@ -122,7 +122,7 @@ class MachineLink:
         self._mirror.on_session = report
         self._clients = ClientCheck()
         self._bus: JoinedBus | None = None
-        self._register = ChildRegister(places, name)
+        self._register = ChildRegister(paths, name)
         self._messages_came = asyncio.Event()
         self._agent_start = asyncio.Lock()
         """One start by an agent at a time: the others would wait in the threads that the link needs."""
@@ -135,10 +135,10 @@ class MachineLink:
 
     async def run(self) -> None:
         """Run until the machine is no longer registered; its copies are removed then."""
-        listener = await self._listen(self._places.machine_socket(self._name), self._handle_request)
+        listener = await self._listen(self._paths.machine_socket(self._name), self._handle_request)
         following, delivering = asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._deliver_messages())
         try:
-            machine_file = self._places.machine(self._name) / "machine.json"
+            machine_file = self._paths.machine(self._name) / "machine.json"
             while await asyncio.to_thread(machine_file.exists) and not following.done():
                 await asyncio.wait([following], timeout=REGISTERED_S)
             if following.done():
@@ -155,8 +155,8 @@ class MachineLink:
 
     def _leave(self) -> None:
         for session in list(self._servers):
-            self._places.socket(session).unlink(missing_ok=True)
-        self._places.machine_socket(self._name).unlink(missing_ok=True)
+            self._paths.socket(session).unlink(missing_ok=True)
+        self._paths.machine_socket(self._name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # the machine may be removed
             self._mirror.disconnect("the link to it has ended")
 
@@ -182,7 +182,7 @@ class MachineLink:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _connect(self) -> JoinedBus:
-        return await self._open_bus(await asyncio.to_thread(read_machine, self._places, self._name))
+        return await self._open_bus(await asyncio.to_thread(read_machine, self._paths, self._name))
 
     async def _copy(self, bus: Bus) -> None:
         positions = await asyncio.to_thread(self._mirror.positions)
@@ -225,10 +225,10 @@ class MachineLink:
         if runs and session not in self._servers:
             self._servers[session] = None
             self._tasks.start(self._open_socket(session))
-            self._tasks.start(asyncio.to_thread(_start_notifier, self._places))
+            self._tasks.start(asyncio.to_thread(_start_notifier, self._paths))
         elif not runs and (server := self._servers.pop(session, None)) is not None:
             server.close()
-            self._places.socket(session).unlink(missing_ok=True)
+            self._paths.socket(session).unlink(missing_ok=True)
         if presence is None and self._register:
             self._removed.append(session)
             if len(self._removed) == 1:
@@ -239,13 +239,13 @@ class MachineLink:
 
         removed, self._removed = self._removed, []
         with contextlib.suppress(OSError):  # the machine may be removed
-            await asyncio.to_thread(forget_removed, self._places, self._name, self._register, removed)
+            await asyncio.to_thread(forget_removed, self._paths, self._name, self._register, removed)
 
     async def _open_socket(self, session: SessionId) -> None:
         async def forward(client: socket.socket) -> None:
             await self._forward(session, client)
 
-        server = await self._listen(self._places.socket(session), forward)
+        server = await self._listen(self._paths.socket(session), forward)
         if session in self._servers:
             self._servers[session] = server
         else:
@@ -296,7 +296,7 @@ class MachineLink:
         """Have *request* of process *pid* done, if the person allowed its agent that."""
         from kasmon.supervisor.machines import agent_requests, delegation  # rarely needed
 
-        allowed = agent_requests.command_for(self._places, self._name, pid, request)
+        allowed = agent_requests.command_for(self._paths, self._name, pid, request)
         is_start = request.act == "start"
         try:
             async with self._agent_start if is_start else contextlib.nullcontext():
@@ -308,7 +308,7 @@ class MachineLink:
                         session = delegation.started_session(self._name, output)
                         await asyncio.to_thread(self._register.add, session, command.starter)
                         self._messages_came.set()  # it may have written some meanwhile
-                        await delegation.wait_for_copy(self._places, session, lambda now: now is not None)
+                        await delegation.wait_for_copy(self._paths, session, lambda now: now is not None)
                 finally:
                     allowed.__exit__(None, None, None)
         except TimeoutError:
@@ -337,7 +337,7 @@ class MachineLink:
             from kasmon.supervisor.machines.child_messages import ChildMessages  # rarely needed
 
             try:
-                await ChildMessages(self._places, self._name, self._register, self._refuse_messages).deliver()
+                await ChildMessages(self._paths, self._name, self._register, self._refuse_messages).deliver()
             except (KasmonError, OSError) as error:  # the next message, or connection, tries it again
                 log.warning("messages of agents on %s cannot be delivered: %s", self._name, error)
 
@@ -345,7 +345,7 @@ class MachineLink:
         from kasmon.supervisor.machines.agent_requests import refusal_of_messages  # rarely needed
 
         try:
-            command = await asyncio.to_thread(refusal_of_messages, self._places, sender, recipient, reasons)
+            command = await asyncio.to_thread(refusal_of_messages, self._paths, sender, recipient, reasons)
             async with asyncio.timeout(AGENT_START_S):
                 await self._run_for_agent(command)
         except (KasmonError, OSError, TimeoutError) as error:
@@ -357,17 +357,17 @@ class MachineLink:
         return _SocketListener(await asyncio.to_thread(bind, path), handle)
 
 
-def _start_notifier(places: Paths) -> None:
+def _start_notifier(paths: Paths) -> None:
     """Start the process that pushes notifications, as a session here does that starts; the link runs without it."""
-    config = load_or_default(places, log.warning)
+    config = load_or_default(paths, log.warning)
     targets = config.notify.targets.values()
     if not targets or any(target.url_env for target in targets):  # a link has no variables of the user
         return
     with contextlib.suppress(KasmonError, OSError):
-        if lock_holder(places.notifier_lock) is None:
+        if lock_holder(paths.notifier_lock) is None:
             from kasmon.supervisor.notifications.notifier import start_notifier  # some megabytes, and rarely needed
 
-            start_notifier(places, config)
+            start_notifier(paths, config)
 
 
 async def _run(bus: Bus, request: RunCommand) -> CommandOutput:

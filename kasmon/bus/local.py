@@ -75,19 +75,19 @@ MOST_AT_ONCE: Final = 8
 
 
 class LocalBus:
-    """The bus of the kasmon in *places*. Sessions that are copies of another machine's are not offered."""
+    """The bus of the kasmon in *paths*. Sessions that are copies of another machine's are not offered."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
         self._stops: set[StopEvent] = set()
         self._commands: set[asyncio.subprocess.Process] = set()
-        self._fleet_index, self._reading = FleetIndex(places), threading.Lock()
+        self._fleet_index, self._reading = FleetIndex(paths), threading.Lock()
         """Kept for `socket_path`, which would read a session's whole log for each connection."""
 
     async def updates(self, positions: Mapping[SessionId, LogPosition]) -> AsyncGenerator[Update, None]:
         stop = StopEvent()
         self._stops.add(stop)
-        steps = _Publisher(self._places, positions, stop).updates()
+        steps = _Publisher(self._paths, positions, stop).updates()
         try:
             yield BusWelcome(__version__, PROTOCOL, socket.gethostname(), ABILITIES, time.time())
             while (update := await asyncio.to_thread(next, steps, None)) is not None:
@@ -125,7 +125,7 @@ class LocalBus:
                 raise NotFoundError(f"this machine has no session {session!r}.")
             self._fleet_index.read_session(session)
             is_terminal = self._fleet_index.sessions[session].session.mode is Mode.TMUX
-        return str(self._places.tmux_host_socket if is_terminal else self._places.socket(session))
+        return str(self._paths.tmux_host_socket if is_terminal else self._paths.socket(session))
 
     def read_log(self, session: SessionId, offset: int, size: int) -> LogPart:
         """Return at most *size* bytes of the log of a session that `updates` listed, from *offset* on. Blocks.
@@ -134,7 +134,7 @@ class LocalBus:
             UnavailableError: if it cannot be read.
         """
         try:
-            handle = open_regular(self._places.log(session), os.O_RDONLY)
+            handle = open_regular(self._paths.log(session), os.O_RDONLY)
         except OSError as error:
             raise UnavailableError(f"cannot read the log of {session!r}: {error.strerror}.") from error
         try:
@@ -145,18 +145,18 @@ class LocalBus:
     async def run(self, arguments: Sequence[str], stdin: bytes = b"") -> CommandOutput:
         if not set(arguments[:1]) & FORKED:
             return await self._run(arguments, stdin, self._commands)
-        shared, key = _shared_commands(), (self._places.state, tuple(arguments), stdin)
+        shared, key = _shared_commands(), (self._paths.state, tuple(arguments), stdin)
         return await shared.run(key, lambda: self._fork(shared, arguments, stdin))
 
     async def _fork(self, shared: "_SharedCommands", arguments: Sequence[str], stdin: bytes) -> CommandOutput:
-        output = await shared.forks.setdefault(self._places, CommandForks(self._places)).run(arguments, stdin)
+        output = await shared.forks.setdefault(self._paths, CommandForks(self._paths)).run(arguments, stdin)
         return await self._run(arguments, stdin, set()) if output is None else output
 
     async def _run(
         self, arguments: Sequence[str], stdin: bytes, running: set[asyncio.subprocess.Process]
     ) -> CommandOutput:
         """Run `kasmon`; its process is one of *running* meanwhile."""
-        environment = {**os.environ, **self._places.environment_variables(), "NO_COLOR": "1"}
+        environment = {**os.environ, **self._paths.environment_variables(), "NO_COLOR": "1"}
         program = (sys.executable, "-P", "-m", "kasmon")
         pipe = asyncio.subprocess.PIPE
         command = await asyncio.create_subprocess_exec(
@@ -181,11 +181,11 @@ class LocalBus:
         self.socket_path(session)
         if name == RECORD:
             with contextlib.suppress(FileNotFoundError):
-                names = sorted(part.name for part in self._places.record(session).iterdir())
+                names = sorted(part.name for part in self._paths.record(session).iterdir())
                 return "\n".join(names).encode()[offset:]
             return b""
         try:
-            handle = open_regular(self._places.folder(session) / name, os.O_RDONLY | os.O_NOFOLLOW)
+            handle = open_regular(self._paths.folder(session) / name, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError as error:
             raise NotFoundError(f"session {session!r} has no file {name!r}.") from error
         except OSError as error:
@@ -261,11 +261,11 @@ class _Publisher:
     probed. So a reader gets both as they were at one moment: no host is missing for its first events.
     """
 
-    def __init__(self, places: Paths, positions: Mapping[SessionId, LogPosition], stop: StopEvent) -> None:
-        self._places, self._stop = places, stop
+    def __init__(self, paths: Paths, positions: Mapping[SessionId, LogPosition], stop: StopEvent) -> None:
+        self._paths, self._stop = paths, stop
         self._positions = dict(positions)
-        self._watch = FleetWatch(places, writes=False)
-        self._fleet_log = EventLog(places.fleet_log)
+        self._watch = FleetWatch(paths, writes=False)
+        self._fleet_log = EventLog(paths.fleet_log)
         self._cursor = START
         self._created: dict[SessionId, SessionCreated] = {}
         self._evidence: dict[SessionId, tuple[Session, Liveness]] = {}
@@ -286,7 +286,7 @@ class _Publisher:
         if is_complete:
             yield ListEnd()
         reconciled_at = time.monotonic()
-        for hinted in hints(self._places, self._stop, HEARTBEAT_S):
+        for hinted in hints(self._paths, self._stop, HEARTBEAT_S):
             changed = set(hinted)
             if time.monotonic() >= reconciled_at + RECONCILE_S:  # hints may be missing
                 self._watch.refresh()
@@ -356,7 +356,7 @@ class _Publisher:
                     self._created.pop(event.session, None)
 
     def _read_log(self, session: SessionId) -> Iterator[LogPart]:
-        path = self._places.log(session)
+        path = self._paths.log(session)
         at = self._positions.get(session, LogPosition("", 0))
         try:
             if self._read.get(session) == _state(path.stat()):

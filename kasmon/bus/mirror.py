@@ -59,10 +59,10 @@ OVERLAP_BYTES: Final = 5
 
 
 class Mirror:
-    """The copy of the sessions of *machine* in *places*; the process that holds the link's lock writes it."""
+    """The copy of the sessions of *machine* in *paths*; the process that holds the link's lock writes it."""
 
-    def __init__(self, places: Paths, machine: str) -> None:
-        self._places, self._machine = places, machine
+    def __init__(self, paths: Paths, machine: str) -> None:
+        self._paths, self._machine = paths, machine
         self._sessions: dict[SessionId, SessionEntry | None] = {}
         """The sessions copied here, with what the machine said last; None if that was in an earlier connection."""
         self._names: dict[SessionId, str] = {}
@@ -73,7 +73,7 @@ class Mirror:
         self._refused: set[SessionId] = set()
         self._unconfirmed: set[SessionId] = set()
         """The sessions that were not listed since this connection began."""
-        self._presence = read_presence(places, machine)
+        self._presence = read_presence(paths, machine)
         self._written: Presence | None = None
         self._is_complete = False
         """Whether all sessions were listed since this connection began."""
@@ -84,7 +84,7 @@ class Mirror:
         self._load()
 
     def _load(self) -> None:
-        fleet_index = FleetIndex(self._places)
+        fleet_index = FleetIndex(self._paths)
         fleet_index.read_fleet()
         for session, folded in fleet_index.sessions.items():
             if folded.session.via == self._machine:
@@ -97,8 +97,8 @@ class Mirror:
         self._logs = {}
         for session in self._sessions:
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                lines = self._places.via(session).read_text("utf-8").splitlines()
-                with self._places.log(session).open("rb") as copy:
+                lines = self._paths.via(session).read_text("utf-8").splitlines()
+                with self._paths.log(session).open("rb") as copy:
                     size = os.fstat(copy.fileno()).st_size
                     tail = read_tail(copy.fileno(), size)
                 self._logs[session] = LogPosition(lines[1] if len(lines) > 1 else "", size, tail)
@@ -154,7 +154,7 @@ class Mirror:
             self._presence, link=os.getpid(), link_kasmon=__version__, clock_offset_s=self.clock_offset_s
         )
         if self._presence != self._written:
-            write_presence(self._places, self._machine, self._presence)
+            write_presence(self._paths, self._machine, self._presence)
             self._written = self._presence
 
     def _note(self, fact: SessionCreated | SessionRenamed | SessionTagged | SessionViewed | SessionForgotten) -> None:
@@ -165,7 +165,7 @@ class Mirror:
         if self._notes_left < 1:
             raise ConnectionError(0, "it changes its list of sessions too often")
         self._notes_left -= 1
-        note(self._places, fact)
+        note(self._paths, fact)
 
     def _list(self, listed: SessionEntry) -> None:
         session = listed.created.launch.session
@@ -198,30 +198,30 @@ class Mirror:
             )
             self.on_session(session, presence)
             with contextlib.suppress(OSError):  # a hint to those who follow the fleet
-                os.close(open_regular(self._places.host_lock(session), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
+                os.close(open_regular(self._paths.host_lock(session), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
 
     def _begin(self, session: SessionId, listed: SessionEntry) -> bool:
         """Begin the copy of a new session, and return whether it may have one."""
         if session in self._refused:
             return False
         why = ""
-        folder = self._places.folder(session) if SESSION_ID.fullmatch(session) else None
+        folder = self._paths.folder(session) if SESSION_ID.fullmatch(session) else None
         if folder is None:
             why = "its id is none of kasmon's"
         elif len(self._sessions) >= MOST_SESSIONS:
             why = f"only {MOST_SESSIONS} sessions of a machine are shown"
-        elif folder.exists() and machine_of(self._places, session) != self._machine:
+        elif folder.exists() and machine_of(self._paths, session) != self._machine:
             why = "a session with its id exists here"
         if folder is None or why:
             self._refused.add(session)
             log.warning("a session %r of %s is not shown: %s", session, self._machine, why)
             return False
-        private_folder(self._places.sessions)
+        private_folder(self._paths.sessions)
         folder.mkdir(mode=0o700, exist_ok=True)
         self._write_via(session, "")
-        self._places.log(session).unlink(missing_ok=True)
+        self._paths.log(session).unlink(missing_ok=True)
         launch = msgspec.structs.replace(self._launch(listed.created.launch), tags=_tags(listed.tags))
-        write_private(self._places.launch(session), msgspec.json.encode(launch))
+        write_private(self._paths.launch(session), msgspec.json.encode(launch))
         created = SessionCreated(
             at=self._time_here(listed.created.at), launch=launch, machine=self._machine, via=self._machine
         )
@@ -261,11 +261,11 @@ class Mirror:
 
     def _is_starter(self, session: SessionId, *, is_of_other: bool) -> bool:
         """Whether the agent of *session*, which *is_of_other* than that machine, may have started one there."""
-        is_known = self._places.folder(session).exists()
+        is_known = self._paths.folder(session).exists()
         if not is_of_other:
-            return not is_known or machine_of(self._places, session) == self._machine
-        may_start = self._machine in load_or_default(self._places, log.warning).fleet.machines
-        return is_known and may_start and not machine_of(self._places, session)
+            return not is_known or machine_of(self._paths, session) == self._machine
+        may_start = self._machine in load_or_default(self._paths, log.warning).fleet.machines
+        return is_known and may_start and not machine_of(self._paths, session)
 
     def _time_here(self, at: float) -> float:
         """Return the time *at* of the clock there as one of the clock here; not in the future."""
@@ -278,7 +278,7 @@ class Mirror:
             return "unnamed"
 
     def _write_via(self, session: SessionId, log: str) -> None:
-        write_private(self._places.via(session), f"{self._machine}\n{clean_line(log)[:64]}\n".encode())
+        write_private(self._paths.via(session), f"{self._machine}\n{clean_line(log)[:64]}\n".encode())
 
     def _append(self, part: LogPart) -> None:
         session = part.session
@@ -287,7 +287,7 @@ class Mirror:
         if self._is_complete and self._presence.sessions.get(session, HostPresence()).host is not None:
             self._publish()  # its host is known before its events; one that is gone only after its last ones
         at = self._logs.get(session, LogPosition("", 0))
-        path = self._places.log(session)
+        path = self._paths.log(session)
         if part.offset == 0 and (at.offset or at.log != part.log):
             write_private(path, b"")  # another file, with another inode: who reads it begins again
             self._write_via(session, part.log)
@@ -314,7 +314,7 @@ class Mirror:
         remaining = {other: presence for other, presence in self._presence.sessions.items() if other != session}
         self._presence = msgspec.structs.replace(self._presence, sessions=remaining)
         self.on_session(session, None)
-        shutil.rmtree(self._places.folder(session), ignore_errors=True)
+        shutil.rmtree(self._paths.folder(session), ignore_errors=True)
 
     def remove_all(self) -> None:
         for session in list(self._sessions):

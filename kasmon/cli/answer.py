@@ -29,7 +29,7 @@ from kasmon.model.permission import MAY_BE_CUT, Decision, Request, RequestId, Re
 from kasmon.model.request_groups import strings, texts
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sanitize import has_hidden, redact, visible
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import session_operations
@@ -74,7 +74,7 @@ def answer(
             "--yes requires --alike.", hint="To answer one request without confirmation, pass its --digest."
         )
     decision = parse_decision(said)
-    where = places()
+    where = user_paths()
     session, request = meant(read_fleet(where), wanted)
     labels = tuple(_label(request, label) for label in choice or ())
     _check(request, decision)

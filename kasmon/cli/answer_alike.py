@@ -25,7 +25,7 @@ from kasmon.model.permission import Decision, Request, parse_decision
 from kasmon.model.request_groups import find_group
 from kasmon.model.rule import Rule
 from kasmon.model.session import Session
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sanitize import visible
 from kasmon.store.machines import ALL
 from kasmon.store.rules import RuleBook
@@ -50,7 +50,7 @@ def rules(
         table = MachineTable(("rules",), "rules", Rule, heads, cells, "No standing rules.")
         return print_all(table, wants_json=wants_json)
     check_machine(machine)
-    rule_book = RuleBook(places().rules)
+    rule_book = RuleBook(user_paths().rules)
     if act == "ls":
         found = rule_book.read()
     else:
@@ -58,7 +58,7 @@ def rules(
             raise UsageError("`kasmon rules rm` requires the id of a rule.", hint="`kasmon rules ls` lists the ids.")
         from kasmon.supervisor.limits.agents import check_is_person  # only where something is changed
 
-        check_is_person(places(), "revoke rules")
+        check_is_person(user_paths(), "revoke rules")
         found = tuple(rule_book.remove(rule) for rule in wanted)
     if wants_json:
         print_json(rules=[rule_object(rule) for rule in found])
@@ -68,7 +68,7 @@ def rules(
     if act == "ls" and not found:
         say("No standing rules.")
     if act == "ls":
-        note_other_machines(places(), machine, "rules")
+        note_other_machines(user_paths(), machine, "rules")
     return 0
 
 
@@ -93,13 +93,13 @@ def list_alike(wanted: str, *, wants_json: bool) -> None:
     Raises:
         RequestClosedError, RequestNotFoundError: if it is not open.
     """
-    fleet = read_fleet(places())
+    fleet = read_fleet(user_paths())
     _, request = meant(fleet, wanted)
     listed = find_group(request, requests(fleet)) or (request,)
     if wants_json:
         print_json(requests=[request_object(each) for each in listed], digest=digest_of(listed))
     else:
-        say(*_lines(places(), fleet, listed), f"digest of these {len(listed)}: {digest_of(listed)}")
+        say(*_lines(user_paths(), fleet, listed), f"digest of these {len(listed)}: {digest_of(listed)}")
 
 
 def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool, wants_json: bool) -> int:
@@ -122,7 +122,7 @@ def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool,
         )
     if reason and decision is not Decision.DENY:
         raise UsageError(f"{said!r} accepts no reason.", hint="Use --reason with deny.")
-    where = places()
+    where = user_paths()
     fleet = read_fleet(where)
     _, request = meant(fleet, wanted)
     listed = find_group(request, requests(fleet))

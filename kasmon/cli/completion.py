@@ -18,7 +18,7 @@ import msgspec
 import kasmon
 from kasmon.cli.arguments import Arg, CommandParameter, Signature, assign
 from kasmon.cli.commands import find
-from kasmon.paths import Paths, expanded, places
+from kasmon.paths import Paths, expanded, user_paths
 from kasmon.sanitize import clean_line
 
 Completions = dict[str, str]
@@ -112,7 +112,7 @@ def sessions(typed: str, *, sandboxed: bool = False) -> Completions:
     from kasmon.model.fleet import by_attention
     from kasmon.supervisor.fleet.snapshot import read_fleet
 
-    shown = [one for one in by_attention(read_fleet(places()).sessions) if one.sandbox or not sandboxed]
+    shown = [one for one in by_attention(read_fleet(user_paths()).sessions) if one.sandbox or not sandboxed]
     names = {session.name: f"{session.state}, {session.agent}" for session in shown if session.name[:1] != "-"}
     by_id = [one for one in shown if one.name[:1] == "-" or (typed and one.id.startswith(typed))]
     ids = {session.id: session.name for session in by_id}
@@ -123,7 +123,7 @@ def agents() -> Completions:
     """Return the enabled profiles."""
     from kasmon.config import load
 
-    enabled = {name: profile for name, profile in load(places()).agents.items() if profile.enabled}
+    enabled = {name: profile for name, profile in load(user_paths()).agents.items() if profile.enabled}
     return {name: profile.program for name, profile in enabled.items()}
 
 
@@ -132,7 +132,7 @@ def templates() -> Completions:
     from kasmon.config import load
     from kasmon.supervisor.sessions.folder_config import in_folder
 
-    where = places()
+    where = user_paths()
     return {name: each.agent for name, each in in_folder(where, load(where), "").config.templates.items()}
 
 
@@ -140,7 +140,7 @@ def tags() -> Completions:
     """Return the tags of all sessions."""
     from kasmon.supervisor.fleet.snapshot import read_fleet
 
-    return {tag: "" for session in read_fleet(places()).sessions for tag in session.tags}
+    return {tag: "" for session in read_fleet(user_paths()).sessions for tag in session.tags}
 
 
 def requests() -> Completions:
@@ -148,14 +148,14 @@ def requests() -> Completions:
     from kasmon.model.fleet import requests
     from kasmon.supervisor.fleet.snapshot import read_fleet
 
-    return {request.id: f"{request.tool} {request.title}".strip() for request in requests(read_fleet(places()))}
+    return {request.id: f"{request.tool} {request.title}".strip() for request in requests(read_fleet(user_paths()))}
 
 
 def settings() -> Completions:
     from kasmon.config import load
     from kasmon.config.explain import settings
 
-    return dict.fromkeys(settings(load(places())), "")
+    return dict.fromkeys(settings(load(user_paths())), "")
 
 
 def values(key: str) -> Completions:
@@ -164,7 +164,7 @@ def values(key: str) -> Completions:
     from kasmon.toml_struct import allowed_values, field_type
 
     if key == "ui.theme":
-        return themes(places())
+        return themes(user_paths())
     if key == "default_agent":
         return agents()
     return {value.strip('"'): "" for value in allowed_values(field_type(key.split("."), Config))}
@@ -174,14 +174,14 @@ def machines() -> Completions:
     """Return the registered machines."""
     from kasmon.store.machines import machine_names
 
-    return dict.fromkeys(machine_names(places()), "a registered machine")
+    return dict.fromkeys(machine_names(user_paths()), "a registered machine")
 
 
 def plans(typed: str) -> Completions:
     """Return the plans that were run, and plan files."""
     from kasmon.store.plan_log import plans
 
-    return dict.fromkeys(plans(places()), "was run") | plan_files(typed)
+    return dict.fromkeys(plans(user_paths()), "was run") | plan_files(typed)
 
 
 def plan_files(typed: str) -> Completions:

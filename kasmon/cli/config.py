@@ -9,7 +9,7 @@ from kasmon.config.edit import put
 from kasmon.config.explain import ExplainedSetting, settings, value_at
 from kasmon.config.explain import explain as explained
 from kasmon.errors import ConfigError, UsageError
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.sessions.folder_config import in_folder
 
 
@@ -24,7 +24,7 @@ def config(
     wants_json: Json = False,
 ) -> None:
     """Show or change settings; comments in the file are kept."""
-    where = places()
+    where = user_paths()
     if explain is not None and key is not None:
         raise UsageError("--explain requires the key as its own value.", hint=f"Run `kasmon config --explain {key}`.")
     if key is not None and value is not None:

@@ -24,7 +24,7 @@ from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet, peers_of
 from kasmon.model.formatting import clock
 from kasmon.model.permission import SessionId
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.fleet.lookup import find, own_id
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -43,7 +43,7 @@ def send_to_peer(
     wants_json: Json = False,
 ) -> None:
     """Message a peer from a plan's session (delivered after its current turn)."""
-    where = places()
+    where = user_paths()
     fleet = read_fleet(where)
     teller = find(fleet, own_session(os.environ))
     said = sys.stdin.read() if text == "-" else text or ""
@@ -92,7 +92,7 @@ def ctx(
     wants_json: Json = False,
 ) -> None:
     """Show an agent its task, wave and peers; report that the task is done or that the agent waits."""
-    where = places()
+    where = user_paths()
     session = find(read_fleet(where), wanted or own_session(os.environ))
     if done is not None or waiting is not None:
         asyncio.run(session_operations.declare(where, session, waiting=waiting, done=done))

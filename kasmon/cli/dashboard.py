@@ -10,7 +10,7 @@ from typing import Annotated
 from kasmon import system
 from kasmon.cli.arguments import Arg, Json, OnMachine
 from kasmon.errors import UsageError
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 
 
 def no_screen(environment: Mapping[str, str]) -> str:
@@ -26,7 +26,7 @@ def dashboard() -> int:
     """Open the dashboard."""
     if why := no_screen(os.environ):
         raise UsageError(f"the dashboard cannot open here: {why}.", hint="`kasmon ls --watch` works anywhere.")
-    return show(places(), last=True)
+    return show(user_paths(), last=True)
 
 
 def demo(

@@ -11,7 +11,7 @@ from kasmon.model.formatting import clock
 from kasmon.model.session import Session
 from kasmon.model.transcript.search_pattern import SearchPattern
 from kasmon.model.transcript.search_text import SearchHit
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.search.search import SessionHits, list_sessions, search
 
@@ -44,7 +44,7 @@ def grep(
     if context < 0 or (max_ is not None and max_ < 1):
         raise UsageError(f"{context if context < 0 else max_} is not a valid number of lines.")
     wanted = SearchPattern(pattern, ignores_case=ignore_case, is_regex=regex)
-    where = places()
+    where = user_paths()
     found = search(where, _sessions(where, session or ()), wanted, context=context, most=max_)
     count = _print_json(found) if wants_json else _print_hits(found, context)
     if not count and not wants_json:

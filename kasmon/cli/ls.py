@@ -14,7 +14,7 @@ from kasmon.errors import UsageError
 from kasmon.model.fleet import Fleet, by_attention
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState, states_of
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.store.machines import ALL, machine_names, read_machine
 from kasmon.supervisor.fleet.goal import find_matching
 from kasmon.supervisor.fleet.lookup import find
@@ -64,7 +64,7 @@ def ls(
         follow(state, wave, machine, tag, wants_json=wants_json)
         return 0
     wanted = states_in(state)
-    fleet = read_fleet(places())
+    fleet = read_fleet(user_paths())
     sessions = chosen(fleet, wanted, wave, machine, tags=tag)
     if wants_json:
         branches = branches_of(sessions)
@@ -75,7 +75,7 @@ def ls(
             from kasmon.config import load  # it reads every worktree
             from kasmon.supervisor.machines.marks import SessionMarks, read_own_marks
 
-            found = read_own_marks(places(), load(places()), fleet.sessions, branches)
+            found = read_own_marks(user_paths(), load(user_paths()), fleet.sessions, branches)
             objects = [each | to_builtins(found.get(each["id"], SessionMarks(id=each["id"]))) for each in objects]
         print(as_json(answer(sessions=objects)))
         return note_unreachable() if machine == ALL else 0
@@ -93,7 +93,7 @@ def note_unreachable() -> int:
     from kasmon.errors import RemoteUnreachableError
     from kasmon.supervisor.machines.registration import status  # it loads what starts links
 
-    code, where = 0, places()
+    code, where = 0, user_paths()
     for name in machine_names(where):
         if why := status(where, name).why_unreachable:
             code = RemoteUnreachableError.exit_code
@@ -111,7 +111,7 @@ def wait(
     """Wait until sessions are in one of these states."""
     if not sessions:
         raise UsageError("`kasmon wait` requires a session.", hint="See `kasmon wait --help`.")
-    goal, where = states_in(for_), places()
+    goal, where = states_in(for_), user_paths()
     fleet = read_fleet(where)
     ids = [find(fleet, name).id for name in sessions]
     there = find_matching(fleet, ids, goal, any_)
@@ -136,7 +136,7 @@ def branches_of(sessions: Sequence[Session]) -> "dict[SessionId, BranchState]":
         return {}
     from kasmon.supervisor.finish.pull_requests import read_branches
 
-    states = read_branches(places(), trees.values())
+    states = read_branches(user_paths(), trees.values())
     return {session: states[tree.path] for session, tree in trees.items() if tree.path in states}
 
 
@@ -170,7 +170,7 @@ def chosen(
         NotFoundError: if no such machine is registered.
     """
     if machine not in ("", LOCAL, ALL):
-        read_machine(places(), machine)
+        read_machine(user_paths(), machine)
     wanted = None if tags is None else check_tags(tags.split(","))
     return by_attention(
         session

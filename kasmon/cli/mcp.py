@@ -10,7 +10,7 @@ from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.cli.output.console import note
 from kasmon.config import load
 from kasmon.errors import UnavailableError, UsageError
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.sandboxes.create import NewSandbox
 
 GET = "pip install 'WHEEL[mcp]'"
@@ -47,7 +47,7 @@ def mcp(
         gc.enable()
     if sys.stdin is not None and sys.stdin.isatty():
         note("an agent's program starts this command and uses it over stdin. Ctrl+C stops it.")
-    where = places()
+    where = user_paths()
     if tools == "fleet":
         if client or size or project or allow:
             raise UsageError("--client, --size, --project and --allow are for --tools code.", hint="Leave them out.")

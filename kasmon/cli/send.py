@@ -23,7 +23,7 @@ from kasmon.model.prompts.image import PromptImage
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.model.transcript.text import cells
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.limits.budgets import find_warnings
@@ -127,7 +127,7 @@ def send(
     )
     if over_budget:
         _must_be_a_person()
-    where = places()
+    where = user_paths()
     fleet = read_fleet(where)
     errors: list[KasmonError] = []
     if names:

@@ -52,7 +52,7 @@ from kasmon.model.formatting import duration
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
-from kasmon.paths import Paths, expanded, places
+from kasmon.paths import Paths, expanded, user_paths
 from kasmon.sanitize import clean_line
 from kasmon.store.session_reader import apply_log, load_initial_session
 from kasmon.supervisor.fleet.lookup import find, find_here
@@ -91,7 +91,7 @@ def ls_tmux(socket: str, *, wants_json: bool) -> None:
 
     from kasmon.supervisor.sessions.adoption.panes import foreign_panes
 
-    panes = asyncio.run(foreign_panes(places(), socket))
+    panes = asyncio.run(foreign_panes(user_paths(), socket))
     if wants_json:
         print_json(panes=[msgspec.to_builtins(pane) | {"target": pane.target} for pane in panes])
     else:
@@ -102,7 +102,7 @@ def ls_background(*, wants_json: bool) -> None:
     """Print the background sessions of Claude Code. Raises `UnavailableError` if it does not list them."""
     from kasmon.supervisor.sessions.adoption.background import list_sessions
 
-    where = places()
+    where = user_paths()
     found = event_loop.run(list_sessions(where, load(where)))
     if wants_json:
         print_json(background=[msgspec.to_builtins(each) for each in found])
@@ -138,7 +138,7 @@ def adopt(
         return _adopt_background(target, name, wants_json=wants_json)
     from kasmon.supervisor.sessions.adoption.panes import adopt as adopted
 
-    where = places()
+    where = user_paths()
     launch = asyncio.run(adopted(where, target, name, socket))
     session = read_session(where, launch.session)
     if wants_json:
@@ -152,7 +152,7 @@ def adopt(
 def _adopt_background(target: str, name: str, *, wants_json: bool) -> None:
     from kasmon.supervisor.sessions.adoption.background import adopt_background
 
-    where = places()
+    where = user_paths()
     session, _ = event_loop.run(adopt_background(where, load(where), target, name))
     if wants_json:
         print_json(session=session_object(read_session(where, session)), noticed=KEPT_RUNNING)
@@ -183,7 +183,7 @@ def move(
 
     from kasmon.supervisor.sessions.move import move as moved  # it inspects processes
 
-    where = places()
+    where = user_paths()
     session = find_here(read_fleet(where), wanted)
     here = for_session(where, load(where), session.config_folder, session.agent)
     if here.notice:
@@ -286,7 +286,7 @@ def new(
     if field and not template:
         raise UsageError("--field requires --template.", hint="The template's prompt has the fields.")
     names = names_from_stdin() if name == "-" else [name] if count is None else numbered(name, count)
-    where = places()
+    where = user_paths()
     config, chosen = load(where), None
     if template:
         from kasmon.supervisor.sessions.folder_config import in_folder as in_folder_config
@@ -409,16 +409,16 @@ def numbered(name: str, count: int) -> list[str]:
     return [pattern.replace("{n}", str(n)) for n in range(1, count + 1)]
 
 
-async def find_early_exit(places: Paths, session: SessionId) -> Session | None:
+async def find_early_exit(paths: Paths, session: SessionId) -> Session | None:
     """Return the session, just started, if it has already ended; None as soon as its program is known to run.
 
     A structured agent has already completed its handshake, so this does not wait.
     """
-    before = await in_thread(load_initial_session, places, session)
+    before = await in_thread(load_initial_session, paths, session)
     deadline = time.monotonic() + LIMIT_S
     resting_since: float | None = None
     while True:
-        now, _ = await in_thread(apply_log, places, before)
+        now, _ = await in_thread(apply_log, paths, before)
         if now.state is SessionState.ENDED:
             return now
         at = time.monotonic()
@@ -491,7 +491,7 @@ def interrupt(
 
         act = partial(use.interrupt, run=run)
     selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
-    return run_on_each(places(), selection, BUSY, act, "interrupted", wants_json=wants_json)
+    return run_on_each(user_paths(), selection, BUSY, act, "interrupted", wants_json=wants_json)
 
 
 def fg(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
@@ -514,7 +514,7 @@ def stop(
 ) -> int:
     """Stop sessions' agents; the logs are kept, and the sessions can be restarted."""
     selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
-    where, choice = places(), children
+    where, choice = user_paths(), children
     if choice is None and wanted != ("-",):
         fleet = read_fleet(where)
         selected = [each.id for each in selection.find(fleet, ALIVE)[0]]
@@ -576,7 +576,7 @@ def hibernate(
     from kasmon.supervisor.hibernation import hibernate as hibernation  # it loads psutil
 
     selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
-    return run_on_each(places(), selection, IDLE, hibernation.hibernate, "hibernated", wants_json=wants_json)
+    return run_on_each(user_paths(), selection, IDLE, hibernation.hibernate, "hibernated", wants_json=wants_json)
 
 
 def restart(
@@ -606,7 +606,7 @@ def restart(
         )
 
     selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
-    return run_on_each(places(), selection, NOT_ALIVE, act, "restarted", wants_json=wants_json)
+    return run_on_each(user_paths(), selection, NOT_ALIVE, act, "restarted", wants_json=wants_json)
 
 
 def rename(wanted: SessionArgument, name: str, /, *, wants_json: Json = False) -> None:
@@ -633,7 +633,7 @@ def tag(
         return await list_entry.tag(where, session, add or (), remove or ())
 
     selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
-    return run_on_each(places(), selection, frozenset(SessionState), act, "tagged", wants_json=wants_json)
+    return run_on_each(user_paths(), selection, frozenset(SessionState), act, "tagged", wants_json=wants_json)
 
 
 def mark(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
@@ -661,12 +661,12 @@ def rm(
 
     selection = SessionSelection(names=wanted, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes)
     removable = NOT_ALIVE - {SessionState.HIBERNATED} if everything else NOT_ALIVE
-    return run_on_each(places(), selection, removable, act, "removed", wants_json=wants_json)
+    return run_on_each(user_paths(), selection, removable, act, "removed", wants_json=wants_json)
 
 
 def _execute(wanted: str, act: Act, done: str, *, wants_json: bool) -> None:
     """Call *act* on the session *wanted*, and print the text that it returns, else *done*."""
-    where = places()
+    where = user_paths()
     session = find(read_fleet(where), wanted)
     outcome = event_loop.run(act(where, session))
     now = read_fleet(where).get(session.id) or session
@@ -678,7 +678,7 @@ def _execute(wanted: str, act: Act, done: str, *, wants_json: bool) -> None:
 
 def attach(wanted: SessionArgument, /) -> NoReturn:
     """Attach to a session's terminal (Ctrl+] or F12 detaches); for structured Codex, its own screen (/quit ends it)."""
-    where = places()
+    where = user_paths()
     session = find(read_fleet(where), wanted)
     argv: list[str]
     variables: Mapping[str, str] = os.environ

@@ -26,7 +26,7 @@ from kasmon.model.permission import MAY_BE_CUT, Request, SessionId
 from kasmon.model.session import Session, Tokens
 from kasmon.model.session_state import OVER, SessionState
 from kasmon.model.transcript.request_blocks import TOLD
-from kasmon.paths import Paths, expanded, places
+from kasmon.paths import Paths, expanded, user_paths
 from kasmon.sanitize import clean_block, clean_line, redact, visible
 from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.lookup import check_here, find
@@ -54,7 +54,7 @@ def read(
         raise UsageError(f"cannot read {lines} lines.")
     if span is not None and lines is not None:
         raise UsageError("--range and --lines cannot be combined.", hint="`--range -N:` is the last N lines.")
-    where = places()
+    where = user_paths()
     session = find(read_fleet(where), wanted)
     from kasmon.supervisor.sessions.read import read_lines  # not for the other commands here
 
@@ -112,7 +112,7 @@ def export(
     wants_json = wants_json or format_ == "json"
     if wants_json and turn:
         raise UsageError("--turn requires the format markdown or html.", hint="Filter the JSON by its events.")
-    where = places()
+    where = user_paths()
     session = find(read_fleet(where), wanted)
     if wants_json:
         text = as_json(answer(session=session_object(session), **as_objects(where, session)))
@@ -143,7 +143,7 @@ def show(
     wants_json: Json = False,
 ) -> None:
     """Show the details of a session."""
-    where = places()
+    where = user_paths()
     fleet = read_fleet(where)
     session = find(fleet, wanted)
     if files:
@@ -267,7 +267,7 @@ def inbox(
         from kasmon.cli.answer_alike import list_alike
 
         return list_alike(alike, wants_json=wants_json)
-    where = places()
+    where = user_paths()
     fleet = read_fleet(where)
     waiting = requests(fleet)
     if wants_json:

@@ -19,7 +19,7 @@ from kasmon.model.idle.hibernation import propose_for_budget
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sanitize import clean_line
 from kasmon.store.machines import ALL
 from kasmon.supervisor.fleet.process_usage import SessionUsage, read_usage
@@ -72,7 +72,7 @@ def top(
         return print_all(table, wants_json=wants_json)
     check_machine(machine)
     if wants_json or not sys.stdout.isatty():
-        before, began = read_usage(read_fleet(places()).sessions), time.monotonic()
+        before, began = read_usage(read_fleet(user_paths()).sessions), time.monotonic()
         time.sleep(ONE_SAMPLE_S)
         sample = read_sample(before, began)
         budget_bytes = _budget_bytes()
@@ -85,7 +85,7 @@ def top(
             )
         else:
             say(*lines(sample, budget_bytes))
-            note_other_machines(places(), machine, "top")
+            note_other_machines(user_paths(), machine, "top")
         return 0
     sys.stdout.write(ENTER)
     try:
@@ -97,7 +97,7 @@ def top(
 
 
 def _show_live(interval_s: float) -> None:
-    before: Usages = read_usage(read_fleet(places()).sessions)
+    before: Usages = read_usage(read_fleet(user_paths()).sessions)
     began = time.monotonic()
     time.sleep(ONE_SAMPLE_S)
     while True:
@@ -112,7 +112,7 @@ def _show_live(interval_s: float) -> None:
 
 def read_sample(before: Usages, began: float) -> UsageSample:
     """Read the sessions and what they use; *before* was read at *began*, by the monotonic clock. Blocks."""
-    fleet = read_fleet(places())
+    fleet = read_fleet(user_paths())
     usages, passed_s = read_usage(fleet.sessions), max(time.monotonic() - began, 1e-3)
     spent = {
         session: max(0.0, usage.processor_s - before[session].processor_s)
@@ -194,4 +194,4 @@ def _usage_cells(listed: _ListedUsage, *, utf8: bool) -> tuple[str, ...]:
 
 
 def _budget_bytes() -> int:
-    return load_or_default(places()).session.memory_budget * 1_000_000
+    return load_or_default(user_paths()).session.memory_budget * 1_000_000

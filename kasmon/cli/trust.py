@@ -14,7 +14,7 @@ from kasmon.config.folder_config import NAME, FolderConfig, read_folder_config
 from kasmon.config.folder_config_text import describe_changes
 from kasmon.errors import NotFoundError, RefusedError, UsageError
 from kasmon.host.rpc.peer import evidence
-from kasmon.paths import expanded, places
+from kasmon.paths import expanded, user_paths
 from kasmon.sanitize import visible
 from kasmon.store.trusted_folders import TrustedContent, TrustedFolders
 
@@ -40,7 +40,7 @@ def trust(
         raise UsageError("`kasmon trust` requires a folder.", hint="Run `kasmon trust .` or `kasmon trust --list`.")
     if remove:
         return withdraw(folder, wants_json=wants_json)
-    where = places()
+    where = user_paths()
     local = _brought(folder)
     lines = describe_changes(load(where), local) or ("It has no effect.",)
     counts = TrustedFolders(where).counts(local)
@@ -59,7 +59,7 @@ def trust(
 
 def show_all(*, wants_json: bool) -> None:
     """Print what is trusted, and whether the current content still is."""
-    found = [(trusted, _now(trusted)) for trusted in TrustedFolders(places()).read()]
+    found = [(trusted, _now(trusted)) for trusted in TrustedFolders(user_paths()).read()]
     if wants_json:
         objects = [
             {"folder": one.root, "digest": one.digest, "trusted_at": one.at, "now": state} for one, state in found
@@ -80,7 +80,7 @@ def withdraw(folder: str, *, wants_json: bool) -> None:
     """
     from kasmon.supervisor.limits.agents import check_is_person  # only where something is changed
 
-    where, path = places(), expanded(folder).absolute()
+    where, path = user_paths(), expanded(folder).absolute()
     check_is_person(where, "revoke trust")
     local = read_folder_config(path)
     root = local.root if local is not None else str(path)

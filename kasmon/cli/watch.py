@@ -15,7 +15,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import clock
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.fleet.wait import fleets
 
 LOOK_S: Final = 0.5
@@ -61,7 +61,7 @@ async def _wait_for_reader_exit() -> None:
 
 async def _print(choose: Callable[[Fleet], Sequence[Session]], wants_json: bool) -> None:
     before: dict[SessionId, Session] | None = None
-    async with fleets(places()) as changes:
+    async with fleets(user_paths()) as changes:
         async for fleet in changes:
             sessions = choose(fleet)
             now = {session.id: session for session in sessions}

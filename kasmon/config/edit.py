@@ -17,7 +17,7 @@ from kasmon.paths import Paths, private_folder
 from kasmon.toml_struct import field_type
 
 
-def put(places: Paths, key: str, text: str, check: Callable[[Config], object] = lambda config: None) -> Config:
+def put(paths: Paths, key: str, text: str, check: Callable[[Config], object] = lambda config: None) -> Config:
     """Set *key* to *text*, as written on a command line; return the config with the change.
 
     A string may be written without quotes, a list as TOML or as its only element. The file is replaced whole or not at
@@ -36,7 +36,7 @@ def put(places: Paths, key: str, text: str, check: Callable[[Config], object] = 
         raise NotFoundError(f"there is no setting {key!r}.", hint="`kasmon config` lists all settings.")
     if get_origin(kind) in (dict, Mapping) or (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         raise UsageError(f"{key!r} is a table; give a setting in it.", hint="`kasmon config` lists all settings.")
-    file = places.config_file
+    file = paths.config_file
     before = read(file)
     parse(before, str(file))
     after = _edit(before, path, _value(text, kind))
@@ -46,7 +46,7 @@ def put(places: Paths, key: str, text: str, check: Callable[[Config], object] = 
     except ConfigError as error:
         raise UsageError(f"{key!r} was not changed: {error.why}.", hint=error.hint) from error
     try:
-        private_folder(places.config)
+        private_folder(paths.config)
         _replace(file, after)
     except OSError as error:
         raise KasmonError(

@@ -29,15 +29,15 @@ class ExplainedSetting(msgspec.Struct, frozen=True, kw_only=True):
     """The allowed values, if they can be listed."""
 
 
-def explain(places: Paths, key: str) -> ExplainedSetting:
+def explain(paths: Paths, key: str) -> ExplainedSetting:
     """Return the setting *key* (`ui.theme`, `agents.claude.flags`) with its current value.
 
     Raises:
         NotFoundError: if there is no such setting.
         ConfigError: if the config file cannot be used.
     """
-    text = read(places.config_file)
-    config = without_secrets(parse(text, str(places.config_file)))
+    text = read(paths.config_file)
+    config = without_secrets(parse(text, str(paths.config_file)))
     path = tuple(key.split("."))
     kind = field_type(path, Config)
     if kind is None:
@@ -48,7 +48,7 @@ def explain(places: Paths, key: str) -> ExplainedSetting:
         sentence=_sentence(path),
         value=value,
         default=_default(path),
-        origin=f"{places.config_file}:{line}" if line else "default",
+        origin=f"{paths.config_file}:{line}" if line else "default",
         allowed=allowed_values(kind),
     )
 

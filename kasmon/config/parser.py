@@ -21,22 +21,22 @@ SHIPPED_CONFIG: Final = Config()
 HIDDEN: Final = "⟨hidden⟩"
 
 
-def load(places: Paths) -> Config:
-    """Load the config of *places*; the defaults if there is no file.
+def load(paths: Paths) -> Config:
+    """Load the config of *paths*; the defaults if there is no file.
 
     Raises:
         ConfigError: if the file cannot be read, is not TOML, or has settings that the schema does not know.
     """
-    return parse(read(places.config_file), str(places.config_file))
+    return parse(read(paths.config_file), str(paths.config_file))
 
 
-def load_or_default(places: Paths, warn: Callable[[str], object] = lambda text: None) -> Config:
-    """Load the config of *places* for callers that must always run; the defaults if it is invalid.
+def load_or_default(paths: Paths, warn: Callable[[str], object] = lambda text: None) -> Config:
+    """Load the config of *paths* for callers that must always run; the defaults if it is invalid.
 
     *warn* is called with the reason then.
     """
     try:
-        return load(places)
+        return load(paths)
     except ConfigError as error:
         warn(f"the config is not valid, so the defaults apply: {error}")
         return Config()

@@ -32,28 +32,28 @@ CLUSTER: Final = "demo"
 KASMON: Final = (sys.executable, "-P", "-m", "kasmon")
 
 
-async def start_fleet(places: Paths, agents: int, seed: int) -> list[str]:
-    """Start *agents* agents on three machines, which *places* lists; return an error message for each failed start."""
-    where = {name: places if name == LOCAL else machine_paths(places, name) for name in MACHINES}
+async def start_fleet(paths: Paths, agents: int, seed: int) -> list[str]:
+    """Start *agents* agents on three machines, which *paths* lists; return an error message for each failed start."""
+    where = {name: paths if name == LOCAL else machine_paths(paths, name) for name in MACHINES}
     for other in where.values():
         other.make()
     others = {name: where[name] for name in MACHINES[1:]}
     try:
-        await start_cluster(places, others)
+        await start_cluster(paths, others)
         cluster = CLUSTER
     except (ImportError, KasmonError):
         cluster = ""
     for name, other in others.items():
         command = () if cluster else command_of(other)
-        write_machine(places, Machine(name=name, cluster=cluster, command=command, added_at=time.time()))
-    await asyncio.to_thread(start_links, places)
+        write_machine(paths, Machine(name=name, cluster=cluster, command=command, added_at=time.time()))
+    await asyncio.to_thread(start_links, paths)
     parts = distribute(cast(agents)).items()
     failures = await asyncio.gather(*(populate(where[name], agents_there, seed) for name, agents_there in parts))
     return [failure for each in failures for failure in each]
 
 
-async def start_cluster(places: Paths, others: Mapping[str, Paths]) -> "list[subprocess.Popen[bytes]]":
-    """Start `CLUSTER`, which *others* serve their sessions to by name, and which *places* is an operator of.
+async def start_cluster(paths: Paths, others: Mapping[str, Paths]) -> "list[subprocess.Popen[bytes]]":
+    """Start `CLUSTER`, which *others* serve their sessions to by name, and which *paths* is an operator of.
 
     Returns its processes: the service, which runs the server, and one for each of *others*.
 
@@ -69,10 +69,10 @@ async def start_cluster(places: Paths, others: Mapping[str, Paths]) -> "list[sub
     from kasmon.bus.nats.service import apply_changes
 
     await asyncio.to_thread(find_server)
-    folder = create_cluster(places, CLUSTER, "127.0.0.1", 0)
-    service = start_service(folder, places)
+    folder = create_cluster(paths, CLUSTER, "127.0.0.1", 0)
+    service = start_service(folder, paths)
     await asyncio.to_thread(wait_until_up, folder, service)
-    members: dict[str, tuple[Role, Paths]] = {"you": ("operator", places)}
+    members: dict[str, tuple[Role, Paths]] = {"you": ("operator", paths)}
     members |= {name: ("machine", other) for name, other in others.items()}
     key = folder.key(ROSTER_KEY)
     tokens = {name: make_join_token(folder, name, role, "main", 5, key) for name, (role, _) in members.items()}
@@ -82,11 +82,11 @@ async def start_cluster(places: Paths, others: Mapping[str, Paths]) -> "list[sub
     return [service, *[await asyncio.to_thread(_serve, other) for other in others.values()]]
 
 
-def _serve(places: Paths) -> "subprocess.Popen[bytes]":
-    """Start the process that serves the sessions of *places* to the cluster."""
+def _serve(paths: Paths) -> "subprocess.Popen[bytes]":
+    """Start the process that serves the sessions of *paths* to the cluster."""
     return subprocess.Popen(
         [*KASMON, "bus", f"--cluster={CLUSTER}", f"--allow={','.join(ABILITIES)}"],
-        env={**os.environ, **places.environment_variables()},
+        env={**os.environ, **paths.environment_variables()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -94,8 +94,8 @@ def _serve(places: Paths) -> "subprocess.Popen[bytes]":
     )
 
 
-def command_of(places: Paths) -> tuple[str, ...]:
-    variables = (f"{name}={value}" for name, value in places.environment_variables().items())
+def command_of(paths: Paths) -> tuple[str, ...]:
+    variables = (f"{name}={value}" for name, value in paths.environment_variables().items())
     return ("env", *variables, *KASMON)
 
 

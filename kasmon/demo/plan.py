@@ -106,14 +106,14 @@ exit 1
 """The script of the tasks' checks: one of them fails."""
 
 
-def begin(places: Paths) -> None:
+def begin(paths: Paths) -> None:
     """Start the plan in a folder of its own, with a detached runner.
 
     Raises:
         UnavailableError: if the plan cannot be written, or no process can be started.
     """
-    folder = places.state.parent.parent / "search"
+    folder = paths.state.parent.parent / "search"
     private_folder(folder)
     write_private(folder / FILE, PLAN.encode())
     write_private(folder / "check", CHECKS.encode())
-    start.run(places, start.store_approved_plan(places, read(PLAN, FILE), PLAN, folder / FILE, folder, headless=False))
+    start.run(paths, start.store_approved_plan(paths, read(PLAN, FILE), PLAN, folder / FILE, folder, headless=False))

@@ -26,7 +26,7 @@ FULL: Final = 12
 
 
 async def start_demo(
-    places: Paths, agents: int, seed: int, *, with_sandboxes: bool = False, fleet: bool = False
+    paths: Paths, agents: int, seed: int, *, with_sandboxes: bool = False, fleet: bool = False
 ) -> list[str]:
     """Start *agents* agents, the plan and the sandboxes; return an error message for each failed start.
 
@@ -35,19 +35,19 @@ async def start_demo(
     if fleet:
         from kasmon.demo.fleet import start_fleet  # it populates each machine
 
-        return await start_fleet(places, agents, seed)
-    failures = await populate(places, cast(agents), seed)
+        return await start_fleet(paths, agents, seed)
+    failures = await populate(paths, cast(agents), seed)
     if agents >= FULL:
         try:
-            await asyncio.to_thread(plan.begin, places)
+            await asyncio.to_thread(plan.begin, paths)
         except KasmonError as error:
             failures.append(f"{plan.FILE}: {error}")
     if with_sandboxes and agents >= FULL:
-        failures += await sandboxes.begin(places)
+        failures += await sandboxes.begin(paths)
     return failures
 
 
-async def populate(places: Paths, parts: Sequence[DemoAgent], seed: int) -> list[str]:
+async def populate(paths: Paths, parts: Sequence[DemoAgent], seed: int) -> list[str]:
     """Start all *parts* independently of each other; return an error message for each failed start."""
     turn = asyncio.Semaphore(AT_ONCE)
     starting: dict[str, asyncio.Task[SessionId]] = {}
@@ -59,8 +59,8 @@ async def populate(places: Paths, parts: Sequence[DemoAgent], seed: int) -> list
             # its host must be up within the limit: the first of all takes longest
             await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
         async with turn, asyncio.timeout(NEVER_READY_S if part.fate == "never ready" else None):
-            session = await create(places, Config(), build_session_request(part, seed + number, places, parent))
-        if part.fate == "host killed" and (pid := lock_holder(places.host_lock(session))):
+            session = await create(paths, Config(), build_session_request(part, seed + number, paths, parent))
+        if part.fate == "host killed" and (pid := lock_holder(paths.host_lock(session))):
             os.kill(pid, signal.SIGKILL)  # as in a crash, so that the session shows as lost
         return session
 
@@ -71,13 +71,13 @@ async def populate(places: Paths, parts: Sequence[DemoAgent], seed: int) -> list
     return [f"{name}: {error}" for name, error in errors if not isinstance(error, TimeoutError)]  # its host still runs
 
 
-def build_session_request(part: DemoAgent, seed: int, places: Paths, parent: SessionId | None) -> NewSession:
+def build_session_request(part: DemoAgent, seed: int, paths: Paths, parent: SessionId | None) -> NewSession:
     return NewSession(
         name=part.name,
         agent="scripted" if part.script else part.agent,
         mode=Mode(part.mode),
         argv=part.argv,
-        workdir=str(places.state.parent.parent),
+        workdir=str(paths.state.parent.parent),
         prompt=part.script,
         parent=parent,
         task=part.task,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kasmon.demo.populate import start_demo
 from kasmon.demo.scratch import Scratch
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 
 KILLED = 128
 TOLD_TO_END = frozenset(KILLED + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
@@ -39,19 +39,19 @@ def main(
     With *fleet*, its agents are on three machines, which are folders here.
     """
     with exit_on_signals():
-        scratch = Scratch(places())
+        scratch = Scratch(user_paths())
         try:
-            os.environ.update(scratch.places.environment_variables())
-            variables = " ".join(f"{name}={value}" for name, value in scratch.places.environment_variables().items())
+            os.environ.update(scratch.paths.environment_variables())
+            variables = " ".join(f"{name}={value}" for name, value in scratch.paths.environment_variables().items())
             print(f"Look in from another terminal:\n  {variables} kasmon ls", flush=True)
             if headless_s is None:
-                code = run_with_dashboard(scratch.places, agents, seed, dashboard, fleet=fleet)
+                code = run_with_dashboard(scratch.paths, agents, seed, dashboard, fleet=fleet)
             else:
-                code = run_headless(scratch.places, agents, seed, headless_s, fleet=fleet)
+                code = run_headless(scratch.paths, agents, seed, headless_s, fleet=fleet)
             if svg is not None:
-                save(scratch.places, svg)
+                save(scratch.paths, svg)
             if headless_s is not None:
-                print(ls(scratch.places))
+                print(ls(scratch.paths))
             return code
         finally:
             scratch.close()

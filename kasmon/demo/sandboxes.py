@@ -52,7 +52,7 @@ print(next(ahead), "and a generator that no file could keep")
 """The code for the sandbox with memory snapshots; its state survives only in memory."""
 
 
-async def begin(places: Paths) -> list[str]:
+async def begin(paths: Paths) -> list[str]:
     """Create the sandboxes and run their code; return an error message for each failure."""
     from kasmon.sandbox.jail.probe import lacking  # imported only by demos with sandboxes
 
@@ -60,12 +60,12 @@ async def begin(places: Paths) -> list[str]:
     if not await asyncio.to_thread(lacking, "bwrap"):
         for name, runs, sleeps in SANDBOXES:
             try:
-                await _perform(places, name, runs, sleeps=sleeps)
+                await _perform(paths, name, runs, sleeps=sleeps)
             except KasmonError as error:
                 failures.append(f"{name}: {error}")
     if (tier := await asyncio.to_thread(_remembering)) is not None:
         try:
-            await _perform_kept(places, tier)
+            await _perform_kept(paths, tier)
         except KasmonError as error:
             failures.append(f"{KEPT}: {error}")
     return failures
@@ -89,39 +89,39 @@ def end(inside: Paths) -> None:
 
 def _remembering() -> Tier | None:
     """Return the tier with memory snapshots that seems usable here, without trying it; None if there is none."""
-    from kasmon.paths import places
+    from kasmon.paths import user_paths
     from kasmon.sandbox.microvm import image, qemu_program
 
-    is_there = image.load_image(image.folder_of(places())) is not None and qemu_program.lacking() is None
+    is_there = image.load_image(image.folder_of(user_paths())) is not None and qemu_program.lacking() is None
     return "microvm" if is_there else None
 
 
 async def _perform(
-    places: Paths, name: str, runs: Runs, *, sleeps: bool = False, tier: Tier | None = None
+    paths: Paths, name: str, runs: Runs, *, sleeps: bool = False, tier: Tier | None = None
 ) -> Session | None:
     from kasmon.supervisor.sandboxes import sandbox_operations, use
     from kasmon.supervisor.sandboxes.create import NewSandbox
 
-    made = await sandbox_operations.create(places, Config(), NewSandbox(name=name, tier=tier))
-    session = (await asyncio.to_thread(read_fleet, places)).get(made)
+    made = await sandbox_operations.create(paths, Config(), NewSandbox(name=name, tier=tier))
+    session = (await asyncio.to_thread(read_fleet, paths)).get(made)
     if session is None:
         return None
     for interpreter, code in runs:
-        await use.run(places, session, interpreter, code)
+        await use.run(paths, session, interpreter, code)
     if sleeps:
-        await use.execute(places, session, Pause())
+        await use.execute(paths, session, Pause())
     return session
 
 
-async def _perform_kept(places: Paths, tier: Tier) -> None:
+async def _perform_kept(paths: Paths, tier: Tier) -> None:
     """Create a sandbox, pause it to disk, and fork it; the fork continues its generator."""
     from kasmon.supervisor.sandboxes import sandbox_operations, use
 
-    session = await _perform(places, KEPT, (("python", LOOP),), tier=tier)
+    session = await _perform(paths, KEPT, (("python", LOOP),), tier=tier)
     if session is None:
         return
-    await use.execute(places, session, Pause(to_disk=True))
-    forked = await sandbox_operations.fork(places, session, FORKED)
-    copy = (await asyncio.to_thread(read_fleet, places)).get(forked.session)
+    await use.execute(paths, session, Pause(to_disk=True))
+    forked = await sandbox_operations.fork(paths, session, FORKED)
+    copy = (await asyncio.to_thread(read_fleet, paths)).get(forked.session)
     if copy is not None:
-        await use.run(places, copy, "python", "next(ahead)")
+        await use.run(paths, copy, "python", "next(ahead)")

@@ -22,7 +22,7 @@ from kasmon.boot_id import boot
 from kasmon.demo import sandboxes
 from kasmon.errors import KasmonError
 from kasmon.host.rpc.host_lock import lock_holder
-from kasmon.paths import Paths, places, private_folder, write_private
+from kasmon.paths import Paths, private_folder, user_paths, write_private
 from kasmon.process_identity import find_processes_with, is_running, started_at
 from kasmon.tmux.server import TmuxServer
 
@@ -58,11 +58,11 @@ class Scratch:
         self.folder = Path(tempfile.mkdtemp(prefix="kasmon-demo-"))
         for name in ("s", "r", "c"):
             (self.folder / name).mkdir(mode=0o700)
-        self.places = scratch_paths(self.folder)
-        self.places.make()
+        self.paths = scratch_paths(self.folder)
+        self.paths.make()
         for name in MACHINES:  # a build takes minutes: use an existing one
             if (real.state / name).is_dir():
-                (self.places.state / name).symlink_to(real.state / name)
+                (self.paths.state / name).symlink_to(real.state / name)
         self._record = real.demos / f"{self.folder.name}.json"
         record = DemoRecord(folder=str(self.folder), pid=os.getpid(), started=started_at(os.getpid()), boot=boot())
         write_private(self._record, msgspec.json.encode(record) + b"\n")
@@ -79,7 +79,7 @@ class Scratch:
 
 def scratch_paths(folder: Path) -> Paths:
     """Return the `Paths` within *folder*."""
-    return places(
+    return user_paths(
         {
             "HOME": str(folder),
             "XDG_STATE_HOME": str(folder / "s"),
@@ -89,9 +89,9 @@ def scratch_paths(folder: Path) -> Paths:
     )
 
 
-def machine_paths(places: Paths, name: str) -> Paths:
-    """Return the `Paths` of the machine *name* of the demo with *places*; its folder exists then."""
-    folder = places.state.parent.parent / FAR / name
+def machine_paths(paths: Paths, name: str) -> Paths:
+    """Return the `Paths` of the machine *name* of the demo with *paths*; its folder exists then."""
+    folder = paths.state.parent.parent / FAR / name
     for each in ("s", "r", "c"):
         (folder / each).mkdir(mode=0o700, parents=True, exist_ok=True)
     return scratch_paths(folder)

@@ -21,16 +21,16 @@ CALM_LOOKS: Final = 6
 """The picture is taken after this many identical renderings in a row."""
 
 
-def picture(places: Paths) -> str:
-    """Return the dashboard over *places* as SVG, once its list and preview are stable, after five seconds at most.
+def picture(paths: Paths) -> str:
+    """Return the dashboard over *paths* as SVG, once its list and preview are stable, after five seconds at most.
 
     Secrets of sessions and of this process are redacted: pictures are shared, and a terminal may print anything.
     """
-    return asyncio.run(_picture(places))
+    return asyncio.run(_picture(paths))
 
 
-async def _picture(places: Paths) -> str:
-    gateway = LiveGateway(places)
+async def _picture(paths: Paths) -> str:
+    gateway = LiveGateway(paths)
     app = Kasmon(gateway=gateway)
     async with app.run_test(size=SIZE) as pilot:
         same, before = 0, ""
@@ -43,11 +43,11 @@ async def _picture(places: Paths) -> str:
             if same == CALM_LOOKS:
                 break
     gateway.close()
-    own = await asyncio.to_thread(_secrets, places, app.fleet)
+    own = await asyncio.to_thread(_secrets, paths, app.fleet)
     return Redactor((*own, *(escape(value).replace(" ", "&#160;") for value in own))).line(before)
 
 
-def _secrets(places: Paths, fleet: Fleet) -> set[str]:
-    given = {value for session in fleet.sessions for value in secrets_of(places, session.id)}
+def _secrets(paths: Paths, fleet: Fleet) -> set[str]:
+    given = {value for session in fleet.sessions for value in secrets_of(paths, session.id)}
     running = (session.pid for session in fleet.sessions if session.exists and session.pid is not None)
     return given | {value for pid in running for value in secrets_in(pid)} | set(secret_values(os.environ))

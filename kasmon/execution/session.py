@@ -31,7 +31,7 @@ from kasmon.model.permission import Decision, Request, RequestId, SessionId, par
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState, states_of
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -59,12 +59,12 @@ class ExecutionSession:
         self.why_not = ""
         """Why `restore` failed."""
         self._spec = spec
-        self._places = where or places()
+        self._paths = where or user_paths()
         self._config = config
         self._typed = ""
         self._hash = ""
         self._content = ""
-        self._terminal = SessionTerminal(self._places)
+        self._terminal = SessionTerminal(self._paths)
 
     @classmethod
     async def of(cls, wanted: str, *, where: Paths | None = None) -> "ExecutionSession":
@@ -74,7 +74,7 @@ class ExecutionSession:
             NotFoundError: if there is none, or more than one.
         """
         session = cls(where=where)
-        fleet = await asyncio.to_thread(read_fleet, session._places)
+        fleet = await asyncio.to_thread(read_fleet, session._paths)
         session.id = find(fleet, wanted).id
         return session
 
@@ -110,18 +110,18 @@ class ExecutionSession:
         )
         if spec.machine:
             wanted = msgspec.structs.replace(wanted, mode=parse_mode(spec.mode))
-            self.id = await start_there(self._places, spec.machine, wanted)
+            self.id = await start_there(self._paths, spec.machine, wanted)
             return
-        config = self._config if self._config is not None else await asyncio.to_thread(load_or_default, self._places)
-        here = await asyncio.to_thread(for_session, self._places, config, str(workdir), spec.agent)
+        config = self._config if self._config is not None else await asyncio.to_thread(load_or_default, self._paths)
+        here = await asyncio.to_thread(for_session, self._paths, config, str(workdir), spec.agent)
         config = here.config
         mode = (await asyncio.to_thread(resolve, config, spec.agent, spec.mode, spec.argv)).mode
         wanted = msgspec.structs.replace(
             wanted, mode=mode if spec.mode else None, window=window(spec) if mode is Mode.TMUX else ""
         )
-        launch = await asyncio.to_thread(prepare, self._places, config, wanted, time.time())
+        launch = await asyncio.to_thread(prepare, self._paths, config, wanted, time.time())
         self.id = launch.session  # from here on it can be closed, whatever fails after it
-        await begin(self._places, launch)
+        await begin(self._paths, launch)
 
     async def restore(self) -> None:
         """Resume its agent if it is not running; never raises.
@@ -134,7 +134,7 @@ class ExecutionSession:
             session = await self._now()
             if session.exists:
                 return
-            await session_operations.restart(self._places, session)
+            await session_operations.restart(self._paths, session)
         except (KasmonError, OSError) as error:
             self.why_not = str(error)
 
@@ -143,7 +143,7 @@ class ExecutionSession:
         session = await self._load()
         if session is not None and session.state in ALIVE:
             try:
-                await session_operations.stop(self._places, session)
+                await session_operations.stop(self._paths, session)
             except KasmonError as error:
                 now = None if isinstance(error, SessionEndedError) else await self._load()
                 if now is not None and now.state in ALIVE:  # else it ended by itself, or another client ended it
@@ -174,7 +174,7 @@ class ExecutionSession:
         session = await self._now()
         if session.mode is Mode.TMUX:
             return "\n".join(await self._terminal.rows(session))
-        return "\n".join(await read(self._places, session, 0, None))
+        return "\n".join(await read(self._paths, session, 0, None))
 
     async def capture_range(self, start: str | int = "", end: str | int = "") -> str:
         """The lines from *start* to *end*, both included, counted in the whole buffer in both modes.
@@ -187,7 +187,7 @@ class ExecutionSession:
             UsageError: if one of them is no such number.
         """
         first, last = lines(start, end)
-        return "\n".join(await read(self._places, await self._now(), first, last))
+        return "\n".join(await read(self._paths, await self._now(), first, last))
 
     async def has_updated(self) -> tuple[bool, bool]:
         """Return `updated` and `waiting` of `poll`."""
@@ -220,7 +220,7 @@ class ExecutionSession:
         if session.mode is Mode.TMUX:
             await self._terminal.type(session, keys)
         elif keys == INTERRUPT:
-            await session_operations.interrupt(self._places, session)
+            await session_operations.interrupt(self._paths, session)
         else:
             self._typed += keys
 
@@ -241,7 +241,7 @@ class ExecutionSession:
         if not text.strip():
             return
         try:
-            await session_operations.send(self._places, session, text)
+            await session_operations.send(self._paths, session, text)
         except (SessionEndedError, UnavailableError):
             self._typed = text + self._typed
             raise
@@ -297,7 +297,7 @@ class ExecutionSession:
             text=text,
             scope=scope,
         )
-        await session_operations.answer(self._places, session, answer)
+        await session_operations.answer(self._paths, session, answer)
 
     async def wait(self, *states: SessionState | str, timeout_s: float | None = None) -> Session:
         """Return the session as soon as it is in one of *states*.
@@ -309,7 +309,7 @@ class ExecutionSession:
         """
         wanted = states_of(states)
         session = await self._now()
-        (there,) = await wait_for(self._places, [session.id], wanted, timeout_s=timeout_s)
+        (there,) = await wait_for(self._paths, [session.id], wanted, timeout_s=timeout_s)
         return there
 
     async def events(self, since: int = 0) -> AsyncIterator[tuple[Event, int]]:
@@ -321,12 +321,12 @@ class ExecutionSession:
             SessionNotFoundError: if the session was not started, or was removed.
         """
         read = Cursor(since)
-        async with fleets(self._places) as changes:
+        async with fleets(self._paths) as changes:
             async for fleet in changes:
                 session = fleet.get(self.id)
                 if session is None:
                     raise SessionNotFoundError(self.id or (self._spec.name if self._spec is not None else ""))
-                for event, read in await asyncio.to_thread(_events, self._places, self.id, read):  # noqa: B020 - a list
+                for event, read in await asyncio.to_thread(_events, self._paths, self.id, read):  # noqa: B020 - a list
                     yield event, read
                 if not session.exists and session.state not in ALIVE:
                     return
@@ -342,7 +342,7 @@ class ExecutionSession:
 
     async def interrupt(self) -> None:
         """End the running turn. Raises `KasmonError` if it cannot be interrupted."""
-        await session_operations.interrupt(self._places, await self._now())
+        await session_operations.interrupt(self._paths, await self._now())
 
     # -- terminal: each of these raises `InteractiveOnlyError` for a structured session
 
@@ -379,13 +379,13 @@ class ExecutionSession:
         """
         session = await self._interactive("embed the terminal of")
         check_size(columns, rows)
-        return await EmbeddedTerminal.open(self._places, session.id, columns, rows)
+        return await EmbeddedTerminal.open(self._paths, session.id, columns, rows)
 
     # -- internal
 
     async def _load(self) -> Session | None:
         """Return its current state; None before the start, and once it is removed."""
-        return (await asyncio.to_thread(read_fleet, self._places)).get(self.id) if self.id else None
+        return (await asyncio.to_thread(read_fleet, self._paths)).get(self.id) if self.id else None
 
     async def _now(self) -> Session:
         session = await self._load()

@@ -41,8 +41,8 @@ LOOK_S: Final = 0.02
 class SessionTerminal:
     """The terminal of one session; each call gets the session's current state."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
         self._keyed_at = float("-inf")
         """When keys were last typed, on the loop's clock."""
         self._typed = ""
@@ -52,8 +52,8 @@ class SessionTerminal:
 
     async def rows(self, session: Session) -> list[str]:
         """Return the visible screen."""
-        pane = await session_operations.pane(self._places, session)
-        return await read(self._places, session, -pane.height, None)
+        pane = await session_operations.pane(self._paths, session)
+        return await read(self._paths, session, -pane.height, None)
 
     async def type(self, session: Session, keys: str) -> None:
         """Type *keys*. Raises `KasmonError` if the session does not accept them."""
@@ -116,8 +116,8 @@ class SessionTerminal:
         return True
 
     async def _box(self, session: Session, rule: ComposerRule) -> Composer | None:
-        pane = await session_operations.pane(self._places, session)
-        rows = await read(self._places, session, -pane.height, None, ansi=True)
+        pane = await session_operations.pane(self._paths, session)
+        rows = await read(self._paths, session, -pane.height, None, ansi=True)
         return composer(shown(rows), rule)
 
     async def menu(self, session: Session) -> ScreenMenu | None:
@@ -157,7 +157,7 @@ class SessionTerminal:
 
     async def attach(self, session: Session) -> None:
         """Attach to it in the caller's own terminal; returns when the user detaches, or `detach` is called."""
-        argv = await session_operations.attach_argv(self._places, session)
+        argv = await session_operations.attach_argv(self._paths, session)
         self._attached = await asyncio.create_subprocess_exec(*argv)
         try:
             await self._attached.wait()
@@ -178,7 +178,7 @@ class SessionTerminal:
             try:
                 async with asyncio.timeout(CALL_S):
                     while True:
-                        pane = await session_operations.pane(self._places, session)
+                        pane = await session_operations.pane(self._paths, session)
                         if (pane.width, pane.height) == (columns, rows):
                             return
                         await asyncio.sleep(LOOK_S)
@@ -189,18 +189,16 @@ class SessionTerminal:
         """Return the screen file of its program, the user's own before a built-in one."""
 
         def read() -> ScreenRules | None:
-            self._screens = self._screens or RuleCatalog(
-                [self._places.config / "screens"], agents=catalog(self._places)
-            )
+            self._screens = self._screens or RuleCatalog([self._paths.config / "screens"], agents=catalog(self._paths))
             self._screens.reload()
-            chosen = self._screens.rules(program_in(self._places, session))
+            chosen = self._screens.rules(program_in(self._paths, session))
             return None if chosen is None else chosen.rules
 
         return await asyncio.to_thread(read)
 
     @contextlib.asynccontextmanager
     async def _host(self, session: Session) -> AsyncIterator[HostLink]:
-        async with contextlib.aclosing(await open_link(self._places, session.id, session.mode)) as host:
+        async with contextlib.aclosing(await open_link(self._paths, session.id, session.mode)) as host:
             yield host
 
 

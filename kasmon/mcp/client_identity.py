@@ -24,7 +24,7 @@ TEMPORARY: Final = re.compile(rf"mcp-[0-9a-f]{{8}}/{ONCE}-[0-9a-f]{{8}}")
 class ClientIdentity:
     """The names of one server. Call `begin` before any session is created under them."""
 
-    def __init__(self, places: Paths, client: str = "") -> None:
+    def __init__(self, paths: Paths, client: str = "") -> None:
         """*client*: the name under which sessions outlive this server; empty for none.
 
         Raises:
@@ -32,14 +32,14 @@ class ClientIdentity:
         """
         if client and ("/" in client or check_name(client) != client or server_of(f"{client}/")):
             raise UsageError(f"{client!r} is not a valid client name.", hint="Use letters and digits.")
-        self._places = places
+        self._paths = paths
         self.own: Final = f"mcp-{secrets.token_hex(4)}"
         self.prefix: Final = client or self.own
-        self._lock = HostLock(lock_of(places, self.own))
+        self._lock = HostLock(lock_of(paths, self.own))
 
     def begin(self) -> None:
         """Take the lock that shows that this server runs; blocks."""
-        self._places.make()
+        self._paths.make()
         private_folder(self._lock.path.parent)
         self._lock.acquire()
 
@@ -77,14 +77,14 @@ def temporary_name(owner: ClientIdentity) -> str:
     return f"{owner.own}/{ONCE}-{secrets.token_hex(4)}"
 
 
-def find_abandoned(places: Paths, fleet: Fleet) -> list[Session]:
+def find_abandoned(paths: Paths, fleet: Fleet) -> list[Session]:
     """Return the sessions of servers that exited without removing them; blocks."""
     gone: dict[str, bool] = {}
     left = []
     for session in fleet.here:
         if server := _server_of(session):
             if server not in gone:
-                gone[server] = lock_holder(lock_of(places, server)) is None
+                gone[server] = lock_holder(lock_of(paths, server)) is None
             if gone[server]:
                 left.append(session)
     return left

@@ -32,9 +32,9 @@ class _UnknownInterpreterError(Exception):
 
 
 class ToolDispatcher:
-    def __init__(self, places: Paths, sandbox_tools: SandboxTools, session_tools: SessionTools | None) -> None:
+    def __init__(self, paths: Paths, sandbox_tools: SandboxTools, session_tools: SessionTools | None) -> None:
         """*session_tools*: the tools of the client as a kasmon session; None if it is none."""
-        self._places = places
+        self._paths = paths
         self._sandbox_tools = sandbox_tools
         self._session_tools = session_tools
         tools = (tool_schemas.RUN, *tool_schemas.SESSIONS, *(tool_schemas.PLACE if session_tools else ()))
@@ -63,7 +63,7 @@ class ToolDispatcher:
         return ToolResult(result, is_error=result["exit_code"] != 0)
 
     async def _other(self, name: str, arguments: Mapping[str, str], session: str) -> dict[str, Any]:
-        sandbox_tools, places = self._sandbox_tools, self._places
+        sandbox_tools, paths = self._sandbox_tools, self._paths
         match name, self._session_tools:
             case "list_sessions", _:
                 return {"sessions": [self._row(known, each) for known, each in await sandbox_tools.sessions()]}
@@ -75,7 +75,7 @@ class ToolDispatcher:
                 done, why_not = await sandbox_tools.interrupt(session, env, arguments.get("run", ""))
                 return {"session": session, "interrupted": done} | ({"not_interrupted": why_not} if why_not else {})
             case "checkpoint", _:
-                kept = await use.execute(places, await sandbox_tools.find(session), Checkpoint())
+                kept = await use.execute(paths, await sandbox_tools.find(session), Checkpoint())
                 now = await sandbox_tools.find(session)
                 known = [
                     point for point in (now.sandbox_state.checkpoints if now.sandbox_state else ()) if point.id == kept
@@ -83,7 +83,7 @@ class ToolDispatcher:
                 return {"session": session, "checkpoint": kept or None, "not_kept": [*known[0].lost] if known else []}
             case "restore", _:
                 command = Restore(checkpoint=arguments["checkpoint"])
-                lost = await use.execute(places, await sandbox_tools.find(session), command)
+                lost = await use.execute(paths, await sandbox_tools.find(session), command)
                 return {"session": session, "restored": arguments["checkpoint"], "lost": lost or None}
             case "my_task", SessionTools() as session_tools:
                 return await asyncio.to_thread(session_tools.task)

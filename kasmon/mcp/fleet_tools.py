@@ -86,7 +86,7 @@ class _SentPrompt(msgspec.Struct):
 class FleetTools:
     """The tools of the agent that this process belongs to."""
 
-    def __init__(self, places: Paths, config: Config) -> None:
+    def __init__(self, paths: Paths, config: Config) -> None:
         """Find out whose process this is. Blocks.
 
         Some agents start their servers before their session has begun: then the first call finds out.
@@ -94,11 +94,11 @@ class FleetTools:
         Raises:
             RefusedError: if it is no agent's, or the person did not allow that agent these.
         """
-        self._places = places
-        self._config, self._config_at = config, _changed_at(places)
-        self._watch, self._starter_log = FleetWatch(places, writes=False), StarterLog(places)
+        self._paths = paths
+        self._config, self._config_at = config, _changed_at(paths)
+        self._watch, self._starter_log = FleetWatch(paths, writes=False), StarterLog(paths)
         self.tools: Final = {tool.name: tool for tool in FLEET}
-        self.actor = find_actor(places, os.getpid()) or self._require()
+        self.actor = find_actor(paths, os.getpid()) or self._require()
         if self.actor.is_identified:
             self._require()
 
@@ -108,8 +108,8 @@ class FleetTools:
         Raises:
             RefusedError: as the class; or if it is not certain whose process this is.
         """
-        actor = require_actor(self._places, os.getpid(), "use the fleet tools")
-        require_tool(read_fleet(self._places), actor)
+        actor = require_actor(self._paths, os.getpid(), "use the fleet tools")
+        require_tool(read_fleet(self._paths), actor)
         return actor
 
     async def call(self, name: str, given: Mapping[str, Any], printed: Show) -> ToolResult:
@@ -130,8 +130,8 @@ class FleetTools:
             return _error(error)
 
     async def _run(self, name: str, given: Mapping[str, str]) -> dict[str, Any]:
-        if (changed_at := await asyncio.to_thread(_changed_at, self._places)) != self._config_at:
-            self._config, self._config_at = await asyncio.to_thread(load_or_default, self._places), changed_at
+        if (changed_at := await asyncio.to_thread(_changed_at, self._paths)) != self._config_at:
+            self._config, self._config_at = await asyncio.to_thread(load_or_default, self._paths), changed_at
         if name in ("start", "prompt", "message", "finish") or not self.actor.is_identified:
             self.actor = await asyncio.to_thread(self._require)
         match name:
@@ -161,7 +161,7 @@ class FleetTools:
         session = self._seen(given["session"])
         is_terminal = session.mode is Mode.TMUX
         there = self._ask_elsewhere(session, _Lines, act="read", lines=lines) if is_terminal else None
-        read = there.lines if there else read_lines(self._places, session, lines=lines)
+        read = there.lines if there else read_lines(self._paths, session, lines=lines)
         return _row(session) | {"text": clean_block("\n".join(read))}
 
     def _ask_elsewhere(self, session: Session, kind: type[Value], **fields: Any) -> Value | None:
@@ -172,7 +172,7 @@ class FleetTools:
         if not session.via:
             return None
         request = AgentRequest(n=1, session=session.id, **fields)
-        return parse_reply(session.via, ask_for_agent(self._places, session.via, request).stdout, kind)
+        return parse_reply(session.via, ask_for_agent(self._paths, session.via, request).stdout, kind)
 
     async def _start(self, given: Mapping[str, str]) -> dict[str, Any]:
         own = await asyncio.to_thread(self._own)
@@ -190,7 +190,7 @@ class FleetTools:
         if name.startswith("-"):
             raise UsageError(f"{name!r} is not a valid session name.", hint="Begin it with a letter.")
         await self._run_kasmon("new", name, *words, stdin=with_sender(own, given["prompt"]))
-        return _row(find((await asyncio.to_thread(read_fleet, self._places)), name))
+        return _row(find((await asyncio.to_thread(read_fleet, self._paths)), name))
 
     async def _start_there(self, machine: str, given: Mapping[str, str], worktree: bool | None) -> dict[str, Any]:
         """Start a session on a registered machine; the link to it decides whether the agent may."""
@@ -205,9 +205,9 @@ class FleetTools:
             worktree=worktree,
             sandbox=given.get("sandbox"),
         )
-        output = await asyncio.to_thread(ask_for_agent, self._places, machine, request)
+        output = await asyncio.to_thread(ask_for_agent, self._paths, machine, request)
         session = started_session(machine, output)
-        return _row((await asyncio.to_thread(read_fleet, self._places)).require(session))
+        return _row((await asyncio.to_thread(read_fleet, self._paths)).require(session))
 
     async def _run_kasmon(self, *words: str, stdin: str = "") -> None:
         """Run `kasmon WORDS`. What it starts is then no child of this process, which ends with the agent.
@@ -235,14 +235,14 @@ class FleetTools:
         if session.state is SessionState.HIBERNATED:
             await self._run_kasmon("restart", session.id)
             session = await asyncio.to_thread(self._child, session.id, "prompt")
-        receipt = await session_operations.send(self._places, session, with_sender(own, text), "idle", "peer")
+        receipt = await session_operations.send(self._paths, session, with_sender(own, text), "idle", "peer")
         return {"session": session.id, "receipt": msgspec.to_builtins(receipt)}
 
     async def _wait(self, given: Mapping[str, str]) -> dict[str, Any]:
         seconds = _number(given.get("seconds", ""), "seconds", 60, SECONDS)
         states = states_of([each.strip() for each in given.get("states", WAITED_FOR).split(",")])
         session = await asyncio.to_thread(self._seen, given["session"])
-        [now] = await wait_for(self._places, [session.id], states, timeout_s=seconds)
+        [now] = await wait_for(self._paths, [session.id], states, timeout_s=seconds)
         return _row(now)
 
     def _diff(self, name: str) -> dict[str, Any]:
@@ -258,31 +258,31 @@ class FleetTools:
         from kasmon.supervisor.plans.peers import messages
 
         def find_recipient() -> tuple[Session, Session | TaskPeer | Starter, _SentPrompt | None]:
-            fleet, starters = read_fleet(self._places), read_starters(self._places)
+            fleet, starters = read_fleet(self._paths), read_starters(self._paths)
             own, kin = fleet.require(self.actor.session), find_kin(self.actor.session, starters)
             for each in fleet.sessions:
                 if each.id in kin and name in (each.id, each.name):
                     return own, each, self._ask_elsewhere(each, _SentPrompt, act="message", text=text)
-            above = find_starter(self._places, own.id, starters)
+            above = find_starter(self._paths, own.id, starters)
             if above is not None and name in (above.id, above.name):
                 return own, above, None
-            return own, messages.find_recipients(self._places, fleet, own, name, programs(self._config))[0], None
+            return own, messages.find_recipients(self._paths, fleet, own, name, programs(self._config))[0], None
 
         own, recipient, there = await asyncio.to_thread(find_recipient)
         if there:
             return {"session": recipient.id, "receipt": there.receipt}
         if isinstance(recipient, Starter):
             receipt = await messages.hand_over(
-                self._places, own, recipient.id, recipient.checked_name, text, f"{recipient.machine} delivers it"
+                self._paths, own, recipient.id, recipient.checked_name, text, f"{recipient.machine} delivers it"
             )
         else:
-            receipt = await messages.send_to(self._places, own, recipient, text)
+            receipt = await messages.send_to(self._paths, own, recipient, text)
         return {"session": recipient.id, "receipt": msgspec.to_builtins(receipt)}
 
     async def _finish(self, name: str, summary: str) -> dict[str, Any]:
         session = await asyncio.to_thread(self._child, name, "propose to finish")
         if not await asyncio.to_thread(self._ask_elsewhere, session, _Proposal, act="finish", text=summary):
-            await session_operations.propose_finish(self._places, session, summary)
+            await session_operations.propose_finish(self._paths, session, summary)
         return {"session": session.id, "proposed": True, "by": msgspec.to_builtins(self.actor)}
 
     def _plan(self, plan: str) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class FleetTools:
                 f"there is no plan {requested!r} that you see." if requested else "your session belongs to no plan.",
                 hint="The person can let agents see all: fleet.sees = 'all'.",
             )
-        view = read_view(start.find_plan(self._places, requested), read_fleet(self._places), self._config)
+        view = read_view(start.find_plan(self._paths, requested), read_fleet(self._paths), self._config)
         run: PlanRun = view.run
         tasks = [
             {"id": task.id, "title": task.title, "wave": task.wave, "state": run.of(task.id).state.value}
@@ -306,16 +306,16 @@ class FleetTools:
         return {"plan": run.plan, "name": view.plan.name, "state": run.state, "tasks": tasks}
 
     def _own(self) -> Session:
-        return read_fleet(self._places).require(self.actor.session)
+        return read_fleet(self._paths).require(self.actor.session)
 
     def _seen(self, name: str) -> Session:
         """Return the session *name*, if the agent may see it. Raises `RefusedError` if not."""
-        fleet = read_fleet(self._places)
+        fleet = read_fleet(self._paths)
         session = find(fleet, name)
         if self._config.fleet.sees == "all" and session in fleet.here:
             return session
         is_own = session.id == self.actor.session
-        if not is_own and session.id not in find_descendants(self.actor.session, read_starters(self._places)):
+        if not is_own and session.id not in find_descendants(self.actor.session, read_starters(self._paths)):
             raise RefusedError(
                 f"you do not see {session.label!r}: you did not start it.",
                 hint="`list` names those that you see. The person can let agents see all: fleet.sees = 'all'.",
@@ -324,9 +324,9 @@ class FleetTools:
 
     def _child(self, name: str, action: str) -> Session:
         """Return the session *name*, if the agent or one of its children started it. Raises `RefusedError` if not."""
-        fleet = read_fleet(self._places)
+        fleet = read_fleet(self._paths)
         session = find(fleet, name)
-        require_child(session, self.actor, read_starters(self._places), action)
+        require_child(session, self.actor, read_starters(self._paths), action)
         return session
 
 
@@ -372,10 +372,10 @@ def _row(session: Session) -> dict[str, Any]:
     }
 
 
-def _changed_at(places: Paths) -> int:
+def _changed_at(paths: Paths) -> int:
     """Return when the config file changed, in ns; 0 if there is none. Blocks."""
     try:
-        return places.config_file.stat().st_mtime_ns
+        return paths.config_file.stat().st_mtime_ns
     except OSError:
         return 0
 

@@ -99,9 +99,9 @@ Value = TypeVar("Value")
 class SandboxTools:
     """The sandboxes and runs of one client. Call its methods on one loop; `close` ends it."""
 
-    def __init__(self, places: Paths, config: Config, owner: ClientIdentity, template: NewSandbox) -> None:
+    def __init__(self, paths: Paths, config: Config, owner: ClientIdentity, template: NewSandbox) -> None:
         """*template*: the settings of new sandboxes; its name is ignored."""
-        self._places = places
+        self._paths = paths
         self._config = config
         self._owner = owner
         self._template = template
@@ -165,7 +165,7 @@ class SandboxTools:
         self._open_sessions.pop(found.name, None)
         for running in self._runs.values():
             running.is_stopped |= running.session == session
-        await sandbox_operations.remove(self._places, found)
+        await sandbox_operations.remove(self._paths, found)
 
     def running(self, session: str, interpreter: Interpreter | None = None) -> list[RunTask]:
         """Return the started runs of this server in the client's *session*, or in one interpreter there."""
@@ -187,7 +187,7 @@ class SandboxTools:
         done, why_not = list[str](), list[str]()
         for each in runs:
             try:
-                await use.interrupt(self._places, found, run=each)
+                await use.interrupt(self._paths, found, run=each)
             except KasmonError as error:
                 why_not.append(error.message)
             else:
@@ -228,13 +228,13 @@ class SandboxTools:
 
     async def _execute(self, where: Session, running: RunTask) -> RunResult:
         return await use.run(
-            self._places, where, running.interpreter, running.code, printed=running.printed, run=running.id
+            self._paths, where, running.interpreter, running.code, printed=running.printed, run=running.id
         )
 
     async def _get_session(self, name: str) -> tuple[Session, str]:
         """Return the session of this fleet name, created or restarted if necessary, and what that lost."""
         at = self._open_sessions.get(name)
-        if at is not None and await asyncio.to_thread(lock_holder, self._places.host_lock(at.id)) is not None:
+        if at is not None and await asyncio.to_thread(lock_holder, self._paths.host_lock(at.id)) is not None:
             return at, ""
         self._open_sessions[name], lost = await self._find_or_create(name)
         return self._open_sessions[name], lost
@@ -247,7 +247,7 @@ class SandboxTools:
             await self._check_machine(name.removeprefix(f"{self._owner.prefix}/"))
         if known is None and (spare := await self._pool.ready()) is not None:
             try:
-                await list_entry.rename(self._places, spare, name)
+                await list_entry.rename(self._paths, spare, name)
             except NameTakenError:
                 self._start_task(self._remove(spare))
             else:
@@ -255,7 +255,7 @@ class SandboxTools:
                 return await self._refresh(spare), ""
         new_sandbox = msgspec.structs.replace(self._template, name=name)
         try:
-            created, lost = await sandbox_operations.get_or_create(self._places, self._config, new_sandbox)
+            created, lost = await sandbox_operations.get_or_create(self._paths, self._config, new_sandbox)
         except NameTakenError as error:  # by another server of this client, just now
             created, lost = SessionId(error.holder), ""
         return await self._get_current(created, name), lost
@@ -263,7 +263,7 @@ class SandboxTools:
     async def _check_machine(self, session: str) -> None:
         """Raise `RefusedError` if *session*, which is none of the client's, names one of a registered machine."""
         machine = session.partition(":")[0] if ":" in session else ""
-        if machine in await asyncio.to_thread(machine_names, self._places):
+        if machine in await asyncio.to_thread(machine_names, self._paths):
             raise RefusedError(
                 f"{session!r} would be on the machine {machine!r}: agents reach no sessions of other machines.",
                 hint="Without the machine's name, the session is on this machine.",
@@ -271,7 +271,7 @@ class SandboxTools:
 
     async def _create_temporary(self) -> Session:
         new_sandbox = msgspec.structs.replace(self._template, name=temporary_name(self._owner))
-        created = await sandbox_operations.create(self._places, self._config, new_sandbox)
+        created = await sandbox_operations.create(self._paths, self._config, new_sandbox)
         return await self._get_current(created, new_sandbox.name)
 
     async def _stop_run(self, work: asyncio.Task[dict[str, Any]], running: RunTask) -> None:
@@ -284,17 +284,17 @@ class SandboxTools:
         for _ in range(INTERRUPTS):
             if running.sandbox is not None:
                 with contextlib.suppress(KasmonError):
-                    await use.interrupt(self._places, running.sandbox, run=running.id)
+                    await use.interrupt(self._paths, running.sandbox, run=running.id)
             if (await asyncio.wait({work}, timeout=AGAIN_S))[0]:
                 return
 
     async def _remove_abandoned(self) -> None:
-        left = await asyncio.to_thread(find_abandoned, self._places, await self._fleet())
+        left = await asyncio.to_thread(find_abandoned, self._paths, await self._fleet())
         await _gather(self._remove(session) for session in left)
 
     async def _remove(self, session: Session) -> None:
         with contextlib.suppress(KasmonError):
-            await sandbox_operations.remove(self._places, await self._refresh(session))
+            await sandbox_operations.remove(self._paths, await self._refresh(session))
 
     async def _refresh(self, session: Session) -> Session:
         return await self._get_current(session.id, session.name)
@@ -306,7 +306,7 @@ class SandboxTools:
         return found
 
     async def _fleet(self) -> Fleet:
-        return await asyncio.to_thread(read_fleet, self._places)
+        return await asyncio.to_thread(read_fleet, self._paths)
 
     def _start_task(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:
         task = asyncio.get_running_loop().create_task(work)

@@ -32,7 +32,7 @@ LONGEST: Final = 16 * 1024
 """The maximum characters of output in one notification, the latest ones; the result has all of them."""
 
 
-def serve(places: Paths, config: Config, client: str, template: NewSandbox) -> int:
+def serve(paths: Paths, config: Config, client: str, template: NewSandbox) -> int:
     """Serve one client over stdin and stdout until it disconnects or a signal arrives; return the exit code.
 
     Raises:
@@ -41,9 +41,9 @@ def serve(places: Paths, config: Config, client: str, template: NewSandbox) -> i
     if sys.stdin is None or sys.stdout is None:
         raise UsageError("cannot serve: stdin or stdout is closed.")
     session = own_id(os.environ)
-    owner = ClientIdentity(places, client or session)
-    sandbox_tools = SandboxTools(places, config, owner, template)
-    dispatcher = ToolDispatcher(places, sandbox_tools, SessionTools(places, session) if session else None)
+    owner = ClientIdentity(paths, client or session)
+    sandbox_tools = SandboxTools(paths, config, owner, template)
+    dispatcher = ToolDispatcher(paths, sandbox_tools, SessionTools(paths, session) if session else None)
     return _exit_code(asyncio.run(_serve_until_over(dispatcher, sandbox_tools)))
 
 
@@ -54,7 +54,7 @@ def _exit_code(signal_number: int | None) -> int:
     return 0
 
 
-def serve_fleet(places: Paths, config: Config) -> int:
+def serve_fleet(paths: Paths, config: Config) -> int:
     """Serve the tools for other sessions to the agent that this process belongs to, as `serve` does.
 
     Raises:
@@ -63,7 +63,7 @@ def serve_fleet(places: Paths, config: Config) -> int:
     """
     if sys.stdin is None or sys.stdout is None:
         raise UsageError("cannot serve: stdin or stdout is closed.")
-    return _exit_code(asyncio.run(_serve_until_over(FleetTools(places, config), None)))
+    return _exit_code(asyncio.run(_serve_until_over(FleetTools(paths, config), None)))
 
 
 def server_of(dispatcher: ToolDispatcher | FleetTools) -> Server[Any]:

@@ -16,8 +16,8 @@ from kasmon.supervisor.sessions import session_operations
 
 
 class SessionTools:
-    def __init__(self, places: Paths, session: str) -> None:
-        self._places = places
+    def __init__(self, paths: Paths, session: str) -> None:
+        self._paths = paths
         self._id = session
 
     async def done(self, summary: str) -> dict[str, Any]:
@@ -27,7 +27,7 @@ class SessionTools:
             KasmonError: why that could not be logged.
         """
         session = await asyncio.to_thread(self._session)
-        await session_operations.declare(self._places, session, done=summary)
+        await session_operations.declare(self._paths, session, done=summary)
         return {"noted": True, "done": summary}
 
     def task(self) -> dict[str, Any]:
@@ -44,14 +44,14 @@ class SessionTools:
             "waits": session.waits or None,
             "done": session.done,
         }
-        context = context_of(self._places, session.id)
+        context = context_of(self._paths, session.id)
         return result if context is None else result | {"title": context.title, "notes": context.notes}
 
     def peers(self) -> dict[str, Any]:
         """Return its peers. Blocks; raises as `task`."""
-        fleet = read_fleet(self._places)
+        fleet = read_fleet(self._paths)
         session = find(fleet, self._id)
-        context = context_of(self._places, session.id)
+        context = context_of(self._paths, session.id)
         if context is None:
             return {"peers": [now_of(peer) for peer in peers_of(fleet, session)]}
         result = []
@@ -61,4 +61,4 @@ class SessionTools:
         return {"peers": result}
 
     def _session(self) -> Session:
-        return find(read_fleet(self._places), self._id)
+        return find(read_fleet(self._paths), self._id)

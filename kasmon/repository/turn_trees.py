@@ -344,11 +344,11 @@ def _write(path: Path, content: bytes) -> None:
 
 def _ignore_rules(top: Path) -> Iterator[bytes]:
     """Yield the ignore rules outside of the worktree: the repository's, then the user's own."""
-    places = [top / git(top, "rev-parse", "--git-path", "info/exclude").removesuffix("\n")]
+    paths = [top / git(top, "rev-parse", "--git-path", "info/exclude").removesuffix("\n")]
     with contextlib.suppress(KasmonError):
         own = git(top, "config", "--type=path", "--get", "core.excludesFile", fails=True).removesuffix("\n")
         fallback = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "git" / "ignore"
-        places.insert(0, Path(own) if own else fallback)
-    for place in places:
+        paths.insert(0, Path(own) if own else fallback)
+    for place in paths:
         with contextlib.suppress(OSError):
             yield place.read_bytes()

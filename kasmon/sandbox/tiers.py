@@ -56,7 +56,7 @@ def connect_guest(runtime: SandboxRuntime, name: str = "") -> "GuestChannel":
     return GuestChannel(runtime.socket, name=name)
 
 
-def checkpoint_store(places: Paths, session: SessionId) -> "CheckpointStore":
+def checkpoint_store(paths: Paths, session: SessionId) -> "CheckpointStore":
     from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 
-    return CheckpointStore(places.checkpoints(session))
+    return CheckpointStore(paths.checkpoints(session))

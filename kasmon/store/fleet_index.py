@@ -42,7 +42,7 @@ class FleetChange(NamedTuple):
 class FleetIndex:
     """All logs of one kasmon, folded as far as they were read. Only `read_fleet` and `read_session` read further."""
 
-    def __init__(self, places: Paths) -> None:
+    def __init__(self, paths: Paths) -> None:
         self.sessions: dict[SessionId, FoldedSession] = {}
         """All sessions that are not forgotten."""
         self.cursor = START
@@ -50,9 +50,9 @@ class FleetIndex:
         self.inode = 0
         self.folded_bytes = 0
         """How many bytes of the logs were read and folded."""
-        self._log = EventLog(places.fleet_log)
-        self._fleet_log = str(places.fleet_log)
-        self._folders = str(places.sessions)
+        self._log = EventLog(paths.fleet_log)
+        self._fleet_log = str(paths.fleet_log)
+        self._folders = str(paths.sessions)
         self._read_size = 0
 
     def start_at(self, sessions: dict[SessionId, FoldedSession], cursor: Cursor, inode: int) -> None:

@@ -144,26 +144,26 @@ def check_name(name: str) -> str:
     )
 
 
-def machine_names(places: Paths) -> list[str]:
+def machine_names(paths: Paths) -> list[str]:
     """Return the names of the registered machines, sorted."""
-    return [name for name in machine_folders(places) if (places.machine(name) / "machine.json").exists()]
+    return [name for name in machine_folders(paths) if (paths.machine(name) / "machine.json").exists()]
 
 
-def machine_folders(places: Paths) -> list[str]:
+def machine_folders(paths: Paths) -> list[str]:
     """Return the names of the registered machines, sorted, and of those that are being added or removed."""
     with contextlib.suppress(OSError):
-        return sorted(filter(NAME.fullmatch, os.listdir(places.machines)))  # noqa: PTH208 - with each refresh
+        return sorted(filter(NAME.fullmatch, os.listdir(paths.machines)))  # noqa: PTH208 - with each refresh
     return []
 
 
-def read_machine(places: Paths, name: str) -> Machine:
+def read_machine(paths: Paths, name: str) -> Machine:
     """Return the machine that is registered as *name*.
 
     Raises:
         NotFoundError: if none is.
         UnavailableError: if its file cannot be read.
     """
-    path = places.machine(check_name(name)) / "machine.json"
+    path = paths.machine(check_name(name)) / "machine.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=Machine)
     except FileNotFoundError as error:
@@ -174,10 +174,10 @@ def read_machine(places: Paths, name: str) -> Machine:
         ) from error
 
 
-def own_names(places: Paths) -> frozenset[str]:
+def own_names(paths: Paths) -> frozenset[str]:
     """Return the names of this machine: its host name, and those as which it joined clusters."""
     names = {os.uname().nodename.partition(".")[0].lower()}
-    for file in places.identities.glob("*-machine.json"):
+    for file in paths.identities.glob("*-machine.json"):
         names.add(read_json(file, _Member, _Member("")).name)
     return frozenset(filter(NAME.fullmatch, names))
 
@@ -188,17 +188,17 @@ class _Member(msgspec.Struct, frozen=True):
     name: str
 
 
-def is_own_name(places: Paths, name: str) -> bool:
+def is_own_name(paths: Paths, name: str) -> bool:
     """Whether *name* is this machine: `LOCAL`, or a name of its own that no other one is registered as."""
-    return name == LOCAL or (name in own_names(places) and not (places.machine(name) / "machine.json").exists())
+    return name == LOCAL or (name in own_names(paths) and not (paths.machine(name) / "machine.json").exists())
 
 
-def is_drained(places: Paths) -> bool:
+def is_drained(paths: Paths) -> bool:
     """Whether no more tasks of plans are placed on this machine."""
-    return places.drained.exists()
+    return paths.drained.exists()
 
 
-def write_drained(places: Paths, *, drained: bool) -> None:
+def write_drained(paths: Paths, *, drained: bool) -> None:
     """Record whether no more tasks of plans are placed on this machine.
 
     Raises:
@@ -206,15 +206,15 @@ def write_drained(places: Paths, *, drained: bool) -> None:
     """
     try:
         if drained:
-            places.make()
-            write_private(places.drained, b"", durable=True)
+            paths.make()
+            write_private(paths.drained, b"", durable=True)
         else:
-            places.drained.unlink(missing_ok=True)
+            paths.drained.unlink(missing_ok=True)
     except OSError as error:
-        raise UnavailableError(f"cannot change {str(places.drained)!r}: {error.strerror}.") from error
+        raise UnavailableError(f"cannot change {str(paths.drained)!r}: {error.strerror}.") from error
 
 
-def require_free(places: Paths, name: str) -> None:
+def require_free(paths: Paths, name: str) -> None:
     """Raise unless a machine can be registered as *name*.
 
     Raises:
@@ -223,52 +223,52 @@ def require_free(places: Paths, name: str) -> None:
     """
     if name in (ALL, ANY, LOCAL):
         raise UsageError(f"{name!r} cannot be the name of a machine: it means something else in plans or commands.")
-    if (places.machine(check_name(name)) / "machine.json").exists():
+    if (paths.machine(check_name(name)) / "machine.json").exists():
         raise RefusedError(f"a machine {name!r} is registered.", hint="Choose another name, or remove it first.")
 
 
-def write_machine(places: Paths, machine: Machine, *, is_new: bool = False) -> None:
+def write_machine(paths: Paths, machine: Machine, *, is_new: bool = False) -> None:
     """Register *machine*, or change it.
 
     Raises:
         RefusedError: if it *is_new* and its name is taken.
         UnavailableError: if it cannot be written.
     """
-    folder = places.machine(check_name(machine.name))
+    folder = paths.machine(check_name(machine.name))
     if is_new:
-        require_free(places, machine.name)
+        require_free(paths, machine.name)
     try:
-        places.make()
-        private_folder(places.machines)
+        paths.make()
+        private_folder(paths.machines)
         write_private(private_folder(folder) / "machine.json", msgspec.json.encode(machine), durable=True)
     except OSError as error:
         raise UnavailableError(f"cannot write {str(folder)!r}: {error.strerror}.") from error
 
 
-def remove_machine(places: Paths, name: str) -> None:
+def remove_machine(paths: Paths, name: str) -> None:
     """Remove the registration of *name*. The copies of its sessions' logs stay."""
     import shutil  # only here: `kasmon ls` reads machines, and it takes 2 ms to load
 
-    shutil.rmtree(places.machine(check_name(name)), ignore_errors=True)
+    shutil.rmtree(paths.machine(check_name(name)), ignore_errors=True)
 
 
-def read_presence(places: Paths, name: str) -> Presence:
+def read_presence(paths: Paths, name: str) -> Presence:
     """Return what the link to *name* reported last; a `Presence` with a reason if it never did."""
-    return read_json(places.machine(name) / "presence.json", Presence, Presence(why=NEVER_CONNECTED))
+    return read_json(paths.machine(name) / "presence.json", Presence, Presence(why=NEVER_CONNECTED))
 
 
 class MachineReader:
     """Reads what is registered, and what the links reported; again only if a machine's folder changed since."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
         self._reports: dict[str, tuple[int, int, MachineReport | None]] = {}
         """By machine: when its folder had changed last, when its files were read, both in ns, and the result."""
 
     def read(self, name: str) -> "MachineReport | None":
         """Return what is known of the machine *name*: the same value as before unless it changed; None without one."""
         try:
-            changed_at = os.stat(f"{self._places.machines}/{name}").st_mtime_ns  # noqa: PTH116 - likewise
+            changed_at = os.stat(f"{self._paths.machines}/{name}").st_mtime_ns  # noqa: PTH116 - likewise
         except OSError:
             self._reports.pop(name, None)
             return None
@@ -280,9 +280,9 @@ class MachineReader:
     def _read(self, name: str, before: "MachineReport | None") -> "MachineReport | None":
         presence, reported_at = Presence(why=NEVER_CONNECTED), 0.0
         try:
-            machine = read_machine(self._places, name)
-            presence = read_presence(self._places, name)
-            reported_at = (self._places.machine(name) / "presence.json").stat().st_mtime
+            machine = read_machine(self._paths, name)
+            presence = read_presence(self._paths, name)
+            reported_at = (self._paths.machine(name) / "presence.json").stat().st_mtime
         except NotFoundError:
             return None
         except UnavailableError as error:
@@ -293,13 +293,13 @@ class MachineReader:
         return before if before == report else report
 
 
-def write_presence(places: Paths, name: str, presence: Presence) -> None:
+def write_presence(paths: Paths, name: str, presence: Presence) -> None:
     """Replace what is known of the machine *name*.
 
     Raises:
         OSError: if it cannot be written.
     """
-    write_private(places.machine(name) / "presence.json", msgspec.json.encode(presence))
+    write_private(paths.machine(name) / "presence.json", msgspec.json.encode(presence))
 
 
 class _Children(msgspec.Struct):
@@ -314,10 +314,10 @@ class _Children(msgspec.Struct):
 class ChildRegister:
     """What agents here had started on *machine*, in a file; only the link to it writes it. Its methods block."""
 
-    def __init__(self, places: Paths, machine: str) -> None:
+    def __init__(self, paths: Paths, machine: str) -> None:
         import threading  # only here: `kasmon ls` reads machines
 
-        self._path = places.machine(machine) / "children.json"
+        self._path = paths.machine(machine) / "children.json"
         self._children, self._lock = read_json(self._path, _Children, _Children()), threading.Lock()
 
     def __bool__(self) -> bool:
@@ -353,7 +353,7 @@ class ChildRegister:
         write_private(self._path, msgspec.json.encode(self._children), durable=True)
 
 
-def machine_of(places: Paths, session: SessionId) -> str:
+def machine_of(paths: Paths, session: SessionId) -> str:
     """Return the registered machine whose session it is; empty for a session of this kasmon.
 
     Raises:
@@ -361,7 +361,7 @@ def machine_of(places: Paths, session: SessionId) -> str:
         UsageError: if it is no name of a machine.
     """
     try:
-        name = places.via(session).read_text("utf-8", "replace").partition("\n")[0]
+        name = paths.via(session).read_text("utf-8", "replace").partition("\n")[0]
     except (FileNotFoundError, NotADirectoryError):
         return ""
     return check_name(name)

@@ -37,8 +37,8 @@ class Passkey(msgspec.Struct, frozen=True, kw_only=True):
 class Passkeys:
     """The passkeys of one kasmon. Every call may be made from any process; each looks at the file again."""
 
-    def __init__(self, places: Paths) -> None:
-        self._records = SignedRecords(places.web_passkeys, places.request_links_key, Passkey)
+    def __init__(self, paths: Paths) -> None:
+        self._records = SignedRecords(paths.web_passkeys, paths.request_links_key, Passkey)
         self.list_all = self._records.list_all
 
     def active(self, host: str) -> tuple[Passkey, ...]:

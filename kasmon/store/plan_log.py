@@ -18,9 +18,9 @@ from kasmon.store.event_log import START, EventLog
 class PlanLog:
     """One plan's events, folded as far as they were read."""
 
-    def __init__(self, places: Paths, plan: str) -> None:
-        self.plan, self.places = plan, places
-        self.folder = places.plan(plan)
+    def __init__(self, paths: Paths, plan: str) -> None:
+        self.plan, self.paths = plan, paths
+        self.folder = paths.plan(plan)
         self.run = PlanRun(plan=plan)
         self._log = EventLog(self.folder / "events.jsonl")
         self._cursor = START
@@ -92,10 +92,10 @@ class PlanLog:
         self.add(PlanDecisionMade(at=time.time(), decision=decision, task=task, agent=agent))
 
 
-def plans(places: Paths) -> list[str]:
+def plans(paths: Paths) -> list[str]:
     """Return the ids of all plans that were ever run, newest last."""
     try:
-        folders = [path for path in places.plans.iterdir() if path.is_dir()]
+        folders = [path for path in paths.plans.iterdir() if path.is_dir()]
     except OSError:
         return []
     return [path.name for path in sorted(folders, key=lambda path: path.stat().st_mtime)]

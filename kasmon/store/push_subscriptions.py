@@ -56,9 +56,9 @@ class PushSubscription(msgspec.Struct, frozen=True, kw_only=True):
 class PushSubscriptions:
     """The subscriptions of one kasmon. Every call may be made from any process; each looks at the file again."""
 
-    def __init__(self, places: Paths) -> None:
-        self._key_path, self._logins = places.web_push_key, WebLogins(places)
-        self._records = SignedRecords(places.web_push, places.request_links_key, PushSubscription)
+    def __init__(self, paths: Paths) -> None:
+        self._key_path, self._logins = paths.web_push_key, WebLogins(paths)
+        self._records = SignedRecords(paths.web_push, paths.request_links_key, PushSubscription)
         self.list_all = self._records.list_all
 
     def active(self, now: float) -> tuple[PushSubscription, ...]:

@@ -69,8 +69,8 @@ class RequestLinks:
     All raise `UnavailableError` if others can read the key, or it cannot be written.
     """
 
-    def __init__(self, places: Paths) -> None:
-        self._records = SignedRecords(places.request_links, places.request_links_key, RequestLink)
+    def __init__(self, paths: Paths) -> None:
+        self._records = SignedRecords(paths.request_links, paths.request_links_key, RequestLink)
         self.list_all = self._records.list_all
 
     def create(self, request: Request, minutes: float, now: float, login: str = "") -> str:

@@ -18,10 +18,10 @@ _decoder: Final = msgspec.json.Decoder(ResumeFact)
 class ResumeLog:
     """The resumptions, folded as far as they were read."""
 
-    def __init__(self, places: Paths) -> None:
+    def __init__(self, paths: Paths) -> None:
         self.resumptions: Mapping[SessionId, Resumption] = {}
-        self._places = places
-        self._log = EventLog(places.limits / "resume.jsonl")
+        self._paths = paths
+        self._log = EventLog(paths.limits / "resume.jsonl")
         self._cursor = START
 
     def size(self) -> int:
@@ -48,19 +48,19 @@ class ResumeLog:
             UnavailableError: if it cannot be written.
         """
         try:
-            private_folder(self._places.limits)
+            private_folder(self._paths.limits)
             append_line(self._log.path, msgspec.json.encode(fact), durable=True)
             self.more()
         except OSError as error:
             raise UnavailableError(f"cannot write {str(self._log.path)!r}: {error.strerror or error}.") from error
 
 
-def read_resumptions(places: Paths) -> Mapping[SessionId, Resumption]:
+def read_resumptions(paths: Paths) -> Mapping[SessionId, Resumption]:
     """Return what was decided and done about each session that waits for a limit.
 
     Raises:
         OSError: if the log exists and cannot be read.
     """
-    resume_log = ResumeLog(places)
+    resume_log = ResumeLog(paths)
     resume_log.more()
     return resume_log.resumptions

@@ -72,13 +72,13 @@ class SearchQuery(NamedTuple):
         return self.most is not None and count > self.most
 
 
-def sources(places: Paths, session: SessionId) -> list[SearchSource]:
+def sources(paths: Paths, session: SessionId) -> list[SearchSource]:
     """Return the files of *session*: the log, then the parts of its record, newest first, then blobs."""
-    paths: list[tuple[Kind, Path]] = [("log", places.log(session))]
-    paths += (("record", part) for part in reversed(terminal_record.parts(places.record(session))))
-    paths += (("blob", path) for path in _blobs(places.blobs(session)))
+    sources: list[tuple[Kind, Path]] = [("log", paths.log(session))]
+    sources += (("record", part) for part in reversed(terminal_record.parts(paths.record(session))))
+    sources += (("blob", path) for path in _blobs(paths.blobs(session)))
     collected: list[SearchSource] = []
-    for kind, path in paths:
+    for kind, path in sources:
         try:
             facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - of thousands: a Path costs as much as the call
         except OSError:
@@ -186,9 +186,9 @@ def _hits_printed(source: SearchSource, block: SourceLines, query: SearchQuery) 
     ]
 
 
-def hits_on_screen(places: Paths, session: SessionId, query: SearchQuery) -> list[SearchHit]:
+def hits_on_screen(paths: Paths, session: SessionId, query: SearchQuery) -> list[SearchHit]:
     """Return the matches on the last recorded screen of *session*."""
-    shown = terminal_record.screen(places.record(session))
+    shown = terminal_record.screen(paths.record(session))
     if shown is None:
         return []
     return [

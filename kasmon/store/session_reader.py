@@ -18,33 +18,33 @@ from kasmon.paths import Paths
 from kasmon.store.event_log import START, Cursor, EventLog
 
 
-def load_initial_session(places: Paths, session: SessionId) -> Session:
+def load_initial_session(paths: Paths, session: SessionId) -> Session:
     """Return the session before its first event, as its `launch.json` describes it; without one, only its id."""
     try:
-        launch = load_launch(places, session)
+        launch = load_launch(paths, session)
     except LaunchError:
         return Session(id=session)
     return created(launch, launch.created_at)
 
 
-def apply_log(places: Paths, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
+def apply_log(paths: Paths, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
     """Return *session* with its log's events after *since*, and the cursor behind them. The log may be missing."""
     with contextlib.suppress(LogMissingError):
-        for event, cursor in EventLog(places.log(session.id)).read(since):
+        for event, cursor in EventLog(paths.log(session.id)).read(since):
             session, since = apply(session, event), cursor
     return session, since
 
 
-def read_events(places: Paths, session: SessionId) -> Iterator[Event]:
+def read_events(paths: Paths, session: SessionId) -> Iterator[Event]:
     """Yield the events of the session's log, oldest first; none while it has no log. Raises as `EventLog.read`."""
     with contextlib.suppress(LogMissingError):
-        for event, _ in EventLog(places.log(session)).read():
+        for event, _ in EventLog(paths.log(session)).read():
             yield event
 
 
-def load_launch(places: Paths, session: SessionId) -> Launch:
+def load_launch(paths: Paths, session: SessionId) -> Launch:
     """Return the session's launch, from its `launch.json`. Raises `LaunchError` if that cannot be read."""
-    path = places.launch(session)
+    path = paths.launch(session)
     try:
         return msgspec.json.decode(path.read_bytes(), type=Launch)
     except OSError as error:

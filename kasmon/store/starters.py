@@ -15,16 +15,16 @@ from kasmon.store.event_log import START, EventLog
 Starters: TypeAlias = Mapping[SessionId, ActingAgent | None]
 
 
-def read_starters(places: Paths) -> Starters:
+def read_starters(paths: Paths) -> Starters:
     """Return each session that was ever created, oldest first, with the agent that started it. Blocks."""
-    return StarterLog(places).read()
+    return StarterLog(paths).read()
 
 
 class StarterLog:
     """What `read_starters` returns, for one that reads it again and again: only what was added is read."""
 
-    def __init__(self, places: Paths) -> None:
-        self._log, self._cursor = EventLog(places.fleet_log), START
+    def __init__(self, paths: Paths) -> None:
+        self._log, self._cursor = EventLog(paths.fleet_log), START
         self._starters: dict[SessionId, ActingAgent | None] = {}
         self._lock = threading.Lock()
 

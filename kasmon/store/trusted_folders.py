@@ -30,11 +30,11 @@ class TrustedContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrustedFolders:
-    """The trusted configs recorded under *places*: one content for each folder, the latest."""
+    """The trusted configs recorded under *paths*: one content for each folder, the latest."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
-        self._path = places.state / NAME
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._path = paths.state / NAME
 
     def read(self) -> tuple[TrustedContent, ...]:
         """Return everything trusted, oldest first; empty if it cannot be read."""
@@ -56,7 +56,7 @@ class TrustedFolders:
         except UnicodeEncodeError as error:
             raise UsageError(f"the folder {local.root!r} is not UTF-8.") from error
         added = TrustedContent(root=local.root, device=local.device, inode=local.inode, digest=local.digest, at=at)
-        self._places.make()
+        self._paths.make()
         with lock(self._path):
             self._write((*(known for known in self.read() if known.root != local.root), added))
 
@@ -67,7 +67,7 @@ class TrustedFolders:
             NotFoundError: if it is not trusted.
             OSError: if the file cannot be written.
         """
-        self._places.make()
+        self._paths.make()
         with lock(self._path):
             known = self.read()
             remaining = tuple(one for one in known if one.root != root)

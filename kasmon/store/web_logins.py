@@ -65,8 +65,8 @@ class WebLogins:
     All raise `UnavailableError` if others can read the key, or it cannot be written.
     """
 
-    def __init__(self, places: Paths) -> None:
-        self._records = SignedRecords(places.web_logins, places.request_links_key, WebLogin)
+    def __init__(self, paths: Paths) -> None:
+        self._records = SignedRecords(paths.web_logins, paths.request_links_key, WebLogin)
         self.list_all = self._records.list_all
 
     @property

@@ -89,11 +89,15 @@ class HelpDialog(Dialog):
     title_text = "Keys"
 
     def __init__(
-        self, look: ThemeStyles, keys: KeyMap, places: Sequence[KeyContext] = (), offers: Sequence[tuple[str, str]] = ()
+        self,
+        look: ThemeStyles,
+        keys: KeyMap,
+        contexts: Sequence[KeyContext] = (),
+        offers: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """*places* are the contexts of the screen below; *offers* are the keys that its footer names."""
+        """*contexts* are the contexts of the screen below; *offers* are the keys that its footer names."""
         super().__init__(look, keys)
-        self._contexts, self._offers = tuple(places), tuple(offers)
+        self._contexts, self._offers = tuple(contexts), tuple(offers)
         self.words = LineInput(placeholder="key or text", id="help-words")
         self.reader = Reader(look, self._rows)
 
@@ -131,14 +135,14 @@ def help_rows(
     keys: KeyMap,
     look: ThemeStyles,
     width: int,
-    places: Sequence[KeyContext] = (),
+    contexts: Sequence[KeyContext] = (),
     offers: Sequence[tuple[str, str]] = (),
     words: str = "",
 ) -> Sequence[TextLine]:
     """Return the entries of the help, each section under its heading.
 
     Args:
-        places: the contexts that have the keyboard; their keys come first.
+        contexts: the contexts that have the keyboard; their keys come first.
         offers: the keys, as shown, in the footer of the screen below; they come before everything else.
         words: only entries that contain all of these are shown.
     """
@@ -147,7 +151,7 @@ def help_rows(
     column = min(GAP + longest, max(LEAST_COLUMN, width // 3))
     wanted = words.casefold().split()
     rows: list[TextLine] = []
-    for title, entries in _sections(keys, look, places, offers):
+    for title, entries in _sections(keys, look, contexts, offers):
         shown = [entry for entry in entries if all(word in f"{title} {' '.join(entry)}".casefold() for word in wanted)]
         if shown:
             rows += [BLANK, TextLine(((title, Token.HEADING),))]
@@ -159,16 +163,16 @@ def help_rows(
 
 
 def _sections(
-    keys: KeyMap, look: ThemeStyles, places: Sequence[KeyContext], offers: Sequence[tuple[str, str]]
+    keys: KeyMap, look: ThemeStyles, contexts: Sequence[KeyContext], offers: Sequence[tuple[str, str]]
 ) -> Iterable[tuple[str, Sequence[HelpEntry]]]:
     if offers:
         yield "In this dialog", [HelpEntry(key, word) for key, word in offers]
-    for place in places:
+    for place in contexts:
         mine = [row for row in ACTIONS if row.where is place and keys.of(row.id)]
         yield sentence(place.value), [HelpEntry(keys.all_shown(row.id, look.utf8), row.help, row.label) for row in mine]
     for group in HelpGroup:
         for title, mine in _group_by_context(group, keys).items():
-            rest = [row for row in mine if row.where not in places]
+            rest = [row for row in mine if row.where not in contexts]
             yield (
                 sentence(title),
                 [HelpEntry(keys.all_shown(row.id, look.utf8), _help_text(row), row.label) for row in rest],
@@ -188,13 +192,13 @@ def _help_text(row: Action) -> str:
 
 def _group_by_context(group: HelpGroup, keys: KeyMap) -> dict[str, list[Action]]:
     """The actions of *group* that have a key: by the group's heading, or by their context where that differs."""
-    places: dict[str, list[Action]] = {}
+    contexts: dict[str, list[Action]] = {}
     home = HOMES.get(group, KeyContext.LIST)
     for row in (row for row in ACTIONS if row.group is group and keys.of(row.id)):
-        places.setdefault(group.value if row.where in (home, KeyContext.EVERYWHERE) else row.where.value, []).append(
+        contexts.setdefault(group.value if row.where in (home, KeyContext.EVERYWHERE) else row.where.value, []).append(
             row
         )
-    return places
+    return contexts
 
 
 def _entry_rows(key: str, text: str, column: int, width: int) -> list[TextLine]:

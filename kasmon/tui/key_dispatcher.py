@@ -53,15 +53,15 @@ class KeyDispatcher:
             self.run("quit")
             return True
         if self.app.list_has_keys:
-            places: tuple[KeyContext, ...] = (KeyContext.LIST, KeyContext.EVERYWHERE)
+            contexts: tuple[KeyContext, ...] = (KeyContext.LIST, KeyContext.EVERYWHERE)
         elif (place := self.app.session_pane.place) is not None:
             writing = place is KeyContext.FIND and key.is_printable
-            places = (place,) if writing else (place, KeyContext.EVERYWHERE)
+            contexts = (place,) if writing else (place, KeyContext.EVERYWHERE)
         elif key.is_printable or self.app.permissions.screen is not None or self.app.session_pane.is_in_terminal:
             return False
         else:
-            places = (KeyContext.EVERYWHERE,)
-        row = self.app.keys.action_of(key.aliases, *places)
+            contexts = (KeyContext.EVERYWHERE,)
+        row = self.app.keys.action_of(key.aliases, *contexts)
         if row is not None:
             self.run(row.id)
         return row is not None

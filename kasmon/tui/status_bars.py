@@ -95,7 +95,7 @@ class TopBar(LineWidget):
             memory = self._memory(self.counted)
             states, machines = width_of(self._states(totals, 0)), self._machines(self.counted)
             limits = [span for label, used in self.counted.limits for span in _limit(label, used)]
-            for right, places in (
+            for right, position in (
                 ([*limits, *memory, *tokens, *cost], machines),
                 ([*limits[:2], *memory, *tokens, *cost], machines),
                 ([*limits[:2], *memory, *cost], machines),
@@ -106,10 +106,10 @@ class TopBar(LineWidget):
                 ([], machines[-1:] if self.counted.unreachable else []),
                 ([], []),
             ):
-                room = width - width_of(left) - width_of(places) - width_of(right) - 2
+                room = width - width_of(left) - width_of(position) - width_of(right) - 2
                 if states <= room:
                     break
-            left += places
+            left += position
             self._first = width_of(left)
             left += self._states(totals, room)
         return self.look.between(left, right, width, "surface")

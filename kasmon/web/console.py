@@ -67,10 +67,10 @@ class Console(logging.Handler):
                     data = data[os.write(number, data) :]
 
 
-async def serve(places: Paths, view: WebView, show_link: Callable[[str], None]) -> int:
+async def serve(paths: Paths, view: WebView, show_link: Callable[[str], None]) -> int:
     """Serve until a signal arrives, and return its number. *show_link* gets the first link, and one for each Enter.
 
-    Meanwhile `request_links.link_of` makes links to this server, for the kasmon of *places*.
+    Meanwhile `request_links.link_of` makes links to this server, for the kasmon of *paths*.
 
     `r` before Enter logs out every browser that logged in before.
     """
@@ -85,7 +85,7 @@ async def serve(places: Paths, view: WebView, show_link: Callable[[str], None]) 
 
     await view.open()
     try:
-        with announced_address(places, view.url):
+        with announced_address(paths, view.url):
             show_link(view.access_guard.create_link())
             if sys.stdin is not None and sys.stdin.isatty():
                 reads = (asyncio.get_running_loop(), handle_line)

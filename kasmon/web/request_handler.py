@@ -69,9 +69,9 @@ log = logging.getLogger(__name__)
 class RequestPages:
     """Serves the pages of requests below `PREFIX`. Use it on the server's loop."""
 
-    def __init__(self, places: Paths, config: WebConfig) -> None:
-        self._places, self._config = places, config
-        self._links, self._logins = RequestLinks(places), WebLogins(places)
+    def __init__(self, paths: Paths, config: WebConfig) -> None:
+        self._paths, self._config = paths, config
+        self._links, self._logins = RequestLinks(paths), WebLogins(paths)
         self._rendering = asyncio.Semaphore(MAX_RENDERED)
         self._documents: OrderedDict[tuple[str, tuple[str, ...]], tuple[RequestDocument, Sequence[str]]] = OrderedDict()
         """The requests that were shown last, by digest and hidden secrets, with their parts."""
@@ -156,14 +156,14 @@ class RequestPages:
 
     def _session_of(self, link: RequestLink) -> Session | None:
         try:
-            return read_session(self._places, link.session)
+            return read_session(self._paths, link.session)
         except SessionNotFoundError:
             return None
 
     def _page_of(self, link: RequestLink, session: Session, request: Request, now: float) -> RequestPage:
         is_told = session.mode is not Mode.TMUX and (not session.abilities or "receives_reasons" in session.abilities)
         forms: dict[Form, str] = {form: self._links.form_value(link, form) for form in ("consent", "other")}
-        document, parts = self._document_of(request, secrets_of(self._places, session.id))
+        document, parts = self._document_of(request, secrets_of(self._paths, session.id))
         return RequestPage(
             session=session,
             document=document,
@@ -216,7 +216,7 @@ class RequestPages:
 
     async def _send(self, session: Session, answer: Answer) -> None:
         try:
-            await session_operations.answer(self._places, session, answer)
+            await session_operations.answer(self._paths, session, answer)
         except KasmonError as error:
             log.warning("link %s: the answer to %s failed: %s", answer.link, answer.request, error.message)
             is_unsure = isinstance(error, TimedOutError) or (session.via and isinstance(error, UnavailableError))

@@ -13,7 +13,7 @@ from kasmon.host.rpc.peer import MARKS
 from kasmon.model.commands import Interrupt, Launch, Mode
 from kasmon.model.events import MessageWritten, RequestOpened, ToolFinished, TurnEnded, UsageReported
 from kasmon.model.permission import Decision, SessionId
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.fleet.lookup import OWN_ID
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import session_operations
@@ -34,7 +34,7 @@ class Outer(Contract):
 
 @pytest.fixture
 def where() -> Paths:
-    return places()
+    return user_paths()
 
 
 def launch(workdir: Path, *argv: str, resume: str | None = None, remembers: str = "") -> Launch:

@@ -17,7 +17,7 @@ from kasmon.model.events import RequestAnswered
 from kasmon.model.permission import Decision, SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.lookup import OWN_ID
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -53,7 +53,7 @@ async def asked(one: Editor, workdir: Path, script: str = "ask git push\nsay aft
 @pytest.fixture
 def where() -> Paths:
     """This test's kasmon."""
-    return places()
+    return user_paths()
 
 
 @pytest.fixture
@@ -279,8 +279,8 @@ async def test_lines_that_are_no_messages_do_not_end_it(tmp_path: Path) -> None:
 
 async def test_a_terminals_text_is_its_screen_once_the_turn_has_ended(env: Env, tmp_path: Path) -> None:
     shell = NewSession(name="lab", argv=("/bin/sh",), workdir=str(tmp_path))
-    session = await session_operations.create(env.places, Config(), shell)
-    async with editor(env.places, only=session) as one:
+    session = await session_operations.create(env.paths, Config(), shell)
+    async with editor(env.paths, only=session) as one:
         await one.initialize()
         assert session == await one.new()
         await one.until_text("```")

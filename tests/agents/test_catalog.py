@@ -11,7 +11,7 @@ from kasmon.agents.catalog import PROFILES, SHIPPED, AgentCatalog, catalog
 from kasmon.agents.profile import parse
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.errors import ConfigError, NotFoundError
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from tests.support.reference_pages import agent_profiles
 
 
@@ -155,7 +155,7 @@ def test_another_package_brings_agents_by_an_entry_point_and_is_not_imported(tmp
 
 
 def test_the_catalog_of_a_user_is_in_the_config_folder() -> None:
-    put(places().agents, 'title = "Parrot"')
+    put(user_paths().agents, 'title = "Parrot"')
 
-    assert "Parrot" == catalog(places()).load("parrot").title
-    assert SHIPPED not in {folder.path.parent for folder in catalog(places()).folders("parrot")}
+    assert "Parrot" == catalog(user_paths()).load("parrot").title
+    assert SHIPPED not in {folder.path.parent for folder in catalog(user_paths()).folders("parrot")}

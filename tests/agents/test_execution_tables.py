@@ -40,7 +40,7 @@ class Real:
         self.stack, self.kind = stack, kind
         self.label = stack.agent.name
         self.begins = self.says("begun")
-        self.places, self.workdir = stack.places, stack.agent.workdir
+        self.paths, self.workdir = stack.paths, stack.agent.workdir
         self.variables: Mapping[str, str] = stack.variables
 
     def session(self, **more: Any) -> ExecutionSession:
@@ -48,7 +48,7 @@ class Real:
         flags = json.dumps(FLAGS[agent.name])
         config = parse(f'[agents.{agent.name}]\nprogram = "{agent.program}"\nflags = {flags}')
         own: dict[str, Any] = {"agent": agent.name, "mode": self.kind, "environment": {**agent.own, **KEPT}}
-        return ExecutionSession(LaunchSpec(**(LAUNCH | own | more)), where=self.places, config=config)
+        return ExecutionSession(LaunchSpec(**(LAUNCH | own | more)), where=self.paths, config=config)
 
     def says(self, word: str) -> str:
         return f"go %% say {word}"

@@ -15,8 +15,8 @@ stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
 
 @pytest.mark.parametrize("name", ["claude"])
 def test_both_of_its_profiles_run(stack: Stack) -> None:
-    private_folder(stack.places.config)
-    write_private(stack.places.config_file, SEED.encode())
+    private_folder(stack.paths.config)
+    write_private(stack.paths.config_file, SEED.encode())
     own = [word for variable in (*stack.agent.own, "IS_SANDBOX=1") for word in ("--env", variable)]
     for profile in ("coder", "reviewer"):
         done = stack("new", profile, "--agent", profile, *own)

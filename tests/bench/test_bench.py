@@ -31,7 +31,7 @@ from kasmon.bus.nats.cluster import ClusterFolder
 from kasmon.bus.nats.process import read_server
 from kasmon.demo.fleet import CLUSTER
 from kasmon.errors import AgentNotFoundError, UsageError
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.store.fleet_cache import FleetCache, load_cache
 from kasmon.store.fleet_index import FleetIndex
 from tests.support.bus.server_programs import need_server
@@ -58,7 +58,7 @@ KNOWN = {
 def _leaves_nothing(fork_server: ForkServer) -> Iterator[None]:
     """Whatever is measured, no process and no folder of it is left."""
     yield
-    assert [] == list(places().demos.glob("*.json"))
+    assert [] == list(user_paths().demos.glob("*.json"))
 
     def is_all_gone() -> bool:  # what was killed may still be ending, or nothing has waited for it yet
         return all(each.pid == fork_server.pid for each in psutil.Process().children(recursive=True))

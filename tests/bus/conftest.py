@@ -63,14 +63,14 @@ def _no_blocked_loop() -> Iterator[None]:
 @pytest.fixture(params=KINDS)
 async def bus(request: pytest.FixtureRequest, env: Env, box: Callable[[], Sshd]) -> AsyncIterator[Bus]:
     """Each kind of bus to `env`."""
-    async with bus_to(request.param, env.places, box) as bus:
+    async with bus_to(request.param, env.paths, box) as bus:
         yield bus
 
 
 @pytest.fixture(params=READING)
 async def reading(request: pytest.FixtureRequest, env: Env, box: Callable[[], Sshd]) -> AsyncIterator[Bus]:
     """Each kind of bus to `env`, for its list and its logs only."""
-    async with bus_to(request.param, env.places, box) as bus:
+    async with bus_to(request.param, env.paths, box) as bus:
         yield bus
 
 

@@ -113,7 +113,7 @@ async def host(env: Env) -> AsyncIterator[RecordingHost]:
     """The host of the session ME of `env`."""
     await asyncio.to_thread(env.has, ME, started())
     recording = RecordingHost()
-    server = await asyncio.start_unix_server(recording.serve, env.places.socket(ME))
+    server = await asyncio.start_unix_server(recording.serve, env.paths.socket(ME))
     async with server:
         yield recording
 
@@ -121,7 +121,7 @@ async def host(env: Env) -> AsyncIterator[RecordingHost]:
 @contextlib.asynccontextmanager
 async def served(env: Env, abilities: Collection[Ability]) -> AsyncIterator[StreamBus]:
     ours, theirs = socket.socketpair()
-    server = StreamServer(LocalBus(env.places), *await asyncio.open_connection(sock=theirs), abilities)
+    server = StreamServer(LocalBus(env.paths), *await asyncio.open_connection(sock=theirs), abilities)
     serving = asyncio.create_task(server.serve())
 
     async def end() -> None:
@@ -333,9 +333,9 @@ def test_every_command_that_needs_less_than_all_is_listed() -> None:
 
 
 async def test_the_stricter_of_the_config_and_the_option_applies(env: Env) -> None:
-    env.places.config.mkdir(parents=True)
-    env.places.config_file.write_text('[machine]\nallow = ["see", "prompt"]\n')
-    forced = f"exec {shlex.join(command_of(env.places))} bus --stdio --allow see,answer"
+    env.paths.config.mkdir(parents=True)
+    env.paths.config_file.write_text('[machine]\nallow = ["see", "prompt"]\n')
+    forced = f"exec {shlex.join(command_of(env.paths))} bus --stdio --allow see,answer"
     machine = Machine(name="there", command=("sh", "-c", forced))  # other words are ignored, as by `command=` of a key
 
     async with contextlib.aclosing(await open_bus(machine)) as bus:

@@ -42,12 +42,12 @@ ENTRY: Final = SessionEntry(
 )
 START = f"""
 from kasmon.errors import KasmonError
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.machines.link_client import AgentRequest, ask_for_agent
 
 input()
 try:
-    print(ask_for_agent(places(), {MACHINE!r}, AgentRequest(n=1, act="start", name="child", text="x")).exit_code)
+    print(ask_for_agent(user_paths(), {MACHINE!r}, AgentRequest(n=1, act="start", name="child", text="x")).exit_code)
 except KasmonError as error:
     print(error.message)
 """
@@ -106,16 +106,16 @@ class StartingBus:
 @pytest.fixture
 def agent(env: Env) -> Iterator["subprocess.Popen[str]"]:
     """The agent of LEAD, which may start sessions on MACHINE."""
-    write_machine(env.places, Machine(name=MACHINE))
-    env.places.config.mkdir(parents=True, exist_ok=True)
-    env.places.config_file.write_text(f'[fleet]\nmachines = ["{MACHINE}"]\n')
-    variables = {**os.environ, **env.places.environment_variables(), "KASMON_SESSION": LEAD}
+    write_machine(env.paths, Machine(name=MACHINE))
+    env.paths.config.mkdir(parents=True, exist_ok=True)
+    env.paths.config_file.write_text(f'[fleet]\nmachines = ["{MACHINE}"]\n')
+    variables = {**os.environ, **env.paths.environment_variables(), "KASMON_SESSION": LEAD}
     argv = [sys.executable, "-P", "-c", START]
     agent = subprocess.Popen(argv, env=variables, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     described = launch(LEAD, name="lead", tools=(FLEET_TOOLS,))
     env.says(SessionCreated(at=NOW, launch=described))
-    env.places.folder(LEAD).mkdir(mode=0o700)
-    write_private(env.places.launch(LEAD), msgspec.json.encode(described))
+    env.paths.folder(LEAD).mkdir(mode=0o700)
+    write_private(env.paths.launch(LEAD), msgspec.json.encode(described))
     env.tells(LEAD, LogOpened(at=NOW, session=LEAD), started(pid=agent.pid))
     yield agent
     agent.kill()
@@ -130,9 +130,9 @@ async def bus(env: Env, agent: object) -> AsyncIterator[StartingBus]:
     async def open_bus(machine: Machine) -> StartingBus:
         return bus
 
-    running = asyncio.create_task(MachineLink(env.places, MACHINE, open_bus).run())
-    await asyncio.to_thread(until, env.places.machine_socket(MACHINE).exists)
-    await asyncio.to_thread(until, (env.places.machine(MACHINE) / "presence.json").exists)
+    running = asyncio.create_task(MachineLink(env.paths, MACHINE, open_bus).run())
+    await asyncio.to_thread(until, env.paths.machine_socket(MACHINE).exists)
+    await asyncio.to_thread(until, (env.paths.machine(MACHINE) / "presence.json").exists)
     yield bus
     await end_tasks([running])
 
@@ -146,11 +146,11 @@ async def start(agent: "subprocess.Popen[str]") -> str:
 def written(env: Env) -> LogPart:
     """The log of CHILD, with a message to the agent that started it."""
     message = PeerMessageWritten(at=NOW, to=LEAD, name="lead", text="x")
-    env.places.folder(CHILD).mkdir(mode=0o700)
+    env.paths.folder(CHILD).mkdir(mode=0o700)
     env.tells(CHILD, LogOpened(at=NOW, session=CHILD), message)
-    content = env.places.log(CHILD).read_bytes()
-    env.places.log(CHILD).unlink()
-    env.places.folder(CHILD).rmdir()
+    content = env.paths.log(CHILD).read_bytes()
+    env.paths.log(CHILD).unlink()
+    env.paths.folder(CHILD).rmdir()
     return LogPart(CHILD, "a-log", 0, content)
 
 
@@ -181,8 +181,8 @@ async def test_a_session_that_is_removed_there_is_forgotten_here(
     env: Env, bus: StartingBus, agent: "subprocess.Popen[str]"
 ) -> None:
     assert "0" == await start(agent)
-    assert LEAD == await asyncio.to_thread(lambda: ChildRegister(env.places, MACHINE).starter_of(CHILD))
+    assert LEAD == await asyncio.to_thread(lambda: ChildRegister(env.paths, MACHINE).starter_of(CHILD))
 
     bus.said.put_nowait(SessionRemoval(CHILD))
 
-    await asyncio.to_thread(until, lambda: not ChildRegister(env.places, MACHINE))
+    await asyncio.to_thread(until, lambda: not ChildRegister(env.paths, MACHINE))

@@ -27,7 +27,7 @@ KEY = TaskKey(runner="0" * 16, plan="tidy", number=1, name="1-a", attempt=1, epo
 
 @pytest.fixture
 async def forks(env: Env) -> AsyncIterator[CommandForks]:
-    forks = CommandForks(env.places)
+    forks = CommandForks(env.paths)
     yield forks
     forks.close()
 
@@ -37,7 +37,7 @@ def servers(env: Env) -> list[int]:
     found = []
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
-            if "--commands" in child.cmdline() and child.environ()["XDG_STATE_HOME"] == str(env.places.state.parent):
+            if "--commands" in child.cmdline() and child.environ()["XDG_STATE_HOME"] == str(env.paths.state.parent):
                 found.append(child.pid)
     return found
 
@@ -56,7 +56,7 @@ async def test_their_output_and_exit_codes_are_those_of_a_new_process(env: Env, 
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **env.places.environment_variables(), "NO_COLOR": "1"},
+        env={**os.environ, **env.paths.environment_variables(), "NO_COLOR": "1"},
     )
     expected = await command.communicate(b"{}")
 
@@ -82,7 +82,7 @@ async def test_a_command_is_begun_again_where_the_process_was_killed(env: Env, f
 
 async def test_a_command_that_is_not_waited_for_any_more_is_terminated(env: Env, forks: CommandForks) -> None:
     await ran(forks, *OFFER)
-    claimed = TaskClaim(env.places, KEY)
+    claimed = TaskClaim(env.paths, KEY)
     claimed.folder.mkdir(parents=True)
     [server] = await asyncio.to_thread(servers, env)
     request = msgspec.json.encode(ReadResult(key=KEY))

@@ -34,7 +34,7 @@ ME, OTHER = SessionId("abcdefgh"), SessionId("bcdefghi")
 
 
 def has_log(env: Env, session: str = ME) -> Path:
-    return env.places.log(session)
+    return env.paths.log(session)
 
 
 def is_complete(copy: Copy) -> bool:
@@ -101,7 +101,7 @@ async def test_a_reader_gets_what_it_lacks_of_a_log_and_no_more(reading: Bus, en
 async def test_a_reader_that_comes_back_gets_the_range_that_it_missed(env: Env, reading: Bus) -> None:
     env.has(ME, started())
     size = has_log(env).stat().st_size
-    log = LocalBus(env.places).read_log(ME, 0, 1).log
+    log = LocalBus(env.paths).read_log(ME, 0, 1).log
     env.tells(ME, TurnStarted(at=NOW + 1))
 
     copy = await Reader(reading, {ME: LogPosition(log, size)}).until(lambda copy: copy.is_complete and ME in copy.logs)
@@ -135,7 +135,7 @@ async def test_a_log_that_was_replaced_is_sent_from_its_start(env: Env, reading:
 async def test_another_log_with_the_same_inode_is_sent_from_its_start(env: Env, reading: Bus, is_running: bool) -> None:
     env.has(ME, started(), TurnStarted(at=NOW))
     before = has_log(env).stat()
-    known = {ME: LogPosition(LocalBus(env.places).read_log(ME, 0, 1).log, before.st_size)}
+    known = {ME: LogPosition(LocalBus(env.paths).read_log(ME, 0, 1).log, before.st_size)}
     reader = Reader(reading, known)
     if is_running:
         await reader.until(is_complete)
@@ -172,7 +172,7 @@ async def test_a_log_that_was_restored_is_sent_from_its_start(env: Env, reading:
 async def test_a_reader_that_comes_back_to_a_restored_log_begins_at_its_start(env: Env, bus: Bus) -> None:
     env.has(ME, started(), TurnStarted(at=NOW), MessageWritten(at=NOW + 1, text="lost"))
     content = has_log(env).read_bytes()
-    known = LogPosition(LocalBus(env.places).read_log(ME, 0, 1).log, len(content), tail_of(content))
+    known = LogPosition(LocalBus(env.paths).read_log(ME, 0, 1).log, len(content), tail_of(content))
     _restore(env)
 
     copy = await Reader(bus, {ME: known}).until(has_it_all(env))
@@ -282,7 +282,7 @@ async def test_a_machine_where_nothing_happens_shows_that_it_is_there(reading: B
 async def test_copies_of_other_machines_sessions_are_not_offered(env: Env, bus: Bus) -> None:
     env.has(ME, started())
     env.says(SessionCreated(at=NOW, launch=launch(OTHER), machine="far", via="far"))
-    env.places.folder(OTHER).mkdir(mode=0o700)
+    env.paths.folder(OTHER).mkdir(mode=0o700)
     env.tells(OTHER, started())
 
     copy = await Reader(bus).until(lambda copy: copy.is_complete and copy.heartbeats)
@@ -334,14 +334,14 @@ async def exchange(host: socket.socket, data: bytes) -> bytes:
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
 async def test_a_connection_leads_to_the_host_of_the_session(env: Env, bus: Bus, mode: Mode) -> None:
     env.has(ME, started(mode=mode), mode=mode)
-    path = env.places.socket(ME) if mode is Mode.SDK else env.places.tmux_host_socket
+    path = env.paths.socket(ME) if mode is Mode.SDK else env.paths.tmux_host_socket
     with echo(path), await bus.connect(ME) as host:
         assert b"ping" == await exchange(host, b"ping")
 
 
 async def test_connections_carry_more_than_a_window_and_do_not_wait_for_each_other(env: Env, bus: Bus) -> None:
     env.has(ME, started())
-    with echo(env.places.socket(ME)), await bus.connect(ME) as slow, await bus.connect(ME) as quick:
+    with echo(env.paths.socket(ME)), await bus.connect(ME) as slow, await bus.connect(ME) as quick:
         loop = asyncio.get_running_loop()
         filling = loop.create_task(loop.sock_sendall(slow, b"x" * 3_000_000))  # whose answer nobody reads yet
         data = os.urandom(1_000_000)
@@ -354,7 +354,7 @@ async def test_connections_carry_more_than_a_window_and_do_not_wait_for_each_oth
 
 async def test_the_end_of_a_host_ends_the_connection(env: Env, bus: Bus) -> None:
     env.has(ME, started())
-    with echo(env.places.socket(ME)), await bus.connect(ME) as host:
+    with echo(env.paths.socket(ME)), await bus.connect(ME) as host:
         host.shutdown(socket.SHUT_WR)
         assert b"" == await asyncio.get_running_loop().sock_recv(host, 1)
 
@@ -391,8 +391,8 @@ async def test_a_file_of_a_session_is_read_in_parts(env: Env, bus: Bus) -> None:
     env.has(ME, started())
     content = os.urandom(BATCH_BYTES + 10)
     name = f"blobs/{hashlib.sha256(content).hexdigest()}"
-    env.places.blobs(ME).mkdir(mode=0o700)
-    (env.places.folder(ME) / name).write_bytes(content)
+    env.paths.blobs(ME).mkdir(mode=0o700)
+    (env.paths.folder(ME) / name).write_bytes(content)
 
     parts = [await bus.read_file(ME, name, offset) for offset in (0, BATCH_BYTES, len(content))]
 
@@ -412,9 +412,9 @@ async def test_a_file_that_is_missing_is_named(env: Env, bus: Bus) -> None:
 )
 async def test_what_is_not_for_others_is_not_read(env: Env, bus: Bus, name: str) -> None:
     env.has(ME, started())
-    env.places.environment(ME).write_bytes(b"SECRET=1")
-    env.places.blobs(ME).mkdir(mode=0o700)
-    (env.places.blobs(ME) / ("a" * 64)).symlink_to(env.places.environment(ME))
+    env.paths.environment(ME).write_bytes(b"SECRET=1")
+    env.paths.blobs(ME).mkdir(mode=0o700)
+    (env.paths.blobs(ME) / ("a" * 64)).symlink_to(env.paths.environment(ME))
 
     with pytest.raises((RefusedError, KasmonError)) as refused:
         await bus.read_file(ME, name)

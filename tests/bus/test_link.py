@@ -50,7 +50,7 @@ async def asks(joined: JoinedKasmons) -> Session:
     """A session of `far` that waits for an answer, as `near` shows it."""
     session = await joined.begin()
     joined.shown(session)
-    await session_operations.send(joined.near.places, joined.shown(session), "ask git push")
+    await session_operations.send(joined.near.paths, joined.shown(session), "ask git push")
     return joined.shown(session, lambda seen: seen.requests)
 
 
@@ -63,7 +63,7 @@ async def test_a_prompt_arrives_there_and_what_becomes_of_it_is_shown_here(joine
     joined.join()
     session = await joined.begin()
 
-    receipt = await session_operations.send(joined.near.places, joined.shown(session), "look around")
+    receipt = await session_operations.send(joined.near.paths, joined.shown(session), "look around")
 
     seen = joined.shown(session, lambda seen: seen.receipts and seen.receipts[0].state is ReceiptState.FINISHED)
     assert receipt.id == seen.receipts[0].id
@@ -73,15 +73,15 @@ async def test_a_prompt_arrives_there_and_what_becomes_of_it_is_shown_here(joine
 async def test_a_request_there_is_answered_here_once_and_by_its_digest(joined: JoinedKasmons) -> None:
     joined.join()
     session = await asks(joined)
-    places = joined.near.places
+    paths = joined.near.paths
 
-    await session_operations.answer(places, session, answer_to(session))
+    await session_operations.answer(paths, session, answer_to(session))
 
     joined.shown(session.id, lambda seen: not seen.requests)
     with pytest.raises(Exception, match="answered"):
-        await session_operations.answer(places, session, answer_to(session))
+        await session_operations.answer(paths, session, answer_to(session))
     answers = [
-        event for event, _ in EventLog(joined.far.places.log(session.id)).read() if isinstance(event, RequestAnswered)
+        event for event, _ in EventLog(joined.far.paths.log(session.id)).read() if isinstance(event, RequestAnswered)
     ]
     assert 1 == len(answers)
 
@@ -90,7 +90,7 @@ async def test_a_session_is_stopped_there(joined: JoinedKasmons) -> None:
     joined.join()
     session = await joined.begin()
 
-    await session_operations.stop(joined.near.places, joined.shown(session, lambda seen: seen.host and seen.host.alive))
+    await session_operations.stop(joined.near.paths, joined.shown(session, lambda seen: seen.host and seen.host.alive))
 
     assert joined.shown(session, lambda seen: seen.state is S.ENDED).stopped
 
@@ -102,7 +102,7 @@ async def test_where_the_serving_process_is_killed_the_link_connects_again(joine
 
     joined.bus_process().kill()
     until(lambda: joined.presence.why, what="the loss")
-    await session_operations.send(joined.far.places, joined.shown(session), "meanwhile")
+    await session_operations.send(joined.far.paths, joined.shown(session), "meanwhile")
     joined.until_connected()
 
     joined.shown(session, lambda seen: seen.receipts and seen.receipts[0].state is ReceiptState.FINISHED)
@@ -128,7 +128,7 @@ async def test_a_clock_there_that_is_off_by_a_day_is_measured_and_named(joined: 
     joined.join(ahead_s=86400.0)
     until(lambda: joined.presence.clock_offset_s, what="a measurement")
 
-    status = registration.status(joined.near.places, NAME)
+    status = registration.status(joined.near.paths, NAME)
     assert 86400.0 == pytest.approx(status.presence.clock_offset_s, abs=2)
     assert status.clock_problem.startswith(("its clock is 24 h 0 min ahead", "its clock is 23 h 59 min ahead"))
 
@@ -147,10 +147,10 @@ async def test_where_the_link_is_killed_its_sessions_are_unsure_until_it_runs_ag
     assert "link" in (unsure.unsure_why or "")
     until(lambda: not serving.is_running(), what="the end of the process that served it")
     with pytest.raises(HostUnreachableError):
-        await session_operations.send(joined.near.places, unsure, "hello")
-    registration.start_links(joined.near.places)
+        await session_operations.send(joined.near.paths, unsure, "hello")
+    registration.start_links(joined.near.paths)
     joined.shown(session, lambda seen: seen.state is S.IDLE)
-    await session_operations.send(joined.near.places, joined.shown(session), "hello")
+    await session_operations.send(joined.near.paths, joined.shown(session), "hello")
     joined.shown(session, lambda seen: seen.receipts and seen.receipts[0].state is ReceiptState.FINISHED)
 
 
@@ -160,7 +160,7 @@ async def test_an_answer_into_a_cut_line_is_never_said_to_be_given(joined: Joine
     serving = joined.bus_process()
     serving.suspend()
 
-    answering = asyncio.create_task(session_operations.answer(joined.near.places, session, answer_to(session)))
+    answering = asyncio.create_task(session_operations.answer(joined.near.paths, session, answer_to(session)))
     await asyncio.wait([answering], timeout=0.5)
     serving.kill()
 
@@ -172,7 +172,7 @@ async def test_an_answer_into_a_cut_line_is_never_said_to_be_given(joined: Joine
 async def test_what_was_sent_before_a_cut_is_unknown(joined: JoinedKasmons) -> None:
     joined.join()
     session = await asks(joined)
-    async with contextlib.aclosing(await open_link(joined.near.places, session.id, session.mode)) as host:
+    async with contextlib.aclosing(await open_link(joined.near.paths, session.id, session.mode)) as host:
         serving = joined.bus_process()
         serving.suspend()
 
@@ -190,21 +190,21 @@ async def test_a_host_that_is_gone_there_is_gone_here(joined: JoinedKasmons) -> 
     joined.join()
     session = await joined.begin()
     joined.shown(session, lambda seen: seen.state is S.IDLE)
-    socket = joined.near.places.socket(session)
+    socket = joined.near.paths.socket(session)
     assert socket.exists()
 
     joined.far.kill_host(session)
 
     joined.shown(session, lambda seen: seen.state in (S.LOST, S.UNSURE))
     until(lambda: not socket.exists(), what="the end of its socket")
-    assert lock_holder(joined.near.places.host_lock(session)) is None
+    assert lock_holder(joined.near.paths.host_lock(session)) is None
 
 
 async def test_an_agent_of_this_machine_reaches_no_session_of_another(joined: JoinedKasmons) -> None:
     joined.join()
     session = await joined.begin()
     joined.shown(session, lambda seen: seen.host and seen.host.alive)
-    variables = {**os.environ, **joined.near.places.environment_variables(), "KASMON_SESSION": "abcdefgh"}
+    variables = {**os.environ, **joined.near.paths.environment_variables(), "KASMON_SESSION": "abcdefgh"}
     command = [sys.executable, "-P", "-m", "kasmon", "send", session, "do my work"]
 
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, env=variables, check=False)
@@ -218,7 +218,7 @@ async def test_a_command_runs_there_through_the_link(joined: JoinedKasmons) -> N
     joined.join()
     session = await joined.begin()
 
-    done = await asyncio.to_thread(link_client.run, joined.near.places, NAME, ["ls", "--json"])
+    done = await asyncio.to_thread(link_client.run, joined.near.paths, NAME, ["ls", "--json"])
 
     assert session in done.stdout.decode()
     joined.bus_process().suspend()
@@ -226,13 +226,13 @@ async def test_a_command_runs_there_through_the_link(joined: JoinedKasmons) -> N
     os.kill(pid, signal.SIGTERM)
     until(lambda: not joined.link_pid, what="the end of the link")
     with pytest.raises(RemoteUnreachableError):
-        await asyncio.to_thread(link_client.run, joined.near.places, NAME, ["ls"])
+        await asyncio.to_thread(link_client.run, joined.near.paths, NAME, ["ls"])
 
 
 async def test_only_one_link_serves_a_machine(joined: JoinedKasmons) -> None:
     joined.join()
     pid = joined.link_pid
-    variables = {**os.environ, **joined.near.places.environment_variables()}
+    variables = {**os.environ, **joined.near.paths.environment_variables()}
     command = [sys.executable, "-P", "-m", "kasmon", "host", "--machine", NAME]
 
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, env=variables, check=False)
@@ -243,10 +243,10 @@ async def test_only_one_link_serves_a_machine(joined: JoinedKasmons) -> None:
 @pytest.mark.parametrize(("version", "is_replaced"), [("0.0.9", True), (__version__, False), ("9.0.0", False)])
 def test_a_link_of_an_older_kasmon_is_replaced(joined: JoinedKasmons, version: str, is_replaced: bool) -> None:
     joined.join()
-    pid, places = joined.link_pid, joined.near.places
-    write_presence(places, NAME, msgspec.structs.replace(joined.presence, link_kasmon=version))
+    pid, paths = joined.link_pid, joined.near.paths
+    write_presence(paths, NAME, msgspec.structs.replace(joined.presence, link_kasmon=version))
 
-    registration.start_link(places, NAME)
+    registration.start_link(paths, NAME)
 
     joined.until_connected()
     assert is_replaced == (pid != joined.link_pid)
@@ -256,13 +256,13 @@ async def test_a_machine_that_is_removed_leaves_nothing_here_and_everything_ther
     joined.join()
     session = await joined.begin()
     joined.shown(session, lambda seen: seen.state is S.IDLE)
-    pid, places = joined.link_pid, joined.near.places
+    pid, paths = joined.link_pid, joined.near.paths
 
-    await asyncio.to_thread(registration.remove, places, NAME)
+    await asyncio.to_thread(registration.remove, paths, NAME)
 
-    assert [] == machine_names(places)
-    assert not read_fleet(places).sessions
-    assert not places.folder(session).exists()
-    assert [] == [path.name for path in places.runtime.glob("*.sock")]
+    assert [] == machine_names(paths)
+    assert not read_fleet(paths).sessions
+    assert not paths.folder(session).exists()
+    assert [] == [path.name for path in paths.runtime.glob("*.sock")]
     until(lambda: started_at(pid) is None)
-    assert S.IDLE is (read_fleet(joined.far.places).get(session) or Session(id=session)).state
+    assert S.IDLE is (read_fleet(joined.far.paths).get(session) or Session(id=session)).state

@@ -20,10 +20,10 @@ from tests.support.wait import auntil
 def test_a_log_is_sent_as_far_as_it_was_read_when_its_processes_were_probed(env: Env) -> None:
     session = env.has("abcdefgh", started())
     with contextlib.closing(StopEvent()) as stop:
-        publisher = _Publisher(env.places, {}, stop)
+        publisher = _Publisher(env.paths, {}, stop)
         publisher._watch.refresh()
         publisher._read_list()
-        probed = env.places.log(session).read_bytes()
+        probed = env.paths.log(session).read_bytes()
         env.tells(session, TurnStarted(at=NOW))
 
         first = [update.content for update in publisher._send([session]) if isinstance(update, LogPart)]
@@ -32,7 +32,7 @@ def test_a_log_is_sent_as_far_as_it_was_read_when_its_processes_were_probed(env:
         then = [update.content for update in publisher._send([session]) if isinstance(update, LogPart)]
 
     assert [probed] == first
-    assert env.places.log(session).read_bytes() == probed + then[0]
+    assert env.paths.log(session).read_bytes() == probed + then[0]
 
 
 def commands_for_tasks() -> list[psutil.Process]:
@@ -42,9 +42,9 @@ def commands_for_tasks() -> list[psutil.Process]:
 async def test_a_command_for_a_task_that_is_repeated_after_a_lost_connection_runs_once(env: Env) -> None:
     key = TaskKey(runner="0" * 16, plan="tidy", number=1, name="1-a", attempt=1, epoch=1)
     words, request = ["task", "end", "--json"], msgspec.json.encode(EndTask(key=key))
-    claim = TaskClaim(env.places, key)
+    claim = TaskClaim(env.paths, key)
     claim.folder.mkdir(parents=True)
-    buses = [LocalBus(env.places), LocalBus(env.places)]
+    buses = [LocalBus(env.paths), LocalBus(env.paths)]
     with lock(claim.folder / "claim.json"):
         lost = asyncio.create_task(buses[0].run(words, request))
         await auntil(commands_for_tasks)

@@ -46,11 +46,11 @@ class DistantMachine:
             self.joined.join_over_nats(self.cluster)
             return
         self.box = Sshd(root, address=self.network.address, inside=self.network.inside)
-        self.joined.near.places.config.mkdir(parents=True, exist_ok=True)
-        (self.joined.near.places.config / "config.toml").write_text(self.box.config)
-        command = command_of(self.joined.far.places)
-        write_machine(self.joined.near.places, Machine(name=NAME, ssh="box", command=command), is_new=True)
-        start_link(self.joined.near.places, NAME)
+        self.joined.near.paths.config.mkdir(parents=True, exist_ok=True)
+        (self.joined.near.paths.config / "config.toml").write_text(self.box.config)
+        command = command_of(self.joined.far.paths)
+        write_machine(self.joined.near.paths, Machine(name=NAME, ssh="box", command=command), is_new=True)
+        start_link(self.joined.near.paths, NAME)
         self.joined.until_connected()
 
     def seen_within(self, began: float) -> tuple[float, float]:

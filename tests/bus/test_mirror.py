@@ -58,16 +58,16 @@ RUNS = HostPresence(host=77)
 @pytest.fixture
 def mirror(env: Env) -> Iterator[Mirror]:
     """The copy of the machine `far`, whose link is this process."""
-    write_machine(env.places, Machine(name="far"), is_new=True)
+    write_machine(env.paths, Machine(name="far"), is_new=True)
     env.locks["link"] = lock = _link_lock(env)
-    mirror = Mirror(env.places, "far")
+    mirror = Mirror(env.paths, "far")
     mirror.apply(BusWelcome("0.1.0", 1, "far", ()))
     yield mirror
     lock.let_go()
 
 
 def _link_lock(env: Env) -> HostLock:
-    lock = HostLock(env.places.machine_lock("far"))
+    lock = HostLock(env.paths.machine_lock("far"))
     assert lock.acquire()
     return lock
 
@@ -91,13 +91,13 @@ def part(content: bytes, offset: int = 0, session: str = ME, log: str = "1") -> 
 
 
 def shown(env: Env, session: str = ME) -> Session:
-    found = read_fleet(env.places).get(SessionId(session))
+    found = read_fleet(env.paths).get(SessionId(session))
     assert found is not None
     return found
 
 
 def listed(env: Env) -> list[str]:
-    return sorted(session.id for session in read_fleet(env.places).sessions)
+    return sorted(session.id for session in read_fleet(env.paths).sessions)
 
 
 def test_a_session_there_is_listed_here_with_its_machine_and_its_state(env: Env, mirror: Mirror) -> None:
@@ -124,29 +124,29 @@ def test_the_copy_of_a_log_has_the_same_bytes_at_the_same_offsets(env: Env, mirr
     for offset in range(0, len(content), 7):
         mirror.apply(part(content[offset : offset + 7], offset))
 
-    assert content == env.places.log(ME).read_bytes()
+    assert content == env.paths.log(ME).read_bytes()
     assert {ME: LogPosition("1", len(content), tail_of(content))} == mirror.positions()
 
 
 def test_another_link_goes_on_where_the_last_one_ended(env: Env, mirror: Mirror) -> None:
     first, second = log_of(started()), log_of(TurnStarted(at=NOW))
     apply(mirror, entry(), part(first), ListEnd())
-    mirror = Mirror(env.places, "far")
+    mirror = Mirror(env.paths, "far")
 
     positions = mirror.positions()
     apply(mirror, BusWelcome("0.1.0", 1, "far", ()), entry(), part(second, len(first)), ListEnd())
 
     assert {ME: LogPosition("1", len(first), tail_of(first))} == positions
-    assert first + second == env.places.log(ME).read_bytes()
+    assert first + second == env.paths.log(ME).read_bytes()
 
 
 def test_a_log_that_was_replaced_there_is_another_file_here(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(), part(log_of(started(), TurnStarted(at=NOW))), ListEnd())
-    before = env.places.log(ME).stat().st_ino
+    before = env.paths.log(ME).stat().st_ino
 
     mirror.apply(part(log_of(started()), log="2"))
 
-    assert before != env.places.log(ME).stat().st_ino
+    assert before != env.paths.log(ME).stat().st_ino
     assert SessionState.IDLE is shown(env).state
 
 
@@ -157,14 +157,14 @@ def test_a_part_that_does_not_follow_the_one_before_ends_the_connection(env: Env
     with pytest.raises(OSError, match="does not follow"):
         mirror.apply(part(log_of(TurnStarted(at=NOW)), 5000))
 
-    assert log_of(started()) == env.places.log(ME).read_bytes()
+    assert log_of(started()) == env.paths.log(ME).read_bytes()
 
 
 def test_what_was_removed_there_is_removed_here_with_its_copy(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(), entry(OTHER), ListEnd(), SessionRemoval(ME))
 
     assert [OTHER] == listed(env)
-    assert not env.places.folder(ME).exists()
+    assert not env.paths.folder(ME).exists()
 
 
 def test_what_is_not_listed_after_a_pause_is_removed(env: Env, mirror: Mirror) -> None:
@@ -213,7 +213,7 @@ def test_all_sessions_of_a_machine_change_with_the_next_look_at_the_fleet(env: E
     for number in range(count):
         apply(mirror, entry(session := session_id(number)), part(log_of(started()), session=session))
     mirror.apply(ListEnd())
-    watch = FleetWatch(env.places, writes=False)
+    watch = FleetWatch(env.paths, writes=False)
     before = watch.refresh()
     mirror.disconnect("a cut")
     after = watch.refresh()
@@ -226,10 +226,10 @@ def test_all_sessions_of_a_machine_change_with_the_next_look_at_the_fleet(env: E
 
 def test_each_report_of_a_link_is_read_once(env: Env, mirror: Mirror) -> None:
     """Also one that follows another within the resolution of the file system's times."""
-    reader, folder, now = MachineReader(env.places), env.places.machine("far"), time.time_ns()
+    reader, folder, now = MachineReader(env.paths), env.paths.machine("far"), time.time_ns()
     seen = list[str]()
     for name in ("first", "second"):
-        write_presence(env.places, "far", Presence(kasmon=name))
+        write_presence(env.paths, "far", Presence(kasmon=name))
         os.utime(folder, ns=(now, now))
         seen += [report.presence.kasmon for report in (reader.read("far"),) if report]
     os.utime(folder, ns=(0, 0))  # long ago
@@ -291,29 +291,29 @@ def test_an_id_that_is_none_of_kasmons_makes_no_file(env: Env, mirror: Mirror, s
     mirror.apply(SessionRemoval(SessionId(session)))
     mirror.apply(ListEnd())
 
-    assert [env.places.machine("far") / "presence.json"] == sorted({*env.folder.rglob("*")} - {*before})
+    assert [env.paths.machine("far") / "presence.json"] == sorted({*env.folder.rglob("*")} - {*before})
     assert [] == listed(env)
 
 
 def test_a_session_of_this_kasmon_is_not_taken_over(env: Env, mirror: Mirror) -> None:
     env.has(ME, started(), name="mine")
-    before = env.places.log(ME).read_bytes()
+    before = env.paths.log(ME).read_bytes()
 
     apply(mirror, entry(name="theirs"), part(b"{}\n"), SessionRemoval(ME), ListEnd())
 
-    assert before == env.places.log(ME).read_bytes()
+    assert before == env.paths.log(ME).read_bytes()
     assert ("mine", "") == (shown(env).name, shown(env).via)
 
 
 def test_a_session_of_another_machine_is_not_taken_over(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(name="first"), part(log_of(started())), ListEnd())
-    write_machine(env.places, Machine(name="evil"), is_new=True)
-    evil = Mirror(env.places, "evil")
+    write_machine(env.paths, Machine(name="evil"), is_new=True)
+    evil = Mirror(env.paths, "evil")
 
     apply(evil, BusWelcome("0.1.0", 1, "evil", ()), entry(name="x"), part(b"{}\n"), SessionRemoval(ME), ListEnd())
 
     assert ("first", "far") == (shown(env).name, shown(env).via)
-    assert log_of(started()) == env.places.log(ME).read_bytes()
+    assert log_of(started()) == env.paths.log(ME).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_control_characters_in_a_log_are_replaced_wherever_it_is_cut(
     mirror.apply(part(content[:at]))
     mirror.apply(part(content[at:], at))
 
-    copied = env.places.log(ME).read_bytes()
+    copied = env.paths.log(ME).read_bytes()
     assert len(content) == len(copied)
     text = json.loads(copied.splitlines()[-1])["text"]
     assert not {*text} & {*"\x00\x07\x1b\x7f\x9b\u202e\u200b\ufeff"}, ascii(text)
@@ -354,7 +354,7 @@ def test_names_and_paths_of_a_hostile_machine_are_clean_text(env: Env, mirror: M
     mirror.apply(ListEnd())
 
     session = shown(env)
-    kept = env.places.launch(ME).read_text("utf-8") + env.places.fleet_log.read_text("utf-8")
+    kept = env.paths.launch(ME).read_text("utf-8") + env.paths.fleet_log.read_text("utf-8")
     assert session.name.startswith("evil")
     assert not any(mark in kept for mark in (r"\u001b", "\x1b", "\x9b", r"\u0000", "\u202e", r"\u202e", r"\n"))
 
@@ -400,8 +400,8 @@ def test_a_machine_cannot_claim_an_agent_of_this_one_unless_that_may_start_sessi
     env: Env, mirror: Mirror, session: str, machine: str, machines: tuple[str, ...], shown_as: str
 ) -> None:
     env.has(OTHER, started())
-    env.places.config_file.parent.mkdir(parents=True, exist_ok=True)
-    env.places.config_file.write_text(f"[fleet]\nmachines = {list(machines)}\n")
+    env.paths.config_file.parent.mkdir(parents=True, exist_ok=True)
+    env.paths.config_file.write_text(f"[fleet]\nmachines = {list(machines)}\n")
     limits = StarterLimits(depth=8, minutes=1.0)
 
     mirror.apply(
@@ -434,28 +434,28 @@ def test_the_age_of_a_session_is_right_where_the_clock_there_is_off(env: Env, mi
 
     session = shown(env)
     assert (NOW - 50, NOW - 30, NOW - 20) == (session.created_at, session.since, session.viewed_at)
-    assert ahead_s == read_presence(env.places, "far").clock_offset_s
+    assert ahead_s == read_presence(env.paths, "far").clock_offset_s
 
 
 def test_no_host_here_takes_over_a_terminal_of_another_machine_or_writes_its_log(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(mode=Mode.TMUX), part(log_of(started(mode=Mode.TMUX))), ListEnd())
 
-    assert () == survey(env.places).left
+    assert () == survey(env.paths).left
     with pytest.raises(RefusedError, match="is a copy"):
-        SessionLog(env.places, ME)
+        SessionLog(env.paths, ME)
 
 
 def test_a_machine_cannot_fill_the_list_by_changing_it(
     env: Env, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kasmon.bus.mirror.NOTES_PER_S", 0.0)
-    mirror = Mirror(env.places, "far")
+    mirror = Mirror(env.paths, "far")
     changes = (entry(name=f"name-{number}") for number in itertools.count())
 
     with pytest.raises(OSError, match="too often"):
         apply(mirror, *itertools.islice(changes, 2 * MOST_NOTES))
 
-    assert MOST_NOTES == sum(1 for _ in EventLog(env.places.fleet_log).read())
+    assert MOST_NOTES == sum(1 for _ in EventLog(env.paths.fleet_log).read())
 
 
 def test_a_machine_cannot_fill_the_disk(env: Env, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,7 +465,7 @@ def test_a_machine_cannot_fill_the_disk(env: Env, mirror: Mirror, monkeypatch: p
     with pytest.raises(OSError, match="GiB"):
         mirror.apply(part(b"{}\n" * 4, 90))
 
-    assert 90 == env.places.log(ME).stat().st_size
+    assert 90 == env.paths.log(ME).stat().st_size
 
 
 def test_the_tags_of_a_machine_are_those_of_the_session_here_if_they_are_valid(env: Env, mirror: Mirror) -> None:
@@ -476,5 +476,5 @@ def test_the_tags_of_a_machine_are_those_of_the_session_here_if_they_are_valid(e
     apply(mirror, tagged(tags=("docs", *map(str, range(10, 40)))))
     assert ("10", "11", "12", "13") == shown(env).tags[:4]
     assert (MOST_TAGS, "docs") == (len(shown(env).tags), shown(env).tags[-1])
-    apply(Mirror(env.places, "far"), tagged(tags=()))
+    apply(Mirror(env.paths, "far"), tagged(tags=()))
     assert () == shown(env).tags

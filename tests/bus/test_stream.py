@@ -88,7 +88,7 @@ def test_whatever_a_machine_sends_it_is_unreachable_with_a_reason(content: bytes
 def test_whatever_a_viewer_sends_the_server_ends_with_it(content: bytes, env: Env) -> None:
     async def serve() -> None:
         ours, theirs = socket.socketpair()
-        server = StreamServer(LocalBus(env.places), *await asyncio.open_connection(sock=theirs))
+        server = StreamServer(LocalBus(env.paths), *await asyncio.open_connection(sock=theirs))
         serving = asyncio.create_task(server.serve())
         ours.setblocking(False)
         await asyncio.get_running_loop().sock_sendall(ours, content)

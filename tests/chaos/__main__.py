@@ -131,7 +131,7 @@ def _end(ground: AgentFleet) -> None:
 
 def _evidence(ground: AgentFleet) -> None:
     """What kasmon itself wrote down lately."""
-    for log in (ground.places.tmux_host_log, ground.places.own_log):
+    for log in (ground.paths.tmux_host_log, ground.paths.own_log):
         for line in (_read(str(log)) or b"").decode("utf-8", "replace").splitlines()[-30:]:
             print(f"{log.name}: {line}")
 

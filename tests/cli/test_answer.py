@@ -14,7 +14,7 @@ from kasmon.errors import UsageError
 from kasmon.model.answer import must_be_complete
 from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from tests.support.cli.cli_runner import Cli
 from tests.support.sample_fleet import command, question
 from tests.support.tui.pty_program import OnTerminal
@@ -72,7 +72,7 @@ def test_an_edit_is_shown_as_it_would_run(kasmon: Cli) -> None:
 
 def test_the_agents_reason_and_what_each_option_means_are_told_without_secrets() -> None:
     ask = question("x", options=("red", "blue"), option_notes=("warm", ""), free_text=True, why=f"Taste. {KEY}\u202e")
-    text = "\n".join(shown(places(), ask, Decision.CHOOSE, labels=("mauve",)))
+    text = "\n".join(shown(user_paths(), ask, Decision.CHOOSE, labels=("mauve",)))
 
     for part in (
         "1. red: warm\n2. blue\nor a custom answer (--text)",
@@ -88,9 +88,9 @@ def test_the_agents_reason_and_what_each_option_means_are_told_without_secrets()
 def test_what_is_about_to_be_said_is_told_in_words() -> None:
     ask = command("x", "git push", rule="Bash(git push:*)")
 
-    always = shown(places(), ask, Decision.ALWAYS, reach="this session")
+    always = shown(user_paths(), ask, Decision.ALWAYS, reach="this session")
     assert "From now on allowed in this session: Bash(git push:*)" == always[-1]
-    assert "The request is denied, and the turn is interrupted." == shown(places(), ask, Decision.CANCEL)[-1]
+    assert "The request is denied, and the turn is interrupted." == shown(user_paths(), ask, Decision.CANCEL)[-1]
 
 
 def test_the_inbox_has_what_the_agent_gave_for_programs(kasmon: Cli) -> None:
@@ -163,7 +163,7 @@ def test_a_label_that_nobody_offered_is_never_taken_for_the_persons_own_words() 
 
 def test_what_the_tool_would_get_beside_the_shown_text_is_told() -> None:
     ask = command("x", "make", input={"command": "make", "background": True, "why": f"key {KEY}"})
-    text = "\n".join(shown(places(), ask, Decision.ALLOW))
+    text = "\n".join(shown(user_paths(), ask, Decision.ALLOW))
 
     assert "background: true" in text
     assert "why: key ⟨hidden: 35 characters⟩" in text
@@ -174,8 +174,8 @@ def test_what_the_tool_would_get_beside_the_shown_text_is_told() -> None:
 def test_what_may_be_cut_on_a_terminal_is_said_to_be_and_allowed_by_no_command(kasmon: Cli) -> None:
     """The person's own screen file names no proof; so nothing says that all of it is shown."""
     rules = (SHIPPED / "scripted" / "screen.toml").read_text().replace("[[menu.whole]]\n", "")
-    (kasmon.places.config / "screens").mkdir(parents=True, exist_ok=True)
-    (kasmon.places.config / "screens" / "scripted.toml").write_text(rules)
+    (kasmon.paths.config / "screens").mkdir(parents=True, exist_ok=True)
+    (kasmon.paths.config / "screens" / "scripted.toml").write_text(rules)
     done = kasmon("new", "worker", "--agent", "scripted", "--mode", "tmux", "--prompt", "ask git push\nsay done")
     assert 0 == done.code, done.err
     request = kasmon.request()

@@ -31,7 +31,7 @@ def crew(fork_server: ForkServer) -> Iterator[Cli]:
 @pytest.fixture
 def kasmon(crew: Cli) -> Cli:
     """All four agents ask."""
-    for session in read_fleet(crew.places).sessions:
+    for session in read_fleet(crew.paths).sessions:
         if not session.requests:
             assert 0 == crew("send", session.id, SCRIPTS[session.name], "--when", "idle").code
     until(lambda: len(waiting(crew)) == 4, LIMIT_S, "four requests")
@@ -40,7 +40,7 @@ def kasmon(crew: Cli) -> Cli:
 
 def waiting(kasmon: Cli) -> list[dict[str, Any]]:
     """What `kasmon inbox --json` would show."""
-    return [request_object(request) for request in requests(read_fleet(kasmon.places))]
+    return [request_object(request) for request in requests(read_fleet(kasmon.paths))]
 
 
 @pytest.fixture

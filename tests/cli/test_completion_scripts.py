@@ -86,8 +86,8 @@ def test_what_tab_offers_is_what_the_command_takes(kasmon: Cli) -> None:
 
 @pytest.mark.parametrize("words", [["show", ""], ["new", "x", "--agent", ""], ["config", ""], ["nothing", ""]], ids=str)
 def test_where_nothing_can_be_read_tab_offers_nothing_and_says_nothing(kasmon: Cli, words: list[str]) -> None:
-    kasmon.places.config.mkdir(exist_ok=True)
-    kasmon.places.config_file.write_text("[broken")
+    kasmon.paths.config.mkdir(exist_ok=True)
+    kasmon.paths.config_file.write_text("[broken")
     (kasmon.home / "s" / "kasmon").write_text("a file in place of the folder")
 
     done = kasmon("__complete", *words)

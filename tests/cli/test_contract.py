@@ -201,7 +201,7 @@ def test_a_turn_that_ended_stands_in_front_until_it_is_marked_as_viewed(kasmon: 
     listed = kasmon.json("ls", "--state", "idle")["sessions"]
     assert [(True, first != two), (False, first == two)] == [(each["unviewed"], each["id"] == two) for each in listed]
     kasmon.json("mark", first)
-    assert 1 == kasmon.places.fleet_log.read_text().count("session.viewed")
+    assert 1 == kasmon.paths.fleet_log.read_text().count("session.viewed")
 
     kasmon.json("send", first, "say more", "--wait", "idle", "--timeout", "20")
     until(lambda: kasmon.json("show", first)["session"]["unviewed"])

@@ -8,10 +8,10 @@ from tests.support.cli.cli_runner import Cli
 
 
 def talks(kasmon: Cli) -> None:
-    kasmon.places.sessions.mkdir(parents=True)
-    begun(kasmon.places, "fix-auth", said("first\nthe token is refused\x1b[31m!\nlast", OLD))
-    docs = begun(kasmon.places, "docs", mode=Mode.TMUX)
-    printed(kasmon.places, docs, "$ make docs", "make: no token", shown=("done",))
+    kasmon.paths.sessions.mkdir(parents=True)
+    begun(kasmon.paths, "fix-auth", said("first\nthe token is refused\x1b[31m!\nlast", OLD))
+    docs = begun(kasmon.paths, "docs", mode=Mode.TMUX)
+    printed(kasmon.paths, docs, "$ make docs", "make: no token", shown=("done",))
 
 
 def test_each_hit_has_its_session_time_place_and_line_with_what_stands_around_it(kasmon: Cli) -> None:
@@ -30,8 +30,8 @@ def test_each_hit_has_its_session_time_place_and_line_with_what_stands_around_it
         "    > the token is refused!",
         "      last",
     ] == sorted_by_session(done.out.splitlines())
-    assert not kasmon.places.index.exists()
-    assert not kasmon.places.search_index.exists()
+    assert not kasmon.paths.index.exists()
+    assert not kasmon.paths.search_index.exists()
 
 
 def sorted_by_session(lines: list[str]) -> list[str]:

@@ -40,7 +40,7 @@ def structured(run: Old, name: str, prompt: str) -> str:
 
 
 def status_of(kasmon: Cli, session: str) -> HostStatus | None:
-    path = kasmon.places.socket(SessionId(session)) if session else kasmon.places.tmux_host_socket
+    path = kasmon.paths.socket(SessionId(session)) if session else kasmon.paths.tmux_host_socket
     return control.request(path, ControlKind.STATUS)
 
 
@@ -78,7 +78,7 @@ def test_a_prompt_for_a_structured_agent_of_an_older_host_resumes_it_under_this_
 def test_a_prompt_for_a_structured_agent_that_was_handed_over_resumes_it(kasmon: Cli, old: Old) -> None:
     talk = structured(old, "talk", "say one")
     old("wait", "talk", "--for", "idle")
-    control.request(kasmon.places.socket(SessionId(talk)), ControlKind.HAND_OVER)
+    control.request(kasmon.paths.socket(SessionId(talk)), ControlKind.HAND_OVER)
     until(lambda: "ended" == shown(kasmon, talk)["state"])
     sent = kasmon("send", "talk", "say two", "--wait", "idle")
 
@@ -118,7 +118,7 @@ def test_stop_then_rm_end_a_structured_agent_of_an_older_host(kasmon: Cli, old: 
     assert f"kasmon stop {talk}" in refused.err
     assert "stopped" in stopped.out
     assert 0 == kasmon("rm", "talk").code
-    assert lock_holder(kasmon.places.host_lock(SessionId(talk))) is None
+    assert lock_holder(kasmon.paths.host_lock(SessionId(talk))) is None
 
 
 def test_new_terminals_start_and_ended_ones_are_removed_where_an_older_tmux_host_runs(kasmon: Cli, old: Old) -> None:
@@ -142,7 +142,7 @@ def test_doctor_names_hosts_of_another_version_and_moves_them(kasmon: Cli, old: 
     one = old("new", "one", "--", "sleep", "600").out.strip()
     old("wait", "talk", "--for", "idle")
     [agent] = [each["pid"] for each in kasmon.json("ls")["sessions"] if each["id"] == one]
-    tmux_host = lock_holder(kasmon.places.tmux_host_lock)
+    tmux_host = lock_holder(kasmon.paths.tmux_host_lock)
     named = check(kasmon("doctor", "--json"), "host-versions")
     assert ("warn", True) == (named["level"], named["fixable"])
     assert f"the tmux host (pid {tmux_host}, kasmon {OTHER_KASMON}, protocol {OLDER})" in named["text"]
@@ -178,7 +178,7 @@ def test_doctor_leaves_a_turn_to_its_end_and_recover_resumes_it_then(kasmon: Cli
 
 def test_recover_names_hosts_of_another_version(kasmon: Cli, old: Old) -> None:
     talk = structured(old, "talk", "say one")
-    pid = lock_holder(kasmon.places.host_lock(SessionId(talk)))
+    pid = lock_holder(kasmon.paths.host_lock(SessionId(talk)))
     told = kasmon("recover")
 
     assert f"of another version: the host of talk (pid {pid}, kasmon {OTHER_KASMON}, protocol {OLDER})" in told.err
@@ -191,7 +191,7 @@ def test_a_host_that_is_too_old_to_hand_over_is_named_with_how_to_end_it(kasmon:
     silent = OtherVersion(tmp_path, OLDER, greets=False)
     done = kasmon("new", "talk", "--agent", "scripted", "--mode", "sdk", "--prompt", "say one", **silent.variables())
     talk = done.out.strip()
-    pid = lock_holder(kasmon.places.host_lock(SessionId(talk))) or 0
+    pid = lock_holder(kasmon.paths.host_lock(SessionId(talk))) or 0
     named = check(kasmon("doctor", "--json"), "host-too-old")
     stopped = kasmon("stop", "talk")
 
@@ -201,7 +201,7 @@ def test_a_host_that_is_too_old_to_hand_over_is_named_with_how_to_end_it(kasmon:
     assert 4 == stopped.code
     assert f"`kill {pid}` ends it" in stopped.err
     os.kill(pid, signal.SIGTERM)
-    until(lambda: lock_holder(kasmon.places.host_lock(SessionId(talk))) is None)
+    until(lambda: lock_holder(kasmon.paths.host_lock(SessionId(talk))) is None)
     assert 0 == kasmon("restart", "talk").code
     assert is_ours(kasmon, talk)
 
@@ -228,8 +228,8 @@ def test_a_plan_whose_runner_meets_a_newer_host_fails_no_task_and_goes_on_with_t
     plan = 'advance = "auto"\nworktree = "folder"\n[[task]]\nid = "a"\nrun = "touch ran"\ncheck = "test -e ran"\n'
     (kasmon.home / "p.toml").write_text(plan)
     kasmon("plan", "run", "p.toml", "--yes")
-    until(lambda: "speaks protocol" in (kasmon.places.plan("p") / "host.log").read_text())
-    until(lambda: lock_holder(kasmon.places.plan("p") / "host.lock") is None)
+    until(lambda: "speaks protocol" in (kasmon.paths.plan("p") / "host.log").read_text())
+    until(lambda: lock_holder(kasmon.paths.plan("p") / "host.lock") is None)
     assert "failed" not in [task["state"] for task in kasmon.json("plan", "show", "p")["plan"]["tasks"]]
     assert not (kasmon.home / "ran").exists()
     recovered = kasmon("recover", **newer)

@@ -29,12 +29,12 @@ def test_what_has_a_conversation_goes_on_in_it_and_of_the_rest_is_said_what_is_l
     shell = kasmon("new", "shell", "--", "sleep", "600").out.strip()
     kasmon("wait", "talk", "--for", "idle")
     tmux = kasmon.json("show", "shell")["session"]
-    for lock in (kasmon.places.host_lock(SessionId(talk)), kasmon.places.tmux_host_lock):
+    for lock in (kasmon.paths.host_lock(SessionId(talk)), kasmon.paths.tmux_host_lock):
         os.kill(until(partial(lock_holder, lock)), signal.SIGKILL)
         until(lambda lock=lock: lock_holder(lock) is None)  # type: ignore[misc]  # one lock after the other
     os.kill(tmux["pid"], signal.SIGKILL)
-    TmuxServer(kasmon.places.tmux_socket).kill_server()
-    shutil.rmtree(kasmon.places.runtime)  # as after a reboot
+    TmuxServer(kasmon.paths.tmux_socket).kill_server()
+    shutil.rmtree(kasmon.paths.runtime)  # as after a reboot
 
     would = kasmon.json("recover", "--dry-run")["recovered"]
     done = kasmon("recover")
@@ -59,7 +59,7 @@ def test_where_nothing_is_lost_it_says_so(kasmon: Cli) -> None:
 
 def test_an_agent_that_lives_on_without_its_host_is_named_with_the_command_that_stops_it(kasmon: Cli) -> None:
     orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    where, me = kasmon.places, SessionId("aaaaaaaa")
+    where, me = kasmon.paths, SessionId("aaaaaaaa")
     where.folder(me).mkdir(mode=0o700, parents=True)
     EventLog(where.fleet_log).append(SessionCreated(at=NOW, launch=launch(me, name="docs"), machine="here"))
     for event in (LogOpened(at=NOW, session=me), started(pid=orphan.pid)):
@@ -75,11 +75,11 @@ def test_an_agent_that_lives_on_without_its_host_is_named_with_the_command_that_
 def test_sessions_whose_tmux_host_was_killed_are_unsure_and_get_it_back(kasmon: Cli) -> None:
     one = kasmon("new", "one", "--", "sleep", "600").out.strip()
     other = kasmon("new", "other", "--", "sh", "-c", "until test -e go; do sleep 0.05; done; exit 7").out.strip()
-    os.kill(until(lambda: lock_holder(kasmon.places.tmux_host_lock)), signal.SIGKILL)
-    until(lambda: lock_holder(kasmon.places.tmux_host_lock) is None)
+    os.kill(until(lambda: lock_holder(kasmon.paths.tmux_host_lock)), signal.SIGKILL)
+    until(lambda: lock_holder(kasmon.paths.tmux_host_lock) is None)
 
     would = kasmon.json("recover", "--dry-run")
-    assert lock_holder(kasmon.places.tmux_host_lock) is None
+    assert lock_holder(kasmon.paths.tmux_host_lock) is None
     assert (["one", "other"], []) == (sorted(would["unsure"]), would["lost"])
     assert {(one, "the tmux host would be restarted"), (other, "the tmux host would be restarted")} == {
         (each["session"], each["did"]) for each in would["recovered"]
@@ -110,9 +110,9 @@ def test_among_several_conversations_of_a_folder_a_person_chooses_and_nothing_is
         line = {"type": "user", "cwd": str(kasmon.home), "message": {"role": "user", "content": f"hello {id_[:4]}"}}
         (transcripts / f"{id_}.jsonl").write_text(json.dumps(line, separators=(",", ":")))
     until(lambda: (kasmon.home / "started").exists())
-    os.kill(until(lambda: lock_holder(kasmon.places.tmux_host_lock)), signal.SIGKILL)
-    TmuxServer(kasmon.places.tmux_socket).kill_server()
-    until(lambda: lock_holder(kasmon.places.tmux_host_lock) is None)
+    os.kill(until(lambda: lock_holder(kasmon.paths.tmux_host_lock)), signal.SIGKILL)
+    TmuxServer(kasmon.paths.tmux_socket).kill_server()
+    until(lambda: lock_holder(kasmon.paths.tmux_host_lock) is None)
 
     told = kasmon("recover", **on_path)
     code, screen = kasmon.terminal("recover", typed=[("Which conversation?", "2\n")], **on_path)

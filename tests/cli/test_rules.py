@@ -72,10 +72,10 @@ def test_what_makes_no_sense_is_an_error_with_a_next_step(
 
 
 def test_a_rules_file_that_cannot_be_read_is_named_and_stays(kasmon: Cli) -> None:
-    kasmon.places.config.mkdir(parents=True, exist_ok=True)
-    kasmon.places.rules.write_text("[[rule")
+    kasmon.paths.config.mkdir(parents=True, exist_ok=True)
+    kasmon.paths.rules.write_text("[[rule")
     done = kasmon("rules")
 
     assert 2 == done.code
     assert "rules.toml" in done.err
-    assert "[[rule" == kasmon.places.rules.read_text()
+    assert "[[rule" == kasmon.paths.rules.read_text()

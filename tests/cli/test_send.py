@@ -49,8 +49,8 @@ def codex(kasmon: Cli) -> str:
     program = kasmon.home / "codex"
     program.write_text(CODEX.format(python=sys.executable, folder=folder, begun=TALK, resumed=TALK))
     program.chmod(0o700)
-    kasmon.places.config.mkdir(mode=0o700, exist_ok=True)
-    kasmon.places.config_file.write_text(f'[agents.codex]\nprogram = "{program}"\n')
+    kasmon.paths.config.mkdir(mode=0o700, exist_ok=True)
+    kasmon.paths.config_file.write_text(f'[agents.codex]\nprogram = "{program}"\n')
     variable = f"CODEX_HOME={folder.parents[3]}"
     session = kasmon("new", "worker", "--agent", "codex", "--mode", "tmux", "--env", variable).out.strip()
     until(lambda: "granular" == kasmon("show", session, "--json").json["session"]["permission_mode"])

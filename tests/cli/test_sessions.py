@@ -165,7 +165,7 @@ def test_a_name_that_is_taken_adopts_nothing_and_leaves_nothing(kasmon: Cli, min
 
     assert 4 == done.code
     assert "'work'" in done.err
-    assert [session] == [folder.name for folder in kasmon.places.sessions.iterdir()]
+    assert [session] == [folder.name for folder in kasmon.paths.sessions.iterdir()]
 
 
 @pytest.mark.parametrize("target", ["wor", "nobody", "%77", "work:9", "work:0.4", "=work", "wor*"])
@@ -191,7 +191,7 @@ def test_where_no_tmux_listens_it_says_so(kasmon: Cli) -> None:
 
 
 def test_kasmons_own_tmux_is_not_adopted(kasmon: Cli) -> None:
-    done = kasmon("ls", "--tmux", "--socket", str(kasmon.places.tmux_socket))
+    done = kasmon("ls", "--tmux", "--socket", str(kasmon.paths.tmux_socket))
 
     assert 4 == done.code
     assert "kasmon's own tmux" in done.err
@@ -455,8 +455,8 @@ machine = "nowhere"
 
 @pytest.fixture
 def made(kasmon: Cli) -> Cli:
-    kasmon.places.config.mkdir(parents=True, exist_ok=True)
-    kasmon.places.config_file.write_text(TEMPLATES)
+    kasmon.paths.config.mkdir(parents=True, exist_ok=True)
+    kasmon.paths.config_file.write_text(TEMPLATES)
     return kasmon
 
 

@@ -76,8 +76,8 @@ def test_a_command_loads_nothing_that_only_others_need(kasmon: Cli, words: str) 
 
 
 def test_what_is_asked_all_day_reads_no_file_of_an_agent(kasmon: Cli) -> None:
-    (kasmon.places.agents / "parrot").mkdir(parents=True)
-    (kasmon.places.agents / "parrot" / "profile.toml").write_text('title = "Parrot"')
+    (kasmon.paths.agents / "parrot").mkdir(parents=True)
+    (kasmon.paths.agents / "parrot" / "profile.toml").write_text('title = "Parrot"')
     kasmon.new("fix-auth", "say hello")
     for words in ("--version", "ls", "ls --json", "inbox"):
         code = (

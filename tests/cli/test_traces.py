@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from tests.support.cli.cli_runner import Cli
 from tests.support.wait import until
 
@@ -54,7 +54,7 @@ def test_watching_leaves_no_trace(kasmon: Cli) -> None:
 def test_without_a_usable_runtime_folder_everything_works_and_the_doctor_says_where(kasmon: Cli) -> None:
     kasmon.environment |= {"XDG_RUNTIME_DIR": "/no/such/folder", "TMPDIR": str(kasmon.home)}
     session = kasmon.new("fix-auth", "say hello")
-    runtime = places(kasmon.environment).runtime
+    runtime = user_paths(kasmon.environment).runtime
 
     assert [session] == [
         one["id"] for one in kasmon.json("wait", session, "--for", "idle", "--timeout", "20")["sessions"]

@@ -218,7 +218,7 @@ def test_a_yes_that_was_typed_before_the_question_is_no_answer_to_it(kasmon: Cli
 
 def test_what_is_trusted_is_listed_and_taken_back(kasmon: Cli, repo: Path) -> None:
     trust(kasmon, repo)
-    kept = kasmon.places.state / "local-trust.json"
+    kept = kasmon.paths.state / "local-trust.json"
 
     [one] = kasmon.json("trust", "--list")["trusted"]
     assert (str(repo), "counts") == (one["folder"], one["now"])

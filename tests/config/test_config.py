@@ -57,7 +57,7 @@ execution_mode = "tmux"
 
 
 @pytest.fixture
-def places() -> Iterator[Paths]:
+def paths() -> Iterator[Paths]:
     home = Path(mkdtemp(prefix="kasmon-config-"))
     yield Paths(state=home / "state", given_runtime=home / "run", config=home / "config")
     shutil.rmtree(home)
@@ -72,18 +72,18 @@ def programs(tmp_path: Path) -> dict[str, str]:
     return {"PATH": str(tmp_path), "SHELL": str(tmp_path / "amp")}
 
 
-def write(places: Paths, text: str) -> Path:
-    places.config.mkdir(parents=True, exist_ok=True)
-    places.config_file.write_text(text)
-    return places.config_file
+def write(paths: Paths, text: str) -> Path:
+    paths.config.mkdir(parents=True, exist_ok=True)
+    paths.config_file.write_text(text)
+    return paths.config_file
 
 
-def test_without_a_file_everything_has_its_default_and_no_file_appears(places: Paths) -> None:
-    assert Config() == load(places)
-    assert not places.config.exists()
+def test_without_a_file_everything_has_its_default_and_no_file_appears(paths: Paths) -> None:
+    assert Config() == load(paths)
+    assert not paths.config.exists()
 
 
-def test_every_setting_has_a_sentence(places: Paths) -> None:
+def test_every_setting_has_a_sentence(paths: Paths) -> None:
     keys = [
         *settings(Config()),
         *(f"agents.mine.{name}" for name in Profile.__struct_fields__),
@@ -93,7 +93,7 @@ def test_every_setting_has_a_sentence(places: Paths) -> None:
         "agents",
     ]
 
-    assert [] == [key for key in keys if not explain(places, key).sentence.endswith(".")]
+    assert [] == [key for key in keys if not explain(paths, key).sentence.endswith(".")]
 
 
 def test_every_setting_has_a_reader() -> None:
@@ -110,15 +110,15 @@ def test_every_setting_has_a_reader() -> None:
     assert set() == fields - read
 
 
-def test_who_must_work_anyway_takes_the_defaults_of_a_config_that_cannot_be_used(places: Paths) -> None:
+def test_who_must_work_anyway_takes_the_defaults_of_a_config_that_cannot_be_used(paths: Paths) -> None:
     told: list[str] = []
-    assert Config() == load_or_default(places, told.append)
-    write(places, "[limits]\ncall_s = 3\n")
-    assert 3 == load_or_default(places, told.append).limits.call_s
+    assert Config() == load_or_default(paths, told.append)
+    write(paths, "[limits]\ncall_s = 3\n")
+    assert 3 == load_or_default(paths, told.append).limits.call_s
     assert [] == told
 
-    write(places, "[limits]\ncall_s = 0\n")
-    assert Config() == load_or_default(places, told.append)
+    write(paths, "[limits]\ncall_s = 0\n")
+    assert Config() == load_or_default(paths, told.append)
     assert [True] == ["limits.call_s" in warning for warning in told]
 
 
@@ -243,12 +243,12 @@ def test_the_address_of_links_is_https_and_a_host_name(url: str) -> None:
 
 @pytest.mark.parametrize(("text", "line", "key", "allowed"), BAD.values(), ids=BAD)
 def test_a_complaint_names_file_line_key_and_what_is_allowed(
-    places: Paths, text: str, line: int, key: str, allowed: str
+    paths: Paths, text: str, line: int, key: str, allowed: str
 ) -> None:
-    file = write(places, text)
+    file = write(paths, text)
 
     with pytest.raises(ConfigError) as told:
-        load(places)
+        load(paths)
 
     assert (str(file), line, key) == (told.value.file, told.value.line, told.value.key)
     assert f"{file}:{line}" in str(told.value)
@@ -257,18 +257,18 @@ def test_a_complaint_names_file_line_key_and_what_is_allowed(
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", None], ids=["not UTF-8", "a folder"])
-def test_what_cannot_be_read_is_a_complaint_and_stays(places: Paths, content: bytes | None) -> None:
+def test_what_cannot_be_read_is_a_complaint_and_stays(paths: Paths, content: bytes | None) -> None:
     if content is None:
-        places.config_file.mkdir(parents=True)
+        paths.config_file.mkdir(parents=True)
     else:
-        write(places, "").write_bytes(content)
+        write(paths, "").write_bytes(content)
 
-    with pytest.raises(ConfigError, match=str(places.config_file)) as told:
-        load(places)
+    with pytest.raises(ConfigError, match=str(paths.config_file)) as told:
+        load(paths)
     assert told.value.hint in ("Save it as UTF-8.", "Make it readable, or remove it to use the defaults.")
-    with pytest.raises(ConfigError, match=str(places.config_file)):
-        put(places, "ui.bell", "false")
-    assert content is None or content == places.config_file.read_bytes()
+    with pytest.raises(ConfigError, match=str(paths.config_file)):
+        put(paths, "ui.bell", "false")
+    assert content is None or content == paths.config_file.read_bytes()
 
 
 @pytest.mark.parametrize("text", ["[ui", "x = " + "9" * 5000], ids=["broken", "a number of 5,000 digits"])
@@ -539,40 +539,40 @@ def test_only_enabled_profiles_are_offered_and_those_that_start_stand_first(prog
     assert "cannot start 'codex': 'codex' is not on PATH." == missing["codex"].problem
 
 
-def test_the_first_setting_makes_the_file(places: Paths) -> None:
-    assert not put(places, "ui.bell", "false").ui.bell
+def test_the_first_setting_makes_the_file(paths: Paths) -> None:
+    assert not put(paths, "ui.bell", "false").ui.bell
 
-    assert "[ui]\nbell = false\n" == places.config_file.read_text()
-    assert 0o600 == places.config_file.stat().st_mode & 0o777
-    assert not load(places).ui.bell
+    assert "[ui]\nbell = false\n" == paths.config_file.read_text()
+    assert 0o600 == paths.config_file.stat().st_mode & 0o777
+    assert not load(paths).ui.bell
 
 
-def test_an_edit_keeps_comments_order_mode_and_the_link(places: Paths, tmp_path: Path) -> None:
+def test_an_edit_keeps_comments_order_mode_and_the_link(paths: Paths, tmp_path: Path) -> None:
     dotfile = tmp_path / "dotfiles.toml"
     dotfile.write_text("# mine\n[ui]  # looks\nbell = true # loud\n\n[agents.claude]\nmodel = 'a'\n")
     dotfile.chmod(0o644)
-    places.config.mkdir(parents=True)
-    places.config_file.symlink_to(dotfile)
+    paths.config.mkdir(parents=True)
+    paths.config_file.symlink_to(dotfile)
 
-    put(places, "ui.bell", "false")
-    put(places, "agents.claude.flags", "--verbose")
-    put(places, "agents.mine.program", "vim")
+    put(paths, "ui.bell", "false")
+    put(paths, "agents.claude.flags", "--verbose")
+    put(paths, "agents.mine.program", "vim")
 
-    assert places.config_file.is_symlink()
+    assert paths.config_file.is_symlink()
     assert 0o644 == dotfile.stat().st_mode & 0o777
     assert dotfile.read_text().startswith(
         "# mine\n[ui]  # looks\nbell = false # loud\n\n[agents.claude]\nmodel = 'a'\n"
     )
-    assert ("--verbose",) == load(places).agents["claude"].flags
-    assert "vim" == load(places).agents["mine"].program
+    assert ("--verbose",) == load(paths).agents["claude"].flags
+    assert "vim" == load(paths).agents["mine"].program
 
 
-def test_a_config_that_cannot_be_written_is_named_with_the_setting(places: Paths) -> None:
-    places.config_file.parent.mkdir(parents=True, exist_ok=True)
-    places.config_file.symlink_to(places.config_file.parent / "gone" / "config.toml")
+def test_a_config_that_cannot_be_written_is_named_with_the_setting(paths: Paths) -> None:
+    paths.config_file.parent.mkdir(parents=True, exist_ok=True)
+    paths.config_file.symlink_to(paths.config_file.parent / "gone" / "config.toml")
 
     with pytest.raises(KasmonError, match=r"'ui\.bell' was not changed: cannot write '.*config\.toml': No such file"):
-        put(places, "ui.bell", "false")
+        put(paths, "ui.bell", "false")
 
 
 @pytest.mark.parametrize(
@@ -591,11 +591,11 @@ def test_a_config_that_cannot_be_written_is_named_with_the_setting(places: Paths
         ("keys.next", '["tab", "w"]', ["tab", "w"]),
     ],
 )
-def test_a_value_is_written_as_the_setting_needs_it(places: Paths, key: str, said: str, value: object) -> None:
-    put(places, key, said)
+def test_a_value_is_written_as_the_setting_needs_it(paths: Paths, key: str, said: str, value: object) -> None:
+    put(paths, key, said)
 
-    assert value == msgspec.json.decode(msgspec.json.encode(explain(places, key).value))
-    assert f"{places.config_file}:" in explain(places, key).origin
+    assert value == msgspec.json.decode(msgspec.json.encode(explain(paths, key).value))
+    assert f"{paths.config_file}:" in explain(paths, key).origin
 
 
 @pytest.mark.parametrize(
@@ -614,27 +614,25 @@ def test_a_value_is_written_as_the_setting_needs_it(places: Paths, key: str, sai
         ("agents.claude.env", "red", UsageError),
     ],
 )
-def test_a_refused_value_leaves_the_file_as_it_was(
-    places: Paths, key: str, said: str, error: type[KasmonError]
-) -> None:
-    file = write(places, "# mine\n[ui]\nbell = true\n")
+def test_a_refused_value_leaves_the_file_as_it_was(paths: Paths, key: str, said: str, error: type[KasmonError]) -> None:
+    file = write(paths, "# mine\n[ui]\nbell = true\n")
 
     with pytest.raises(error):
-        put(places, key, said)
+        put(paths, key, said)
 
     assert "# mine\n[ui]\nbell = true\n" == file.read_text()
-    assert [file] == list(places.config.iterdir())
+    assert [file] == list(paths.config.iterdir())
 
 
-def test_a_caller_may_refuse_the_new_config_too(places: Paths) -> None:
+def test_a_caller_may_refuse_the_new_config_too(paths: Paths) -> None:
     """What the schema cannot know, such as the dashboard's actions."""
 
     def check(config: Config) -> None:
         raise ConfigError("config", "no such action")
 
     with pytest.raises(UsageError, match="no such action"):
-        put(places, "keys.fly", "f", check)
-    assert not places.config.exists()
+        put(paths, "keys.fly", "f", check)
+    assert not paths.config.exists()
 
 
 UNREADABLE = {
@@ -646,28 +644,28 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
-def test_a_file_that_could_not_be_read_is_never_written(places: Paths, content: bytes) -> None:
-    file = write(places, "")
+def test_a_file_that_could_not_be_read_is_never_written(paths: Paths, content: bytes) -> None:
+    file = write(paths, "")
     file.write_bytes(content)
     before = file.stat()
 
     with pytest.raises(ConfigError):
-        put(places, "ui.bell", "false")
+        put(paths, "ui.bell", "false")
 
     assert content == file.read_bytes()
     assert (before.st_ino, before.st_mtime_ns) == (file.stat().st_ino, file.stat().st_mtime_ns)
-    assert [file] == list(places.config.iterdir())
+    assert [file] == list(paths.config.iterdir())
 
 
-def test_a_setting_is_explained_with_its_origin(places: Paths) -> None:
-    file = write(places, "[ui]\n\nbell = false\n")
+def test_a_setting_is_explained_with_its_origin(paths: Paths) -> None:
+    file = write(paths, "[ui]\n\nbell = false\n")
 
-    told = explain(places, "ui.bell")
+    told = explain(paths, "ui.bell")
 
     assert (False, True, f"{file}:3", ("true", "false")) == (told.value, told.default, told.origin, told.allowed)
-    assert "default" == explain(places, "ui.toasts").origin
+    assert "default" == explain(paths, "ui.toasts").origin
     with pytest.raises(NotFoundError, match=r"ui\.bell"):
-        explain(places, "ui.bel")
+        explain(paths, "ui.bel")
 
 
 def test_a_home_that_nobody_has_is_a_program_that_is_not_there(programs: dict[str, str]) -> None:
@@ -678,13 +676,13 @@ def test_a_home_that_nobody_has_is_a_program_that_is_not_there(programs: dict[st
     assert "mine" in {offer.name for offer in offers(config, programs) if offer.problem}
 
 
-def test_an_account_is_explained_and_its_keys_are_not_shown(places: Paths) -> None:
-    write(places, '[accounts.work]\nagent = "codex"\nenv = { A = "$MINE", B = "sk-written-here" }\n')
+def test_an_account_is_explained_and_its_keys_are_not_shown(paths: Paths) -> None:
+    write(paths, '[accounts.work]\nagent = "codex"\nenv = { A = "$MINE", B = "sk-written-here" }\n')
 
-    assert {"A": "$MINE", "B": HIDDEN} == explain(places, "accounts.work.env").value
+    assert {"A": "$MINE", "B": HIDDEN} == explain(paths, "accounts.work.env").value
     assert ("codex", "") == (
-        explain(places, "accounts.work.agent").value,
-        explain(places, "accounts.work.agent").default,
+        explain(paths, "accounts.work.agent").value,
+        explain(paths, "accounts.work.agent").default,
     )
-    shown = settings(without_secrets(load(places)))
+    shown = settings(without_secrets(load(paths)))
     assert {"accounts.work.agent": "codex", "accounts.work.env": {"A": "$MINE", "B": HIDDEN}}.items() <= shown.items()

@@ -17,7 +17,7 @@ from kasmon.config.schema import SHIPPED, TemplateConfig
 from kasmon.errors import ConfigError, RefusedError
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.store.trusted_folders import TrustedFolders
 from kasmon.supervisor.sessions.folder_config import check_brought, for_session, in_folder, profile_hash
 from tests.support.git_repo import Repo
@@ -41,18 +41,18 @@ def found(folder: Path) -> FolderConfig:
 
 def config_file(text: str) -> int:
     """Let a person's own config say *text*."""
-    file = places().config_file
+    file = user_paths().config_file
     file.parent.mkdir(parents=True, exist_ok=True)
     return file.write_text(text)
 
 
 def trusted(folder: Path) -> Path:
-    TrustedFolders(places()).add(found(folder), 1.0)
+    TrustedFolders(user_paths()).add(found(folder), 1.0)
     return folder
 
 
 def counts(folder: Path) -> bool:
-    here = in_folder(places(), Config(), folder)
+    here = in_folder(user_paths(), Config(), folder)
     assert here.counts == ("helper" in here.config.agents)
     assert here.counts or here.notice
     return here.counts
@@ -83,7 +83,7 @@ def test_outside_of_a_repository_it_is_the_folders_own_and_no_parents(tmp_path: 
 def test_a_folder_that_brings_none_or_is_not_there_changes_nothing(tmp_path: Path) -> None:
     config = Config(default_agent="shell")
     for folder in (tmp_path, tmp_path / "gone", tmp_path / "no\0where"):
-        here = in_folder(places(), config, folder)
+        here = in_folder(user_paths(), config, folder)
 
         assert (config, None, "") == (here.config, here.local, here.notice)
 
@@ -121,12 +121,12 @@ def test_what_is_no_file_to_read_never_counts_and_holds_nobody_up(tmp_path: Path
     make(tmp_path / NAME)
 
     local = found(tmp_path)
-    TrustedFolders(places()).add(local, 1.0)
+    TrustedFolders(user_paths()).add(local, 1.0)
 
     assert why in local.fault
     assert (b"", "") == (local.content, local.digest)
     assert not counts(tmp_path)
-    assert why in in_folder(places(), Config(), tmp_path).notice
+    assert why in in_folder(user_paths(), Config(), tmp_path).notice
 
 
 def test_the_largest_that_is_read_is_read_whole(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_what_makes_no_sense_is_told_as_a_fault_of_the_file_also_once_it_is_trus
     with pytest.raises(ConfigError):
         describe_changes(Config(), found(tmp_path))
     assert not defines(found(tmp_path), "nobody")
-    here = in_folder(places(), Config(), trusted(tmp_path))
+    here = in_folder(user_paths(), Config(), trusted(tmp_path))
     assert (Config(), False) == (here.config, here.counts)
     assert NAME in here.notice
 
@@ -209,7 +209,7 @@ def test_it_does_not_count_before_a_person_trusts_it_and_counts_then(tmp_path: P
     repo = brings(tmp_path / "repo")
 
     assert not counts(repo)
-    assert f"`kasmon trust {repo}`" in in_folder(places(), Config(), repo).notice
+    assert f"`kasmon trust {repo}`" in in_folder(user_paths(), Config(), repo).notice
     assert counts(trusted(repo))
 
 
@@ -218,7 +218,7 @@ def test_one_byte_more_and_it_does_not_count_and_as_before_it_does(tmp_path: Pat
 
     brings(repo, HELPER + "\n")
     assert not counts(repo)
-    assert "not the one that you trusted" in in_folder(places(), Config(), repo).notice
+    assert "not the one that you trusted" in in_folder(user_paths(), Config(), repo).notice
     brings(repo)
     assert counts(repo)
 
@@ -257,7 +257,7 @@ def test_through_a_link_it_does_not_count(tmp_path: Path, way: str) -> None:
     (tmp_path / "link").symlink_to(repo)
 
     assert not counts(tmp_path / way)
-    assert str(repo) in in_folder(places(), Config(), tmp_path / way).notice
+    assert str(repo) in in_folder(user_paths(), Config(), tmp_path / way).notice
     assert all(counts(tmp_path / straight) for straight in ("repo", "repo/src", "repo/src/..", "repo/./src/"))
 
 
@@ -273,7 +273,7 @@ def test_another_folder_in_its_place_is_not_trusted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("record", [b"", b"{", b"[]", b'[{"root": 1}]', b"\xff", b'{"a": 1}'])
 def test_a_record_that_cannot_be_read_lets_nothing_count(tmp_path: Path, record: bytes) -> None:
     repo = trusted(brings(tmp_path / "repo"))
-    (places().state / "local-trust.json").write_bytes(record)
+    (user_paths().state / "local-trust.json").write_bytes(record)
 
     assert not counts(repo)
 
@@ -290,8 +290,8 @@ def test_what_is_compared_is_what_counts_whatever_lies_there_meanwhile(
 
     monkeypatch.setattr(TrustedFolders, "counts", swapped)
 
-    assert "./helper" == in_folder(places(), Config(), repo).config.agents["helper"].program
-    assert not in_folder(places(), Config(), repo).counts
+    assert "./helper" == in_folder(user_paths(), Config(), repo).config.agents["helper"].program
+    assert not in_folder(user_paths(), Config(), repo).counts
 
 
 # Who names what only it defines.
@@ -301,17 +301,17 @@ def test_an_agent_that_only_it_knows_is_refused_by_name_until_it_counts(tmp_path
     repo = brings(tmp_path / "repo")
 
     with pytest.raises(RefusedError) as refused:
-        for_session(places(), Config(), str(repo), "helper")
+        for_session(user_paths(), Config(), str(repo), "helper")
     assert f"kasmon trust {repo}" in refused.value.hint
-    assert Config() == for_session(places(), Config(), str(repo), "claude").config
-    assert Config() == for_session(places(), Config(), str(repo), "nobody").config
-    assert "helper" in for_session(places(), Config(), str(trusted(repo)), "helper").config.agents
+    assert Config() == for_session(user_paths(), Config(), str(repo), "claude").config
+    assert Config() == for_session(user_paths(), Config(), str(repo), "nobody").config
+    assert "helper" in for_session(user_paths(), Config(), str(trusted(repo)), "helper").config.agents
 
 
 def test_on_another_machine_it_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trusted(brings(tmp_path / "repo")))
 
-    here = for_session(places(), Config(), "", "shell@elsewhere")
+    here = for_session(user_paths(), Config(), "", "shell@elsewhere")
 
     assert (Config(), None, "") == (here.config, here.local, here.notice)
 
@@ -323,7 +323,7 @@ def test_on_another_machine_it_is_not_looked_at(tmp_path: Path, monkeypatch: pyt
     ("then", "goes_on"),
     [
         (lambda repo: None, True),
-        (lambda repo: TrustedFolders(places()).remove(str(repo)), False),
+        (lambda repo: TrustedFolders(user_paths()).remove(str(repo)), False),
         (lambda repo: brings(repo, HELPER + "# more"), False),
         (lambda repo: trusted(brings(repo, HELPER + "# more")), True),
         (lambda repo: trusted(brings(repo, HELPER + 'flags = ["-x"]')), False),
@@ -336,7 +336,7 @@ def test_what_it_made_of_an_agent_is_started_again_only_while_that_counts(
     tmp_path: Path, then: Callable[[Path], object], goes_on: bool
 ) -> None:
     repo = trusted(brings(tmp_path / "repo"))
-    config = in_folder(places(), Config(), repo).config
+    config = in_folder(user_paths(), Config(), repo).config
     launch = Launch(
         session=SessionId("abc"),
         name="one",
@@ -344,19 +344,19 @@ def test_what_it_made_of_an_agent_is_started_again_only_while_that_counts(
         mode=Mode.TMUX,
         backend="tmux",
         workdir=str(repo),
-        brought=profile_hash(places(), config, str(repo), "helper"),
+        brought=profile_hash(user_paths(), config, str(repo), "helper"),
     )
     then(repo)
 
     with contextlib.nullcontext() if goes_on else pytest.raises(RefusedError, match="is now ignored"):
-        check_brought(places(), launch)
+        check_brought(user_paths(), launch)
 
 
 def test_what_it_has_no_part_in_is_started_again_whatever_becomes_of_it(tmp_path: Path) -> None:
     repo = trusted(brings(tmp_path / "repo"))
 
-    assert "" == profile_hash(places(), in_folder(places(), Config(), repo).config, str(repo), "claude")
-    assert "" == profile_hash(places(), Config(), str(tmp_path), "helper")
+    assert "" == profile_hash(user_paths(), in_folder(user_paths(), Config(), repo).config, str(repo), "claude")
+    assert "" == profile_hash(user_paths(), Config(), str(tmp_path), "helper")
 
 
 # In words.

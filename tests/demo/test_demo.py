@@ -21,7 +21,7 @@ from kasmon.demo.populate import populate
 from kasmon.demo.scratch import Scratch, scratch_paths, sweep
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.session_state import SessionState
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.scripted_agent.script import parse
 from kasmon.scripted_agent.steps import BadStep
 from kasmon.store.machines import read_machine
@@ -103,7 +103,7 @@ def test_what_a_demo_killed_with_9_left_is_swept_by_the_next_start(outside: Demo
     demo.wait()
 
     # a process that it forked, and that is not another program yet, still holds the record's lock
-    assert [inside] == until(lambda: sweep(places(outside.environment)), what="the demo's end")
+    assert [inside] == until(lambda: sweep(user_paths(outside.environment)), what="the demo's end")
 
     assert not inside.exists()
     assert [] == outside.records()
@@ -135,7 +135,7 @@ def test_a_fleet_has_a_request_on_each_of_three_machines_and_after_a_kill_with_9
     os.kill(demo.pid, signal.SIGKILL)
     demo.wait()
 
-    assert [inside] == sweep(places(outside.environment))
+    assert [inside] == sweep(user_paths(outside.environment))
     assert not inside.exists()
     assert len(held) >= 6, "three hosts, two links, and the service of the cluster"
     assert [] == [pid for pid in psutil.pids() if _names(pid, inside)]
@@ -145,9 +145,9 @@ def test_a_fleet_has_a_request_on_each_of_three_machines_and_after_a_kill_with_9
 def test_a_demo_that_runs_is_not_swept(outside: DemoTerminal, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in outside.environment.items():
         monkeypatch.setenv(name, value)
-    scratch = Scratch(places())
+    scratch = Scratch(user_paths())
     try:
-        assert [] == sweep(places())
+        assert [] == sweep(user_paths())
         assert scratch_paths(scratch.folder).state.is_dir()
     finally:
         scratch.close()

@@ -104,7 +104,7 @@ def test_an_export_overwrites_nothing(kasmon: Cli) -> None:
 
 
 def test_a_persons_own_file_counts_and_a_broken_one_is_told(kasmon: Cli) -> None:
-    folder = kasmon.places.config / "screens"
+    folder = kasmon.paths.config / "screens"
     folder.mkdir(parents=True)
     (folder / "vim.toml").write_text('program = "vim"\n[[rule]]\nname = "all"\nstate = "working"\n')
     (folder / "bad.toml").write_text('program = "bad"\n[[rule]]\nname = "all"\nstate = "busy"\n')
@@ -164,13 +164,13 @@ def test_a_session_is_explained_by_its_facts_and_by_what_stands_on_its_screen_no
 
 def test_where_its_host_is_gone_a_session_is_explained_by_its_log(kasmon: Cli) -> None:
     session = SessionId("abcdefgh")
-    kasmon.places.folder(session).mkdir(parents=True)
-    log = EventLog(kasmon.places.log(session))
+    kasmon.paths.folder(session).mkdir(parents=True)
+    log = EventLog(kasmon.paths.log(session))
     log.append(SessionStarted(at=1.0, generation=1, backend="tmux", mode=Mode.TMUX, workdir="/", pid=5))
     log.append(SignalSeen(at=2.0, source="screen", value="working", rule="tool"))
-    folded, _ = apply_log(kasmon.places, Session(id=session, mode=Mode.TMUX))
+    folded, _ = apply_log(kasmon.paths, Session(id=session, mode=Mode.TMUX))
 
-    found = asyncio.run(explain(kasmon.places, derive(folded, Liveness(agent_runs=True, written_at=3.0), 9.0)))
+    found = asyncio.run(explain(kasmon.paths, derive(folded, Liveness(agent_runs=True, written_at=3.0), 9.0)))
 
     assert [
         "unsure (source: host): host gone, agent alive",

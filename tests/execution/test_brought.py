@@ -15,7 +15,7 @@ async def test_it_starts_what_only_a_folder_knows_once_that_is_trusted(home: Hom
     repo = home.path / "repo"
     repo.mkdir()
     (repo / NAME).write_text('[agents.mine]\nprogram = "scripted"\n')
-    one = ExecutionSession(LaunchSpec(name="one", agent="mine", mode="sdk"), where=home.places)
+    one = ExecutionSession(LaunchSpec(name="one", agent="mine", mode="sdk"), where=home.paths)
 
     with pytest.raises(RefusedError, match="a config that is ignored"):
         await one.start(repo)
@@ -23,7 +23,7 @@ async def test_it_starts_what_only_a_folder_knows_once_that_is_trusted(home: Hom
 
     local = await asyncio.to_thread(read_folder_config, repo)
     assert local is not None
-    await asyncio.to_thread(TrustedFolders(home.places).add, local, 1.0)
+    await asyncio.to_thread(TrustedFolders(home.paths).add, local, 1.0)
     await one.start(repo)
     assert await one.exists()
     await one.close()

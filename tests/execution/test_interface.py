@@ -55,13 +55,13 @@ class Scripted:
         self.home, self.kind = home, kind
         self.label = KINDS[kind].get("agent", "")
         self.begins = "" if kind == "program" else self.says("begun")
-        self.places: Paths = home.places
+        self.paths: Paths = home.paths
         self.workdir = home.path
         self.variables: Mapping[str, str] = home.variables
 
     def session(self, **more: Any) -> ExecutionSession:
         fields = LAUNCH | {"speed": 0.0, "environment": KEPT} | KINDS[self.kind] | more
-        return ExecutionSession(LaunchSpec(**fields), where=self.places, config=Config())
+        return ExecutionSession(LaunchSpec(**fields), where=self.paths, config=Config())
 
     def says(self, word: str) -> str:
         return f"say {word}"
@@ -77,7 +77,7 @@ class Scripted:
 
     def runs(self, process: psutil.Process) -> bool:
         if self.kind == "sdk":  # it lives in its host
-            return process.pid in {lock_holder(lock) for lock in self.places.sessions.glob("*/host.lock")}
+            return process.pid in {lock_holder(lock) for lock in self.paths.sessions.glob("*/host.lock")}
         return "python" in "".join(process.cmdline()[:1]) and process.cwd() == str(self.workdir)
 
     async def crash(self, one: ExecutionSession) -> None:
@@ -136,7 +136,7 @@ async def test_a_content_that_cannot_be_had_is_said_to_be_none_and_the_last_one_
         await say(one, "hello")
         await shows(one, "heard hello")
         before = await one.poll()
-        server = await asyncio.to_thread(TmuxServer(home.places.tmux_socket).process)
+        server = await asyncio.to_thread(TmuxServer(home.paths.tmux_socket).process)
         assert server is not None
         os.kill(server.pid, signal.SIGKILL)
         await until_gone(one)
@@ -192,7 +192,7 @@ async def test_a_start_that_was_given_up_can_be_closed(home: Home, kind: str) ->
 async def test_a_session_that_was_forgotten_does_not_exist(home: Home) -> None:
     async with started(home, "sdk") as one:
         await one.close()
-        await list_entry.forget(home.places, await one.state())
+        await list_entry.forget(home.paths, await one.state())
 
         assert (False, None) == (await one.exists(), await one.pid())
         await one.close()
@@ -240,7 +240,7 @@ def test_the_seeds_own_block_is_read(home: Home) -> None:
 
 async def test_a_program_without_a_protocol_runs_in_tmux_and_says_why(home: Home) -> None:
     config = parse('[agents.mine]\nprogram = "cat"\nexecution_mode = "sdk"')
-    one = ExecutionSession(LaunchSpec(name="worker", agent="mine"), where=home.places, config=config)
+    one = ExecutionSession(LaunchSpec(name="worker", agent="mine"), where=home.paths, config=config)
     await one.start(home.path)
     now = await one.state()
     await one.close()

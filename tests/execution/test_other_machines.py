@@ -35,7 +35,7 @@ def joined(request: pytest.FixtureRequest) -> Iterator[JoinedKasmons]:
 async def started(joined: JoinedKasmons, mode: str) -> ExecutionSession:
     """A session of the scripted agent that *near* started on *far*."""
     spec = LaunchSpec(name="docs", machine=NAME, agent="scripted", mode=mode)
-    session = ExecutionSession(spec, where=joined.near.places)
+    session = ExecutionSession(spec, where=joined.near.paths)
     await session.start(joined.far.folder)
     return session
 
@@ -53,7 +53,7 @@ def test_all_methods_are_called_here() -> None:
 
 @pytest.mark.parametrize("joined", WAYS, indirect=True)
 async def test_each_method_works_on_a_structured_session_there(joined: JoinedKasmons) -> None:
-    near, far = joined.near.places, joined.far.places
+    near, far = joined.near.paths, joined.far.paths
     await started(joined, "sdk")
     assert [] == [each for each in (await asyncio.to_thread(read_fleet, near)).sessions if not each.via]
     [there] = (await asyncio.to_thread(read_fleet, far)).sessions
@@ -126,7 +126,7 @@ async def test_each_method_works_on_a_terminal_there(joined: JoinedKasmons) -> N
     finally:
         await terminal.aclose()
     await session.interrupt()
-    if await asyncio.to_thread(lambda: read_machine(joined.near.places, NAME).cluster):
+    if await asyncio.to_thread(lambda: read_machine(joined.near.paths, NAME).cluster):
         with pytest.raises(RefusedError, match="which carries no terminal"):
             await session.attach()
     await session.detach()
@@ -149,9 +149,9 @@ async def test_each_method_works_on_a_terminal_there(joined: JoinedKasmons) -> N
 def test_what_cannot_start_there_says_why(
     home: Home, fields: dict[str, Any], error: type[KasmonError], why: str
 ) -> None:
-    write_machine(home.places, Machine(name=NAME, command=("false",)))
+    write_machine(home.paths, Machine(name=NAME, command=("false",)))
 
     with pytest.raises(error, match=why):
-        asyncio.run(ExecutionSession(LaunchSpec(name="docs", agent="scripted", **fields), where=home.places).start())
+        asyncio.run(ExecutionSession(LaunchSpec(name="docs", agent="scripted", **fields), where=home.paths).start())
 
-    assert not read_fleet(home.places).sessions
+    assert not read_fleet(home.paths).sessions

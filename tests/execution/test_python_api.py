@@ -27,7 +27,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
 async def started(home: Home, mode: str, prompt: str) -> AsyncIterator[ExecutionSession]:
     """A session of the scripted agent that was started just now."""
     spec = LaunchSpec(name="one", agent="scripted", mode=mode, prompt=prompt, speed=0.0)
-    one = ExecutionSession(spec, where=home.places, config=Config())
+    one = ExecutionSession(spec, where=home.paths, config=Config())
     await one.start(home.path)
     try:
         yield one
@@ -122,7 +122,7 @@ async def test_an_answer_can_be_free_text_and_a_rule_can_reach_the_project(home:
 
         answers = [event async for event, _ in one.events() if isinstance(event, RequestAnswered)]
     assert [("green",), ()] == [answer.labels for answer in answers]
-    [rule] = await asyncio.to_thread(RuleBook(home.places.rules).read)
+    [rule] = await asyncio.to_thread(RuleBook(home.paths.rules).read)
     assert ("project", str(home.path)) == (rule.scope, rule.of)
 
 
@@ -140,7 +140,7 @@ async def test_events_come_in_order_from_any_offset_and_end_with_the_agent(home:
 
 async def test_waiting_is_bounded_and_names_what_it_cannot_wait_for(home: Home) -> None:
     with pytest.raises(SessionNotFoundError):
-        await kasmon.ExecutionSession(kasmon.LaunchSpec(name="none"), where=home.places).wait("idle")
+        await kasmon.ExecutionSession(kasmon.LaunchSpec(name="none"), where=home.paths).wait("idle")
     async with started(home, "sdk", "say one") as one:
         with pytest.raises(UsageError, match="unknown state 'busy'"):
             await one.wait("busy")

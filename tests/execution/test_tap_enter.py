@@ -22,14 +22,14 @@ from tests.support.tui.dashboard import Home
 @pytest.fixture
 def known(home: Home) -> Home:
     """A kasmon that knows where the program's box is."""
-    install_rules(home.places)
+    install_rules(home.paths)
     return home
 
 
 def prepared(home: Home, flags: Sequence[str]) -> tuple[str, ...]:
     """The program's command line; the file that it writes to is there."""
     (home.path / "record").touch(mode=0o600)
-    return tuple(command(home.places, home.path / "record", flags))
+    return tuple(command(home.paths, home.path / "record", flags))
 
 
 @asynccontextmanager
@@ -37,7 +37,7 @@ async def box(home: Home, *flags: str, agent: str = "") -> AsyncIterator[Executi
     """The program, started just now; its box stands there."""
     argv = await asyncio.to_thread(prepared, home, flags)
     config = parse(f'[agents.{agent}]\nprogram = "{argv[0]}"') if agent else Config()
-    one = ExecutionSession(LaunchSpec(name="box", agent=agent, argv=argv), where=home.places, config=config)
+    one = ExecutionSession(LaunchSpec(name="box", agent=agent, argv=argv), where=home.paths, config=config)
     await one.start(home.path)
     try:
         await shows(one, "? for shortcuts")

@@ -46,7 +46,7 @@ async def run(tmux: TmuxEnv, link: HostLink, *shell: str, **variables: str) -> N
     launch = tmux.wants(ME, *shell)
     own = {"HISTFILE": str(tmux.root / "history"), "HOME": str(tmux.root), **variables}
     (tmux.root / ".zshrc").touch()  # else zsh asks who it is for
-    write_private(tmux.places.environment(ME), encoded(own))
+    write_private(tmux.paths.environment(ME), encoded(own))
     await link.ask(StartSession(n=0, session=launch.session), limit_s=40)
     await tmux.until_state(ME, SessionState.IDLE)
 

@@ -49,14 +49,14 @@ def tmux(tmux: TmuxEnv, in_tmux_env: None, monkeypatch: pytest.MonkeyPatch) -> T
     monkeypatch.setattr(prompt_delivery, "PATIENCE_S", 0.2)
     monkeypatch.setattr(prompt_entry, "TAKEN_S", 0.45)
     monkeypatch.setattr(typed_prompts, "HOLD_S", 0.1)
-    install_rules(tmux.places)
+    install_rules(tmux.paths)
     return tmux
 
 
 def box(tmux: TmuxEnv, *flags: str, name: str = "record") -> tuple[str, ...]:
     record = tmux.root / name
     record.touch(mode=0o600)
-    return tuple(command(tmux.places, record, flags))
+    return tuple(command(tmux.paths, record, flags))
 
 
 def records(tmux: TmuxEnv, kind: str = "submitted") -> list[str]:

@@ -175,20 +175,20 @@ async def test_a_rule_that_an_answer_makes_is_on_disk_before_the_answer_is(
         await do(link, answer(request, decision))
         await link.aclose()
 
-    named = layer.first("replace", env.places.rules.name)
+    named = layer.first("replace", env.paths.rules.name)
     synced = layer.first("fsync")
-    assert f".{env.places.rules.name}." in layer.steps[synced][1]
-    assert synced < named < layer.first("fsync", str(env.places.rules.parent), since=named)
-    assert layer.first("fsync", str(env.places.rules.parent)) < layer.first("write", LOG, b"request.answered")
+    assert f".{env.paths.rules.name}." in layer.steps[synced][1]
+    assert synced < named < layer.first("fsync", str(env.paths.rules.parent), since=named)
+    assert layer.first("fsync", str(env.paths.rules.parent)) < layer.first("write", LOG, b"request.answered")
 
 
 async def test_a_rule_that_was_revoked_does_not_come_back_with_the_power(env: Env, layer: FileLayer) -> None:
-    book = RuleBook(env.places.rules)
+    book = RuleBook(env.paths.rules)
     rule = keep(env, "git push")
     before = len(layer.steps)
     book.remove(rule.id)
 
-    named = layer.first("replace", env.places.rules.name, since=before)
+    named = layer.first("replace", env.paths.rules.name, since=before)
     assert layer.first("fsync", since=before) < named < layer.first("fsync", str(book.path.parent), since=named)
 
 
@@ -290,7 +290,7 @@ def test_a_plan_decision_is_confirmed_only_once_it_is_on_disk(
         )
 
         assert (-signal.SIGKILL, "", "") == (done.returncode, done.stdout, done.stderr)
-        assert f'"deed":"{command[1]}"' in (cli.places.plan(plan) / LOG).read_text()
+        assert f'"deed":"{command[1]}"' in (cli.paths.plan(plan) / LOG).read_text()
     finally:
         cli.close()
 
@@ -332,9 +332,9 @@ def test_a_changed_plan_is_on_disk_before_the_change_counts(
 
 def test_a_setting_is_on_disk_before_it_takes_the_place_of_the_old_one(env: Env, layer: FileLayer) -> None:
     """A power cut leaves the old file or the new one, and never an empty one."""
-    put(env.places, "ui.bell", "false")
+    put(env.paths, "ui.bell", "false")
 
-    file = env.places.config_file
+    file = env.paths.config_file
     synced = layer.first("fsync")
     assert f"{file.parent}/.{file.name}." in layer.steps[synced][1]
     assert synced < layer.first("replace", str(file))
@@ -381,7 +381,7 @@ async def test_the_end_of_an_agents_sandbox_is_on_disk_before_its_processes_are_
     env: Env, layer: FileLayer
 ) -> None:
     launch = env.wants(backend="fake")
-    log_writer = LogWriter(await asyncio.to_thread(SessionLog, env.places, launch.session))
+    log_writer = LogWriter(await asyncio.to_thread(SessionLog, env.paths, launch.session))
     try:
         log_writer.note(SandboxPhaseChanged(at=0.0, phase=SandboxPhase.RUNNING, runtime=SandboxRuntime(pid=1)))
         await SandboxTransitions(launch, log_writer).expire("unused")

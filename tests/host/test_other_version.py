@@ -62,15 +62,15 @@ def opened(tmux: TmuxEnv, other: OtherVersion) -> int:
 async def client_of(tmux: TmuxEnv, other: OtherVersion, monkeypatch: pytest.MonkeyPatch) -> HostLink:
     with monkeypatch.context() as patch:
         patch.setattr("kasmon.host.rpc.client.Hello", lambda n, as_agent: Hello(n=n, version=other.protocol))
-        return await HostLink.open(tmux.places.tmux_host_socket)
+        return await HostLink.open(tmux.paths.tmux_host_socket)
 
 
 async def linked(tmux: TmuxEnv) -> HostLink:
-    return await open_link(tmux.places, SHARED, Mode.TMUX)
+    return await open_link(tmux.paths, SHARED, Mode.TMUX)
 
 
 def host_pid(tmux: TmuxEnv) -> int | None:
-    return lock_holder(tmux.places.tmux_host_lock)
+    return lock_holder(tmux.paths.tmux_host_lock)
 
 
 async def test_an_older_tmux_host_is_replaced_under_its_agents(
@@ -128,7 +128,7 @@ async def test_a_host_that_hands_over_takes_nothing_new(
     await tmux.ready(ME)
     typing = asyncio.create_task(prompted(before, ME, "one"))
     await auntil(lambda: any(R.TYPED is moved.receipt.state for moved in tmux.only(ReceiptChanged, ME)))
-    status = await asyncio.to_thread(control.request, tmux.places.tmux_host_socket, ControlKind.HAND_OVER)
+    status = await asyncio.to_thread(control.request, tmux.paths.tmux_host_socket, ControlKind.HAND_OVER)
     with pytest.raises(RefusedError, match="nothing was done"):
         await prompted(before, ME, "two")
 
@@ -193,7 +193,7 @@ async def test_a_host_that_was_replaced_meanwhile_is_not_asked_to_hand_over_in_i
 ) -> None:
     """Those that come at once find it by a path, where the next host may listen already."""
     host = tmux.open()
-    search = connect._Search(tmux.places, "tmux")
+    search = connect._Search(tmux.paths, "tmux")
     gone = ProtocolVersionError("tmux", host.pid + 1, OLDER, OTHER_KASMON, VERSION, __version__)
 
     assert await search._request_hand_over(gone)
@@ -208,7 +208,7 @@ def test_what_a_host_refused_that_was_replaced_meanwhile_is_no_error_of_the_next
 ) -> None:
     host, said = tmux.open(), RefusedError("this host speaks protocol version 0.")
 
-    error = control.explain_error(tmux.places.tmux_host_socket, host.pid + 1, said)
+    error = control.explain_error(tmux.paths.tmux_host_socket, host.pid + 1, said)
 
     assert isinstance(error, HostUnreachableError)
-    assert said is control.explain_error(tmux.places.tmux_host_socket, host.pid, said)
+    assert said is control.explain_error(tmux.paths.tmux_host_socket, host.pid, said)

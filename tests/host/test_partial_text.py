@@ -108,7 +108,7 @@ async def test_a_secret_in_a_stream_is_in_no_part(env: Env, fake: FakeAgent, mon
     async with env.hosting(fake):
         fake.say(SecretsLearned((SECRET,)), *(Chunk(text=letter) for letter in f"it is {SECRET}, so"))
         await auntil(lambda: "".join(parts(env)).endswith(", so"))
-        content = env.places.log(ME).read_text()
+        content = env.paths.log(ME).read_text()
 
     assert "it is ⟨hidden: 28 characters⟩, so" == "".join(parts(env))
     assert len(parts(env)) > 5
@@ -126,17 +126,17 @@ async def test_what_a_host_killed_in_mid_stream_showed_is_not_lost(env: Env) -> 
     last = logged.split()[-2]
 
     assert [] == env.only(MessageWritten)
-    assert 2 == " ".join(await read(env.places, await asyncio.to_thread(env.session))).count(last)  # once in its prompt
-    assert 2 == (await asyncio.to_thread(lambda: as_markdown(env.places, env.session()))).count(last)
+    assert 2 == " ".join(await read(env.paths, await asyncio.to_thread(env.session))).count(last)  # once in its prompt
+    assert 2 == (await asyncio.to_thread(lambda: as_markdown(env.paths, env.session()))).count(last)
     assert [] != [
         each
-        for each in (await asyncio.to_thread(lambda: as_objects(env.places, env.session())))["events"]
+        for each in (await asyncio.to_thread(lambda: as_objects(env.paths, env.session())))["events"]
         if each["kind"] == "part.written"
     ]
 
     again = env.start()
     until(lambda: len(env.only(SessionStarted)) == 2)
-    shown = " ".join(await read(env.places, await asyncio.to_thread(env.session)))
+    shown = " ".join(await read(env.paths, await asyncio.to_thread(env.session)))
     assert 2 == shown.count(last)
     assert "truncated" in shown
     again.terminate()
@@ -156,12 +156,12 @@ async def test_a_whole_text_supersedes_its_parts(env: Env, fake: FakeAgent) -> N
     async with env.hosting(fake):
         fake.say(Chunk(text=f"{WORDS} and"))
         await auntil(lambda: parts(env))
-        assert "word0001" in " ".join(await read(env.places, await asyncio.to_thread(env.session)))
+        assert "word0001" in " ".join(await read(env.paths, await asyncio.to_thread(env.session)))
         fake.say(MessageWritten(at=time.time(), text=f"{WORDS} and more"), TurnEnded(at=time.time()))
         await auntil(lambda: env.only(TurnEnded))
-        shown = " ".join(await read(env.places, await asyncio.to_thread(env.session)))
+        shown = " ".join(await read(env.paths, await asyncio.to_thread(env.session)))
 
     assert 1 == shown.count("word0001")
-    assert 1 == (await asyncio.to_thread(lambda: as_markdown(env.places, env.session()))).count("word0001")
+    assert 1 == (await asyncio.to_thread(lambda: as_markdown(env.paths, env.session()))).count("word0001")
     assert "truncated" not in shown
     assert parts(env)

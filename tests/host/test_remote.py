@@ -53,26 +53,26 @@ def box() -> Iterator[Sshd]:
 @pytest.fixture
 def env(box: Sshd) -> Iterator[Env]:
     env = Env()
-    env.places.config.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (env.places.config / "config.toml").write_text(box.config)
+    env.paths.config.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (env.paths.config / "config.toml").write_text(box.config)
     yield env
     env.close()
 
 
 async def begun(env: Env, *argv: str, agent: str = "shell@box", **more: object) -> Session:
     wanted = NewSession(**({"name": "far", "agent": agent, "argv": argv} | more))  # type: ignore[arg-type]
-    session = await session_operations.create(env.places, Config(), wanted)
+    session = await session_operations.create(env.paths, Config(), wanted)
     return await becomes(env, session, lambda now: any(one.value == "ready" for one in now.signals))
 
 
 def facts(env: Env, session: Session, kind: type[Event]) -> list[Event]:
-    return [event for event, _ in EventLog(env.places.log(session.id)).read() if isinstance(event, kind)]
+    return [event for event, _ in EventLog(env.paths.log(session.id)).read() if isinstance(event, kind)]
 
 
 async def shown(env: Env, session: Session, text: str) -> list[str]:
     """What it shows, once *text* is part of that."""
     while True:
-        rows = await read_terminal(env.places, session)
+        rows = await read_terminal(env.paths, session)
         if any(text in row for row in rows):
             return rows
 
@@ -101,14 +101,14 @@ async def test_a_shell_elsewhere_takes_prompts_and_variables_and_is_ended_there(
     assert ("box", "box:~", "shell@box", Mode.TMUX) == (session.machine, session.workdir, session.agent, session.mode)
     assert not [word for word in command if "world-of-tests" in word]
 
-    await session_operations.send(env.places, session, 'echo "$WHO/$KASMON_TASK/$KASMOS_WAVE/$TOKEN/$TMUX."', "now")
+    await session_operations.send(env.paths, session, 'echo "$WHO/$KASMON_TASK/$KASMOS_WAVE/$TOKEN/$TMUX."', "now")
     rows = await shown(env, session, "world-of-tests/3/2/it")
     assert any("so/." in row for row in rows)
     left = {path.name for path in (box.folder / session.id).iterdir()}
     assert {"path", "pid"} == left
     agent = int((box.folder / session.id / "pid").read_text())
 
-    await session_operations.stop(env.places, await becomes(env, session.id, lambda now: now.exists))
+    await session_operations.stop(env.paths, await becomes(env, session.id, lambda now: now.exists))
 
     ended = await becomes(env, session.id, lambda now: now.state is S.ENDED)
     assert (True, "stopped") == (ended.stopped, ended.end_why)
@@ -128,7 +128,7 @@ async def test_a_cut_line_loses_the_session_and_not_its_agent(env: Env, box: Ssh
     box.cut()  # its sshd
     lost = await becomes(env, session.id, lambda now: now.state is S.LOST)
     with pytest.raises(RefusedError):  # it is found, then or meanwhile
-        await list_entry.forget(env.places, lost)
+        await list_entry.forget(env.paths, lost)
     await becomes(env, session.id, lambda now: 2 == len(facts(env, session, ConnectionRestored)))
     found = await becomes(env, session.id, lambda now: now.exists and now.state is S.WORKING)
 
@@ -151,9 +151,9 @@ async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(env
     lost = await becomes(env, session.id, lambda now: now.state is S.LOST)
 
     with pytest.raises(RemoteUnreachableError, match="Connection refused"):
-        await session_operations.restart(env.places, lost)
+        await session_operations.restart(env.paths, lost)
     with pytest.raises(HostUnreachableError, match=r"`kasmon restart \w+` reconnects"):
-        await session_operations.stop(env.places, lost)
+        await session_operations.stop(env.paths, lost)
     assert S.LOST is (await becomes(env, session.id, lambda now: True)).state
 
     box.tmux("send-keys", "-t", f"={session.id}:", "Enter")
@@ -161,24 +161,24 @@ async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(env
     box.open()
     ended = await becomes(env, session.id, lambda now: now.state is S.ENDED)
     assert (7, 1) == (ended.exit_code, ended.generation)
-    assert "to-be-found" in await read_terminal(env.places, ended)
+    assert "to-be-found" in await read_terminal(env.paths, ended)
 
 
 async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(env: Env, box: Sshd) -> None:
     session = await begun(env, *COUNTER)
     agent = int((box.folder / session.id / "pid").read_text())
-    for pid in (env.tmux("display-message", "-p", "#{pid}"), lock_holder(env.places.tmux_host_lock)):
+    for pid in (env.tmux("display-message", "-p", "#{pid}"), lock_holder(env.paths.tmux_host_lock)):
         await asyncio.to_thread(end, int(pid or 0))
     lost = await becomes(env, session.id, lambda now: now.state is S.LOST)
 
-    await session_operations.restart(env.places, lost)
+    await session_operations.restart(env.paths, lost)
 
     found = await becomes(env, session.id, lambda now: now.exists)
     await shown(env, found, "count")
     assert not is_gone(agent)
     assert 1 == len(facts(env, session, SessionStarted))
     assert not facts(env, session, SessionEnded)
-    await session_operations.stop(env.places, found)
+    await session_operations.stop(env.paths, found)
 
 
 async def test_what_cannot_begin_there_says_why(env: Env, box: Sshd) -> None:
@@ -249,14 +249,14 @@ needs = ["there"]
 async def test_a_check_runs_where_its_task_ran_and_goes_on_without_its_runner_and_the_line(env: Env, box: Sshd) -> None:
     file = env.folder / "far.toml"
     plan = read(CHECKED, file.name)
-    book = await asyncio.to_thread(store_approved_plan, env.places, plan, CHECKED, file, env.folder, headless=True)
-    first = await asyncio.to_thread(spawn_runner, env.places, book.plan)
+    book = await asyncio.to_thread(store_approved_plan, env.paths, plan, CHECKED, file, env.folder, headless=True)
+    first = await asyncio.to_thread(spawn_runner, env.paths, book.plan)
     await asyncio.to_thread(until, (box.home / "begun").exists)
     first.kill()
     await asyncio.to_thread(first.wait)
     box.shut()
     (box.home / "go").touch()
-    second = await asyncio.to_thread(spawn_runner, env.places, book.plan)
+    second = await asyncio.to_thread(spawn_runner, env.paths, book.plan)
     box.open()
     await asyncio.to_thread(second.wait, 30)
 
@@ -273,9 +273,9 @@ async def test_a_check_elsewhere_that_nobody_waits_for_is_ended_there(env: Env, 
     text = CHECKED.replace("touch begun", "echo $$ >pid").replace(" ! -e go ", " 1 ")
     file = env.folder / "far.toml"
     book = await asyncio.to_thread(
-        store_approved_plan, env.places, read(text, file.name), text, file, env.folder, headless=True
+        store_approved_plan, env.paths, read(text, file.name), text, file, env.folder, headless=True
     )
-    runner = await asyncio.to_thread(spawn_runner, env.places, book.plan)
+    runner = await asyncio.to_thread(spawn_runner, env.paths, book.plan)
     await asyncio.to_thread(until, lambda: (box.home / "pid").exists() and (box.home / "pid").read_text())
     pid = int((box.home / "pid").read_text())
 
@@ -290,11 +290,11 @@ async def test_an_agent_there_is_seen_prompted_and_answered_by_its_screen(env: E
     session = await begun(env, *scripted, agent="claude@box")
     session = await becomes(env, session.id, lambda now: now.state is S.IDLE)
 
-    await session_operations.send(env.places, session, "say one\nask rm -rf build\nsay two")
+    await session_operations.send(env.paths, session, "say one\nask rm -rf build\nsay two")
     asking = await becomes(env, session.id, lambda now: now.state is S.ASKING and bool(now.requests))
     (request,) = asking.requests
     await session_operations.answer(
-        env.places, asking, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
+        env.paths, asking, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
     )
     await becomes(env, session.id, lambda now: now.state is S.IDLE and now.receipts[-1].state is ReceiptState.FINISHED)
 

@@ -63,8 +63,8 @@ async def test_an_inherited_key_is_hidden_from_the_log_and_makes_no_rule(
     assert [OTHER] == [done.output for done in env.only(ToolFinished)]
     [closed] = env.session().closed
     assert RequestId(f"{ME}-1") == closed.id
-    assert KEY.encode() not in env.places.log(ME).read_bytes()
-    assert b'"always"' not in env.places.log(ME).read_bytes()
+    assert KEY.encode() not in env.paths.log(ME).read_bytes()
+    assert b'"always"' not in env.paths.log(ME).read_bytes()
 
 
 async def test_no_piece_of_it_is_shown_while_it_is_written(
@@ -90,7 +90,7 @@ async def test_no_piece_of_it_is_shown_while_it_is_written(
 
 async def test_an_edited_request_goes_to_the_agent_with_its_secret_back_in_place(env: Env, fake: FakeAgent) -> None:
     env.wants(backend="fake")
-    write_private(env.places.environment(ME), encoded({"PLANTED": KEY}))
+    write_private(env.paths.environment(ME), encoded({"PLANTED": KEY}))
     async with env.hosting(fake, env.wanted()):
         fake.say(asked(f"echo {KEY}"))
         await auntil(lambda: env.session().requests)
@@ -110,7 +110,7 @@ async def test_an_error_that_a_client_gets_does_not_tell_it(env: Env, fake: Fake
         raise ValueError(f"cannot say {KEY}") if isinstance(wish, Prompt) else RefusedError(f"no {KEY}.", hint=KEY)
 
     env.wants(backend="fake")
-    write_private(env.places.environment(ME), encoded({"PLANTED": KEY}))
+    write_private(env.paths.environment(ME), encoded({"PLANTED": KEY}))
     fake.on_wish = fails
     async with env.hosting(fake, env.wanted()):
         link = await env.linked()
@@ -121,7 +121,7 @@ async def test_an_error_that_a_client_gets_does_not_tell_it(env: Env, fake: Fake
             assert KEY not in f"{told.value} {told.value.hint} {vars(told.value)}"
         fake.on_wish = None
 
-    assert KEY.encode() not in env.places.log(ME).read_bytes()
+    assert KEY.encode() not in env.paths.log(ME).read_bytes()
 
 
 # An agent in a terminal
@@ -134,16 +134,16 @@ async def test_an_agent_in_a_terminal_inherits_what_a_structured_one_does_from_w
     its_version = 'case "$1" in --version) exit ;; esac'  # its host asks for it, with variables of its own
     claude = program(tmux.root, "claude", f'{its_version}; cd "{tmux.root}"; env -0 > new; mv new got; exec cat')
     launch = tmux.wants(ME, claude)
-    write_private(tmux.places.environment(ME), encoded({"PLANTED": "its own"}))
+    write_private(tmux.paths.environment(ME), encoded({"PLANTED": "its own"}))
     passed = inherited(own_prefixes(launch.argv), CALLER)
     async with tmux.serving() as link:
         await link.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), limit_s=40)
         await auntil((tmux.root / "got").exists)
-        await auntil(lambda: not list(tmux.places.folder(ME).glob("pane.*")), what="its start's files gone")
+        await auntil(lambda: not list(tmux.paths.folder(ME).glob("pane.*")), what="its start's files gone")
 
     variables = decoded((tmux.root / "got").read_bytes())
-    path = search_path(tmux.places, passed)  # `kasmon` is found inside
-    assert path.removeprefix(passed["PATH"]) in ("", f"{os.pathsep}{tmux.places.commands}")
+    path = search_path(tmux.paths, passed)  # `kasmon` is found inside
+    assert path.removeprefix(passed["PATH"]) in ("", f"{os.pathsep}{tmux.paths.commands}")
     assert (passed | {"PATH": path}).items() <= variables.items()
     assert shutil.which("kasmon", path=variables["PATH"])
     assert ("its own", "tmux") == (variables["PLANTED"], variables["TERM_PROGRAM"])
@@ -163,11 +163,11 @@ async def test_its_keys_are_hidden_from_its_log_also_by_the_next_host(tmux: Tmux
     host.wait()
     tmux.open()
     tmux.server.run("send-keys", "-t", f"={ME}:", "Enter")
-    await auntil(lambda: b"it failed with" in tmux.places.log(ME).read_bytes())
+    await auntil(lambda: b"it failed with" in tmux.paths.log(ME).read_bytes())
     tmux.server.run("send-keys", "-t", f"={ME}:", "Enter")
     await tmux.ended(ME)
 
-    log = tmux.places.log(ME).read_bytes()
+    log = tmux.paths.log(ME).read_bytes()
     assert KEY.encode() not in log
     assert f"it failed with {MARK}".encode() in log
 
@@ -228,8 +228,8 @@ def test_what_is_handed_to_a_host_has_no_name_and_is_read_once(env: Env) -> None
         "import os, sys; from kasmon.host.rpc.secret_stdin import load_environment; load_environment(); "
         "print(os.environ['K'], sys.stdin.read() == '')"
     )
-    with handed(env.places, {"K": "a\nb" * 100_000}) as given:
-        assert [] == list(env.places.runtime.iterdir())
+    with handed(env.paths, {"K": "a\nb" * 100_000}) as given:
+        assert [] == list(env.paths.runtime.iterdir())
         done = subprocess.run(
             [sys.executable, "-P", "-c", taking], stdin=given, capture_output=True, text=True, check=True
         )

@@ -50,7 +50,7 @@ async def test_a_client_that_is_killed_leaves_the_agent_at_work(env: Env) -> Non
     env.wants(speed=1.0)
     host = env.start()
     link = await env.linked()
-    command = [sys.executable, "-P", "-c", CLIENT, str(env.places.socket(ME)), ME]
+    command = [sys.executable, "-P", "-c", CLIENT, str(env.paths.socket(ME)), ME]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
         try:
             assert client.stdout is not None
@@ -127,7 +127,7 @@ def test_a_host_that_is_told_to_end_ends_its_agent_and_leaves_nothing(env: Env, 
 
     assert 0 == host.wait(20)
     assert f"its host got {number.name}" == env.session().end_why
-    assert not env.places.socket(ME).exists()
+    assert not env.paths.socket(ME).exists()
     assert env.pid() is None
 
 
@@ -165,8 +165,8 @@ def test_a_backend_that_is_not_installed_ends_the_session_with_the_reason(env: E
     "content", [b"", b"{", b'{"session":"abcdefgh"}', b"\xff\xfe"], ids=["empty", "torn", "little", "garbage"]
 )
 def test_a_launch_that_cannot_be_read_ends_the_session_with_the_reason(env: Env, content: bytes) -> None:
-    env.places.folder(ME).mkdir()
-    env.places.launch(ME).write_bytes(content)
+    env.paths.folder(ME).mkdir()
+    env.paths.launch(ME).write_bytes(content)
     host = env.start()
 
     assert 1 == host.wait(20)
@@ -194,16 +194,16 @@ def test_a_host_of_a_session_that_is_not_there_says_so(env: Env) -> None:
 
     assert 3 == done.returncode
     assert "'nobodyyy'" in done.stderr
-    assert not env.places.folder("nobodyyy").exists()
+    assert not env.paths.folder("nobodyyy").exists()
 
 
 def test_everything_a_host_makes_is_private(env: Env) -> None:
     env.wants(prompt="say hello")
     env.start()
     until(lambda: said(env))
-    made = [path for top in (env.places.state, env.places.runtime) for path in top.rglob("*")]
+    made = [path for top in (env.paths.state, env.paths.runtime) for path in top.rglob("*")]
 
-    assert env.places.socket(ME) in made
+    assert env.paths.socket(ME) in made
     assert {} == {path: oct(path.stat().st_mode) for path in made if path.stat().st_mode & 0o077}
 
 
@@ -222,7 +222,7 @@ async def test_over_a_full_disk_the_host_works_on_and_writes_all_of_it_later(env
     command = [sys.executable, "-P", "-c", FULL_DISK, ME, "6000"]
     host = subprocess.Popen(command, env=env.environment, stderr=subprocess.DEVNULL)
     env.processes.append(host)
-    log = env.places.log(ME)
+    log = env.paths.log(ME)
     await auntil(lambda: log.exists() and 6000 - 300 < log.stat().st_size <= 6000)  # no line of it is longer
     link = await env.linked()
     assert isinstance(link, HostLink)

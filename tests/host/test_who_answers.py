@@ -31,7 +31,7 @@ WAYS = {
 
 def answering(tmux: TmuxEnv, request: Request, told: Path) -> str:
     """A shell's line that allows *request* and writes to *told* how that went; its session is in the fleet then."""
-    EventLog(tmux.places.fleet_log).append(SessionCreated(at=1.0, launch=tmux.wanted(ME)))
+    EventLog(tmux.paths.fleet_log).append(SessionCreated(at=1.0, launch=tmux.wanted(ME)))
     xdg = " ".join(f"{name}={value}" for name, value in tmux.environment.items() if name.startswith("XDG_"))
     words = [sys.executable, "-P", "-m", "kasmon", "answer", request.id, "allow", "--digest", request.digest]
     script = f"{xdg} {shlex.join(words)} > {told}.new 2>&1; echo exit $? >> {told}.new; mv {told}.new {told}"

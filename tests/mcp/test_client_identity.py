@@ -7,13 +7,13 @@ from kasmon.errors import UsageError
 from kasmon.mcp.client_identity import ClientIdentity, find_abandoned, temporary_name
 from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from tests.support.sample_fleet import session
 
 
 @pytest.fixture
 def here() -> Paths:
-    where = places()
+    where = user_paths()
     where.make()
     return where
 

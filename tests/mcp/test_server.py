@@ -15,7 +15,7 @@ from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import INTERPRETERS
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.store.event_log import EventLog
 from kasmon.store.machines import Machine, write_machine
 from kasmon.supervisor.sandboxes.create import NewSandbox
@@ -35,7 +35,7 @@ ME = "abcdefgh"
 
 
 def dispatcher(session: str = "") -> ToolDispatcher:
-    where = places()
+    where = user_paths()
     where.make()
     sandbox_tools = SandboxTools(where, Config(), ClientIdentity(where, session), NewSandbox(name="mcp"))
     return ToolDispatcher(where, sandbox_tools, SessionTools(where, session) if session else None)
@@ -58,7 +58,7 @@ def of_me() -> ToolDispatcher:
 @pytest.fixture
 def _gpu_1() -> None:
     """A registered machine."""
-    write_machine(places(), Machine(name="gpu-1", ssh="box"))
+    write_machine(user_paths(), Machine(name="gpu-1", ssh="box"))
 
 
 def begun(name: str, task: int) -> None:
@@ -75,7 +75,7 @@ def begun(name: str, task: int) -> None:
         wave=1,
         peers=2,
     )
-    EventLog(places().fleet_log).append(SessionCreated(at=NOW, launch=launch, machine="here"))
+    EventLog(user_paths().fleet_log).append(SessionCreated(at=NOW, launch=launch, machine="here"))
 
 
 async def answered(client: Client, tool: str, **given: Any) -> dict[str, Any]:

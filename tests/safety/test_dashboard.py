@@ -16,7 +16,7 @@ CLICKS = [name for name, payload in MARKUP.items() if "@click" in payload]
 @pytest.fixture
 def numbers(home: Home) -> Iterator[dict[str, int]]:
     """Each payload's session, by its number."""
-    with hostile_fleet(home.places) as numbers:
+    with hostile_fleet(home.paths) as numbers:
         yield numbers
 
 

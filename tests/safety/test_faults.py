@@ -88,10 +88,10 @@ def test_a_host_killed_with_9_is_lost_at_once_and_comes_back_over_its_stale_sock
     victim, other = home.start("victim", "say One."), home.start("other", "say Two.")
     with Dashboard(home) as dashboard:
         dashboard.shows("2 finished")
-        kill(lock_holder(home.places.host_lock(victim)))
+        kill(lock_holder(home.paths.host_lock(victim)))
         assert becomes(dashboard, "victim", "lost") < SOON_S
-        assert home.places.socket(victim).is_socket()
-        with home.places.log(victim).open("ab") as log:
+        assert home.paths.socket(victim).is_socket()
+        with home.paths.log(victim).open("ab") as log:
             log.write(TORN[0])  # it was just writing
         assert SessionState.LOST is home.session(victim).state
         assert "finished" in row(dashboard, "other")
@@ -111,7 +111,7 @@ def test_without_its_host_a_terminal_is_unsure_and_never_idle(home: Home) -> Non
     until(lambda: SessionState.IDLE is home.session(terminal).state)
     with Dashboard(home) as dashboard:
         dashboard.shows("2 finished")
-        kill(lock_holder(home.places.tmux_host_lock))
+        kill(lock_holder(home.paths.tmux_host_lock))
         assert becomes(dashboard, "terminal", "unsure") < SOON_S
         assert SessionState.UNSURE is home.session(terminal).state
 
@@ -124,7 +124,7 @@ def test_a_killed_tmux_server_takes_the_terminals_and_nothing_else(home: Home) -
     terminals = [cat(home, f"terminal-{number}") for number in range(3)]
     with Dashboard(home) as dashboard:
         dashboard.shows("terminal-2", "structured")
-        server = TmuxServer(home.places.tmux_socket).process()
+        server = TmuxServer(home.paths.tmux_socket).process()
         assert server is not None
         kill(server.pid)
         for number in range(3):
@@ -139,7 +139,7 @@ def test_a_killed_tmux_server_takes_the_terminals_and_nothing_else(home: Home) -
 
 
 def test_sockets_that_a_crash_left_stop_nobody(home: Home) -> None:
-    for path in (home.places.tmux_socket, home.places.tmux_host_socket):
+    for path in (home.paths.tmux_socket, home.paths.tmux_host_socket):
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(str(path))
     home.start("terminal", "say One.", agent="scripted", mode=Mode.TMUX)
@@ -164,7 +164,7 @@ def test_torn_and_foreign_lines_in_a_log_are_passed_over(home: Home) -> None:
     with Dashboard(home) as dashboard:
         dashboard.shows("1 finished")
         for number, torn in enumerate(TORN):
-            with home.places.log(session).open("ab") as log:
+            with home.paths.log(session).open("ab") as log:
                 log.write(torn)
             home.prompt(session, f"say After {number}.")
             dashboard.shows(f"After {number}.")
@@ -175,12 +175,12 @@ def test_torn_and_foreign_lines_in_a_log_are_passed_over(home: Home) -> None:
 
 def test_a_fleet_log_with_torn_lines_still_tells_of_every_session(home: Home) -> None:
     home.start("before")
-    with home.places.fleet_log.open("ab") as log:
+    with home.paths.fleet_log.open("ab") as log:
         log.write(TORN[0])
     home.start("after")
     with Dashboard(home) as dashboard:
         dashboard.shows("2 sessions", "before", "after")
-        with home.places.fleet_log.open("ab") as log:
+        with home.paths.fleet_log.open("ab") as log:
             log.writelines(TORN[1:])
         home.start("later")
         dashboard.shows("3 sessions", "later")
@@ -190,8 +190,8 @@ def test_a_session_whose_folder_vanishes_ends_no_dashboard(home: Home) -> None:
     gone, stays = home.start("gone", "say One."), home.start("stays", "say Two.")
     with Dashboard(home) as dashboard:
         dashboard.shows("2 finished")
-        host = lock_holder(home.places.host_lock(gone))
-        shutil.rmtree(home.places.folder(gone))
+        host = lock_holder(home.paths.host_lock(gone))
+        shutil.rmtree(home.paths.folder(gone))
         assert becomes(dashboard, "gone", "lost") < SOON_S
         kill(host)
         home.prompt(stays, "say Still here.")
@@ -204,7 +204,7 @@ def test_a_damaged_index_costs_no_session(home: Home, what: str) -> None:
     with Dashboard(home) as dashboard:
         dashboard.shows("1 finished")
         assert 0 == dashboard.quit()
-    index = home.places.index
+    index = home.paths.index
     index.unlink(missing_ok=True)
     if what == "a folder":
         index.mkdir(mode=0o700)
@@ -223,9 +223,9 @@ def small_disk(home: Home) -> Iterator[Path]:
     if made.returncode != 0:
         pytest.skip("a small disk needs the right to mount one")
     try:
-        home.places.make()
+        home.paths.make()
         yield disk
-        for path in home.places.sessions.glob("*/host.lock"):
+        for path in home.paths.sessions.glob("*/host.lock"):
             if pid := lock_holder(path):
                 kill(pid)
     finally:
@@ -343,8 +343,8 @@ def colours(dashboard: Dashboard) -> str:
 
 def test_a_config_that_breaks_while_it_is_open_is_told_and_the_last_good_one_stays(home: Home) -> None:
     home.start("worker")
-    home.places.config.mkdir(mode=0o700)
-    config = home.places.config_file
+    home.paths.config.mkdir(mode=0o700)
+    config = home.paths.config_file
     config.write_text("theme = 7")
     with Dashboard(home) as dashboard:
         dashboard.shows("worker", "config.toml:1", "'theme'", "default_agent")  # with the defaults
@@ -365,10 +365,10 @@ def test_a_config_that_breaks_while_it_is_open_is_told_and_the_last_good_one_sta
 
 def test_a_theme_that_breaks_while_it_is_shown_is_told_and_stays_as_it_was(home: Home) -> None:
     home.start("worker")
-    home.places.themes.mkdir(parents=True, mode=0o700)
-    mine = home.places.themes / "mine.toml"
+    home.paths.themes.mkdir(parents=True, mode=0o700)
+    mine = home.paths.themes / "mine.toml"
     mine.write_text(THEME.read_text())
-    home.places.config_file.write_text(GOOD.format(theme="mine"))
+    home.paths.config_file.write_text(GOOD.format(theme="mine"))
     with Dashboard(home) as dashboard:
         dashboard.shows("worker")
         before = colours(dashboard)
@@ -386,7 +386,7 @@ def test_a_theme_that_breaks_while_it_is_shown_is_told_and_stays_as_it_was(home:
 
 
 SMALL = "(minimum 40x10)."
-PLACES = {
+PATHS = {
     "a small window": ({}, 30, 8, (SMALL,)),
     "the smallest window": ({}, 1, 1, ("…",)),
     "no colour": ({"NO_COLOR": "1"}, 100, 30, ("worker", "finished")),
@@ -401,9 +401,9 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", PATHS)
 def test_wherever_it_opens_it_can_be_read_and_left(home: Home, place: str) -> None:
-    variables, columns, rows, told = PLACES[place]
+    variables, columns, rows, told = PATHS[place]
     home.start("worker", "say One.")
     with Dashboard(home, environment=variables, columns=columns, rows=rows) as dashboard:
         dashboard.shows(*told)

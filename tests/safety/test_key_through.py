@@ -23,8 +23,8 @@ ATTEMPTS = 20
 @pytest.fixture
 def askers(home: Home) -> list[SessionId]:
     """Three at rest, and a config by which a card opens by itself: the worst case for somebody who types."""
-    home.places.config_file.parent.mkdir(mode=0o700, exist_ok=True)
-    home.places.config_file.write_text("[attention]\npopup = true\n")
+    home.paths.config_file.parent.mkdir(mode=0o700, exist_ok=True)
+    home.paths.config_file.write_text("[attention]\npopup = true\n")
     return [home.start(f"asker-{number}", "say Ready.") for number in range(3)]
 
 

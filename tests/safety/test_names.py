@@ -86,7 +86,7 @@ GONE: Final = frozenset(
     {"anew", "clue", "course", "deed", "deeds", "desk"}
     | {"diary", "door", "doubt", "doubts", "far", "found", "gift"}
     | {"glance", "grounds", "hands", "hear", "heard", "hears"}
-    | {"heir", "house", "housing", "keep", "known", "learn", "lodger", "pen"}
+    | {"heir", "house", "housing", "keep", "known", "learn", "lodger", "pen", "places"}
     | {"rooms", "seat", "shelf", "steer", "steered", "steward", "take", "tell"}
     | {"tenant", "thrift", "together", "told", "typist", "vigil"}
     | {"way", "ways", "whom", "wish", "wishes", "word"}

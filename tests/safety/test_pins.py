@@ -216,14 +216,14 @@ def test_a_word_that_looks_like_a_flag_is_none(
 @pytest.mark.parametrize("guarded", [True, False])
 def test_an_id_that_is_a_path_starts_nothing(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     """A folder beside the state's own, with a launch file in it, is no session."""
-    outside = env.places.state / "outside"
+    outside = env.paths.state / "outside"
     outside.mkdir(mode=0o700)
     launch = Launch(session=SessionId("outside"), name="x", agent="x", mode=Mode.TMUX, backend="tmux", argv=("true",))
     (outside / "launch.json").write_bytes(msgspec.json.encode(launch))
     if not guarded:
         monkeypatch.setattr(terminals, "SESSION", re.compile(".*"))
     host = TmuxHost.__new__(TmuxHost)
-    host._places = env.places
+    host._paths = env.paths
     known = False
     try:
         host._load_launch(SessionId("../outside"))
@@ -238,12 +238,12 @@ def test_an_id_that_is_a_path_starts_nothing(env: Env, monkeypatch: pytest.Monke
 def test_a_host_of_what_is_no_id_leaves_at_once(
     env: Env, bad: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in env.places.environment_variables().items():
+    for name, value in env.paths.environment_variables().items():
         monkeypatch.setenv(name, value)
-    before = sorted(env.places.state.rglob("*"))
+    before = sorted(env.paths.state.rglob("*"))
 
     assert process.main([bad]) != 0
-    assert before == sorted(env.places.state.rglob("*"))
+    assert before == sorted(env.paths.state.rglob("*"))
     assert capsys.readouterr().err
 
 
@@ -271,13 +271,13 @@ def test_all_that_kasmon_makes_is_this_users_alone(home: Home) -> None:
     home.start("talker", "say hello\nask ls", environment=("TOKEN=x",))
     home.start("printer", agent="", mode=Mode.TMUX, argv=("cat",))
     environment = {**os.environ, **home.variables}
-    index = FleetCache(home.places.index)
-    index.write(FleetIndex(home.places), (), ())
+    index = FleetCache(home.paths.index)
+    index.write(FleetIndex(home.paths), (), ())
     index.close()
     subprocess.run([sys.executable, "-P", "-m", "kasmon", "config", "ui.bell", "false"], env=environment, check=True)
 
-    assert home.places.tmux_socket.is_socket()
-    for made in (home.places.state, home.places.runtime, home.places.config):
+    assert home.paths.tmux_socket.is_socket()
+    for made in (home.paths.state, home.paths.runtime, home.paths.config):
         assert [] == open_to_others(made)
 
 
@@ -305,8 +305,8 @@ def test_each_of_them_is_made_so(monkeypatch: pytest.MonkeyPatch, made: str, mod
                 case "a log":
                     EventLog(path).append(LogOpened(at=0.0, session=SessionId("x")))
                 case "a session's folder":
-                    places = scratch_paths(folder)
-                    path = places.folder(names.claim(places))
+                    paths = scratch_paths(folder)
+                    path = paths.folder(names.claim(paths))
                 case _:
                     host_server.bind(path).close()
 
@@ -424,14 +424,14 @@ def test_what_a_repository_brings_along_counts_only_as_it_was_trusted(
     (repo / folder_config.NAME).write_text("[agents.mine]\nprogram = './mine'\n")
     seen = folder_config.read_folder_config(repo)
     assert seen is not None
-    TrustedFolders(home.places).add(seen, 1.0)
+    TrustedFolders(home.paths).add(seen, 1.0)
     if not guarded:
         is_of, before = TrustedContent.is_of, {name: getattr(seen, name) for name in tells}
         monkeypatch.setattr(
             TrustedContent, "is_of", lambda trusted, now: is_of(trusted, msgspec.structs.replace(now, **before))
         )
 
-    here = in_folder(home.places, Config(), make(repo))
+    here = in_folder(home.paths, Config(), make(repo))
 
     assert guarded == ("mine" not in here.config.agents)
 
@@ -444,7 +444,7 @@ NAMES = ["../../x", "-rf", "a/b", ".", "..", "CON", "~", "x" * 80, "n\u0303", "$
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_a_name_is_no_part_of_a_path(home: Home, name: str) -> None:
     launch = create.prepare(
-        home.places, Config(), create.NewSession(name=name, agent="scripted", mode=Mode.SDK, workdir="/"), 0.0
+        home.paths, Config(), create.NewSession(name=name, agent="scripted", mode=Mode.SDK, workdir="/"), 0.0
     )
 
     made = {str(path.relative_to(home.path)) for path in home.path.rglob("*") if path.is_file()}
@@ -464,7 +464,7 @@ def test_facts_that_wait_for_the_disk_go_in_order(env: Env, monkeypatch: pytest.
     if not guarded:
         monkeypatch.setattr(book_module, "deque", _Backwards)
     launch = env.wants(backend="fake")
-    book, log = SessionLog(env.places, launch.session), env.places.log(launch.session)
+    book, log = SessionLog(env.paths, launch.session), env.paths.log(launch.session)
     whole = log.read_bytes()
     log.unlink()
     log.symlink_to("nowhere")  # a log that cannot be written

@@ -79,7 +79,7 @@ def test_no_process_of_ours_shows_it_but_the_agent_that_got_it(home: Home) -> No
         dashboard.shows("worker", "screen")
         agent = psutil.Process(home.session(terminal).pid)
         may = {agent.pid, *(child.pid for child in agent.children(recursive=True))}
-        hosts = {lock_holder(home.places.host_lock(structured)), lock_holder(home.places.tmux_host_lock)}
+        hosts = {lock_holder(home.paths.host_lock(structured)), lock_holder(home.paths.tmux_host_lock)}
         ours = {dashboard.pid: dashboard.pid, **seen(home)}
 
         assert {*may, *hosts, dashboard.pid, dashboard.process.pid} <= ours.keys()
@@ -137,8 +137,8 @@ def test_a_structured_agent_gets_its_keys_though_its_host_was_not_started_with_t
 def test_no_file_no_command_and_no_picture_has_it(home: Home) -> None:
     structured, terminal = planted(home)
     kasmon(home, "send", "worker", "-", "--when", "idle", given=f"later {SECRET}")
-    waiting = home.places.waiting(structured)
-    shown = picture(home.places)
+    waiting = home.paths.waiting(structured)
+    shown = picture(home.paths)
     printed = [
         kasmon(home, *words.split(), variables=SECRETS)
         for words in (
@@ -158,7 +158,7 @@ def test_no_file_no_command_and_no_picture_has_it(home: Home) -> None:
 
 def own_files(home: Home, session: SessionId) -> set[Path]:
     """Where a session's secrets may stand: its variables, and the wish that made it."""
-    return {home.places.environment(session), home.places.launch(session)}
+    return {home.paths.environment(session), home.paths.launch(session)}
 
 
 def files(folder: Path) -> list[Path]:
@@ -179,7 +179,7 @@ def test_what_a_host_hid_stays_as_it_is_where_a_person_edits_it_and_is_counted()
 
 def test_a_picture_has_none_of_what_a_terminal_shows(home: Home) -> None:
     in_a_terminal(home)
-    svg = picture(home.places)
+    svg = picture(home.paths)
 
     assert "it&#160;is&#160;⟨hidden" in svg
     assert PIECE not in svg
@@ -240,11 +240,11 @@ def test_whatever_breaks_in_the_dashboard_stands_in_its_log_with_its_place_and_w
     with Dashboard(home, argv=(sys.executable, "-P", "-c", BROKEN)) as dashboard:
         assert 1 == dashboard.ended()
         said = dashboard.seen.decode()
-    log = home.places.own_log.read_text()
+    log = home.paths.own_log.read_text()
 
     assert PIECE not in said + log
     assert "the dashboard crashed (ValueError)" in said
     assert "Traceback" not in said
     assert 3 == log.count("ValueError < <string>:")
     assert 3 <= len(log.splitlines())
-    assert 0o600 == home.places.own_log.stat().st_mode & 0o777
+    assert 0o600 == home.paths.own_log.stat().st_mode & 0o777

@@ -126,8 +126,8 @@ def test_only_these_modules_ask_where_a_session_is() -> None:
         ("x = a if session.via == b else c", 1),
         ("x = bool(session.via) and not other.via", 2),
         ("x = any(each.via for each in found)", 1),
-        ("run(places, session.via, words)", 0),
-        ("if places.via(session).exists(): pass", 0),
+        ("run(paths, session.via, words)", 0),
+        ("if paths.via(session).exists(): pass", 0),
     ],
 )
 def test_each_question_counts(source: str, count: int) -> None:

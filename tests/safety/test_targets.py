@@ -29,7 +29,7 @@ class Selection(NamedTuple):
     """What one call of pytest runs."""
 
     expression: str
-    places: list[str]
+    paths: list[str]
     ignored: list[str]
 
     def runs(self, file: str, *marks: str) -> bool:
@@ -38,7 +38,7 @@ class Selection(NamedTuple):
         def has(name: str, /, **_: object) -> bool:
             return name in marks
 
-        here = any(f"{file}/".startswith(f"{place}/") for place in self.places) and file not in self.ignored
+        here = any(f"{file}/".startswith(f"{place}/") for place in self.paths) and file not in self.ignored
         return here and Expression.compile(self.expression).evaluate(has)
 
 
@@ -52,9 +52,9 @@ def commands(target: str) -> str:
 def selections(target: str) -> Iterator[Selection]:
     for words in map(shlex.split, CALL.findall(commands(target))):
         expression = words[words.index("-m") + 1] if "-m" in words else DEFAULT
-        places = [word for word in words if word.startswith("tests/")]
+        paths = [word for word in words if word.startswith("tests/")]
         ignored = [word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
-        yield Selection(expression, places or OPTIONS["testpaths"], ignored)
+        yield Selection(expression, paths or OPTIONS["testpaths"], ignored)
 
 
 def of_change() -> set[str]:

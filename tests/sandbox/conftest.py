@@ -13,7 +13,7 @@ import pytest
 
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.shared.host_folders import OF_ROOT
 from kasmon.sandbox.shared.processes import holder, tree
@@ -139,7 +139,7 @@ def shared() -> Iterator[Path]:
 def _no_jail_outlives_its_test(_own_kasmon: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is left of the jails of the kasmon that the environment names at the test's end."""
     yield
-    nothing_is_left(places())
+    nothing_is_left(user_paths())
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def jail(can_jail: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[J
         if name == NAMES[0] or made.host_folders.of(SessionId(name * 8)).exists():
             made.forget(policy(name))
             assert holder(made.host_folders.of(SessionId(name * 8)) / "lock") is None
-    assert not any(path.suffix == ".box" for path in made.places.runtime.glob("*"))
+    assert not any(path.suffix == ".box" for path in made.paths.runtime.glob("*"))
     assert made.host_folders.base.parent != OF_ROOT or not made.host_folders.base.exists()
 
 

@@ -15,7 +15,7 @@ from kasmon.bench import files, run
 from kasmon.bench.sandboxes import jails, runs, snapshots
 from kasmon.bench.support.figure import Figure
 from kasmon.errors import SandboxError
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sandbox.microvm.machine import MicroVm
 from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
 
@@ -28,7 +28,7 @@ JAILED = tuple(name for name in SCENES if name != "checkpoint")
 def _leaves_nothing() -> Iterator[None]:
     before = psutil.Process().children(recursive=True)  # such as the fork server of the tests before
     yield
-    assert [] == list(places().demos.glob("*.json"))
+    assert [] == list(user_paths().demos.glob("*.json"))
     assert [] == [
         process
         for process in psutil.Process().children(recursive=True)
@@ -110,7 +110,7 @@ def test_a_session_is_measured_through_its_host(can_jail: None) -> None:
 @pytest.mark.timeout(240)  # the first one starts the machine that all are copies of
 def test_microvms_are_measured_and_those_that_are_none_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     need_machine()
-    warmed(MicroVm(places(), image=IMAGE))
+    warmed(MicroVm(user_paths(), image=IMAGE))
     monkeypatch.setattr(snapshots, "MicroVm", partial(MicroVm, image=IMAGE))
 
     pause, wake = snapshots.measure_pause(1), snapshots.measure_resume(1)

@@ -120,7 +120,7 @@ def test_rm_rf_in_one_sandbox_leaves_the_other_whole(kasmon: Cli) -> None:
     )
 
     assert "kept\n" == kasmon("sandbox", "run", other, "cat file").out
-    assert (kasmon.places.state / "sessions" / one / "events.jsonl").exists()
+    assert (kasmon.paths.state / "sessions" / one / "events.jsonl").exists()
 
 
 def test_a_sandbox_sleeps_and_any_run_wakes_it(kasmon: Cli) -> None:
@@ -245,8 +245,8 @@ def test_a_proof_of_how_it_is_confined_and_figures_of_what_it_uses_are_shown(kas
 
 def test_a_credential_reaches_each_run_and_stands_in_no_file_of_ours(kasmon: Cli) -> None:
     canary = "canary-5d1f0a77b3"
-    kasmon.places.config.mkdir(mode=0o700)
-    kasmon.places.config_file.write_text('[[sandbox.credentials]]\nname = "TOKEN"\nvariable = "MINE"\n')
+    kasmon.paths.config.mkdir(mode=0o700)
+    kasmon.paths.config_file.write_text('[[sandbox.credentials]]\nname = "TOKEN"\nvariable = "MINE"\n')
     done = kasmon("sandbox", "create", "lab", MINE=canary)
     assert 0 == done.code, done.err
 
@@ -264,12 +264,12 @@ def test_ctx_works_inside_and_what_it_says_is_noted(kasmon: Cli) -> None:
     session = made(kasmon)
     told = kasmon("sandbox", "run", "lab", "kasmon ctx --json; kasmon ctx --waiting 'for tea'; kasmon ls")
     before = json.loads(told.out.splitlines()[0])
-    write_private(kasmon.places.context(session), b'{"title": "Brew it"}')
+    write_private(kasmon.paths.context(session), b'{"title": "Brew it"}')
 
     tried = kasmon("sandbox", "run", "lab", "echo $KASMON_SESSION; echo {} > $KASMON_CONTEXT || echo kept")
     until(lambda: "Brew it" in kasmon("sandbox", "run", "lab", "cat $KASMON_CONTEXT").out)
     killed_host(kasmon, session)
-    write_private(kasmon.places.context(session), b'{"title": "Drink it"}')
+    write_private(kasmon.paths.context(session), b'{"title": "Drink it"}')
     until(lambda: "Drink it" in kasmon("sandbox", "run", "lab", "--env", "python", CAT).out)
     kasmon("sandbox", "run", "lab", "ln -sf /etc/passwd /opt/session/hooks.jsonl; kasmon ctx --done 'all of it'")
     shown = kasmon.json("show", "lab")["session"]
@@ -277,7 +277,7 @@ def test_ctx_works_inside_and_what_it_says_is_noted(kasmon: Cli) -> None:
     assert ("lab", session, "jail") == (before["name"], before["id"], before["sandbox"])
     assert (2, True) == (told.code, "only `kasmon ctx` is available" in told.err)
     assert [session, "kept"] == tried.out.split()
-    facts = [fact for fact, _ in EventLog(kasmon.places.log(session)).read() if isinstance(fact, ContextReported)]
+    facts = [fact for fact, _ in EventLog(kasmon.paths.log(session)).read() if isinstance(fact, ContextReported)]
     assert [("for tea", None), (None, "all of it")] == [(fact.waiting, fact.done) for fact in facts]
     assert "all of it" == shown["done"]
     [row] = kasmon.json("sandbox", "ls")["sandboxes"]
@@ -361,7 +361,7 @@ def test_an_ended_sandbox_is_forgotten_like_every_session_and_leaves_no_files(ka
 
     assert 0 == kasmon("rm", "lab").code
 
-    assert not Jail(kasmon.places).host_folders.base.exists()
+    assert not Jail(kasmon.paths).host_folders.base.exists()
 
 
 def test_rm_all_leaves_no_process_and_no_socket(kasmon: Cli) -> None:
@@ -382,9 +382,9 @@ def test_rm_all_leaves_no_process_and_no_socket(kasmon: Cli) -> None:
     assert (0, 4) == (done.code, len(done.out.splitlines())), done.err
     assert [] == kasmon.json("sandbox", "ls")["sandboxes"]
     assert not [pid for pid in pids if is_running(pid, born[pid])]
-    assert until(lambda: all(lock_holder(kasmon.places.host_lock(session)) is None for session in sessions))
-    until(lambda: not any(kasmon.places.runtime.iterdir()), what="the fork server's end")
-    assert not Jail(kasmon.places).host_folders.base.exists()
+    assert until(lambda: all(lock_holder(kasmon.paths.host_lock(session)) is None for session in sessions))
+    until(lambda: not any(kasmon.paths.runtime.iterdir()), what="the fork server's end")
+    assert not Jail(kasmon.paths).host_folders.base.exists()
 
 
 def test_create_says_that_it_works_in_the_folder_itself(kasmon: Cli, shared: Path) -> None:
@@ -400,7 +400,7 @@ def test_create_says_that_it_works_on_a_copy_and_where(kasmon: Cli, tmp_path: Pa
     (tmp_path / "work").mkdir(mode=0o700)
     done = kasmon("sandbox", "create", "lab", "--dir", str(tmp_path / "work"))
     session = SessionId(done.out.strip())
-    copied = str(Jail(kasmon.places).host_folders.of(session) / "workspace")
+    copied = str(Jail(kasmon.paths).host_folders.of(session) / "workspace")
 
     assert f"It works on a copy of {str(tmp_path / 'work')!r}: {copied!r}. The original is not changed." in done.err
     where = kasmon.json("sandbox", "show", "lab")["session"]["works_in"]
@@ -416,11 +416,11 @@ def test_show_tells_of_every_session_also_of_one_without_a_sandbox(kasmon: Cli) 
 
 
 def test_a_creation_that_failed_is_called_so_everywhere_and_can_be_removed(kasmon: Cli) -> None:
-    kasmon.places.config.mkdir(mode=0o700)
-    write_private(kasmon.places.config_file, b'[[sandbox.mounts]]\nsource = "/nowhere/at/all"\n')
+    kasmon.paths.config.mkdir(mode=0o700)
+    write_private(kasmon.paths.config_file, b'[[sandbox.mounts]]\nsource = "/nowhere/at/all"\n')
     assert 0 != kasmon("sandbox", "create", "lab").code
     [row] = [each for each in kasmon.json("ls")["sessions"] if each["name"] == "lab"]
-    [seen] = [each for each in read_fleet(kasmon.places).sessions if each.name == "lab"]
+    [seen] = [each for each in read_fleet(kasmon.paths).sessions if each.name == "lab"]
 
     for words in (["ls"], ["sandbox", "ls"], ["sandbox", "show", "lab"], ["show", "lab"], ["explain", "lab"]):
         shown = kasmon(*words).out
@@ -443,7 +443,7 @@ def test_rm_names_the_copy_of_a_folder_that_stays_and_how_it_goes(kasmon: Cli, t
     (tmp_path / "work").mkdir(mode=0o700)
     session = made(kasmon, "lab", "--dir", str(tmp_path / "work"))
     kasmon("sandbox", "run", "lab", "--lang", "bash", "echo mine > made")
-    copied = Jail(kasmon.places).host_folders.of(session) / "workspace"
+    copied = Jail(kasmon.paths).host_folders.of(session) / "workspace"
     done = kasmon("sandbox", "rm", "lab")
 
     assert (0, "mine\n") == (done.code, (copied / "made").read_text())

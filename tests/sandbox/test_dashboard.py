@@ -15,7 +15,7 @@ from kasmon.config import load
 from kasmon.errors import KasmonError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.session_state import SessionState
-from kasmon.paths import Paths, places, write_private
+from kasmon.paths import Paths, user_paths, write_private
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import sandbox_operations, use
 from kasmon.supervisor.sandboxes.create import NewSandbox
@@ -40,7 +40,7 @@ def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Paths]:
     for variable, name in (("STATE_HOME", "s"), ("RUNTIME_DIR", "r"), ("CONFIG_HOME", "c")):
         (root / name).mkdir(mode=0o700)
         monkeypatch.setenv(f"XDG_{variable}", str(root / name))
-    where = places()
+    where = user_paths()
     yield where
     for session in read_fleet(where).sessions:
         asyncio.run(sandbox_operations.remove(where, session))

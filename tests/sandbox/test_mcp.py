@@ -56,7 +56,7 @@ async def ran(client: Client, code: str, env: str = "python", session: str | Non
 
 
 def fleet(kasmon: Cli) -> tuple[Session, ...]:
-    return read_fleet(kasmon.places).sessions
+    return read_fleet(kasmon.paths).sessions
 
 
 def names(kasmon: Cli) -> list[str]:
@@ -75,7 +75,7 @@ async def test_session_state_persists_and_different_sessions_are_isolated(kasmon
         await ran(client, "let q = 1", "node", "analysis")
         both = [await ran(client, code, env, "analysis") for code, env in (("pwd; echo $v", "bash"), ("q+1", "node"))]
         died = await ran(client, "import os; os._exit(7)", session="analysis")
-        await auntil(lambda: read_fleet(kasmon.places).get(used) is None)
+        await auntil(lambda: read_fleet(kasmon.paths).get(used) is None)
         listed = (await client.call_tool("list_sessions", {})).structured_content or {}
         second = await ran(client, "pwd; ls", "bash")
 
@@ -189,19 +189,19 @@ async def test_what_a_server_leaves_is_nothing_or_is_removed_by_the_next(kasmon:
         assert names(kasmon)
         await auntil(lambda: {"ended"} == {str(each.state.value) for each in fleet(kasmon)}, 60)
         assert {"its `kasmon mcp` has ended"} == {each.end_why for each in fleet(kasmon)}
-        assert not [each for each in fleet(kasmon) if lock_holder(kasmon.places.host_lock(each.id))]
+        assert not [each for each in fleet(kasmon) if lock_holder(kasmon.paths.host_lock(each.id))]
         async with connected(kasmon):
             await auntil(lambda: not names(kasmon))
     assert [] == names(kasmon)
-    assert [] == [path for path in kasmon.places.mcp.iterdir() if lock_holder(path)]
-    assert not Jail(kasmon.places).host_folders.base.exists()
+    assert [] == [path for path in kasmon.paths.mcp.iterdir() if lock_holder(path)]
+    assert not Jail(kasmon.paths).host_folders.base.exists()
 
 
 async def test_the_host_of_a_sandbox_may_die_between_two_runs_and_a_person_may_end_it(kasmon: Cli) -> None:
     async with connected(kasmon) as client:
         await ran(client, "open('f', 'w').write('kept'); x = 1", session="a")
         [session] = fleet(kasmon)
-        pid = lock_holder(kasmon.places.host_lock(session.id))
+        pid = lock_holder(kasmon.paths.host_lock(session.id))
         assert pid
         born = started_at(pid)
         os.kill(pid, signal.SIGKILL)
@@ -252,7 +252,7 @@ async def test_a_host_that_dies_in_the_middle_of_a_run_leaves_it_to_the_next_whi
                     assert known.sandbox_state.runtime is not None
                     killed(known.sandbox_state.runtime.pid)
                 if known.name.endswith(("/a", "/b")):
-                    killed(lock_holder(kasmon.places.host_lock(known.id)))
+                    killed(lock_holder(kasmon.paths.host_lock(known.id)))
             await ran(client, "open('go', 'w').close()", session="a")
         runs = [(await ran(client, "wc -l < runs", "bash", session))["stdout"].strip() for session in ("a", "b")]
 

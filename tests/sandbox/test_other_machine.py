@@ -58,7 +58,7 @@ def test_an_interpreter_keeps_its_values_over_a_cut_and_a_pause(lines: TwoComman
 async def test_the_dashboard_checkpoints_restores_forks_and_replays_it_there(lines: TwoCommandLines) -> None:
     lab = SessionId(lines.there("sandbox", "create", "lab").out.strip())
     lines.until(lab, lambda known: known is not None and known["state"] == "idle")
-    gateway = await asyncio.to_thread(LiveGateway, lines.here.places)
+    gateway = await asyncio.to_thread(LiveGateway, lines.here.paths)
     await asyncio.to_thread(gateway.first)
     operations = await gateway.operations()
 
@@ -80,10 +80,10 @@ async def test_the_dashboard_checkpoints_restores_forks_and_replays_it_there(lin
             "sandbox", "run", "--lang", "python", f"{MACHINE}:{name}", "print(x, open('a.txt').read())"
         )
         assert (0, "41 a\n") == (printed.code, printed.out), printed.err
-    pid = lock_holder(lines.there.places.host_lock(lab))
+    pid = lock_holder(lines.there.paths.host_lock(lab))
     assert pid
     os.kill(pid, signal.SIGKILL)
-    until(lambda: lock_holder(lines.there.places.host_lock(lab)) is None, what="the end of its host")
+    until(lambda: lock_holder(lines.there.paths.host_lock(lab)) is None, what="the end of its host")
     again = await operations.change_sandbox(lab, Checkpoint())
     await asyncio.to_thread(gateway.close)
 

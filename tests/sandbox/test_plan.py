@@ -61,4 +61,4 @@ def test_its_agents_and_commands_run_in_machines_and_what_they_make_comes_back(k
         assert "microvm" == kasmon.json("show", task["session"])["session"]["sandbox"]
         assert [True] == [each.ok for each in facts(kasmon, SessionId(task["session"]), ConfinementSeen)]
     assert "" == repo.git("status", "--porcelain", "--", "made", "file0.txt")
-    assert "D file0.txt\n?? made" == repo.git("status", "--porcelain", at=kasmon.places.plan("walled") / "trees/shared")
+    assert "D file0.txt\n?? made" == repo.git("status", "--porcelain", at=kasmon.paths.plan("walled") / "trees/shared")

@@ -33,12 +33,12 @@ check = "grep -qx inside parser.txt && ! grep secret parser.txt && cat {outside}
 def plan(can_jail: None, tmp_path: Path) -> Iterator[MachinePlan]:
     (tmp_path / "outside").write_text("secret")
     plan = MachinePlan(PLAN.format(outside=tmp_path / "outside"), ["gpu-1"])
-    places = plan.places("gpu-1")
-    ground = Jail(places).host_folders
+    paths = plan.paths("gpu-1")
+    ground = Jail(paths).host_folders
     ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     yield plan
     plan.close()
-    nothing_is_left(places, ground)
+    nothing_is_left(paths, ground)
 
 
 def test_each_task_is_done_once_in_its_jail_although_the_server_of_its_machine_was_killed(plan: MachinePlan) -> None:
@@ -55,5 +55,5 @@ def test_each_task_is_done_once_in_its_jail_although_the_server_of_its_machine_w
     top = Path(ended.of("lexer").workdir.removeprefix("gpu-1:"))
     for hidden in (top.parent, top.parent / "claim.json", top.parents[1]):
         with pytest.raises(RefusedError, match="kasmon's own files"):
-            require_mountable(Jail(plan.places("gpu-1")).host_folders, str(hidden), "/srv")
+            require_mountable(Jail(plan.paths("gpu-1")).host_folders, str(hidden), "/srv")
     until(lambda: not any(session.exists for session in plan.sessions()), what="the end of the sessions")

@@ -33,14 +33,14 @@ def as_then(value: Event | SandboxPolicy | Launch) -> bytes:
 
 def files(kasmon: Cli) -> Path:
     """Where an earlier version kept the files of its sandbox."""
-    base = HostFolders(kasmon.places).base
+    base = HostFolders(kasmon.paths).base
     return base.with_name(f"{base.name}-gvisor") / ID
 
 
 @pytest.fixture(params=[Mode.INTERPRETER, Mode.TMUX])
 def session(kasmon: Cli, request: pytest.FixtureRequest) -> Iterator[SessionId]:
     """One whose sandbox is asleep on disk: its interpreters', or an agent's."""
-    where, is_agent = kasmon.places, request.param is Mode.TMUX
+    where, is_agent = kasmon.paths, request.param is Mode.TMUX
     where.make()
     launch = Launch(
         session=ID,

@@ -16,7 +16,7 @@ from kasmon.errors import NameTakenError, SessionEndedError, UsageError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.sandbox.policy import Credential
 from kasmon.model.session import Session
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import sandbox_operations, use
 from kasmon.supervisor.sandboxes.create import NewSandbox, policy_of
@@ -40,7 +40,7 @@ async def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     for variable, name in (("STATE_HOME", "s"), ("RUNTIME_DIR", "r"), ("CONFIG_HOME", "c")):
         (root / name).mkdir(mode=0o700)
         monkeypatch.setenv(f"XDG_{variable}", str(root / name))
-    where = places()
+    where = user_paths()
     yield where
     for session in read_fleet(where).sessions:
         await sandbox_operations.remove(where, session)

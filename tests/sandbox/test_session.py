@@ -94,15 +94,15 @@ class Lab(Env):
         lines = [
             f"{key} = {words[value] if isinstance(value, bool) else repr(value)}" for key, value in lifetime.items()
         ]
-        self.places.config.mkdir(mode=0o700, exist_ok=True)
-        self.places.config_file.write_text("[session]\n" + "\n".join(lines).replace("'", '"') + "\n")
+        self.paths.config.mkdir(mode=0o700, exist_ok=True)
+        self.paths.config_file.write_text("[session]\n" + "\n".join(lines).replace("'", '"') + "\n")
 
     @contextlib.asynccontextmanager
     async def lab(self, session: SessionId = ME, started: bool = True, **policy: Any) -> AsyncIterator[None]:
         """A host for *session* in this process, with a link to it; *started*: wait until it has its sandbox."""
         launch = self.wants(session, agent="interpreters", mode=Mode.INTERPRETER, backend="interpreter", sandbox="jail")
-        if not self.places.sandbox(session).exists():
-            write_private(self.places.sandbox(session), msgspec.json.encode(SandboxPolicy(session=session, **policy)))
+        if not self.paths.sandbox(session).exists():
+            write_private(self.paths.sandbox(session), msgspec.json.encode(SandboxPolicy(session=session, **policy)))
         parts = SandboxParts(tier=lambda _: self.tier, reach=self.reach, points=tiers.checkpoint_store)
         async with self.hosting(InterpreterBackend(parts, self.quiet_s), launch):
             link = self.links[session] = await self.linked(session)
@@ -468,7 +468,7 @@ async def test_stopping_it_ends_its_sandbox_whatever_runs_there(lab: Lab) -> Non
 
     assert lab.session().stopped
     assert all(child.poll() is not None for child in lab.tier.made)
-    assert not list(lab.places.runtime.iterdir())
+    assert not list(lab.paths.runtime.iterdir())
 
 
 async def test_nothing_runs_in_what_has_ended(lab: Lab) -> None:
@@ -544,9 +544,9 @@ async def a_host_that_is_killed(lab: Lab) -> AsyncIterator[None]:
     """It only lets go of its sandbox at the end, and notes nothing of that."""
     async with lab.lab():
         yield
-        facts = lab.places.log(ME).read_bytes()
+        facts = lab.paths.log(ME).read_bytes()
         lab.tier.destroy = lambda policy, runtime: None  # type: ignore[method-assign]
-    lab.places.log(ME).write_bytes(facts)
+    lab.paths.log(ME).write_bytes(facts)
     del lab.tier.destroy
     await asyncio.gather(*lab.asking, return_exceptions=True)
 
@@ -649,7 +649,7 @@ async def test_what_never_reached_its_sandbox_runs_once_when_it_is_asked_for_aga
     async with a_host_that_is_killed(lab):
         await lab.until_turn_is_over(0)
     started = ToolStarted(at=time.time(), call="r1", tool="bash", title="echo x", input='{"code":"echo x"}')
-    with lab.places.log(ME).open("ab") as log:
+    with lab.paths.log(ME).open("ab") as log:
         log.write(encode(started) + b"\n")
 
     async with lab.lab():
@@ -702,7 +702,7 @@ async def test_an_intent_is_in_the_log_before_anything_is_done(lab: Lab) -> None
 
     class Watching(UnconfinedTier):
         def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
-            seen.append(lab.places.log(ME).read_text())
+            seen.append(lab.paths.log(ME).read_text())
             return super().create(policy)
 
     lab.tier = Watching(lab.tier.root)
@@ -718,11 +718,11 @@ async def test_nothing_is_made_while_the_log_cannot_be_written(lab: Lab, monkeyp
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    lab.places.folder(ME).mkdir(mode=0o700)
+    lab.paths.folder(ME).mkdir(mode=0o700)
     monkeypatch.setattr("kasmon.store.event_log.EventLog.append", full)
     hosting = asyncio.create_task(_lived(lab))
     await asyncio.sleep(0)
-    await auntil(lambda: hosting.done() or lab.places.socket(ME).exists())
+    await auntil(lambda: hosting.done() or lab.paths.socket(ME).exists())
     deadline = time.monotonic() + 1
     await auntil(lambda: time.monotonic() > deadline)
     assert [] == lab.tier.made
@@ -737,7 +737,7 @@ async def test_nothing_is_made_while_the_log_cannot_be_written(lab: Lab, monkeyp
 
 async def _lived(lab: Lab) -> None:
     launch = lab.wants(agent="interpreters", mode=Mode.INTERPRETER, backend="interpreter")
-    write_private(lab.places.sandbox(ME), msgspec.json.encode(SandboxPolicy(session=ME)))
+    write_private(lab.paths.sandbox(ME), msgspec.json.encode(SandboxPolicy(session=ME)))
     parts = SandboxParts(tier=lambda _: lab.tier, reach=tiers.connect_guest, points=tiers.checkpoint_store)
     async with lab.hosting(InterpreterBackend(parts, 0.05), launch):
         await auntil(lambda: lab.only(SessionEnded))
@@ -749,34 +749,34 @@ async def _lived(lab: Lab) -> None:
 async def test_a_pause_that_another_caller_ended_at_once_is_a_pause_all_the_same(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42")
-        log, since = EventLog(lab.places.log(ME)), Cursor(lab.places.log(ME).stat().st_size)
+        log, since = EventLog(lab.paths.log(ME)), Cursor(lab.paths.log(ME).stat().st_size)
         await lab.do(Pause())
         asleep = Cursor(log.size())
         await lab.ran("x += 1")
 
-        assert "" == _not_paused(lab.places, lab.session(), log, since, False)
-        assert "" == _not_paused(lab.places, lab.session(), log, asleep, False)  # it slept already, and was woken
-        assert _not_paused(lab.places, lab.session(), log, Cursor(log.size()), False)
+        assert "" == _not_paused(lab.paths, lab.session(), log, since, False)
+        assert "" == _not_paused(lab.paths, lab.session(), log, asleep, False)  # it slept already, and was woken
+        assert _not_paused(lab.paths, lab.session(), log, Cursor(log.size()), False)
 
 
 async def test_a_pause_in_which_all_was_lost_is_none_though_another_sandbox_sleeps(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42")
-        since = Cursor(lab.places.log(ME).stat().st_size)
+        since = Cursor(lab.paths.log(ME).stat().st_size)
         lab.tier.made[0].kill()
         lab.tier.made[0].wait()
         await lab.ran("1")
         await lab.do(Pause())
 
         assert "interpreter state lost; files kept" in _not_paused(
-            lab.places, lab.session(), EventLog(lab.places.log(ME)), since, False
+            lab.paths, lab.session(), EventLog(lab.paths.log(ME)), since, False
         )
 
 
 async def test_a_pause_to_disk_is_none_where_its_snapshot_does_not_exist(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42")
-        log, since = EventLog(lab.places.log(ME)), Cursor(lab.places.log(ME).stat().st_size)
+        log, since = EventLog(lab.paths.log(ME)), Cursor(lab.paths.log(ME).stat().st_size)
         await lab.do(Pause())
         now = lab.session()
     assert now.sandbox_state is not None
@@ -784,7 +784,7 @@ async def test_a_pause_to_disk_is_none_where_its_snapshot_does_not_exist(lab: La
         now, sandbox="microvm", sandbox_state=msgspec.structs.replace(now.sandbox_state, held=False, tier="microvm")
     )
 
-    assert "its memory snapshot: it no longer exists" == _not_paused(lab.places, now, log, since, True)
+    assert "its memory snapshot: it no longer exists" == _not_paused(lab.paths, now, log, since, True)
 
 
 # Checkpoints, and what other agents are
@@ -827,7 +827,7 @@ async def test_what_kasmon_ctx_said_inside_is_noted_once_and_the_context_is_kept
         own.make((os.getuid(), os.getgid()), b"{}")
         await lab.ran(note(own, "over \x07there"))
         await auntil(lambda: lab.only(ContextReported))
-        write_private(lab.places.context(ME), b'{"title": "Write it"}')
+        write_private(lab.paths.context(ME), b'{"title": "Write it"}')
         await auntil(lambda: b"Write it" in (own.folder / "context.json").read_bytes())
 
     async with lab.lab():

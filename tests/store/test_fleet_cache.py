@@ -57,28 +57,28 @@ def read_all(fold: FleetIndex) -> dict[SessionId, Session]:
     return {session: folded.session for session, folded in fold.sessions.items()}
 
 
-def from_scratch(places: Paths) -> dict[SessionId, Session]:
-    return read_all(FleetIndex(places))
+def from_scratch(paths: Paths) -> dict[SessionId, Session]:
+    return read_all(FleetIndex(paths))
 
 
-def from_index(places: Paths) -> dict[SessionId, Session]:
-    fold = FleetIndex(places)
-    assert load_cache(places.index, fold)
+def from_index(paths: Paths) -> dict[SessionId, Session]:
+    fold = FleetIndex(paths)
+    assert load_cache(paths.index, fold)
     return read_all(fold)
 
 
-def written(places: Paths) -> FleetIndex:
+def written(paths: Paths) -> FleetIndex:
     """A fold that stands in the index."""
-    fold = FleetIndex(places)
+    fold = FleetIndex(paths)
     read_all(fold)
-    keeper = FleetCache(places.index)
+    keeper = FleetCache(paths.index)
     assert keeper.write(fold, (), ())
     keeper.close()
     return fold
 
 
-def is_used(places: Paths) -> bool:
-    return load_cache(places.index, FleetIndex(places))
+def is_used(paths: Paths) -> bool:
+    return load_cache(paths.index, FleetIndex(paths))
 
 
 @settings(max_examples=60)
@@ -91,12 +91,12 @@ def test_the_index_and_the_rest_of_the_log_add_up_to_the_whole_log_wherever_it_w
         env.has(ME)
         whole = b"".join(events.encode(fact) + b"\n" for fact in told)
         cut = at.draw(st.integers(0, len(whole)))
-        env.places.log(ME).write_bytes(whole[:cut])
-        written(env.places)
-        with env.places.log(ME).open("ab") as log:
+        env.paths.log(ME).write_bytes(whole[:cut])
+        written(env.paths)
+        with env.paths.log(ME).open("ab") as log:
             log.write(whole[cut:])
 
-        assert from_scratch(env.places) == from_index(env.places)
+        assert from_scratch(env.paths) == from_index(env.paths)
     finally:
         env.close()
 
@@ -106,26 +106,26 @@ def test_whatever_an_agent_asks_for_fits_into_the_index(env: Env) -> None:
     request = Request(id=RequestId(f"{ME}-1"), session=SessionId(ME), input=asked)
     env.tells(ME, events.RequestOpened(at=NOW, request=request))
 
-    written(env.places)
+    written(env.paths)
 
-    assert from_scratch(env.places) == from_index(env.places)
+    assert from_scratch(env.paths) == from_index(env.paths)
 
 
 def test_what_the_index_covers_is_not_read_again(env: Env) -> None:
-    written(env.places)
-    log = env.places.log(ME)
+    written(env.paths)
+    log = env.paths.log(ME)
     log.write_bytes(b" " * (log.stat().st_size - 1) + b"\n")
     env.tells(ME, events.MessageWritten(at=NOW, text="and more"))
 
-    session = from_index(env.places)[SessionId(ME)]
+    session = from_index(env.paths)[SessionId(ME)]
 
     assert (1, "and more") == (session.turns, session.last_line)
 
 
 def test_renamed_and_forgotten_sessions_are_so_in_the_index_too(env: Env) -> None:
     env.has("third")
-    fold = written(env.places)
-    keeper = FleetCache(env.places.index)
+    fold = written(env.paths)
+    keeper = FleetCache(env.paths.index)
     assert keeper.write(fold, (), ())
     env.says(
         events.SessionRenamed(at=NOW, session=SessionId(ME), name="new"),
@@ -134,42 +134,42 @@ def test_renamed_and_forgotten_sessions_are_so_in_the_index_too(env: Env) -> Non
     moved = fold.read_fleet()
     assert keeper.write(fold, moved.changed, moved.removed)
     keeper.close()
-    env.places.fleet_log.write_bytes(b" " * (env.places.fleet_log.stat().st_size - 1) + b"\n")
+    env.paths.fleet_log.write_bytes(b" " * (env.paths.fleet_log.stat().st_size - 1) + b"\n")
 
-    assert {ME: "new", "third": "third"} == {session.id: session.name for session in from_index(env.places).values()}
+    assert {ME: "new", "third": "third"} == {session.id: session.name for session in from_index(env.paths).values()}
 
 
 @pytest.mark.parametrize("kept", [0, 1, 40], ids=["nothing", "a byte", "a torn line"])
 def test_a_log_shorter_than_its_cursor_is_folded_from_scratch(env: Env, kept: int) -> None:
-    written(env.places)
-    with env.places.log(ME).open("r+b") as log:
+    written(env.paths)
+    with env.paths.log(ME).open("r+b") as log:
         log.truncate(kept)
 
-    assert from_scratch(env.places) == from_index(env.places)
+    assert from_scratch(env.paths) == from_index(env.paths)
 
 
 def test_a_log_that_was_replaced_is_folded_from_scratch(env: Env) -> None:
-    written(env.places)
-    other = env.places.log(ME).with_name("other")
-    other.write_bytes(env.places.log(OTHER).read_bytes() * 3)
-    other.replace(env.places.log(ME))
+    written(env.paths)
+    other = env.paths.log(ME).with_name("other")
+    other.write_bytes(env.paths.log(OTHER).read_bytes() * 3)
+    other.replace(env.paths.log(ME))
 
-    assert from_scratch(env.places) == from_index(env.places)
+    assert from_scratch(env.paths) == from_index(env.paths)
 
 
 def test_a_fleet_log_that_was_replaced_voids_the_index(env: Env) -> None:
-    written(env.places)
-    env.places.fleet_log.write_bytes(b"")
+    written(env.paths)
+    env.paths.fleet_log.write_bytes(b"")
 
-    assert {} == from_index(env.places)
+    assert {} == from_index(env.paths)
 
 
 def test_a_log_that_goes_missing_takes_its_facts_along(env: Env) -> None:
-    written(env.places)
-    env.places.log(ME).unlink()
+    written(env.paths)
+    env.paths.log(ME).unlink()
 
-    assert from_scratch(env.places) == from_index(env.places)
-    assert 0 == from_index(env.places)[SessionId(ME)].generation
+    assert from_scratch(env.paths) == from_index(env.paths)
+    assert 0 == from_index(env.paths)[SessionId(ME)].generation
 
 
 def spoil(path: Path, how: str) -> None:
@@ -187,52 +187,52 @@ def spoil(path: Path, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["emptied", "cut in the middle", "no database", "overwritten pages"])
 def test_a_damaged_index_changes_nothing_that_is_seen(env: Env, how: str) -> None:
-    written(env.places)
-    spoil(env.places.index, how)
-    fold = FleetIndex(env.places)
+    written(env.paths)
+    spoil(env.paths.index, how)
+    fold = FleetIndex(env.paths)
 
-    load_cache(env.places.index, fold)
+    load_cache(env.paths.index, fold)
 
-    assert from_scratch(env.places) == read_all(fold)
+    assert from_scratch(env.paths) == read_all(fold)
 
 
 @pytest.mark.parametrize("how", ["cut in the middle", "no database", "overwritten pages"])
 def test_a_damaged_index_is_set_aside_and_built_again(env: Env, how: str) -> None:
-    fold = written(env.places)
-    spoil(env.places.index, how)
-    spoilt = env.places.index.read_bytes()
-    keeper = FleetCache(env.places.index, clock=lambda: NOW)
+    fold = written(env.paths)
+    spoil(env.paths.index, how)
+    spoilt = env.paths.index.read_bytes()
+    keeper = FleetCache(env.paths.index, clock=lambda: NOW)
 
     assert not keeper.write(fold, (), ())
     assert keeper.write(fold, (), ())
 
     keeper.close()
-    assert spoilt == env.places.index.with_name(f"index.db~{int(NOW)}").read_bytes()
-    assert from_scratch(env.places) == from_index(env.places)
+    assert spoilt == env.paths.index.with_name(f"index.db~{int(NOW)}").read_bytes()
+    assert from_scratch(env.paths) == from_index(env.paths)
 
 
 def test_one_bad_page_is_enough_to_set_an_index_aside(env: Env) -> None:
     crowd(env)
-    fold = written(env.places)
-    pages = env.places.index.read_bytes()
+    fold = written(env.paths)
+    pages = env.paths.index.read_bytes()
     leaf = max(at for at in range(0, len(pages), 4096) if pages[at] == 0x0A)
-    with env.places.index.open("r+b") as file:
+    with env.paths.index.open("r+b") as file:
         file.seek(leaf)
         file.write(random.Random(1).randbytes(4096))
-    keeper = FleetCache(env.places.index)
+    keeper = FleetCache(env.paths.index)
 
     assert not keeper.write(fold, (), ())
 
-    assert [pages[:100]] == [path.read_bytes()[:100] for path in env.places.state.glob("index.db~*")]
+    assert [pages[:100]] == [path.read_bytes()[:100] for path in env.paths.state.glob("index.db~*")]
 
 
 def test_a_row_that_does_not_read_voids_the_index(env: Env) -> None:
-    written(env.places)
-    database = connect(env.places.index, writing=True)
+    written(env.paths)
+    database = connect(env.paths.index, writing=True)
     database.execute("UPDATE session SET folded = x'c1' WHERE id = ?", (ME,))
     database.close()
 
-    assert not is_used(env.places)
+    assert not is_used(env.paths)
 
 
 @pytest.mark.parametrize(
@@ -240,17 +240,17 @@ def test_a_row_that_does_not_read_voids_the_index(env: Env) -> None:
     ["UPDATE fleet SET fold = 'another'", "DELETE FROM fleet", "PRAGMA user_version = 0", "DROP TABLE session"],
 )
 def test_rows_of_another_fold_or_schema_are_not_used_and_are_built_again(env: Env, change: str) -> None:
-    fold = written(env.places)
-    database = connect(env.places.index, writing=True)
+    fold = written(env.paths)
+    database = connect(env.paths.index, writing=True)
     database.execute(change)
     database.close()
-    assert not is_used(env.places)
+    assert not is_used(env.paths)
 
-    keeper = FleetCache(env.places.index)
+    keeper = FleetCache(env.paths.index)
     until(lambda: keeper.write(fold, (), ()), what="the rebuilt index")
 
     keeper.close()
-    assert is_used(env.places)
+    assert is_used(env.paths)
 
 
 def imported(module: str) -> set[str]:
@@ -280,12 +280,12 @@ def test_a_change_of_the_fold_voids_the_index(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PACKAGE / name, tmp_path / name)
     assert fleet_cache.FOLD == fleet_cache.fold_name(tmp_path)
-    written(env.places)
+    written(env.paths)
     with (tmp_path / changed).open("a") as source:
         source.write("KEPT_RECEIPTS = 3\n")
     monkeypatch.setattr(fleet_cache, "FOLD", fleet_cache.fold_name(tmp_path))
 
-    assert not is_used(env.places)
+    assert not is_used(env.paths)
 
 
 def test_without_its_source_the_fold_is_known_by_its_version(tmp_path: Path) -> None:
@@ -293,75 +293,75 @@ def test_without_its_source_the_fold_is_known_by_its_version(tmp_path: Path) -> 
 
 
 def test_the_index_of_a_newer_kasmon_is_neither_read_nor_written(env: Env) -> None:
-    fold = written(env.places)
-    database = connect(env.places.index, writing=True)
+    fold = written(env.paths)
+    database = connect(env.paths.index, writing=True)
     database.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     database.close()
-    before = env.places.index.read_bytes()
-    keeper = FleetCache(env.places.index)
+    before = env.paths.index.read_bytes()
+    keeper = FleetCache(env.paths.index)
 
-    assert not is_used(env.places)
+    assert not is_used(env.paths)
     assert not keeper.write(fold, (), ())
 
     keeper.close()
-    assert before == env.places.index.read_bytes()
+    assert before == env.paths.index.read_bytes()
 
 
 def test_an_older_schema_is_brought_up_to_date_in_place(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    fold = written(env.places)
-    inode = env.places.index.stat().st_ino
+    fold = written(env.paths)
+    inode = env.paths.index.stat().st_ino
     monkeypatch.setattr(
         fleet_cache, "MIGRATIONS", (*MIGRATIONS, lambda database: database.execute("CREATE TABLE more (x)"))
     )
-    assert not is_used(env.places)
-    keeper = FleetCache(env.places.index)
+    assert not is_used(env.paths)
+    keeper = FleetCache(env.paths.index)
 
     assert keeper.write(fold, (), ())
 
     keeper.close()
-    assert from_scratch(env.places) == from_index(env.places)
-    assert inode == env.places.index.stat().st_ino
+    assert from_scratch(env.paths) == from_index(env.paths)
+    assert inode == env.paths.index.stat().st_ino
 
 
 def test_a_reader_can_change_nothing_and_leaves_no_trace(env: Env) -> None:
-    written(env.places)
-    before = {path.name: path.stat().st_mtime_ns for path in env.places.state.iterdir()}
-    database = connect(env.places.index)
+    written(env.paths)
+    before = {path.name: path.stat().st_mtime_ns for path in env.paths.state.iterdir()}
+    database = connect(env.paths.index)
 
     with pytest.raises(sqlite3.OperationalError):
         database.execute("DELETE FROM session")
     database.close()
-    assert from_scratch(env.places) == from_index(env.places)
-    assert before == {path.name: path.stat().st_mtime_ns for path in env.places.state.iterdir()}
+    assert from_scratch(env.paths) == from_index(env.paths)
+    assert before == {path.name: path.stat().st_mtime_ns for path in env.paths.state.iterdir()}
 
 
 def test_a_reader_makes_no_index_where_there_is_none(env: Env) -> None:
-    assert not is_used(env.places)
-    assert not env.places.index.exists()
+    assert not is_used(env.paths)
+    assert not env.paths.index.exists()
 
 
 def test_the_index_is_ours_alone_has_no_memory_map_and_no_write_ahead_log(env: Env) -> None:
-    written(env.places)
+    written(env.paths)
     for writing in (True, False):
-        database = connect(env.places.index, writing=writing)
+        database = connect(env.paths.index, writing=writing)
         assert [(0,)] == database.execute("PRAGMA mmap_size").fetchall()
         assert [("delete",)] == database.execute("PRAGMA journal_mode").fetchall()
         assert [(int(not writing),)] == database.execute("PRAGMA query_only").fetchall()
         database.close()
 
-    assert 0o600 == env.places.index.stat().st_mode & 0o777
+    assert 0o600 == env.paths.index.stat().st_mode & 0o777
 
 
 def test_a_locked_index_is_written_later_and_read_from_the_logs(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet_cache, "BUSY_S", 0.05)
-    fold = written(env.places)
-    other = connect(env.places.index, writing=True)
+    fold = written(env.paths)
+    other = connect(env.paths.index, writing=True)
     other.execute("BEGIN EXCLUSIVE")
-    keeper, reader, later = FleetCache(env.places.index), FleetIndex(env.places), FleetIndex(env.places)
+    keeper, reader, later = FleetCache(env.paths.index), FleetIndex(env.paths), FleetIndex(env.paths)
     env.tells(ME, events.MessageWritten(at=NOW, text="while it is locked"))
-    truth = from_scratch(env.places)
+    truth = from_scratch(env.paths)
 
-    assert not load_cache(env.places.index, reader)
+    assert not load_cache(env.paths.index, reader)
     assert truth == read_all(reader)
     assert truth == read_all(fold)
     assert not keeper.write(fold, [SessionId(ME)], ())
@@ -369,16 +369,16 @@ def test_a_locked_index_is_written_later_and_read_from_the_logs(env: Env, monkey
     assert keeper.write(fold, [SessionId(ME)], ())
     keeper.close()
 
-    assert load_cache(env.places.index, later)
+    assert load_cache(env.paths.index, later)
     assert truth == {session: folded.session for session, folded in later.sessions.items()}
 
 
 WRITER = """
 import sys
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.store.fleet_index import FleetIndex
 from kasmon.store.fleet_cache import FleetCache
-here = places()
+here = user_paths()
 fold, keeper = FleetIndex(here), FleetCache(here.index)
 fold.read_fleet()
 for session in list(fold.sessions):
@@ -391,21 +391,21 @@ while True:
 
 def test_a_writer_killed_in_the_middle_costs_nothing_but_time(env: Env) -> None:
     crowd(env)
-    truth = from_scratch(env.places)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(env.folder), **env.places.environment_variables()}
+    truth = from_scratch(env.paths)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(env.folder), **env.paths.environment_variables()}
     for _ in range(5):
         writer = subprocess.Popen([sys.executable, "-c", WRITER], env=environment, stdout=subprocess.PIPE)
         assert writer.stdout
         writer.stdout.readline()
-        until(lambda: env.places.index.exists(), what="a first write")
+        until(lambda: env.paths.index.exists(), what="a first write")
         writer.send_signal(signal.SIGKILL)
         writer.communicate()
 
-        fold = FleetIndex(env.places)
-        load_cache(env.places.index, fold)
+        fold = FleetIndex(env.paths)
+        load_cache(env.paths.index, fold)
         assert truth == read_all(fold)
-    written(env.places)
-    assert truth == from_index(env.places)
+    written(env.paths)
+    assert truth == from_index(env.paths)
 
 
 FULL = f"""
@@ -421,31 +421,31 @@ except Exception as error:
 
 def test_a_disk_that_takes_no_more_is_an_error_that_says_so(env: Env) -> None:
     crowd(env)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(env.folder), **env.places.environment_variables()}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(env.folder), **env.paths.environment_variables()}
 
     told = subprocess.run([sys.executable, "-c", FULL], env=environment, capture_output=True, text=True, check=True)
 
     assert told.stdout.startswith(UnavailableError.__name__)
-    assert from_scratch(env.places) == read_all(FleetIndex(env.places))
+    assert from_scratch(env.paths) == read_all(FleetIndex(env.paths))
 
 
 @pytest.mark.parametrize("way", ["a folder", "a link"])
 def test_an_index_that_the_system_refuses_to_open_is_an_error_that_names_it_and_is_written_later(
     env: Env, way: str
 ) -> None:
-    target = env.places.index.with_name("elsewhere")
+    target = env.paths.index.with_name("elsewhere")
     if way == "a folder":
-        env.places.index.mkdir()
+        env.paths.index.mkdir()
     else:
-        env.places.index.symlink_to(target)
-    index, fold = FleetCache(env.places.index), FleetIndex(env.places)
+        env.paths.index.symlink_to(target)
+    index, fold = FleetCache(env.paths.index), FleetIndex(env.paths)
     fold.read_fleet()
 
     with pytest.raises(UnavailableError, match=r"the index '.*' cannot be written: .*(directory|links)"):
         index.write(fold, fold.sessions, ())
 
     assert not target.exists(), "no link is followed"
-    env.places.index.unlink() if way == "a link" else env.places.index.rmdir()
+    env.paths.index.unlink() if way == "a link" else env.paths.index.rmdir()
     assert index.write(fold, fold.sessions, ())
     index.close()
 

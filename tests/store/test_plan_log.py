@@ -8,7 +8,7 @@ from kasmon.errors import PlanNotFoundError, UnavailableError
 from kasmon.model.plan.events import PlanBegan, TaskBegan, TaskClaimed
 from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import TaskState
-from kasmon.paths import Paths, places, private_folder
+from kasmon.paths import Paths, private_folder, user_paths
 from kasmon.store.plan_log import PlanLog, plans
 
 BEGAN = PlanBegan(at=1, plan="tidy", name="tidy", file="/f.md", folder="/", digest="d")
@@ -16,7 +16,7 @@ BEGAN = PlanBegan(at=1, plan="tidy", name="tidy", file="/f.md", folder="/", dige
 
 @pytest.fixture
 def where() -> Paths:
-    where = places()
+    where = user_paths()
     where.make()
     for folder in (where.plans, where.plan("tidy")):
         private_folder(folder)

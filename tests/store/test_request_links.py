@@ -16,13 +16,13 @@ ASKED = command("fix-auth", "git push --force")
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     return Paths(state=tmp_path / "s", config=tmp_path / "c")
 
 
-def test_a_token_finds_the_link_to_exactly_that_request(places: Paths) -> None:
-    token = RequestLinks(places).create(ASKED, 15, NOW)
-    link = RequestLinks(places).find(token)
+def test_a_token_finds_the_link_to_exactly_that_request(paths: Paths) -> None:
+    token = RequestLinks(paths).create(ASKED, 15, NOW)
+    link = RequestLinks(paths).find(token)
 
     assert link
     assert (ASKED.id, ASKED.session, ASKED.digest) == (link.request, link.session, link.digest)
@@ -30,16 +30,16 @@ def test_a_token_finds_the_link_to_exactly_that_request(places: Paths) -> None:
     assert LinkState.EXPIRED is link.state(NOW - 3600), "the clock was set back"
 
 
-def test_neither_file_contains_the_token_and_only_the_user_reads_them(places: Paths) -> None:
-    token = RequestLinks(places).create(ASKED, 15, NOW)
+def test_neither_file_contains_the_token_and_only_the_user_reads_them(paths: Paths) -> None:
+    token = RequestLinks(paths).create(ASKED, 15, NOW)
 
-    for path in (places.request_links, places.request_links_key):
+    for path in (paths.request_links, paths.request_links_key):
         assert token[12:].encode() not in path.read_bytes()
         assert 0o600 == path.stat().st_mode & 0o777
 
 
-def test_every_changed_character_of_a_token_makes_it_unknown(places: Paths) -> None:
-    links = RequestLinks(places)
+def test_every_changed_character_of_a_token_makes_it_unknown(paths: Paths) -> None:
+    links = RequestLinks(paths)
     token = links.create(ASKED, 15, NOW)
     wrong = [token[:at] + ("A" if token[at] != "A" else "E") + token[at + 1 :] for at in range(len(token))]
 
@@ -48,22 +48,22 @@ def test_every_changed_character_of_a_token_makes_it_unknown(places: Paths) -> N
 
 
 @pytest.mark.parametrize("field", ["request", "session", "digest", "expires_at", "created_at"])
-def test_a_record_that_was_changed_opens_nothing(places: Paths, field: str) -> None:
-    links = RequestLinks(places)
+def test_a_record_that_was_changed_opens_nothing(paths: Paths, field: str) -> None:
+    links = RequestLinks(paths)
     token = links.create(ASKED, 15, NOW)
     [link] = links.list_all()
     before = f'"{field}":' + (f'"{getattr(link, field)}"' if field[-3:] != "_at" else f"{getattr(link, field)}")
     after = f'"{field}":' + ('"other"' if field[-3:] != "_at" else f"{getattr(link, field) + 9e5}")
-    content = places.request_links.read_text()
+    content = paths.request_links.read_text()
     assert before in content
-    places.request_links.write_text(content.replace(before, after))
+    paths.request_links.write_text(content.replace(before, after))
 
     assert links.find(token) is None
 
 
-def test_it_is_used_once_also_from_another_process(places: Paths) -> None:
-    token = RequestLinks(places).create(ASKED, 15, NOW)
-    mine, other = RequestLinks(places), RequestLinks(places)
+def test_it_is_used_once_also_from_another_process(paths: Paths) -> None:
+    token = RequestLinks(paths).create(ASKED, 15, NOW)
+    mine, other = RequestLinks(paths), RequestLinks(paths)
     link = mine.find(token)
     assert link
 
@@ -74,9 +74,9 @@ def test_it_is_used_once_also_from_another_process(places: Paths) -> None:
 
 
 def test_a_record_of_use_that_cannot_be_written_leaves_the_link_open(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    links = RequestLinks(places)
+    links = RequestLinks(paths)
     links.create(ASKED, 15, NOW)
 
     def fails(*args: object, **more: object) -> None:
@@ -89,8 +89,8 @@ def test_a_record_of_use_that_cannot_be_written_leaves_the_link_open(
     assert LinkState.OPEN is links.list_all()[0].state(NOW)
 
 
-def test_one_or_all_are_revoked_and_a_used_one_stays_used(places: Paths) -> None:
-    links = RequestLinks(places)
+def test_one_or_all_are_revoked_and_a_used_one_stays_used(paths: Paths) -> None:
+    links = RequestLinks(paths)
     tokens = [links.create(ASKED, 15, NOW) for _ in range(4)]
     first, used, *others = (link.id for link in links.list_all())
     links.use(used, Decision.ALLOW, NOW)
@@ -106,10 +106,10 @@ def test_one_or_all_are_revoked_and_a_used_one_stays_used(places: Paths) -> None
 
 
 def test_there_are_only_so_many_records_and_open_ones_stay_longest(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_links, "MAX_LINKS", 3)
-    links = RequestLinks(places)
+    links = RequestLinks(paths)
     opened, used, *more = (links.create(ASKED, 15, NOW + number) for number in range(4))
     # the third and the fourth are there, so one of the first three was dropped: the oldest, as all were open
     assert [False, True, True, True] == [links.find(token) is not None for token in (opened, used, *more)]
@@ -121,25 +121,25 @@ def test_there_are_only_so_many_records_and_open_ones_stay_longest(
     assert 1 == len(links.list_all()), "links that expired a day ago are forgotten"
 
 
-def test_a_damaged_file_opens_nothing_and_the_next_link_works(places: Paths) -> None:
-    links = RequestLinks(places)
+def test_a_damaged_file_opens_nothing_and_the_next_link_works(paths: Paths) -> None:
+    links = RequestLinks(paths)
     token = links.create(ASKED, 15, NOW)
-    places.request_links.write_bytes(b"{")
+    paths.request_links.write_bytes(b"{")
 
     assert (None, ()) == (links.find(token), links.list_all())
     assert not links.use(token[:12], Decision.ALLOW, NOW)
     assert links.find(links.create(ASKED, 15, NOW))
 
 
-def test_a_key_that_others_read_is_not_used(places: Paths) -> None:
-    links = RequestLinks(places)
+def test_a_key_that_others_read_is_not_used(paths: Paths) -> None:
+    links = RequestLinks(paths)
     token = links.create(ASKED, 15, NOW)
-    os.chmod(places.request_links_key, 0o640)  # noqa: PTH101 (not through a link)
+    os.chmod(paths.request_links_key, 0o640)  # noqa: PTH101 (not through a link)
 
     for call in (lambda: links.find(token), lambda: links.create(ASKED, 15, NOW)):
         with pytest.raises(UnavailableError, match="readable by others"):
             call()
-    places.request_links_key.unlink()
+    paths.request_links_key.unlink()
     assert links.find(token) is None
     assert links.find(links.create(ASKED, 15, NOW))
     assert links.find(token) is None

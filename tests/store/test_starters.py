@@ -37,14 +37,14 @@ def state() -> Iterator[Env]:
 
 @pytest.mark.parametrize("session", [TOP, MIDDLE, LOW])
 def test_the_agent_of_another_machine_is_found_above_removed_sessions(state: Env, session: SessionId) -> None:
-    assert DISTANT == find_starter_elsewhere(session, read_starters(state.places))
-    require_started_elsewhere(state.places, session)
+    assert DISTANT == find_starter_elsewhere(session, read_starters(state.paths))
+    require_started_elsewhere(state.paths, session)
 
 
 def test_a_session_that_only_agents_here_started_has_no_starter_elsewhere(state: Env) -> None:
-    assert find_starter_elsewhere(OTHER, read_starters(state.places)) is None
+    assert find_starter_elsewhere(OTHER, read_starters(state.paths)) is None
     with pytest.raises(RefusedError, match=f"no agent of another machine started session '{OTHER}'"):
-        require_started_elsewhere(state.places, OTHER)
+        require_started_elsewhere(state.paths, OTHER)
 
 
 def test_sessions_that_say_they_started_each_other_or_name_none_have_an_end(state: Env) -> None:

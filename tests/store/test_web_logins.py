@@ -15,18 +15,18 @@ DAY_S = 86_400
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     return Paths(state=tmp_path / "s", config=tmp_path / "c")
 
 
-def test_a_link_logs_in_once_and_only_its_cookie_proves_that(places: Paths) -> None:
-    logins = WebLogins(places)
+def test_a_link_logs_in_once_and_only_its_cookie_proves_that(paths: Paths) -> None:
+    logins = WebLogins(paths)
     token = logins.create(NOW)
     link = logins.find_link(token)
     assert link
     assert [LoginState.UNUSED, LoginState.EXPIRED] == [link.state(NOW), link.state(NOW + LINK_MINUTES * 60)]
 
-    cookie = WebLogins(places).use(link.id, "Phone", 2, NOW + 1)
+    cookie = WebLogins(paths).use(link.id, "Phone", 2, NOW + 1)
     again = logins.use(link.id, "Phone", 2, NOW + 2)
 
     assert (True, "") == (bool(cookie), again)
@@ -39,26 +39,26 @@ def test_a_link_logs_in_once_and_only_its_cookie_proves_that(places: Paths) -> N
     assert logins.find(cookie, NOW - 3600) is None, "the clock was set back"
     other = logins.use(logins.create(NOW)[:12], "", 2, NOW)
     assert logins.find(other[:12] + cookie[12:], NOW) is None
-    for path in (places.web_logins, places.request_links_key):
+    for path in (paths.web_logins, paths.request_links_key):
         assert cookie[12:].encode() not in path.read_bytes()
         assert token[12:].encode() not in path.read_bytes()
         assert 0o600 == path.stat().st_mode & 0o777
 
 
 @pytest.mark.parametrize("field", ["created_at", "expires_at", "used_at"])
-def test_a_record_that_was_changed_proves_nothing(places: Paths, field: str) -> None:
-    logins = WebLogins(places)
+def test_a_record_that_was_changed_proves_nothing(paths: Paths, field: str) -> None:
+    logins = WebLogins(paths)
     cookie = logins.use(logins.create(NOW)[:12], "", 2, NOW)
     [login] = logins.list_all()
-    content, before = places.web_logins.read_text(), f'"{field}":{getattr(login, field)}'
+    content, before = paths.web_logins.read_text(), f'"{field}":{getattr(login, field)}'
     assert before in content
-    places.web_logins.write_text(content.replace(before, f'"{field}":{getattr(login, field) + 60}'))
+    paths.web_logins.write_text(content.replace(before, f'"{field}":{getattr(login, field) + 60}'))
 
     assert logins.find(cookie, NOW + 61) is None
 
 
-def test_one_or_all_are_revoked_also_links_that_were_not_used(places: Paths) -> None:
-    logins = WebLogins(places)
+def test_one_or_all_are_revoked_also_links_that_were_not_used(paths: Paths) -> None:
+    logins = WebLogins(paths)
     ids = [logins.create(NOW)[:12] for _ in range(3)]
     cookie = logins.use(ids[0], "", 2, NOW)
 
@@ -74,24 +74,24 @@ def test_one_or_all_are_revoked_also_links_that_were_not_used(places: Paths) -> 
         logins.revoke(NOW, "other")
 
 
-def test_the_path_of_the_list_stays_the_same_until_the_key_is_removed(places: Paths) -> None:
-    logins = WebLogins(places)
+def test_the_path_of_the_list_stays_the_same_until_the_key_is_removed(paths: Paths) -> None:
+    logins = WebLogins(paths)
     assert logins.place != logins.place, "without a key there is none"
     cookie = logins.use(logins.create(NOW)[:12], "", 2, NOW)
     place = logins.place
 
-    assert [place] * 2 == [logins.place, WebLogins(places).place]
-    places.request_links_key.unlink()
+    assert [place] * 2 == [logins.place, WebLogins(paths).place]
+    paths.request_links_key.unlink()
     logins.create(NOW)
     assert place != logins.place
     assert logins.find(cookie, NOW) is None
 
 
 def test_there_are_only_so_many_records_and_active_ones_stay_longest(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_logins, "MAX_LOGINS", 3)
-    logins = WebLogins(places)
+    logins = WebLogins(paths)
     cookie = logins.use(logins.create(NOW)[:12], "", 2, NOW)
     for number in range(5):
         logins.create(NOW + number)

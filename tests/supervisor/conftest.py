@@ -30,5 +30,5 @@ def tree(repo: Repo, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     return Paths(state=private_folder(tmp_path / "state"), config=tmp_path / "config")

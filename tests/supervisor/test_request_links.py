@@ -11,29 +11,29 @@ HERE = "http://127.0.0.1:8000"
 
 
 def test_a_link_leads_to_the_running_server_and_without_one_there_is_none(env: Env) -> None:
-    with announced_address(env.places, HERE) as is_ours:
+    with announced_address(env.paths, HERE) as is_ours:
         assert is_ours
-        link = link_of(env.places, WebConfig(link_minutes=5), ASKED, NOW)
+        link = link_of(env.paths, WebConfig(link_minutes=5), ASKED, NOW)
     address, token = link.split("/r/")
-    [record] = RequestLinks(env.places).list_all()
+    [record] = RequestLinks(env.paths).list_all()
 
     assert HERE == address
-    assert record == RequestLinks(env.places).find(token)
+    assert record == RequestLinks(env.paths).find(token)
     assert NOW + 300 == record.expires_at
-    assert "" == link_of(env.places, WebConfig(), ASKED, NOW)
-    assert "" == link_of(env.places, WebConfig(link_url="https://box.example"), ASKED, NOW)
-    assert 1 == len(RequestLinks(env.places).list_all())
+    assert "" == link_of(env.paths, WebConfig(), ASKED, NOW)
+    assert "" == link_of(env.paths, WebConfig(link_url="https://box.example"), ASKED, NOW)
+    assert 1 == len(RequestLinks(env.paths).list_all())
 
 
 def test_elsewhere_it_is_reached_by_the_configured_address(env: Env) -> None:
-    with announced_address(env.places, HERE):
-        link = link_of(env.places, WebConfig(link_url="https://box.example:8443"), ASKED, NOW)
+    with announced_address(env.paths, HERE):
+        link = link_of(env.paths, WebConfig(link_url="https://box.example:8443"), ASKED, NOW)
 
     assert link.startswith("https://box.example:8443/r/")
 
 
 def test_of_two_servers_the_first_is_linked_to(env: Env) -> None:
-    with announced_address(env.places, HERE), announced_address(env.places, "http://127.0.0.1:9") as is_ours:
+    with announced_address(env.paths, HERE), announced_address(env.paths, "http://127.0.0.1:9") as is_ours:
         assert not is_ours
-        assert HERE == served_address(env.places)
-    assert "" == served_address(env.places)
+        assert HERE == served_address(env.paths)
+    assert "" == served_address(env.paths)

@@ -45,8 +45,8 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def _rewrite(config: pytest.Config, number: int, count: int) -> None:
     """By pytest's own functions (8.4)."""
-    places = [config.rootpath / argument.partition("::")[0] for argument in config.args]
-    files = sorted({file for place in places for file in ([place] if place.is_file() else place.rglob("test_*.py"))})
+    paths = [config.rootpath / argument.partition("::")[0] for argument in config.args]
+    files = sorted({file for place in paths for file in ([place] if place.is_file() else place.rglob("test_*.py"))})
     for file in files[number::count]:
         compiled = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
         if rewrite._read_pyc(file, compiled) is None and rewrite.try_makedirs(compiled.parent):

@@ -24,7 +24,7 @@ from kasmon.cli.commands import COMMANDS, load
 from kasmon.cli.completion import PARAMETERS, CommandSummary, ParameterSummary
 from kasmon.config.explain import explain
 from kasmon.config.schema import AccountConfig, Config, NotifyTarget, Profile, SandboxConfig, TemplateConfig
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import ACTIONS, KeyMap
 
@@ -88,7 +88,7 @@ def command_rows(group: App, prefix: str) -> list[tuple[str, str]]:
 def setting_tables() -> str:
     """A table for each table of the config; of profiles and sandboxes one that holds for all of them."""
     with tempfile.TemporaryDirectory() as empty:
-        where = msgspec.structs.replace(places(), config=Path(empty))
+        where = msgspec.structs.replace(user_paths(), config=Path(empty))
         single = [field.name for field in msgspec.structs.fields(Config) if not is_table(getattr(Config(), field.name))]
         parts = [setting_table("Top level", where, single, "")]
         for field in msgspec.structs.fields(Config):

@@ -17,7 +17,7 @@ from kasmon.boot_id import boot
 from kasmon.bus.nats import unit
 from kasmon.cli.doctor.strays import strays
 from kasmon.cli.doctor.system import limits
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sandbox.jail.probe import lacking
 from kasmon.system import macos
 from kasmon.system.base import PeerProcess
@@ -130,7 +130,7 @@ def test_what_a_mac_lacks_is_said_and_what_it_has_is_used(mac: MacOS, tmp_path: 
     assert ("open",) == mac.openers
     assert (reason := lacking("bwrap")) is not None
     assert "Linux" in reason.why
-    assert [] == list(strays(places({"HOME": str(tmp_path)})))
+    assert [] == list(strays(user_paths({"HOME": str(tmp_path)})))
 
 
 @pytest.mark.usefixtures("mac")

@@ -61,9 +61,9 @@ def test_many_escapes_take_no_room() -> None:
 @example(b"\x1b]0;abc\x1b\x1b\\", [8, 9])
 @example(b"\x1b]0;abcabc\x07", [10])
 def test_output_that_is_cut_anywhere_gives_the_same_sequences(printed: bytes, cuts: list[int]) -> None:
-    places = sorted({0, len(printed), *(cut for cut in cuts if cut < len(printed))})
+    paths = sorted({0, len(printed), *(cut for cut in cuts if cut < len(printed))})
 
-    assert sequences(printed) == sequences(*(printed[a:b] for a, b in pairwise(places)))
+    assert sequences(printed) == sequences(*(printed[a:b] for a, b in pairwise(paths)))
     assert sequences(printed) == sequences(*(bytes([byte]) for byte in printed))
 
 

@@ -17,10 +17,10 @@ BOTH = [ProgramStatus(state="working"), ProgramStatus(state="blocked", kind="per
 @given(st.lists(st.integers(0, len(WORKING + BLOCKED) + 20), max_size=6))
 def test_reports_are_heard_wherever_the_output_is_cut(cuts: list[int]) -> None:
     stream = b"some \x1b[1mtext\x1b[0m " + WORKING + "naïve".encode() + BLOCKED + b" more"
-    places = sorted({0, *(cut for cut in cuts if cut < len(stream)), len(stream)})
+    paths = sorted({0, *(cut for cut in cuts if cut < len(stream)), len(stream)})
     scanner = StatusScanner()
 
-    heard = [status for a, b in pairwise(places) for status in scanner.feed(stream[a:b])]
+    heard = [status for a, b in pairwise(paths) for status in scanner.feed(stream[a:b])]
 
     assert BOTH == heard
 

@@ -7,7 +7,7 @@ import pytest
 
 from kasmon.config.folder_config import NAME, FolderConfig, read_folder_config
 from kasmon.errors import RefusedError
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.store.trusted_folders import TrustedFolders
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.tui.gateway.live import LiveGateway
@@ -15,7 +15,7 @@ from kasmon.tui.gateway.live import LiveGateway
 
 @pytest.fixture
 def own() -> Paths:
-    return places()
+    return user_paths()
 
 
 @pytest.fixture

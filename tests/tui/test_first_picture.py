@@ -15,7 +15,7 @@ from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import RequestOpened, SessionCreated, SessionStarted
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
-from kasmon.paths import Paths, places, write_private
+from kasmon.paths import Paths, user_paths, write_private
 from kasmon.store.event_log import EventLog
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
@@ -98,7 +98,7 @@ async def test_lines_that_say_something_else_lay_nothing_out_anew_unless_there_a
 @pytest.fixture
 def one_asks(tmp_path: Path) -> Iterator[tuple[Paths, SessionId]]:
     """A session in a project, with a host and a secret, that asks."""
-    own, session, folder = places(), SessionId("sone"), tmp_path / "in"
+    own, session, folder = user_paths(), SessionId("sone"), tmp_path / "in"
     own.folder(session).mkdir(parents=True)
     launch = Launch(session=session, name="one", agent="x", mode=Mode.SDK, backend="x", workdir=str(folder))
     (tmp_path / ".git").mkdir()

@@ -8,7 +8,7 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.operations import Operations
@@ -125,7 +125,7 @@ async def test_the_settings_apply_that_come_once_the_dashboard_is_open() -> None
 
 def test_the_split_is_stored_and_a_broken_file_is_none() -> None:
     def opened() -> Split:
-        gateway = LiveGateway(places())
+        gateway = LiveGateway(user_paths())
 
         async def first() -> Split:
             read = cast(AsyncGenerator[DashboardSettings, None], gateway.settings())
@@ -138,7 +138,7 @@ def test_the_split_is_stored_and_a_broken_file_is_none() -> None:
         finally:
             gateway.close()
 
-    gateway = LiveGateway(places())
+    gateway = LiveGateway(user_paths())
 
     async def save() -> None:
         await (await gateway.operations()).save_split(Split(width=40, height=50))
@@ -147,5 +147,5 @@ def test_the_split_is_stored_and_a_broken_file_is_none() -> None:
     gateway.close()
     assert Split(width=40, height=50) == opened()
 
-    places().split.write_text('{"width": "wide"')
+    user_paths().split.write_text('{"width": "wide"')
     assert Split() == opened()

@@ -126,8 +126,8 @@ FAULTS = """
 @pytest.fixture
 def env() -> Iterator[Env]:
     env = Env()
-    private_folder(env.places.config)
-    write_private(env.places.config_file, b"[web]\nlink_rules = true\n")
+    private_folder(env.paths.config)
+    write_private(env.paths.config_file, b"[web]\nlink_rules = true\n")
     for name, asked in REQUESTS.items():
         env.has(name, RequestOpened(at=time.time(), request=asked), name=name)
         env.hosts(name)
@@ -144,7 +144,7 @@ def env() -> Iterator[Env]:
 @pytest.fixture
 def home(env: Env) -> Reached:
     """What `web` serves."""
-    return Reached(env.places.environment_variables())
+    return Reached(env.paths.environment_variables())
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def keep(page: Page, name: str) -> None:
 
 
 def test_each_kind_of_request_and_outcome_fits_a_phone(env: Env, web: Web, page: Page) -> None:
-    links, origin = RequestLinks(env.places), f"http://{urlsplit(web.link).netloc}"
+    links, origin = RequestLinks(env.paths), f"http://{urlsplit(web.link).netloc}"
     faults = []
 
     def address(asked: Request, ago: float = 0.0) -> str:
@@ -201,7 +201,7 @@ def test_each_kind_of_request_and_outcome_fits_a_phone(env: Env, web: Web, page:
 
 
 def test_the_list_its_sessions_and_the_ways_to_log_in_fit_a_phone(env: Env, web: Web, page: Page) -> None:
-    logins = WebLogins(env.places)
+    logins = WebLogins(env.paths)
     token = logins.create(time.time())
     origin = f"http://localhost:{urlsplit(web.link).port}"
     place = f"{origin}/l/{logins.place}/"
@@ -217,7 +217,7 @@ def test_the_list_its_sessions_and_the_ways_to_log_in_fit_a_phone(env: Env, web:
     page.tap("form[action=logout] button")
     until(lambda: "Logged out" in page.says)
     faults += look(page, place, "logged-out", "Not logged in")
-    Passkeys(env.places).add(
+    Passkeys(env.paths).add(
         Passkey(
             id="id1",
             credential=b"c",

@@ -39,12 +39,12 @@ class Site:
     def asks(self, script: str = "ask git push") -> Request:
         """The request of a new turn with *script*; open ones are denied before."""
         for waiting in self.home.session(self.session).requests:
-            link_to(self.served, self.home.places, waiting).answer("deny")
+            link_to(self.served, self.home.paths, waiting).answer("deny")
         self.home.prompt(self.session, script)
         return until(lambda: next(iter(self.home.session(self.session).requests), None))
 
     def link(self, request: Request, **more: float) -> OpenedLink:
-        return link_to(self.served, self.home.places, request, **more)
+        return link_to(self.served, self.home.paths, request, **more)
 
     def answered(self, request: Request) -> list[RequestAnswered]:
         return [each for each in self.home.facts(RequestAnswered, self.session) if each.request == request.id]
@@ -60,7 +60,7 @@ def running() -> Iterator[Site]:
     config = WebConfig(link_url=f"https://{PUBLIC}")
     with Home() as home:
         session = home.start("fix-auth")
-        with Served(request_pages=RequestPages(home.places, config)) as served:
+        with Served(request_pages=RequestPages(home.paths, config)) as served:
             yield Site(home, served, session)
 
 
@@ -80,7 +80,7 @@ def shared(running: Site) -> Request:
 def test_it_answers_once_and_the_log_names_the_link(site: Site) -> None:
     asked = site.asks()
     link = site.link(asked)
-    [record] = [each for each in RequestLinks(site.home.places).list_all() if each.request == asked.id]
+    [record] = [each for each in RequestLinks(site.home.paths).list_all() if each.request == asked.id]
     fields = link.forms()["allow"]
 
     sent = link.send(fields)
@@ -165,7 +165,7 @@ def test_a_link_that_ended_shows_nothing_and_answers_nothing(site: Site, shared:
         link = site.link(shared, ago=901)
         fields = fields | {"form": other.forms()["allow"]["form"]}
     else:
-        RequestLinks(site.home.places).revoke(time.time(), "" if ended == "all revoked" else link.path[3:15])
+        RequestLinks(site.home.paths).revoke(time.time(), "" if ended == "all revoked" else link.path[3:15])
 
     opened, sent = link.open(), link.send(fields)
 
@@ -181,14 +181,14 @@ def test_a_link_that_ended_shows_nothing_and_answers_nothing(site: Site, shared:
 def test_a_program_that_previews_links_changes_nothing(site: Site, shared: Request, purpose: str) -> None:
     link = site.link(shared)
     bot = {"User-Agent": "Slackbot-LinkExpanding 1.0", **({"Sec-Purpose": purpose} if purpose else {})}
-    before = site.home.places.request_links.read_bytes(), site.home.places.log(shared.session).read_bytes()
+    before = site.home.paths.request_links.read_bytes(), site.home.paths.log(shared.session).read_bytes()
 
     for query in ("", "?part=1", "?decision=allow", f"?{urlencode(link.forms()['allow'])}"):
         assert 200 == link.open(query, **bot).status
     for method in ("HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"):
         assert 405 == link.open(method=method, **bot).status
 
-    assert before == (site.home.places.request_links.read_bytes(), site.home.places.log(shared.session).read_bytes())
+    assert before == (site.home.paths.request_links.read_bytes(), site.home.paths.log(shared.session).read_bytes())
     assert "allow" in link.forms()
 
 
@@ -301,7 +301,7 @@ def test_an_agent_cannot_answer_by_a_link(site: Site, shared: Request) -> None:
     )
 
     assert b"HTTP Error 403" in refused.stderr
-    assert LinkState.OPEN is RequestLinks(site.home.places).list_all()[-1].state(time.time())
+    assert LinkState.OPEN is RequestLinks(site.home.paths).list_all()[-1].state(time.time())
 
 
 def test_many_unknown_links_lock_out_their_address_but_no_valid_link(site: Site, shared: Request) -> None:

@@ -37,7 +37,7 @@ class Site:
         """A link to *request* of a session of its own."""
         self.env.has(request.session, RequestOpened(at=NOW, request=request), name=request.session)
         self.env.hosts(request.session)
-        return link_to(self.served, self.env.places, request)
+        return link_to(self.served, self.env.paths, request)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     env = Env()
     config = getattr(request, "param", WebConfig())
     try:
-        with Served(request_pages=RequestPages(env.places, config)) as served:
+        with Served(request_pages=RequestPages(env.paths, config)) as served:
             yield Site(env, served)
     finally:
         env.close()
@@ -179,7 +179,7 @@ def test_a_changed_request_is_shown_without_a_form(site: Site) -> None:
     assert new.digest in answer.body
     for sent in (fields, {**fields, "digest": new.digest}):
         assert 409 == link.send(sent).status
-    assert [None] == [each.used_at for each in RequestLinks(site.env.places).list_all()]
+    assert [None] == [each.used_at for each in RequestLinks(site.env.paths).list_all()]
 
 
 def test_another_request_of_the_session_is_not_shown(site: Site) -> None:
@@ -251,7 +251,7 @@ def test_an_answer_that_may_not_have_arrived_says_so_and_the_link_is_used_up(
     fields = link.forms()["allow"]
     monkeypatch.setattr(connect, "REACH_S", 0.2)
     monkeypatch.setattr(connect, "START_S", 0.2)
-    stop = closes_at_once(site.env.places.socket("fix-auth"))
+    stop = closes_at_once(site.env.paths.socket("fix-auth"))
 
     answers = [link.send(fields), link.send(fields), link.open()]
 

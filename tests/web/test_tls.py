@@ -53,10 +53,10 @@ def test_other_machines_get_pages_for_phones_and_no_dashboard(
 ) -> None:
     config = WebConfig(link_url=URL, link_list=link_list)
     tls = tls_listener("127.0.0.1:0", files.certificate, files.key, URL, 0)
-    logins = WebLogins(env.places)
+    logins = WebLogins(env.paths)
     token = logins.create(time.time())  # the key is there from now on
     login = f"/l/{logins.place}/login/{token}"
-    pages = RequestPages(env.places, config), FleetPages(env.places, config)
+    pages = RequestPages(env.paths, config), FleetPages(env.paths, config)
     with Served(request_pages=pages[0], fleet_pages=pages[1], tls=tls) as served:
         assert 404 == ask(served, files, "/r/unknown")[0]
         assert (200 if link_list else 403) == ask(served, files, login)[0]

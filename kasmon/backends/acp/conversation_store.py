@@ -95,7 +95,7 @@ class ConversationStore:
 
 
 async def _read_pages(client: AcpClient, folder: str) -> ConversationOffers:
-    places = {folder, await asyncio.to_thread(os.path.realpath, folder)} if folder else set()
+    paths = {folder, await asyncio.to_thread(os.path.realpath, folder)} if folder else set()
     found: dict[str, ConversationOffer] = {}
     cursors: set[str] = set()
     cursor: str | None = None
@@ -103,7 +103,7 @@ async def _read_pages(client: AcpClient, folder: str) -> ConversationOffers:
         page = await client.sessions(folder or None, cursor)
         for each in page.sessions:
             offer = build_offer(each.session_id, each.cwd, each.title or "", parse_time(each.updated_at or ""))
-            if offer is not None and (not folder or offer.folder in places):  # an agent may ignore the filter
+            if offer is not None and (not folder or offer.folder in paths):  # an agent may ignore the filter
                 found.setdefault(offer.id, offer)
         cursor = page.next_cursor
         if not cursor or cursor in cursors:

@@ -18,7 +18,7 @@ from kasmon.detection.version_range import version_of
 from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
 from kasmon.model.commands import ConversationUsage, Launch
 from kasmon.model.events import NoticeRaised
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sanitize import clean_block, redact
 
 SDK: Final = "claude-agent-sdk"
@@ -80,7 +80,7 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
     if launch.sandbox is not None:  # its conversations are in its sandbox home
         from kasmon.sandbox.agent.launch import home_of
 
-        variables["HOME"] = str(home_of(places(), launch.session))
+        variables["HOME"] = str(home_of(user_paths(), launch.session))
         variables.pop("CLAUDE_CONFIG_DIR", None)
     folder = claude_folder(variables)
     chosen = command_line.chooses_conversation(launch.argv[1:])

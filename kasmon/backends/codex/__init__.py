@@ -22,7 +22,7 @@ from kasmon.backends.common.environment import build_environment, own_prefixes
 from kasmon.backends.common.structured_agent import open_agent
 from kasmon.errors import LaunchError
 from kasmon.model.commands import Launch
-from kasmon.paths import places
+from kasmon.paths import user_paths
 
 
 class CodexBackend:
@@ -72,7 +72,7 @@ class CodexBackend:
 
 def _find_socket(launch: Launch) -> Path:
     """Return where the server of *launch* listens; the folder exists. Blocks."""
-    where = places()
+    where = user_paths()
     where.make()
     return where.shared_server(launch.session)
 

@@ -13,7 +13,7 @@ from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.environment import AgentEnvironment
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Launch
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 
 HANDSHAKE_S: Final = 45.0
 """How long an agent may take to open a conversation, in seconds. Each takes more than 10 at times: claude on a busy
@@ -44,7 +44,7 @@ async def prepare_start(launch: Launch, argv: Sequence[str], environment: AgentE
         return AgentStart(argv, launch.workdir, environment.variables, environment.secrets)
     from kasmon.sandbox.agent.launch import prepare_launch  # imported late: only for a sandbox
 
-    inside = await asyncio.to_thread(prepare_launch, places(), launch, argv, environment.variables)
+    inside = await asyncio.to_thread(prepare_launch, user_paths(), launch, argv, environment.variables)
     secrets = (*environment.secrets, *inside.secrets)
     return AgentStart(inside.command, launch.workdir, {}, secrets, str(inside.home))
 
@@ -65,4 +65,4 @@ async def wait_for_start(launch: Launch, front: int, where: Paths | None = None)
         from kasmon.sandbox.agent.identify import wait_for_agent  # imported late: only for a sandbox
 
         with contextlib.suppress(KasmonError):
-            await asyncio.to_thread(wait_for_agent, where or places(), launch.session, front)
+            await asyncio.to_thread(wait_for_agent, where or user_paths(), launch.session, front)

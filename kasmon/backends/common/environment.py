@@ -20,7 +20,7 @@ from kasmon.model.agent_program import SHELLS, program_name
 from kasmon.model.commands import Launch
 from kasmon.model.permission import SessionId
 from kasmon.model.task import environment
-from kasmon.paths import Paths, find_program, places, private_folder, write_private
+from kasmon.paths import Paths, find_program, private_folder, user_paths, write_private
 from kasmon.sanitize import KNOWN_LENGTH
 
 PROVIDERS: Final = (
@@ -75,11 +75,11 @@ def build_environment(
         variables: the environment of this process; default `os.environ`.
     """
     passed = inherited(own, os.environ if variables is None else variables)
-    session_variables = load_variables(places(), launch.session)
+    session_variables = load_variables(user_paths(), launch.session)
     own_secrets = (value for name, value in session_variables.items() if name not in launch.public_variables)
     everything = passed | session_variables | environment(launch)
     if launch.sandbox is None:
-        everything["PATH"] = search_path(places(), everything)
+        everything["PATH"] = search_path(user_paths(), everything)
     return AgentEnvironment(
         variables=everything,
         secrets=(*secret_values(passed), *(value for value in own_secrets if len(value) >= KNOWN_LENGTH)),

@@ -39,7 +39,7 @@ class InterpreterAgent:
 
     def __init__(
         self,
-        places: Paths,
+        paths: Paths,
         launch: commands.Launch,
         create_sandbox: Callable[[Callable[[Event], None]], ManagedSandbox],
         create_checkpoints: Callable[[ManagedSandbox], SandboxCheckpoints],
@@ -50,7 +50,7 @@ class InterpreterAgent:
         quiet_s: float,
     ) -> None:
         """*create_sandbox* gets the function to which the events of the sandbox go."""
-        self._places = places
+        self._paths = paths
         self._event_queue, self._threads = ThreadSafeEventQueue(loop), BlockingCalls()
         self._sandbox = create_sandbox(self._event_queue.write)
         self._checkpoints = create_checkpoints(self._sandbox)
@@ -58,7 +58,7 @@ class InterpreterAgent:
         self._lifecycle = InterpreterLifecycle(
             launch, self._sandbox, self._checkpoints, terms, self._event_queue, self._threads, quiet_s
         )
-        self._context_exchange = ContextExchange(places, launch, self._sandbox, self._event_queue, history.until)
+        self._context_exchange = ContextExchange(paths, launch, self._sandbox, self._event_queue, history.until)
         self._runs = InterpreterRuns(
             launch, self._sandbox, self._lifecycle, self._event_queue, self._threads, self._context_exchange, history
         )
@@ -140,15 +140,15 @@ class InterpreterAgent:
 
     def _fork(self, command: commands.Fork) -> str:
         """Copy the sandbox and record the complete copy for the new session; return what this session lost."""
-        known = origin_of(self._places, command.session) if command.session else None
-        other = policy_of(self._places, command.session) if known is not None else None
+        known = origin_of(self._paths, command.session) if command.session else None
+        other = policy_of(self._paths, command.session) if known is not None else None
         got = fork_sandbox(self._sandbox, self._checkpoints, command, other)
         if known is not None:
             whole = msgspec.structs.replace(
                 known, is_whole=True, with_memory=not got.why, checkpoint=got.checkpoint, why=got.why
             )
             try:
-                store_origin(self._places, command.session, whole)
+                store_origin(self._paths, command.session, whole)
             except OSError as error:  # the caller has undone the fork meanwhile
                 if other is not None:
                     self._sandbox.tier.forget(other)

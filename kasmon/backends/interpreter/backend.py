@@ -16,7 +16,7 @@ from kasmon.model.commands import Launch
 from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
-from kasmon.paths import Paths, places, write_private
+from kasmon.paths import Paths, user_paths, write_private
 from kasmon.sandbox import tiers
 from kasmon.sandbox.base import SandboxTier
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
@@ -55,7 +55,7 @@ class InterpreterBackend:
         return await asyncio.to_thread(self._opened, launch, asyncio.get_running_loop())
 
     def _opened(self, launch: Launch, loop: asyncio.AbstractEventLoop) -> Agent:
-        here = places()
+        here = user_paths()
         must_be_whole(here, launch.session)
         policy, history = policy_of(here, launch.session), _load_history(here, launch.session)
         terms = terms_of(load_or_default(here).session)

@@ -23,14 +23,14 @@ class ContextExchange:
 
     def __init__(
         self,
-        places: Paths,
+        paths: Paths,
         launch: Launch,
         sandbox: ManagedSandbox,
         event_queue: ThreadSafeEventQueue,
         since: float = 0.0,
     ) -> None:
         """*since*: an earlier host has received all notes up to this time, in seconds since the epoch."""
-        self._places = places
+        self._paths = paths
         self._launch = launch
         self._sandbox = sandbox
         self._event_queue = event_queue
@@ -63,7 +63,7 @@ class ContextExchange:
             return ()
         if self._generation != sandbox_state.generation:
             self._generation, self._written_context = sandbox_state.generation, b""
-        now = context(self._places, self._launch)
+        now = context(self._paths, self._launch)
         if now != self._written_context:
             own.write_context(now)
             self._written_context = now

@@ -141,9 +141,9 @@ def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:
         return True
     projects = project_files.entries(project_files.table(config_file(variables)), "projects")
     root = _root(folder)
-    places = list(project_files.upwards(folder))
-    places = places if root is None else [*places[: places.index(root) + 1], _main_repository(root) or root]
-    return any(project_files.entries(projects, str(place)).get("hasTrustDialogAccepted") is True for place in places)
+    paths = list(project_files.upwards(folder))
+    paths = paths if root is None else [*paths[: paths.index(root) + 1], _main_repository(root) or root]
+    return any(project_files.entries(projects, str(place)).get("hasTrustDialogAccepted") is True for place in paths)
 
 
 def _root(folder: Path) -> Path | None:

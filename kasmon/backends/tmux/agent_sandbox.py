@@ -23,7 +23,7 @@ class AgentSandbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare_sandbox(
-    places: Paths, launch: Launch, nonce: str, base: Mapping[str, str], own: Mapping[str, str]
+    paths: Paths, launch: Launch, nonce: str, base: Mapping[str, str], own: Mapping[str, str]
 ) -> AgentSandbox:
     """Prepare the sandbox of *launch*'s agent, with hooks that write their notes there. Blocks.
 
@@ -38,22 +38,22 @@ def prepare_sandbox(
     from kasmon.sandbox.agent import launch as sandboxed_agent  # only needed with a sandbox
 
     program = program_of(launch.argv, launch.agent)
-    emit = sandboxed_agent.build_emit_command(places, launch.session)
-    hooks = hooked(program, launch.argv, places.folder(launch.session), launch.generation, nonce, emit)
+    emit = sandboxed_agent.build_emit_command(paths, launch.session)
+    hooks = hooked(program, launch.argv, paths.folder(launch.session), launch.generation, nonce, emit)
     variables = base_environment(dict(base)) | dict(own) | dict(hooks.variables)
     variables |= {"KASMON_GENERATION": str(launch.generation), "KASMON_NONCE": nonce, "COLORTERM": "truecolor"}
     if supports_query(launch.argv):
         variables.setdefault("HISTCONTROL", "ignorespace")
-    made = sandboxed_agent.prepare_launch(places, launch, hooks.argv, variables, {**base, **own})
+    made = sandboxed_agent.prepare_launch(paths, launch, hooks.argv, variables, {**base, **own})
     return AgentSandbox(home=made.home, notes=made.notes, argv=made.command)
 
 
-def find_sandbox(places: Paths, launch: Launch) -> AgentSandbox | None:
+def find_sandbox(paths: Paths, launch: Launch) -> AgentSandbox | None:
     """Return the sandbox of an agent that already runs; None if it has none."""
     if launch.sandbox is None:
         return None
     from kasmon.sandbox.agent import launch as sandboxed_agent
 
     return AgentSandbox(
-        home=sandboxed_agent.home_of(places, launch.session), notes=sandboxed_agent.notes_of(places, launch.session)
+        home=sandboxed_agent.home_of(paths, launch.session), notes=sandboxed_agent.notes_of(paths, launch.session)
     )

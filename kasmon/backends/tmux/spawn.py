@@ -39,7 +39,7 @@ class SpawnedAgent(msgspec.Struct, frozen=True):
 
 def spawn(
     server: TmuxServer,
-    places: Paths,
+    paths: Paths,
     launch: Launch,
     panes: Mapping[str, PaneFacts],
     base: Mapping[str, str] | None = None,
@@ -59,7 +59,7 @@ def spawn(
     if not launch.argv and not launch.machine:
         raise LaunchError(f"session {launch.name!r} has no program to run.")
     nonce = fresh_nonce()
-    argv, sandbox = _write_launch(server, places, launch, nonce, base or os.environ, tuple(ssh))
+    argv, sandbox = _write_launch(server, paths, launch, nonce, base or os.environ, tuple(ssh))
     had, parent = panes.get(launch.session), panes.get(launch.parent or "")
     if had is not None:
         pane = server.respawn(had.pane_id, argv)
@@ -68,23 +68,23 @@ def spawn(
     return SpawnedAgent(pane, identify(pane.pid), nonce, sandbox)
 
 
-def remove_launch_files(places: Paths, launch: Launch) -> None:
+def remove_launch_files(paths: Paths, launch: Launch) -> None:
     """Remove the files that only a starting agent needs: they contain its variables."""
     for name in (SPEC, VARIABLES):
-        (places.folder(launch.session) / name).unlink(missing_ok=True)
+        (paths.folder(launch.session) / name).unlink(missing_ok=True)
 
 
 def _write_launch(
-    server: TmuxServer, places: Paths, launch: Launch, nonce: str, base: Mapping[str, str], ssh: tuple[str, ...]
+    server: TmuxServer, paths: Paths, launch: Launch, nonce: str, base: Mapping[str, str], ssh: tuple[str, ...]
 ) -> tuple[list[str], AgentSandbox | None]:
     """Write the launch files; return the pane's command, and the sandbox if there is one."""
-    folder = places.folder(launch.session)
+    folder = paths.folder(launch.session)
     if launch.machine:
         shown = attach_argv(RemoteMachine(launch.machine, ssh), launch.session, nonce)
         return _write_view(folder, launch, PaneLaunch(argv=shown, workdir=Path("/"), base=base)), None
     if launch.sandbox is not None:
-        own = select_own(own_prefixes(launch.argv), base) | load_variables(places, launch.session) | environment(launch)
-        sandbox = prepare_sandbox(places, launch, nonce, base, own)
+        own = select_own(own_prefixes(launch.argv), base) | load_variables(paths, launch.session) | environment(launch)
+        sandbox = prepare_sandbox(paths, launch, nonce, base, own)
         spec = PaneLaunch(
             argv=sandbox.argv, workdir=Path("/"), base=base, nonce=nonce, program=server.program, socket=server.socket
         )
@@ -101,9 +101,9 @@ def _write_launch(
         socket=server.socket,
     )
     try:
-        own = select_own(own_prefixes(launch.argv), base) | load_variables(places, launch.session) | environment(launch)
+        own = select_own(own_prefixes(launch.argv), base) | load_variables(paths, launch.session) | environment(launch)
         own |= given_hooks.variables
-        own["PATH"] = search_path(places, {**base, **own})
+        own["PATH"] = search_path(paths, {**base, **own})
         if supports_query(launch.argv):
             own.setdefault("HISTCONTROL", "ignorespace")  # kasmon's queries to a shell begin with a blank
         (folder / HOOKS).unlink(missing_ok=True)

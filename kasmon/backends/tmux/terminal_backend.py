@@ -27,7 +27,7 @@ from kasmon.errors import RefusedError
 from kasmon.model.commands import Launch
 from kasmon.model.events import ConnectionRestored, NoticeRaised, SignalSeen
 from kasmon.model.evidence import Signal
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sanitize import clean_line
 from kasmon.tmux import control_requests as ask
 from kasmon.tmux.formats import CreatedPane, PaneFacts
@@ -59,10 +59,10 @@ class TmuxBackend:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def places(self) -> Paths:
+    def paths(self) -> Paths:
         """The folders of its server and its sessions."""
         if self._where is None:
-            self._where = places()
+            self._where = user_paths()
         return self._where
 
     @property
@@ -70,7 +70,7 @@ class TmuxBackend:
         """The connection to kasmon's tmux server; not open before the first agent is."""
         if self._line is None:
             self._line = ServerConnection(
-                TmuxServer(self.places.tmux_socket, history_lines=self._settings.history_limit)
+                TmuxServer(self.paths.tmux_socket, history_lines=self._settings.history_limit)
             )
         return self._line
 
@@ -105,11 +105,11 @@ class TmuxBackend:
             await asyncio.to_thread(refuse_in_terminal, launch.argv, launch.agent)
         if launch.machine and not lives_on:
             elsewhere, history = self._machine(launch), self._settings.history_limit
-            await asyncio.to_thread(start_remote_agent, elsewhere, launch, self.places, history)
+            await asyncio.to_thread(start_remote_agent, elsewhere, launch, self.paths, history)
         has_hooks = await asyncio.to_thread(_has_hooks, launch)
         await self._load_screen_reader()  # from the program's start on, await nothing until its pane is listened to
         ssh = self._elsewhere.ssh
-        made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables, ssh)
+        made = await asyncio.to_thread(spawn, self.line.server, self.paths, launch, panes, variables, ssh)
         output_monitor = OutputMonitor(asyncio.get_running_loop().time())
         name = clean_line(launch.window or launch.name) or launch.session
         self.line.submit(ask.rename(made.pane.window_id, name))  # for display only, so without a reply
@@ -138,7 +138,7 @@ class TmuxBackend:
         """
         process = await asyncio.to_thread(identify, facts.pid)
         output_monitor = OutputMonitor(asyncio.get_running_loop().time(), signals)
-        sandbox = await asyncio.to_thread(find_sandbox, self.places, launch)
+        sandbox = await asyncio.to_thread(find_sandbox, self.paths, launch)
         agent = await self._agent(launch, facts, process, output_monitor, facts.ready, signals, sandbox)
         agent.name_prompts_by(has_hooks=await asyncio.to_thread(_has_hooks, launch))
         if any(signal.source == "program" and facts.activity_at > int(signal.at) for signal in signals):
@@ -173,7 +173,7 @@ class TmuxBackend:
         evidence = ProcessEvidence(
             program,
             pane.pid,
-            self.places.folder(launch.session),
+            self.paths.folder(launch.session),
             launch.generation,
             nonce,
             sandbox,
@@ -194,7 +194,7 @@ class TmuxBackend:
 
     async def _load_screen_reader(self) -> ScreenReader:
         if self._screen_reader is None:
-            screen_reader = ScreenReader((self.places.config / "screens",), catalog(self.places))
+            screen_reader = ScreenReader((self.paths.config / "screens",), catalog(self.paths))
             await asyncio.to_thread(screen_reader.refresh)
             self._screen_reader = screen_reader
         return self._screen_reader
@@ -209,12 +209,12 @@ class TmuxBackend:
     async def _await_ready(self, agent: TmuxAgent, launch: Launch, nonce: str) -> None:
         if isinstance(agent, RemoteAgent):
             await agent.wait_until_connected()
-            await asyncio.to_thread(remove_launch_files, self.places, launch)
+            await asyncio.to_thread(remove_launch_files, self.paths, launch)
             return
         if self._readiness is None:
             self._readiness = PaneReadiness(self.line)
         facts = await self._readiness.of(launch.session, nonce)
-        await asyncio.to_thread(remove_launch_files, self.places, launch)
+        await asyncio.to_thread(remove_launch_files, self.paths, launch)
         if facts is None and not self.line.is_open:
             return
         if facts is None:
@@ -224,7 +224,7 @@ class TmuxBackend:
         elif facts.is_dead:
             agent.handle_pane_facts(facts)
         else:
-            await agent_start.wait_for_start(launch, agent.pid, self.places)
+            await agent_start.wait_for_start(launch, agent.pid, self.paths)
             agent.begin_monitoring()
 
 

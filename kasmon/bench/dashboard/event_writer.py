@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, UsageReported
 from kasmon.model.permission import SessionId
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.store.event_log import EventLog
 
 EVERY_MESSAGE = 4
@@ -23,7 +23,7 @@ EVERY_MESSAGE = 4
 
 def talk(sessions: Sequence[SessionId], rate_hz: float) -> None:
     """Append *rate_hz* events a second to each of *sessions*, evenly spread; never returns."""
-    paths = places()
+    paths = user_paths()
     logs = [EventLog(paths.log(session)) for session in sessions]
     stories = [generate_story(stamps=number == 0) for number in range(len(sessions))]
     step_s = 1 / (rate_hz * len(sessions))

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.textual_ext.driver import TapDriver
@@ -21,7 +21,7 @@ STEP_S = 0.01
 
 class ProbedKasmon(Kasmon):
     def __init__(self, file: Path) -> None:
-        super().__init__(gateway=LiveGateway(places()), driver_class=TapDriver)
+        super().__init__(gateway=LiveGateway(user_paths()), driver_class=TapDriver)
         self._file = file
 
     def on_ready(self) -> None:

@@ -17,7 +17,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import HostProbe, Session, Tokens
 from kasmon.model.session_state import SessionState
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.store.event_log import START, Cursor
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
@@ -28,7 +28,7 @@ class MovingGateway(LiveGateway):
     """A gateway that yields fleets of *rows* sessions, of which *changes* differ from one fleet to the next."""
 
     def __init__(self, rows: int, alive: int, changes: int, rate_hz: float) -> None:
-        super().__init__(places())
+        super().__init__(user_paths())
         self._rng = random.Random(7)
         self._alive, self._changes, self._rate_hz = alive, changes, rate_hz
         now = time.time()

@@ -21,7 +21,7 @@ from kasmon.model.events import (
     UsageReported,
 )
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
-from kasmon.paths import Paths, places, write_private
+from kasmon.paths import Paths, user_paths, write_private
 from kasmon.process_identity import started_at
 from kasmon.store.event_log import EventLog
 
@@ -31,9 +31,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 @contextlib.contextmanager
 def scratch() -> Iterator[Paths]:
     """Return scratch `Paths`; at the end, remove them and everything that runs in them."""
-    made = Scratch(places())
+    made = Scratch(user_paths())
     try:
-        yield made.places
+        yield made.paths
     finally:
         made.close()
 

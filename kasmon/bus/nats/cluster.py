@@ -123,10 +123,10 @@ class Cluster(msgspec.Struct, frozen=True):
 class ClusterFolder:
     """The files of one cluster."""
 
-    def __init__(self, places: Paths, name: str) -> None:
+    def __init__(self, paths: Paths, name: str) -> None:
         """Raise `UsageError` if *name* is not valid."""
-        self.places: Final = places
-        self.path: Final = clusters_folder(places) / check_name(name, "a cluster")
+        self.paths: Final = paths
+        self.path: Final = clusters_folder(paths) / check_name(name, "a cluster")
         self.state: Final = self.path / "cluster.json"
         self.secret_file: Final = self.path / "secret"
         self.configuration: Final = self.path / "server.conf"
@@ -207,19 +207,19 @@ class ClusterChange:
         self.cluster = cluster
 
 
-def clusters_folder(places: Paths) -> Path:
-    return places.state / "cluster"
+def clusters_folder(paths: Paths) -> Path:
+    return paths.state / "cluster"
 
 
-def find_cluster(places: Paths, name: str) -> ClusterFolder:
+def find_cluster(paths: Paths, name: str) -> ClusterFolder:
     """Return the cluster *name*; the only one for an empty name.
 
     Raises:
         UsageError, NotFoundError: if *name* is not valid, there is none, or there are several.
     """
-    names = sorted(file.parent.name for file in clusters_folder(places).glob("*/cluster.json"))
+    names = sorted(file.parent.name for file in clusters_folder(paths).glob("*/cluster.json"))
     if not name and len(names) > 1:
         raise NotFoundError("this machine has several clusters.", hint=f"Pass --name. Clusters: {', '.join(names)}.")
-    folder = ClusterFolder(places, name or next(iter(names), "main"))
+    folder = ClusterFolder(paths, name or next(iter(names), "main"))
     folder.load()
     return folder

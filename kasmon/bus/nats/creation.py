@@ -26,7 +26,7 @@ SERVERS: Final = 3
 
 
 def create_cluster(
-    places: Paths,
+    paths: Paths,
     name: str,
     host: str,
     port: int = 4222,
@@ -52,7 +52,7 @@ def create_cluster(
         UsageError: if *name*, *host* or *port* cannot be used.
         RefusedError: if the cluster exists.
     """
-    folder = ClusterFolder(places, name)
+    folder = ClusterFolder(paths, name)
     listen = _listen_address(host)
     port = port or find_free_port(listen)
     own = certificate is None
@@ -184,7 +184,7 @@ def _remote(folder: ClusterFolder, role: Role) -> LeafRemote | None:
     """Return how the leafnode connects to its cluster for the reader of this *role*."""
     if role not in READERS:
         return None
-    identity = IdentityFile(folder.places, folder.path.name, role).load()
+    identity = IdentityFile(folder.paths, folder.path.name, role).load()
     return LeafRemote(role, tuple(each.address for each in identity.leaf_servers), identity.seed)
 
 

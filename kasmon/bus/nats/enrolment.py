@@ -197,7 +197,7 @@ def revoke(folder: ClusterFolder, name: str, team: str = "") -> list[Member]:
     return gone
 
 
-async def join(places: Paths, text: str) -> Identity:
+async def join(paths: Paths, text: str) -> Identity:
     """Become a member with the token *text*, and return the new identity, which is stored.
 
     Raises:
@@ -206,7 +206,7 @@ async def join(places: Paths, text: str) -> Identity:
         UnavailableError: if the cluster cannot be reached.
     """
     token = decode_join_token(text)
-    stored = IdentityFile(places, token.cluster, token.role)
+    stored = IdentityFile(paths, token.cluster, token.role)
     if await asyncio.to_thread(stored.path.exists):
         raise RefusedError(
             f"this machine is a member of {token.cluster!r} already, as {token.role}.",

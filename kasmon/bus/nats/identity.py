@@ -55,8 +55,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 class IdentityFile:
     """The file of a member, 0600."""
 
-    def __init__(self, places: Paths, cluster: str, role: Role) -> None:
-        self.path: Final = places.identities / f"{check_name(cluster, 'a cluster')}-{role}.json"
+    def __init__(self, paths: Paths, cluster: str, role: Role) -> None:
+        self.path: Final = paths.identities / f"{check_name(cluster, 'a cluster')}-{role}.json"
 
     def save(self, identity: Identity) -> None:
         private_folder(self.path.parent)
@@ -81,6 +81,6 @@ class IdentityFile:
             ) from error
 
 
-def list_joined(places: Paths, role: Role) -> list[str]:
+def list_joined(paths: Paths, role: Role) -> list[str]:
     """Return the clusters that this machine joined in this *role*."""
-    return [file.stem.removesuffix(f"-{role}") for file in sorted(places.identities.glob(f"*-{role}.json"))]
+    return [file.stem.removesuffix(f"-{role}") for file in sorted(paths.identities.glob(f"*-{role}.json"))]

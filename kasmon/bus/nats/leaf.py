@@ -37,26 +37,26 @@ FIRST_WAIT_S, LAST_WAIT_S = 0.5, 10.0
 LOST: Final = "the connection to the cluster is lost."
 
 
-def create_leaf(places: Paths, cluster: str, port: int = 0) -> ClusterFolder:
+def create_leaf(paths: Paths, cluster: str, port: int = 0) -> ClusterFolder:
     """Make the folder of a leafnode of *cluster*, which this machine joined; the service of a cluster runs it.
 
     Raises:
         NotFoundError: if this machine did not join as a machine.
         RefusedError: if the cluster accepts no leafnodes, or there is a folder already.
     """
-    machine = IdentityFile(places, cluster, "machine").load()
+    machine = IdentityFile(paths, cluster, "machine").load()
     if not machine.leaf_port:
         raise RefusedError(
             f"the cluster {cluster!r} accepted no leafnodes when this machine joined.",
             hint="`kasmon cluster init --leaf-port 7422` makes a cluster that does.",
         )
-    if ClusterFolder(places, cluster).state.exists():
+    if ClusterFolder(paths, cluster).state.exists():
         raise RefusedError(
             f"this machine has the cluster {cluster!r}, or a leafnode of it, already.",
             hint=f"`kasmon cluster up --cluster {cluster}` starts it.",
         )
     folder = create_cluster(
-        places, cluster, "127.0.0.1", port, teams=(Team(machine.team, LEAF_BYTES),), leaf_of=machine.name
+        paths, cluster, "127.0.0.1", port, teams=(Team(machine.team, LEAF_BYTES),), leaf_of=machine.name
     )
     if machine.ca:
         write_private(folder.hub_ca, machine.ca.encode())
@@ -64,9 +64,9 @@ def create_leaf(places: Paths, cluster: str, port: int = 0) -> ClusterFolder:
     return folder
 
 
-def through_leaf(places: Paths, identity: Identity) -> Identity | None:
+def through_leaf(paths: Paths, identity: Identity) -> Identity | None:
     """Return how *identity* connects to this machine's leafnode; None if there is none."""
-    folder = ClusterFolder(places, identity.cluster)
+    folder = ClusterFolder(paths, identity.cluster)
     try:
         cluster = folder.load()
     except NotFoundError:
@@ -85,7 +85,7 @@ def through_leaf(places: Paths, identity: Identity) -> Identity | None:
     )
 
 
-def load_reader(places: Paths, cluster: str) -> Identity:
+def load_reader(paths: Paths, cluster: str) -> Identity:
     """Return the identity that reads the machines of *cluster*: that of an operator, else that of a viewer.
 
     It connects to this machine's leafnode while that runs.
@@ -94,10 +94,10 @@ def load_reader(places: Paths, cluster: str) -> Identity:
         NotFoundError: if this machine has neither.
         KasmonError: if the file cannot be read.
     """
-    operator = IdentityFile(places, cluster, "operator")
-    identity = (operator if operator.path.exists() else IdentityFile(places, cluster, "viewer")).load()
-    server = read_server(ClusterFolder(places, cluster))
-    return identity if server is None or not server.is_ready else through_leaf(places, identity) or identity
+    operator = IdentityFile(paths, cluster, "operator")
+    identity = (operator if operator.path.exists() else IdentityFile(paths, cluster, "viewer")).load()
+    server = read_server(ClusterFolder(paths, cluster))
+    return identity if server is None or not server.is_ready else through_leaf(paths, identity) or identity
 
 
 def update_members(folder: ClusterFolder, keys: Collection[str]) -> bool:
@@ -124,7 +124,7 @@ def _identities(folder: ClusterFolder) -> list[Identity]:
     found = []
     for role in roles:
         with contextlib.suppress(NotFoundError):
-            found.append(IdentityFile(folder.places, folder.path.name, role).load())
+            found.append(IdentityFile(folder.paths, folder.path.name, role).load())
     return found
 
 

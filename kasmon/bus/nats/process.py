@@ -90,13 +90,13 @@ def service_command(name: str) -> list[str]:
     return [sys.executable, "-P", "-m", "kasmon", "cluster", "up", "--foreground", "--cluster", name]
 
 
-def start_service(folder: ClusterFolder, places: Paths) -> "subprocess.Popen[bytes]":
+def start_service(folder: ClusterFolder, paths: Paths) -> "subprocess.Popen[bytes]":
     """Start the service in a session of its own; `wait_until_up` waits for it."""
     log = open_regular(folder.service_log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         return subprocess.Popen(
             service_command(folder.path.name),
-            env={**os.environ, **places.environment_variables()},
+            env={**os.environ, **paths.environment_variables()},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -20,7 +20,7 @@ from kasmon.detection.recorded_screen import cases_by_state, compare, describe, 
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.rule_file import load as load_rules
 from kasmon.errors import ConfigError, KasmonError, RefusedError, UnavailableError, UsageError
-from kasmon.paths import places, private_folder, write_private
+from kasmon.paths import private_folder, user_paths, write_private
 from kasmon.sanitize import clean_line
 from kasmon.toml_struct import read_text
 
@@ -39,9 +39,9 @@ def list_all(
 ) -> None:
     """List the agents that kasmon has a folder of, whether each is installed, and where its folder is from."""
     if from_registry:
-        list_registry(places(), wants_json=wants_json)
+        list_registry(user_paths(), wants_json=wants_json)
         return
-    agents = catalog(places())
+    agents = catalog(user_paths())
     found = [folder for name in agents.names() if (folder := next(agents.folders(name), None))]
     if wants_json:
         print_json(agents=[_object(folder, agents) for folder in found])
@@ -56,7 +56,7 @@ def list_all(
 
 def show(name: AgentArgument, /, *, wants_json: Json = False) -> None:
     """Show what kasmon knows of an agent, and its recorded screens."""
-    agents = catalog(places())
+    agents = catalog(user_paths())
     profile = agents.load(name)
     folder = next(agents.folders(name))
     if wants_json:
@@ -74,7 +74,7 @@ def compare_screens(name: AgentArgument, /, *, wants_json: Json = False) -> None
 
     For each of those it proposes a rule.
     """
-    where = places()
+    where = user_paths()
     agents = catalog(where)
     agents.load(name)
     rules = RuleCatalog([where.config / "screens"], agents=agents)
@@ -105,7 +105,7 @@ def add(
     """Check the folder of an agent, show what it sets, and copy it to the config folder. No file there is replaced."""
     from kasmon.supervisor.limits.agents import check_is_person  # only where something is changed
 
-    where = places()
+    where = user_paths()
     check_is_person(where, "add an agent, whose rules read requests")
     source = Path(folder).resolve()
     files = check_folder(source)

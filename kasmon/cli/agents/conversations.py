@@ -11,7 +11,7 @@ from kasmon.config import load
 from kasmon.config.profile import parse_mode
 from kasmon.model.commands import ConversationOffer
 from kasmon.model.formatting import clock
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
@@ -34,7 +34,7 @@ def list_all(
 
     from kasmon.supervisor.recovery.stored_conversations import list_conversations
 
-    where = places()
+    where = user_paths()
     here = for_session(where, load(where), folder, name)
     if here.notice:
         note(here.notice)

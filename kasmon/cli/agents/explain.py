@@ -21,7 +21,7 @@ from kasmon.errors import NotFoundError, RefusedError, UnavailableError, UsageEr
 from kasmon.host.rpc import event_loop
 from kasmon.model.evidence import judge
 from kasmon.model.session import Session
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.explain import ExplainedState
@@ -79,7 +79,7 @@ def explain_session(
         UnavailableError: if it is to be exported, and its screen cannot be read.
         RefusedError: if *export* already holds a golden folder.
     """
-    where = places()
+    where = user_paths()
     session = find_here(read_fleet(where), wanted)
     found = event_loop.run(explained(where, session, partial(catalogue, where)))
     if export is not None:
@@ -118,7 +118,7 @@ def explain_screen(
     """
     from kasmon.detection.reader import read, signals
 
-    where = places()
+    where = user_paths()
     text, shot = read_shot(screen, title)
     now = time.time()
     chosen = catalogue(where).rules(program_of(where, agent), version)

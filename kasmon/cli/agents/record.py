@@ -23,7 +23,7 @@ from kasmon.detection.terminal_screen import TerminalScreen
 from kasmon.errors import RefusedError, UnavailableError, UsageError
 from kasmon.host.rpc import event_loop
 from kasmon.model.permission import RequestKind
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -49,7 +49,7 @@ def record(
 
     Secrets, your name, your home folder and the machine's name are replaced.
     """
-    where = places()
+    where = user_paths()
     check_name(name, name)
     if state not in WORDS:
         raise UsageError(f"{state!r} is not a state.", hint=f"States: {', '.join(WORDS)}.")

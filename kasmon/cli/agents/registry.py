@@ -14,7 +14,7 @@ from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.table import aligned
 from kasmon.errors import UnavailableError, UsageError
-from kasmon.paths import Paths, places, private_folder, write_private
+from kasmon.paths import Paths, private_folder, user_paths, write_private
 from kasmon.sanitize import clean_line
 from kasmon.toml_struct import read_text
 
@@ -52,7 +52,7 @@ def update(
     source: Annotated[str, Arg("URL or file of the registry.", ("SOURCE",))] = URL, /, *, wants_json: Json = False
 ) -> None:
     """Get the registry of agents that speak the Agent Client Protocol, for `agents ls --known`. It installs none."""
-    where = places()
+    where = user_paths()
     is_url = source.startswith(("http:", "https:"))
     text = download(source) if is_url else read_text(Path(source), LARGEST)
     agents = acp_registry.parse(text, source)

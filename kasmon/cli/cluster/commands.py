@@ -13,7 +13,7 @@ from kasmon.errors import KasmonError, UnavailableError, UsageError
 from kasmon.host.rpc.locked_process import StopSignal
 from kasmon.model.commands import Ability
 from kasmon.model.formatting import duration
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.store.machines import Machine, read_machine, require_free
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def join(
     """Join a cluster with a token. The private key is made here and never leaves this machine."""
     with _importing("nats"):
         from kasmon.bus.nats.enrolment import join as join_cluster
-    identity = asyncio.run(join_cluster(places(), token))
+    identity = asyncio.run(join_cluster(user_paths(), token))
     if wants_json:
         joined = {"cluster": identity.cluster, "team": identity.team, "name": identity.name, "role": identity.role}
         print_json(joined=joined | {"public_key": identity.public_key})
@@ -175,7 +175,7 @@ def orders(
     with _importing("nats"):
         from kasmon.bus.nats.bus import open_nats_bus
         from kasmon.bus.nats.leaf import load_reader
-    where = places()
+    where = user_paths()
     machine = read_machine(where, name)
     if not machine.cluster:
         raise UsageError(f"{name!r} is reached over ssh, which has no work queue.", hint="See `kasmon machines`.")

@@ -26,7 +26,7 @@ from kasmon.errors import NotFoundError, RefusedError, UsageError
 from kasmon.host.journal import process_log
 from kasmon.host.rpc.locked_process import StopSignal
 from kasmon.model.formatting import duration
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.limits.agents import check_is_person
 
 PORTS: Final = range(65536)
@@ -57,7 +57,7 @@ def init(
         raise UsageError(f"{team!r} names a team twice.")
     further = [each.strip() for each in servers.split(",") if each.strip()]
     folder = create_cluster(
-        places(),
+        user_paths(),
         name,
         host,
         port,
@@ -83,7 +83,7 @@ def init(
 
 
 def start(cluster: str, foreground: bool, print_unit: bool, no_unit: bool, wants_json: bool) -> None:
-    folder = find_cluster(places(), cluster)
+    folder = find_cluster(user_paths(), cluster)
     name = folder.path.name
     if foreground:
         os.umask(0o077)
@@ -91,7 +91,7 @@ def start(cluster: str, foreground: bool, print_unit: bool, no_unit: bool, wants
         asyncio.run(_run_service(folder))
         return
     kind = unit.supervisor_here()
-    variables = places().environment_variables()
+    variables = user_paths().environment_variables()
     service = f"cluster-{name}"
     text = unit.render_unit(kind, service, process.service_command(name), variables, folder.service_log)
     if print_unit:
@@ -103,15 +103,15 @@ def start(cluster: str, foreground: bool, print_unit: bool, no_unit: bool, wants
             unit.start_unit(kind, service, text, "kasmon cluster up --no-unit")
             process.wait_until_up(folder)
         else:
-            process.wait_until_up(folder, process.start_service(folder, places()))
+            process.wait_until_up(folder, process.start_service(folder, user_paths()))
     _print_status(folder, wants_json)
 
 
 def leaf(cluster: str, port: int, wants_json: bool) -> None:
-    joined = [name for name in list_joined(places(), "machine") if name == (cluster or name)]
+    joined = [name for name in list_joined(user_paths(), "machine") if name == (cluster or name)]
     if not cluster and len(joined) > 1:
         raise UsageError("this machine joined several clusters.", hint=f"Pass --cluster: {', '.join(joined)}.")
-    folder = create_leaf(places(), joined[0] if joined else cluster or "main", port)
+    folder = create_leaf(user_paths(), joined[0] if joined else cluster or "main", port)
     made = folder.load()
     if wants_json:
         print_json(cluster=cluster_object(folder, made))
@@ -142,8 +142,8 @@ async def _run_service(folder: ClusterFolder) -> None:
 
 
 def stop(cluster: str, wants_json: bool) -> None:
-    check_is_person(places(), "change a cluster")
-    folder = find_cluster(places(), cluster)
+    check_is_person(user_paths(), "change a cluster")
+    folder = find_cluster(user_paths(), cluster)
     had_unit = unit.remove_unit(f"cluster-{folder.path.name}")
     ran = process.stop_service(folder) or had_unit
     if wants_json:
@@ -153,12 +153,12 @@ def stop(cluster: str, wants_json: bool) -> None:
 
 
 def status(cluster: str, wants_json: bool) -> None:
-    _print_status(find_cluster(places(), cluster), wants_json)
+    _print_status(find_cluster(user_paths(), cluster), wants_json)
 
 
 def _find_own(cluster: str) -> ClusterFolder:
     """Return this machine's cluster *cluster*. Raises `RefusedError` if this machine only has a leafnode of it."""
-    folder = find_cluster(places(), cluster)
+    folder = find_cluster(user_paths(), cluster)
     if leaf_of := folder.load().leaf_of:
         raise RefusedError(
             f"{folder.path.name!r} is a leafnode here, of the machine {leaf_of!r}.",
@@ -168,7 +168,7 @@ def _find_own(cluster: str) -> ClusterFolder:
 
 
 def token(role: Role, name: str, minutes: float, team: str, cluster: str, wants_json: bool) -> None:
-    check_is_person(places(), "change a cluster")
+    check_is_person(user_paths(), "change a cluster")
     folder = _find_own(cluster)
     text = make_join_token(folder, name, role, team, minutes, folder.key(ROSTER_KEY))
     if not asyncio.run(apply_changes(folder)):
@@ -177,7 +177,7 @@ def token(role: Role, name: str, minutes: float, team: str, cluster: str, wants_
 
 
 def revoke(name: str, team: str, cluster: str, wants_json: bool) -> None:
-    check_is_person(places(), "change a cluster")
+    check_is_person(user_paths(), "change a cluster")
     folder = _find_own(cluster)
     try:
         gone = revoke_member(folder, name, team)
@@ -199,7 +199,7 @@ def _possible_members(folder: ClusterFolder, name: str, team: str) -> list[Membe
 
 
 def limit(storage_gb: float, team: str, cluster: str, wants_json: bool) -> None:
-    check_is_person(places(), "change a cluster")
+    check_is_person(user_paths(), "change a cluster")
     folder = _find_own(cluster)
     with folder.change() as change:
         chosen = change.cluster.find_team(team)

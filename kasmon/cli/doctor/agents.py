@@ -38,9 +38,9 @@ def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
         return
 
     async def asked() -> list[str]:
-        places = [shutil.which(config.agents[offer.name].program, path=environment.get("PATH")) for offer, _ in agents]
+        paths = [shutil.which(config.agents[offer.name].program, path=environment.get("PATH")) for offer, _ in agents]
         return await asyncio.gather(
-            *(find_version([place or ""], "/", environment, VERSION_S) if place else _nothing() for place in places)
+            *(find_version([place or ""], "/", environment, VERSION_S) if place else _nothing() for place in paths)
         )
 
     lines, is_older = [], False

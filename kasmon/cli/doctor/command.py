@@ -17,7 +17,7 @@ from kasmon.cli.output.console import check_machine, note, print_json, say, say_
 from kasmon.config import load
 from kasmon.config.explain import settings
 from kasmon.errors import KasmonError
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sanitize import Clean, hidden_mark, redact
 
 MARKS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
@@ -41,7 +41,7 @@ def doctor(
 ) -> int:
     """Check the installation; exit code 1 if a check fails."""
     check_machine(machine)
-    where = places()
+    where = user_paths()
     found = list(checks(where, os.environ))
     mended = mend(found) if fix else []
     found = list(checks(where, os.environ)) if mended else found

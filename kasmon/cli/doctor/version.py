@@ -21,7 +21,7 @@ from kasmon.bus.nats.server import list_candidates
 from kasmon.config import load
 from kasmon.errors import KasmonError
 from kasmon.model.agent_program import SHELLS
-from kasmon.paths import places
+from kasmon.paths import user_paths
 
 TOOLS: Final = ("tmux", "git", "ssh", "gh", "glab", "bwrap", "qemu-img")
 OPTIONS: Final = {"tmux": "-V", "ssh": "-V"}
@@ -77,10 +77,10 @@ def find_extras(requirements: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def find_tools(programs: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, dict[str, str | None]]:
     """Return where each of *programs* (by name) is and its version. Blocks for `LIMIT_S` at most."""
-    paths = {name: shutil.which(program, path=environment.get("PATH")) for name, program in programs.items()}
-    found = {name: {"path": path, "version": _packaged_version(path)} for name, path in paths.items()}
+    where = {name: shutil.which(program, path=environment.get("PATH")) for name, program in programs.items()}
+    found = {name: {"path": path, "version": _packaged_version(path)} for name, path in where.items()}
     asked = {}
-    for name, path in paths.items():
+    for name, path in where.items():
         if path is not None and found[name]["version"] is None:
             argv = [path, OPTIONS.get(name, "--version")]
             out, both = subprocess.PIPE, subprocess.STDOUT
@@ -106,7 +106,7 @@ def find_tools(programs: Mapping[str, str], environment: Mapping[str, str]) -> d
 def _agents() -> dict[str, str]:
     """Return the programs of the agents in the config, by agent; of the default ones if it is not valid."""
     try:
-        config = load(places())
+        config = load(user_paths())
     except KasmonError:
         from kasmon.config.parser import parse
 

@@ -7,7 +7,7 @@ from kasmon.cli.arguments import NAMED, Arg
 from kasmon.cli.output.console import note
 from kasmon.config import load
 from kasmon.errors import UnavailableError, UsageError
-from kasmon.paths import places
+from kasmon.paths import user_paths
 
 
 def acp(
@@ -26,5 +26,5 @@ def acp(
         raise UnavailableError(why, hint="`pip install 'WHEEL[acp]'`") from error
     if sys.stdin is not None and sys.stdin.isatty():
         note("an editor starts this command and uses it over stdin. Ctrl+C stops it.")
-    where = places()
+    where = user_paths()
     return serve(where, load(where), session, agent)

@@ -16,7 +16,7 @@ from kasmon.model.limits.budget import WARN_SHARE, BudgetUse, uses
 from kasmon.model.limits.resume import Resumption
 from kasmon.model.limits.window import LimitWindow, forecast
 from kasmon.model.session import Session
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sanitize import clean_line
 from kasmon.store.resume_log import read_resumptions
 from kasmon.supervisor.fleet.lookup import find_here
@@ -30,7 +30,7 @@ NOTHING_KNOWN = "No agent has reported a usage limit yet."
 
 def list_all(*, wants_json: Json = False) -> None:
     """Show how far the usage limits of each account are used, and which sessions wait for one."""
-    where = places()
+    where = user_paths()
     fleet = read_fleet(where)
     accounts = account_limits(fleet.sessions, fleet.at)
     resumptions = read_resumptions(where)
@@ -67,7 +67,7 @@ def check(
     session: Annotated[str, Arg(NAMED, ("SESSION",), completer="sessions")], /, *, wants_json: Json = False
 ) -> None:
     """Check that the budgets allow another prompt to a session; exit with 4 if not."""
-    where = places()
+    where = user_paths()
     config, fleet = load(where), read_fleet(where)
     found = find_here(fleet, session)
     require_budget(config, found, fleet.sessions)

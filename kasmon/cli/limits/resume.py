@@ -15,7 +15,7 @@ from kasmon.errors import RefusedError, UsageError
 from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.model.limits.resume import GRACE_S, waits_for_limit
 from kasmon.model.session import Session
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import check_named_alone, find, find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -36,7 +36,7 @@ def resume(
     wants_json: Json = False,
 ) -> None:
     """Resume sessions once their usage limit ends, in this order, a few at once. It needs no open dashboard."""
-    where = places()
+    where = user_paths()
     config = load(where)
     asyncio.run(must_be_a_person(os.getpid(), None, action="resume sessions after a usage limit"))
     waiting = _chosen(where, sessions)
@@ -69,7 +69,7 @@ def resume(
 
 def cancel(*sessions: SessionNames, wants_json: Json = False) -> None:
     """Do not resume these sessions automatically after a usage limit, whatever the config says."""
-    where = places()
+    where = user_paths()
     waiting = _chosen(where, sessions)
     for session in waiting:
         cancel_resumption(where, session)

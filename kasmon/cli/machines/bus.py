@@ -15,7 +15,7 @@ from kasmon.cli.cluster.commands import UnitAction, manage_bus_unit, serve_clust
 from kasmon.config import load
 from kasmon.errors import UsageError
 from kasmon.model.commands import ABILITIES, Ability
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sandbox.guest.frames import LIMIT_BYTES
 from kasmon.supervisor.plans.machines.store_collection import collect_regularly
 
@@ -51,7 +51,7 @@ def bus(
         )
     if unit and not cluster:
         raise UsageError("--unit requires --cluster.")
-    where = places()
+    where = user_paths()
     if cluster and allow is None:
         allow = "see"
     abilities = _abilities_in(allow).intersection(load(where).machine.allow)

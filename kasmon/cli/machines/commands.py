@@ -14,7 +14,7 @@ from kasmon.config import load
 from kasmon.errors import NotInstalledError, TimedOutError, UsageError
 from kasmon.model.formatting import duration
 from kasmon.model.plan.plan import LOCAL
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.store.machines import (
     Machine,
     MachineStatus,
@@ -34,7 +34,7 @@ Name = Annotated[str, Arg("Name of a registered machine.", ("MACHINE",), complet
 
 def list_all(*, wants_json: Json = False) -> None:
     """List the registered machines."""
-    where = places()
+    where = user_paths()
     registration.start_links(where)
     machines = [registration.status(where, name) for name in machine_names(where)]
     if wants_json:
@@ -67,7 +67,7 @@ def add(
 
     if bool(ssh) == bool(cluster):
         raise UsageError("a machine is reached over ssh or over a cluster.", hint="Pass --ssh or --cluster.")
-    where = places()
+    where = user_paths()
     if cluster:
         from kasmon.cli.cluster.commands import describe_member
 
@@ -109,7 +109,7 @@ def _agrees_to_install(destination: str) -> bool:
 
 def show(name: Name, /, *, wants_json: Json = False) -> None:
     """Show a registered machine."""
-    where = places()
+    where = user_paths()
     status, tasks = registration.status(where, name), count_tasks(where)
     if wants_json:
         print_json(machine=machine_object(status, tasks))
@@ -127,7 +127,7 @@ def show(name: Name, /, *, wants_json: Json = False) -> None:
 
 def rm(name: Name, /, *, wants_json: Json = False) -> None:
     """Remove a registered machine and the copies of its sessions. Nothing ends there."""
-    registration.remove(places(), name)
+    registration.remove(user_paths(), name)
     print_answer(f"{name}: removed; its sessions keep running there", wants_json=wants_json, machine=name)
 
 
@@ -143,7 +143,7 @@ def drain(
     Tasks of plans that were placed there and have not begun are placed on another machine, if they may run there.
     `local`, or this machine's own name: no more tasks of plans are placed here. What names no machine still runs here.
     """
-    where = places()
+    where = user_paths()
     registration.drain(where, name, drained=not undo)
     if is_own_name(where, name):
         _say_own(drained=not undo, wants_json=wants_json)
@@ -173,7 +173,7 @@ def run(
     """Run a command of kasmon on a registered machine, without a terminal, with its output and its exit code here."""
     if not words:
         raise UsageError("`kasmon machines run` requires a command.", hint=f"`kasmon machines run {name} -- doctor`")
-    require_link(places(), name)
+    require_link(user_paths(), name)
     return run_words(name, words)
 
 

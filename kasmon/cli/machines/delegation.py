@@ -14,7 +14,7 @@ from kasmon.cli.commands import call, find
 from kasmon.cli.output.console import LOCAL, note, print_json, say
 from kasmon.cli.output.json_objects import error_object
 from kasmon.errors import KasmonError, OtherMachineError, UnavailableError, of_system
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sanitize import clean_block
 from kasmon.store.machines import ALL, machine_names, read_machine
 from kasmon.supervisor.fleet.lookup import PREFIX_LENGTH
@@ -47,7 +47,7 @@ def run_there(arguments: Sequence[str], error: OtherMachineError) -> int:
 
 def _run_on(machine: str, words: Sequence[str]) -> int:
     """Run `kasmon WORDS` on *machine*, or here and on each registered one."""
-    where = places()
+    where = user_paths()
     if machine != ALL:
         require_link(where, machine)
         return run_words(machine, words)
@@ -88,7 +88,7 @@ def ask_all(words: Sequence[str]) -> list[MachineAnswer]:
 
     Why one did not answer is printed on stderr.
     """
-    where = places()
+    where = user_paths()
     words = words if "--json" in words else [*words, "--json"]
     running = {name: _start(where, name, words) for name in machine_names(where)}
     answers = [_ask_here([*words, f"{OPTION}={LOCAL}"])]
@@ -173,7 +173,7 @@ def run_words(machine: str, words: Sequence[str]) -> int:
         RemoteUnreachableError: if the machine is not connected, or it is unknown whether the command was carried out.
     """
     stdin = sys.stdin.buffer.read() if STDIN in words else b""
-    return _print_output(run(places(), machine, words, stdin))
+    return _print_output(run(user_paths(), machine, words, stdin))
 
 
 def _print_output(output: CommandOutput) -> int:

@@ -11,7 +11,7 @@ from kasmon.config import NotifyTarget, load
 from kasmon.errors import KasmonError, NotFoundError, UnavailableError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.formatting import clock
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.notifications.alerts import Alert
 from kasmon.supervisor.notifications.notifier import read_status, start_notifier
 from kasmon.supervisor.notifications.push_sender import PushReceipt, is_installed, read_address, send
@@ -29,7 +29,7 @@ def send_test(
 
     It is sent at once: neither quiet hours nor `when` delay it. The exit code is 69 if a message was not sent.
     """
-    where = places()
+    where = user_paths()
     targets = load(where).notify.targets
     if target is not None and target not in targets:
         names = ", ".join(map(repr, targets)) or "none"

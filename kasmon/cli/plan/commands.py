@@ -25,7 +25,7 @@ from kasmon.model.plan.plan import Plan, describe_fault
 from kasmon.model.plan.plan import Task as PlanTask
 from kasmon.model.plan.progress import PlanRun, TaskRun
 from kasmon.model.plan.scheduler import NextSteps
-from kasmon.paths import expanded, places
+from kasmon.paths import expanded, user_paths
 from kasmon.store.machines import ALL, own_names
 from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -76,7 +76,7 @@ def check(
     wants_json: Json = False,
 ) -> int:
     """Check a plan, and list its faults with their lines."""
-    where, text = places(), start.text_of(Path(file))
+    where, text = user_paths(), start.text_of(Path(file))
     config = load(where)
     plan, faults = parse_for_display(text, file, tuple(config.agents), on)
     remarks: list[str] = []
@@ -128,7 +128,7 @@ def show(
 ) -> None:
     """Show a plan as a graph, with the state of its tasks if it has been run."""
     check_machine(machine)
-    where = places()
+    where = user_paths()
     if wanted in plans(where) or not Path(wanted).exists():
         seen = read_view(start.find_plan(where, wanted), read_fleet(where), load(where))
         plan, run, ahead = seen.plan, seen.run, seen.ahead
@@ -171,7 +171,7 @@ def run(
     wants_json: Json = False,
 ) -> int:
     """Show every command of a plan, ask, and run it. Runs in the background."""
-    where, path = places(), Path(file).absolute()
+    where, path = user_paths(), Path(file).absolute()
     config, text = load(where), start.text_of(path)
     plan = read(text, file, tuple(config.agents), on)
     at = _folder(file, folder)
@@ -214,7 +214,7 @@ def decide(wanted: str, decision: PlanAction, task: str = "", agent: str = "", *
         RefusedError: if it is over, or the decision does not apply.
         UsageError: if it has no such task, or there is no such agent.
     """
-    where = places()
+    where = user_paths()
     seen = decisions.record_decision(where, load(where), read_fleet(where), wanted, decision, task, agent)
     if wants_json:
         print_json(plan=plan_object(seen.plan, seen.run))
@@ -229,7 +229,7 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
         PlanFaultyError: if the file has faults.
         RefusedError: if the edit removes a started task, or the user did not confirm it.
     """
-    where = places()
+    where = user_paths()
     plan_log = start.find_plan(where, wanted)
     file = Path(plan_log.run.file)
     text, config = start.text_of(file), load(where)
@@ -276,7 +276,7 @@ def list_all(*, machine: OnMachine = "", wants_json: Json = False) -> int:
         table = MachineTable(("plan", "ls"), "plans", _ListedPlan, ("PLAN", "STATE", "DONE", "FILE"), _cells, NO_PLAN)
         return print_all(table, wants_json=wants_json)
     check_machine(machine)
-    where = places()
+    where = user_paths()
     plan_logs = sorted(
         (start.find_plan(where, id_) for id_ in plans(where)), key=lambda plan_log: plan_log.run.began_at
     )
@@ -332,7 +332,7 @@ def clean(
 
     A worktree is kept while it has uncommitted or unpushed work, ignored files, a session, or a running process.
     """
-    where = places()
+    where = user_paths()
     plan_log = start.find_plan(where, wanted)
     found = worktree_removal.find_ignored(plan_log, ignored or ())
     if not wants_json:
@@ -396,13 +396,13 @@ def _agree(
     """
     warnings = [f"  warning: {describe_fault(file, warning)}" for warning in plan.warnings]
     remarks = [*(f"  but {remark}" for remark in remarks), *warnings]
-    sessions = read_fleet(places()).sessions
+    sessions = read_fleet(user_paths()).sessions
     if yes and quiet:
         for remark in [*remarks, *describe_waits(config, plan, sessions)]:
             note(remark.strip())
     else:
         plan = apply_config(plan, config)
-        described = approval.describe_plan(plan, config, folder, preview.choices, own_names(places()), sessions)
+        described = approval.describe_plan(plan, config, folder, preview.choices, own_names(user_paths()), sessions)
         for line in [*described, *remarks]:
             note(line) if quiet else say(line)
     if yes:

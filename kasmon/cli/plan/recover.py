@@ -15,7 +15,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import age
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.store.machines import ALL
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, find_orphans, find_unfinished
@@ -48,7 +48,7 @@ def recover_all(
     if machine == ALL:
         return _recover_everywhere(choose or (), dry_run=dry_run, wants_json=wants_json)
     check_machine(machine)
-    where = places()
+    where = user_paths()
     fleet = read_fleet(where)
     wanted = _parse_choices(fleet, choose or ())
     report = _Report(wants_json=wants_json)

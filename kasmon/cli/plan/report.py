@@ -36,7 +36,7 @@ class PlanStoppedError(KasmonError):
     exit_code, code = INTERRUPTED, "interrupted"
 
 
-async def follow(places: Paths, plan_log: PlanLog, *, quiet: bool) -> PlanRun:
+async def follow(paths: Paths, plan_log: PlanLog, *, quiet: bool) -> PlanRun:
     """Run the plan of *plan_log* until it has ended, and print its progress.
 
     SIGINT or SIGTERM stops the plan: no task starts, its sessions and checks end. A second one ends only this command.
@@ -56,14 +56,14 @@ async def follow(places: Paths, plan_log: PlanLog, *, quiet: bool) -> PlanRun:
     for each in SIGNALS:
         loop.add_signal_handler(each, receive, each)
     try:
-        await asyncio.to_thread(start.run, places, plan_log)
-        return await _followed(places, plan_log, received, quiet=quiet)
+        await asyncio.to_thread(start.run, paths, plan_log)
+        return await _followed(paths, plan_log, received, quiet=quiet)
     finally:
         for each in SIGNALS:
             loop.remove_signal_handler(each)
 
 
-async def _followed(places: Paths, plan_log: PlanLog, received: Sequence[signal.Signals], *, quiet: bool) -> PlanRun:
+async def _followed(paths: Paths, plan_log: PlanLog, received: Sequence[signal.Signals], *, quiet: bool) -> PlanRun:
     told: dict[str, TaskState] = {}
     loop = asyncio.get_running_loop()
     gone_at = loop.time() + LOST_S
@@ -78,7 +78,7 @@ async def _followed(places: Paths, plan_log: PlanLog, received: Sequence[signal.
         if plan_log.run.state == "ended":
             return plan_log.run
         if received:
-            raise await _stop(places, plan_log, received[0])
+            raise await _stop(paths, plan_log, received[0])
         if await asyncio.to_thread(start.is_run, plan_log):
             gone_at = loop.time() + LOST_S
         elif loop.time() > gone_at:
@@ -89,10 +89,10 @@ async def _followed(places: Paths, plan_log: PlanLog, received: Sequence[signal.
         await asyncio.sleep(LOOK_S)
 
 
-async def _stop(places: Paths, plan_log: PlanLog, received: signal.Signals) -> PlanStoppedError:
+async def _stop(paths: Paths, plan_log: PlanLog, received: signal.Signals) -> PlanStoppedError:
     """Stop the plan of *plan_log* for the signal *received*; return the error to raise, once its runner has ended."""
     await asyncio.to_thread(plan_log.record_decision, "stop")
-    await asyncio.to_thread(start.run, places, plan_log)
+    await asyncio.to_thread(start.run, paths, plan_log)
     how = "Its agents and checks were ended; its worktrees are kept."
     deadline = time.monotonic() + STOPPING_S
     while await asyncio.to_thread(start.is_run, plan_log):

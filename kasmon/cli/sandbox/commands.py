@@ -29,7 +29,7 @@ from kasmon.model.sandbox.policy import Tier
 from kasmon.model.sandbox.state import CheckpointSummary
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sandbox.network.port_forward import HERE
 from kasmon.supervisor.fleet.lookup import find, find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
@@ -57,7 +57,7 @@ def create(
     wants_json: Json = False,
 ) -> None:
     """Create a sandbox with python, bash and node, and print its session id."""
-    where = places()
+    where = user_paths()
     new = NewSandbox(
         name=name,
         tier=tier,
@@ -94,7 +94,7 @@ def resume(
     selection = SessionSelection(
         names=names, tags=with_tags, plan=plan, everything=everything, yes=yes, only_sandboxed=True
     )
-    return run_on_each(places(), selection, {SessionState.PAUSED}, act, "runs", wants_json=wants_json)
+    return run_on_each(user_paths(), selection, {SessionState.PAUSED}, act, "runs", wants_json=wants_json)
 
 
 def restore(
@@ -105,7 +105,7 @@ def restore(
     wants_json: Json = False,
 ) -> None:
     """Restore a checkpoint: files and saved interpreter state."""
-    where = places()
+    where = user_paths()
     session = find_here(read_fleet(where), name)
     lost = asyncio.run(use.execute(where, session, Restore(checkpoint=checkpoint)))
     if wants_json:
@@ -118,7 +118,7 @@ def restore(
 
 def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """Create a checkpoint of a sandbox, and print its id."""
-    where = places()
+    where = user_paths()
     session = find_here(read_fleet(where), name)
     kept = asyncio.run(use.execute(where, session, Checkpoint()))
     if not kept:
@@ -136,7 +136,7 @@ def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
 
 def checkpoints(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """List a sandbox's checkpoints, newest last."""
-    where = places()
+    where = user_paths()
     points = _points(where, find_here(read_fleet(where), name).id)
     if wants_json:
         print_json(checkpoints=[msgspec.to_builtins(point) for point in points])
@@ -153,7 +153,7 @@ def diff(
     wants_json: Json = False,
 ) -> None:
     """Show the file changes of a turn in a sandbox."""
-    where = places()
+    where = user_paths()
     session = find_here(read_fleet(where), name)
     text = sandbox_operations.diff(where, session, turn)
     if wants_json:
@@ -173,7 +173,7 @@ def allow(
         raise UsageError(
             "`kasmon sandbox allow` requires a host.", hint="Pass a host, such as example.org, or npm, pypi, github."
         )
-    where = places()
+    where = user_paths()
     session = find_here(read_fleet(where), name)
     later = asyncio.run(use.execute(where, session, Allow(hosts=tuple(hosts))))
     if wants_json:
@@ -193,7 +193,7 @@ def forward(
     wants_json: Json = False,
 ) -> None:
     """Forward a port of a sandbox to 127.0.0.1 while this command runs."""
-    where = places()
+    where = user_paths()
     session = find(read_fleet(where), name)
     with contextlib.closing(asyncio.run(sandbox_operations.forwarded(where, session, port, at))) as opened:
         if wants_json:
@@ -213,7 +213,7 @@ def replay(
     wants_json: Json = False,
 ) -> int:
     """Replay everything that a sandbox ran in another sandbox. Side effects outside are repeated."""
-    where = places()
+    where = user_paths()
     source = find_here(read_fleet(where), name)
     target = None if create else find(read_fleet(where), into)
     runs, code, ran = sandbox_operations.history(where, source, until), 0, []
@@ -243,7 +243,7 @@ def rm(
     wants_json: Json = False,
 ) -> int:
     """Remove a sandbox with its own files and checkpoints. Folders of yours are kept, and changed copies of them."""
-    where = places()
+    where = user_paths()
     if (name is None) is not all_:
         raise UsageError("`kasmon sandbox rm` requires a sandbox.", hint="Name one, or pass --all.")
     if name is not None:

@@ -10,7 +10,7 @@ from kasmon.cli.output.console import note, print_json, say
 from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import MIB, SandboxPolicy
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sandbox.microvm import image, qemu_program
 from kasmon.sandbox.microvm.machine import MicroVm
 
@@ -25,7 +25,7 @@ def build(
     wants_json: Json = False,
 ) -> None:
     """Build the image for virtual machines from Debian packages; takes some minutes, needs no root."""
-    where = places()
+    where = user_paths()
     where.make()
     began, folder = time.monotonic(), image.folder_of(where)
     known = image.load_image(folder) if size else None

@@ -12,7 +12,7 @@ from kasmon.cli.output.console import note, print_json
 from kasmon.errors import KasmonError, UsageError
 from kasmon.host.rpc.frames import RunOutputChunk
 from kasmon.model.sandbox.policy import MIB, Interpreter, RunResult
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sanitize import clean_block
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -35,7 +35,7 @@ def run(
     """Run code in a sandbox, resuming it if needed. Output is streamed; exits with the code's exit code."""
     if lang is not None and env is not None:
         raise UsageError("--env is the old name of --lang: only one of them can be given.", hint="Leave out --env.")
-    where = places()
+    where = user_paths()
     session = find(read_fleet(where), name)
     shown, call = RunOutput(is_quiet=wants_json), use.new_run()
     text = sys.stdin.read() if code == "-" else code

@@ -27,7 +27,7 @@ from kasmon.model.sandbox.policy import REMEMBERING, SandboxPhase
 from kasmon.model.sandbox.snapshot import describe_origin
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, find_unfinished
 from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
@@ -37,7 +37,7 @@ from kasmon.supervisor.sandboxes.history import SnapshotReader, StoredSnapshots,
 
 def list_all(*, wants_json: Json = False) -> None:
     """List sandboxes with their phase, usage and memory snapshot."""
-    where = places()
+    where = user_paths()
     for unfinished_one in find_unfinished(where, sandboxed(where)):
         with contextlib.suppress(KasmonError):  # `kasmon doctor` reports it
             end_unfinished(where, unfinished_one)
@@ -52,7 +52,7 @@ def list_all(*, wants_json: Json = False) -> None:
 
 def show(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """Show a sandbox: phase, memory snapshot (size, age, validity), checkpoints, lost state and fork origin."""
-    where = places()
+    where = user_paths()
     session = find_here(read_fleet(where), name)
     remembered = SnapshotReader(where).of(session, whole=True)
     points = session.sandbox_state.checkpoints if session.sandbox_state else ()
@@ -112,7 +112,7 @@ def pause(
     selection = SessionSelection(
         names=names, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes, only_sandboxed=True
     )
-    return run_on_each(places(), selection, ALIVE - {SessionState.PAUSED}, act, "paused", wants_json=wants_json)
+    return run_on_each(user_paths(), selection, ALIVE - {SessionState.PAUSED}, act, "paused", wants_json=wants_json)
 
 
 def _where_words(session: Session, remembered: StoredSnapshots) -> list[str]:
@@ -138,7 +138,7 @@ def fork(
     A fork of a running microvm has its files and all memory: the source is saved to disk, then resumed. Any other
     fork has the files and the saved interpreter state. The output says which.
     """
-    where = places()
+    where = user_paths()
     session = find_here(read_fleet(where), name)
     made = asyncio.run(sandbox_operations.fork(where, session, new_name, at))
     if wants_json:

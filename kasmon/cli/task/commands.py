@@ -15,7 +15,7 @@ from kasmon.cli.output.console import print_answer, print_json
 from kasmon.config import load
 from kasmon.errors import UsageError
 from kasmon.host.rpc import event_loop
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.plans.machines import task_work
 from kasmon.supervisor.plans.machines.offer import read_offer
 from kasmon.supervisor.plans.machines.task_repository import has_repository
@@ -39,7 +39,7 @@ def offer(
     wants_json: Json = False,
 ) -> None:
     """Show what this machine offers to tasks of other machines' plans."""
-    where = places()
+    where = user_paths()
     config = load(where)
     has_it = has_repository(where, config, repository) if repository else None
     found = read_offer(where, config, os.environ, has_it)
@@ -57,44 +57,44 @@ def offer(
 
 def prepare(*, wants_json: Json = False) -> None:
     """Claim a task for this machine, and create its worktree; the request is JSON on stdin."""
-    where = places()
+    where = user_paths()
     _print(event_loop.run(task_work.prepare(where, load(where), _read(PrepareTask))))
 
 
 def add(*, wants_json: Json = False) -> None:
     """Add a part of the commits that a task starts from; the request is JSON on stdin."""
-    _print(task_work.add_commits(places(), _read(AddCommits)))
+    _print(task_work.add_commits(user_paths(), _read(AddCommits)))
 
 
 def start(*, wants_json: Json = False) -> None:
     """Start the session of a prepared task; the request is JSON on stdin."""
-    where = places()
+    where = user_paths()
     _print(event_loop.run(task_work.start(where, load(where), _read(StartTask))))
 
 
 def check(*, wants_json: Json = False) -> None:
     """Start a task's check, or show its state; the request is JSON on stdin."""
-    _print(task_work.check(places(), _read(RunTaskCheck)))
+    _print(task_work.check(user_paths(), _read(RunTaskCheck)))
 
 
 def result(*, wants_json: Json = False) -> None:
     """Show what a task left: its result, its last commit; the request is JSON on stdin."""
-    _print(task_work.read_result(places(), _read(ReadResult)))
+    _print(task_work.read_result(user_paths(), _read(ReadResult)))
 
 
 def fetch(*, wants_json: Json = False) -> None:
     """Print a part of a task's commits; the request is JSON on stdin."""
-    _print(task_work.fetch(places(), _read(FetchCommits)))
+    _print(task_work.fetch(user_paths(), _read(FetchCommits)))
 
 
 def end(*, wants_json: Json = False) -> None:
     """End a task's session and claim, and show what it did; the request is JSON on stdin."""
-    _print(event_loop.run(task_work.end(places(), _read(EndTask))))
+    _print(event_loop.run(task_work.end(user_paths(), _read(EndTask))))
 
 
 def context(*, wants_json: Json = False) -> None:
     """Store what the agents of tasks may know of their peers; the request is JSON on stdin."""
-    print_json(sessions=list(store_contexts(places(), _read(WriteContexts))))
+    print_json(sessions=list(store_contexts(user_paths(), _read(WriteContexts))))
 
 
 def _read(kind: type[Request]) -> Request:

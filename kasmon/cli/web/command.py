@@ -16,7 +16,7 @@ from kasmon.config.parser import load_or_default
 from kasmon.errors import UnavailableError, UsageError
 from kasmon.host.journal import process_log
 from kasmon.host.journal.known_secrets import add_secrets
-from kasmon.paths import places
+from kasmon.paths import user_paths
 
 GET = "pip install 'WHEEL[web]'"
 PORTS = range(65536)
@@ -51,7 +51,7 @@ def web(
 
     if port not in PORTS:
         raise UsageError(f"{port} is not a valid port.", hint="--port must be from 0 to 65535.")
-    where = places()
+    where = user_paths()
     config = load_or_default(where, note).web
     variables = page_environment(os.environ) | where.environment_variables()
     if (tls_cert or tls_key) and not bind:

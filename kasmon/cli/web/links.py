@@ -13,7 +13,7 @@ from kasmon.errors import UnavailableError, UsageError
 from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.model.commands import LINK_ID_LENGTH
 from kasmon.model.formatting import duration
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.store.passkeys import Passkey, Passkeys
 from kasmon.store.request_links import LinkState, RequestLink, RequestLinks
 from kasmon.store.web_logins import LINK_MINUTES, LoginState, WebLogin, WebLogins
@@ -23,7 +23,7 @@ from kasmon.supervisor.request_links import link_of, login_link
 
 def list_all(*, wants_json: Json = False) -> None:
     """List the links to requests of the last day, the logins of browsers, and passkeys: whether each still works."""
-    where = places()
+    where = user_paths()
     links, logins, passkeys = RequestLinks(where).list_all(), WebLogins(where).list_all(), Passkeys(where).list_all()
     _show(links, logins, passkeys, "There are no links.", wants_json=wants_json)
 
@@ -35,7 +35,7 @@ def create(
     wants_json: Json = False,
 ) -> None:
     """Print a link that opens the page of one request in a browser, and answers it once. `kasmon web` serves it."""
-    where = places()
+    where = user_paths()
     asyncio.run(must_be_a_person(os.getpid(), None, action="create links to requests"))
     _, request = meant(read_fleet(where), wanted)
     try:
@@ -49,7 +49,7 @@ def create(
 
 def login(*, wants_json: Json = False) -> None:
     """Print a link that logs one browser in to the list of sessions, once. `kasmon web` serves it."""
-    where = places()
+    where = user_paths()
     asyncio.run(must_be_a_person(os.getpid(), None, action="create links that log in"))
     config = load_or_default(where, note).web
     try:
@@ -80,7 +80,7 @@ def revoke(
     """
     if every == bool(wanted):
         raise UsageError("give the id of one link or login, or --all.", hint="`kasmon web links` lists them.")
-    where, now = places(), time.time()
+    where, now = user_paths(), time.time()
     links, logins, passkeys = RequestLinks(where), WebLogins(where), Passkeys(where)
     is_login = any(each.id == wanted for each in logins.list_all())
     is_passkey = any(each.id == wanted for each in passkeys.list_all())

@@ -18,7 +18,7 @@ from kasmon.model.commands import When
 from kasmon.model.events import ReviewComment
 from kasmon.model.review.comments import LoggedComment
 from kasmon.model.session import Session
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sanitize import clean_line, clean_lines
 from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -42,7 +42,7 @@ def comment(
     wants_json: Json = False,
 ) -> None:
     """Comment on lines in a session's worktree; `kasmon comments --send` sends all comments."""
-    folders = places()
+    folders = user_paths()
     session = find_here(read_fleet(folders), wanted)
     file, first, last = parse_place(session, where)
     given = sys.stdin.read() if text == "-" or removed else ""
@@ -96,7 +96,7 @@ def comments(
     if send + (delete is not None) + (action != "ls") > 1:
         raise UsageError(f"--send, --delete and {action!r} cannot be combined.", hint="Pass one of them.")
     _check(action, words)
-    folders = places()
+    folders = user_paths()
     session = find_here(read_fleet(folders), wanted)
     event_loop.run(_change(folders, session, *(("rm", (delete,)) if delete is not None else (action, words))))
     receipt = None

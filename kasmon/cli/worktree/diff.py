@@ -7,7 +7,7 @@ from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.table import aligned, counted
 from kasmon.errors import UsageError
 from kasmon.model.review.file_changes import FileChange, split
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -26,7 +26,7 @@ def diff(
     """Show what a session changed in its worktree."""
     if sum((turn is not None, last, branch)) > 1:
         raise UsageError("--turn, --last and --branch cannot be combined.", hint="Pass one of them.")
-    where = places()
+    where = user_paths()
     session = find_here(read_fleet(where), wanted)
     number: int | None = None
     if turn is None and not last:

@@ -12,7 +12,7 @@ from kasmon.cli.output.json_objects import receipt_object
 from kasmon.errors import RefusedError, UsageError
 from kasmon.host.rpc import event_loop
 from kasmon.model.session import Session
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.finish import finish as operation
 from kasmon.supervisor.finish.branch_operations import How
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish, plan_finish
@@ -78,7 +78,7 @@ def finish(
         raise UsageError("--fetch requires --update.")
     if len(merges) > 1:
         raise UsageError("--merge, --squash and --ff cannot be combined.", hint="Pass one of them.")
-    where = places()
+    where = user_paths()
     fleet = read_fleet(where)
     session = find_here(fleet, wanted)
     request = FinishRequest(

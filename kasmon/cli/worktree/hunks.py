@@ -11,7 +11,7 @@ from kasmon.errors import NotFoundError, RefusedError, StaleRequestError, UsageE
 from kasmon.model.review.comments import line_range
 from kasmon.model.review.hunks import ShownHunk
 from kasmon.model.session import Session
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sanitize import clean_line, clean_lines
 from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -51,7 +51,7 @@ def hunks(
         raise UsageError(f"`kasmon hunks SESSION {action}` {problem}.")
     if at and digest:
         raise UsageError("FILE:LINE and --digest cannot be combined.", hint="Pass one of them.")
-    where = places()
+    where = user_paths()
     session = find_here(read_fleet(where), wanted)
     if action == "ls":
         _list(operations.list_hunks(where, session, turn), session.id, wants_json=wants_json)

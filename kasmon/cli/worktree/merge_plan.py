@@ -11,7 +11,7 @@ from kasmon.cli.output.console import check_machine, confirm, note, print_answer
 from kasmon.errors import RefusedError, UsageError
 from kasmon.host.rpc import event_loop
 from kasmon.model.permission import SessionId
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.finish import merge_plan as operation
 from kasmon.supervisor.finish.merge_execution import merge_one_by_one
 from kasmon.supervisor.finish.merge_plan import HowToMerge, MergePlan, MergeStep, OnConflict, outcome_lines, plan_lines
@@ -42,7 +42,7 @@ def merge_plan(
     It asks what to do with a branch that conflicts, and stops at the first that breaks the check.
     """
     check_machine(machine)
-    where = places()
+    where = user_paths()
     fleet = read_fleet(where)
     if bool(wanted) == bool(plan):
         raise UsageError("name sessions, or a plan with --plan.", hint="`kasmon merge-plan fix docs`.")

@@ -7,7 +7,7 @@ from kasmon.cli.output.console import confirm, note, print_json, say
 from kasmon.cli.output.table import counted
 from kasmon.errors import RefusedError, UsageError
 from kasmon.model.session import Session
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.fleet.lookup import find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.worktrees import turn_changes
@@ -30,7 +30,7 @@ def undo(
     """
     if redo and turn is not None:
         raise UsageError("--turn and --redo cannot be combined.", hint="Pass one of them.")
-    where = places()
+    where = user_paths()
     session = find_here(read_fleet(where), wanted)
     planned = turn_changes.plan_redo(where, session) if redo else turn_changes.plan_undo(where, session, turn)
     failed: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import age
 from kasmon.model.permission import SessionId
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.repository.branch import BranchState
 from kasmon.store.machines import ALL
 from kasmon.supervisor.finish.pull_requests import read_branches
@@ -52,7 +52,7 @@ def worktrees(
 
 
 def _list(machine: str, *, wants_json: bool) -> int:
-    where = places()
+    where = user_paths()
     fleet = read_fleet(where)
     entries = (*list_session_worktrees(where, fleet), *list_plan_worktrees(where, fleet))
     states = read_branches(where, (entry.tree for entry in entries))
@@ -66,7 +66,7 @@ def _list(machine: str, *, wants_json: bool) -> int:
 
 
 def _collect(wanted: Sequence[str], *, agrees: bool, wants_json: bool) -> int:
-    where = places()
+    where = user_paths()
     fleet = read_fleet(where)
     entries = (*list_session_worktrees(where, fleet), *list_plan_worktrees(where, fleet))
     chosen = [entry for entry in entries if not wanted or _names(entry) & set(wanted)]

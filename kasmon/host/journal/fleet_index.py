@@ -13,9 +13,9 @@ MUCH_BYTES: Final = 4 << 20
 """Reading this much of the logs takes about 0.1 s, enough to be worth indexing."""
 
 
-def save_index(places: Paths, fold: FleetIndex) -> bool:
+def save_index(paths: Paths, fold: FleetIndex) -> bool:
     """Write the state of *fold* to the index, unless another process holds `fleet.lock`; whether it was written."""
-    lock, index = HostLock(places.fleet_lock), FleetCache(places.index)
+    lock, index = HostLock(paths.fleet_lock), FleetCache(paths.index)
     try:
         return lock.acquire(wait_s=0) and index.write(fold, fold.sessions, ())
     except (OSError, UnavailableError):  # without an index the next reader takes longer, no more
@@ -25,14 +25,14 @@ def save_index(places: Paths, fold: FleetIndex) -> bool:
         lock.let_go()
 
 
-def refresh_index(places: Paths) -> None:
+def refresh_index(paths: Paths) -> None:
     """Read what the logs have beyond the index, and update the index if that was much. Blocks."""
-    fold = FleetIndex(places)
-    load_cache(places.index, fold)
+    fold = FleetIndex(paths)
+    load_cache(paths.index, fold)
     with contextlib.suppress(OSError):
         fold.read_fleet()
     for session in list(fold.sessions):
         with contextlib.suppress(OSError):
             fold.read_session(session)
     if fold.folded_bytes:
-        save_index(places, fold)
+        save_index(paths, fold)

@@ -10,18 +10,18 @@ from kasmon.paths import Paths
 
 
 def secrets_of(
-    places: Paths, session: str, argv: Sequence[str] = (), variables: Mapping[str, str] | None = None
+    paths: Paths, session: str, argv: Sequence[str] = (), variables: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
     """Return the secret values among *session*'s own variables and those its agent inherits.
 
     Args:
-        places: where the session's variables are stored.
+        paths: where the session's variables are stored.
         session: the session's id.
         argv: its agent's command, which determines what it inherits.
         variables: the inherited environment; default `os.environ`.
     """
     try:
-        given = given_secrets(places, SessionId(session))
+        given = given_secrets(paths, SessionId(session))
     except OSError:
         given = ()
     passed = inherited(own_prefixes(argv), os.environ if variables is None else variables)

@@ -51,8 +51,8 @@ FORGOTTEN: Final = "it contained a secret, so its text was not stored and was lo
 class PendingPromptStore:
     """The text of *session*'s queued prompts that contain a secret. Blocks; the one writer holds the host's lock."""
 
-    def __init__(self, places: Paths, session: SessionId) -> None:
-        self._places = places
+    def __init__(self, paths: Paths, session: SessionId) -> None:
+        self._paths = paths
         self._session = session
         self._texts: dict[ReceiptId, str] = {}
         with contextlib.suppress(OSError, KasmonError, msgspec.DecodeError, UnicodeDecodeError):
@@ -92,7 +92,7 @@ class PendingPromptStore:
 
     @property
     def _path(self) -> Path:
-        return self._places.waiting(self._session)
+        return self._paths.waiting(self._session)
 
 
 def has_mark(text: str) -> bool:
@@ -170,15 +170,15 @@ class SessionLog:
     order, and the next `append` or `flush` tries again.
     """
 
-    def __init__(self, places: Paths, session: SessionId, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, paths: Paths, session: SessionId, secrets: Iterable[str] = ()) -> None:
         """*secrets*: redacted in addition to the values of the session's own variables.
 
         Raises:
             RefusedError: if the log is a copy of another machine's.
         """
-        if places.via(session).exists():
+        if paths.via(session).exists():
             raise RefusedError(f"the log of session {session!r} is a copy: the host on its machine writes it.")
-        self.places = places
+        self.paths = paths
         self.trouble = ""
         """Why the log cannot be written at the moment; empty while it can."""
         self.written = 0
@@ -190,20 +190,20 @@ class SessionLog:
         """When the last messages of its peers arrived."""
         self.last_prompt = ""
         """The last prompt not sent by an agent, which identifies the agent's conversation."""
-        self._log = EventLog(places.log(session))
-        self._blobs = places.blobs(session)
+        self._log = EventLog(paths.log(session))
+        self._blobs = paths.blobs(session)
         self.redactor = Redactor()
         argv: tuple[str, ...] = ()
         with contextlib.suppress(LaunchError):
-            argv = load_launch(places, session).argv
-        self.add_secrets((*secrets, *secrets_of(places, session, argv)))
-        self._waiting = PendingPromptStore(places, session)
+            argv = load_launch(paths, session).argv
+        self.add_secrets((*secrets, *secrets_of(paths, session, argv)))
+        self._waiting = PendingPromptStore(paths, session)
         self._indexed_at = START
         self._indexing: threading.Thread | None = None
         self._unwritten: deque[tuple[Event, bool]] = deque()
         self._writing = threading.Lock()
         self._is_abandoned = False
-        self.session = load_initial_session(places, session)
+        self.session = load_initial_session(paths, session)
         with contextlib.suppress(LogMissingError):
             for event, _ in self._log.read():
                 self._fold(event)
@@ -260,7 +260,7 @@ class SessionLog:
         """Refresh the fleet's index if the log, now up to *end*, grew much: listing stays cheap without a dashboard."""
         if end - self._indexed_at >= INDEX_BYTES and (self._indexing is None or not self._indexing.is_alive()):
             self._indexed_at = end
-            self._indexing = threading.Thread(target=_refresh_index, args=(self.places,), name="refreshes the index")
+            self._indexing = threading.Thread(target=_refresh_index, args=(self.paths,), name="refreshes the index")
             self._indexing.start()
 
     def abandon(self) -> None:
@@ -311,7 +311,7 @@ class SessionLog:
                 self.prompts.pop(event.receipt.id, None)
 
 
-def _refresh_index(places: Paths) -> None:
+def _refresh_index(paths: Paths) -> None:
     from kasmon.host.journal.fleet_index import refresh_index  # loads SQLite, which few hosts ever need
 
-    refresh_index(places)
+    refresh_index(paths)

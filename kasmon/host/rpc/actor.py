@@ -26,7 +26,7 @@ LONGEST_MACHINE: Final = 255
 _ID: Final = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 
 
-def find_actor(places: Paths, pid: int) -> ActingAgent | None:
+def find_actor(paths: Paths, pid: int) -> ActingAgent | None:
     """Return the agent that process *pid* belongs to; None if nothing shows that it belongs to one. Blocks.
 
     For an agent's process whose session is not certain, it has no session. A process that deliberately loses its
@@ -35,8 +35,8 @@ def find_actor(places: Paths, pid: int) -> ActingAgent | None:
     is_agents = False
     for each, variables in _environments(pid):
         is_agents = is_agents or SESSION in variables or RUN in variables
-        if (session := variables.get(SESSION, "")) and _is_agent_of(places, session, each):
-            return ActingAgent(session=SessionId(session), depth=find_depth(places, SessionId(session)))
+        if (session := variables.get(SESSION, "")) and _is_agent_of(paths, session, each):
+            return ActingAgent(session=SessionId(session), depth=find_depth(paths, SessionId(session)))
     return ActingAgent(session=SessionId("")) if is_agents else None
 
 
@@ -58,13 +58,13 @@ def declared(actor: ActingAgent | None) -> ActingAgent | None:
     return actor if is_possible else None
 
 
-def require_actor(places: Paths, pid: int, action: str) -> ActingAgent:
+def require_actor(paths: Paths, pid: int, action: str) -> ActingAgent:
     """Return the agent that process *pid* belongs to. Blocks. *action*: what it wants to do, for the message.
 
     Raises:
         RefusedError: if it belongs to none, or it is not certain to which.
     """
-    actor = find_actor(places, pid)
+    actor = find_actor(paths, pid)
     if actor is None:
         raise RefusedError(
             f"cannot {action}: this process belongs to no session's agent.",
@@ -78,7 +78,7 @@ def require_actor(places: Paths, pid: int, action: str) -> ActingAgent:
     return actor
 
 
-def require_leader(places: Paths, actor: ActingAgent, session: SessionId) -> None:
+def require_leader(paths: Paths, actor: ActingAgent, session: SessionId) -> None:
     """Raise unless *actor* has the fleet tools, and it, or an agent below it, started *session*. Blocks.
 
     Raises:
@@ -87,8 +87,8 @@ def require_leader(places: Paths, actor: ActingAgent, session: SessionId) -> Non
     from kasmon.store.starters import find_ancestors, read_starters  # few hosts get a proposal
 
     with contextlib.suppress(LaunchError):
-        is_allowed = FLEET_TOOLS in load_launch(places, actor.session).tools
-        if is_allowed and actor.session in find_ancestors(session, read_starters(places))[1:]:
+        is_allowed = FLEET_TOOLS in load_launch(paths, actor.session).tools
+        if is_allowed and actor.session in find_ancestors(session, read_starters(paths))[1:]:
             return
     raise RefusedError(
         f"this agent cannot propose to finish session {session!r}.",
@@ -96,7 +96,7 @@ def require_leader(places: Paths, actor: ActingAgent, session: SessionId) -> Non
     )
 
 
-def require_started_elsewhere(places: Paths, session: SessionId) -> None:
+def require_started_elsewhere(paths: Paths, session: SessionId) -> None:
     """Raise unless an agent of another machine started *session*, or a session above it. Blocks.
 
     Raises:
@@ -104,23 +104,23 @@ def require_started_elsewhere(places: Paths, session: SessionId) -> None:
     """
     from kasmon.store.starters import find_starter_elsewhere, read_starters  # few hosts get a proposal
 
-    if find_starter_elsewhere(session, read_starters(places)) is None:
+    if find_starter_elsewhere(session, read_starters(paths)) is None:
         raise RefusedError(f"no agent of another machine started session {session!r}.")
 
 
-def find_depth(places: Paths, session: SessionId) -> int:
+def find_depth(paths: Paths, session: SessionId) -> int:
     """Return how many agents are above *session*: 0 if a person or a plan started it, or its files are gone."""
     try:
-        actor = load_launch(places, session).actor
+        actor = load_launch(paths, session).actor
     except LaunchError:
         return 0
     return 0 if actor is None else actor.depth + 1
 
 
-def find_name(places: Paths, actor: ActingAgent) -> str:
+def find_name(paths: Paths, actor: ActingAgent) -> str:
     """Return the name that the session of *actor* was last started with; empty if that is unknown. Blocks."""
     try:
-        return clean_line(load_launch(places, actor.session).name) if actor.is_identified else ""
+        return clean_line(load_launch(paths, actor.session).name) if actor.is_identified else ""
     except LaunchError:
         return ""
 
@@ -137,20 +137,20 @@ def _environments(pid: int) -> Iterator[tuple[int, dict[str, str]]]:
         todo += find_relatives(each)
 
 
-def _is_agent_of(places: Paths, session: str, pid: int) -> bool:
+def _is_agent_of(paths: Paths, session: str, pid: int) -> bool:
     """Return whether the log of *session* names *pid* as the process of its agent, and it still is."""
-    if not _ID.fullmatch(session) or not Path(places.launch(SessionId(session))).is_file():
+    if not _ID.fullmatch(session) or not Path(paths.launch(SessionId(session))).is_file():
         return False
-    known = _read_session(places, SessionId(session))
+    known = _read_session(paths, SessionId(session))
     return known is not None and known.pid == pid and is_running(pid, known.pid_started, known.pid_boot)
 
 
-def _read_session(places: Paths, session: SessionId) -> Session | None:
+def _read_session(paths: Paths, session: SessionId) -> Session | None:
     from kasmon.store.fleet_cache import load_cache  # loads SQLite, and few prompts are agents'
     from kasmon.store.fleet_index import FleetIndex
 
-    index = FleetIndex(places)
-    load_cache(places.index, index)
+    index = FleetIndex(paths)
+    load_cache(paths.index, index)
     try:
         index.read_fleet()
         if session not in index.sessions:

@@ -35,7 +35,7 @@ LONGEST_PAUSE_S = 0.1
 
 
 async def open_link(
-    places: Paths,
+    paths: Paths,
     session: SessionId,
     mode: Mode,
     *,
@@ -63,22 +63,22 @@ async def open_link(
         TimedOutError: if it did not answer within *limit_s* seconds; `START_S` after its start, if that is later.
         ProtocolVersionError: if it speaks another version, and is not replaced.
     """
-    return cast("HostLink", await _find(places, session, mode, start, only_looks, limit_s))
+    return cast("HostLink", await _find(paths, session, mode, start, only_looks, limit_s))
 
 
 @contextlib.asynccontextmanager
 async def reach(
-    places: Paths, session: SessionId, mode: Mode, *, start: bool = False
+    paths: Paths, session: SessionId, mode: Mode, *, start: bool = False
 ) -> AsyncIterator["HostLink | BlockingLink"]:
     """Yield a link as `open_link` returns it, without an event loop a blocking one, and close it."""
-    found = await _find(places, session, mode, start)
+    found = await _find(paths, session, mode, start)
     async with contextlib.aclosing(found):
         yield found
 
 
 @contextlib.asynccontextmanager
 async def reach_running_tmux_host(
-    places: Paths, session: SessionId | None = None
+    paths: Paths, session: SessionId | None = None
 ) -> AsyncIterator["HostLink | BlockingLink"]:
     """Yield a link to the running shared tmux host; none is started, except to replace one of an older version.
 
@@ -88,12 +88,12 @@ async def reach_running_tmux_host(
         KasmonError: as `open_link` does.
     """
     try:
-        if session is not None and (machine := await in_thread(machine_of, places, session)):
-            found = await _open_remote(places, session, machine, REACH_S)
+        if session is not None and (machine := await in_thread(machine_of, paths, session)):
+            found = await _open_remote(paths, session, machine, REACH_S)
         else:
-            found = await _open(places.tmux_host_socket)
+            found = await _open(paths.tmux_host_socket)
     except ProtocolVersionError:
-        found = await _find(places, session or SessionId("tmux"), Mode.TMUX)
+        found = await _find(paths, session or SessionId("tmux"), Mode.TMUX)
     async with contextlib.aclosing(found):
         yield found
 
@@ -107,7 +107,7 @@ async def _open(path: Path, *limit_s: float) -> "HostLink | BlockingLink":
 
 
 async def _find(
-    places: Paths,
+    paths: Paths,
     session: SessionId,
     mode: Mode,
     start: bool = False,
@@ -116,24 +116,24 @@ async def _find(
 ) -> "HostLink | BlockingLink":
     deadline = time.monotonic() + limit_s
     finds = mode is Mode.INTERPRETER
-    search = _Search(places, "tmux") if mode is Mode.TMUX else _SessionSearch(places, session, start, only_looks, finds)
+    search = _Search(paths, "tmux") if mode is Mode.TMUX else _SessionSearch(paths, session, start, only_looks, finds)
     try:
-        if machine := await in_thread(machine_of, places, session):
-            return await _open_remote(places, session, machine, limit_s)
+        if machine := await in_thread(machine_of, paths, session):
+            return await _open_remote(paths, session, machine, limit_s)
         return await search.run(deadline)
     except OSError as error:
         raise HostUnreachableError(search.name, _describe_error(error)) from error
 
 
-async def _open_remote(places: Paths, session: SessionId, machine: str, limit_s: float) -> "HostLink | BlockingLink":
+async def _open_remote(paths: Paths, session: SessionId, machine: str, limit_s: float) -> "HostLink | BlockingLink":
     """Return a link to the host on a registered *machine*, through the socket that the link to it listens at.
 
     It is never started from here: that would be another agent, on this machine.
     """
     try:
-        return await _open(places.socket(session), limit_s)
+        return await _open(paths.socket(session), limit_s)
     except HostUnreachableError as error:
-        presence = await in_thread(read_presence, places, machine)
+        presence = await in_thread(read_presence, paths, machine)
         why = (
             f"{machine} is unreachable: {presence.why}; nothing was sent"
             if presence.why
@@ -145,13 +145,13 @@ async def _open_remote(places: Paths, session: SessionId, machine: str, limit_s:
 class _Search:
     """The search for the shared tmux host. Any number may run at once: the host's lock decides which process it is."""
 
-    def __init__(self, places: Paths, name: str) -> None:
-        self.places = places
+    def __init__(self, paths: Paths, name: str) -> None:
+        self.paths = paths
         self.name = name
         self.session: SessionId | None = None
-        self.socket = places.tmux_host_socket
-        self.lock = places.tmux_host_lock
-        self.log = places.tmux_host_log
+        self.socket = paths.tmux_host_socket
+        self.lock = paths.tmux_host_lock
+        self.log = paths.tmux_host_log
         self.child: Host | None = None
         self.started = 0
         self.replaces = True
@@ -169,7 +169,7 @@ class _Search:
             OSError: if the system denies access.
         """
         pause_s, holder = 0.005, None
-        await in_thread(_refuse_symlink, self.places)
+        await in_thread(_refuse_symlink, self.paths)
         while True:
             try:
                 return await _open(self.socket, max(0.1, deadline - time.monotonic()))
@@ -220,9 +220,9 @@ class _Search:
             raise HostUnreachableError(self.name, last_output or f"it ended with exit code {self.child.returncode}")
         try:
             if self.session is None:
-                child = await in_thread(spawn_tmux_host, self.places)
+                child = await in_thread(spawn_tmux_host, self.paths)
             else:
-                child = await in_thread(spawn, self.places, self.session, self.cursor)
+                child = await in_thread(spawn, self.paths, self.session, self.cursor)
         except OSError as error:
             raise HostUnreachableError(self.name, f"it cannot be started: {_describe_error(error)}") from error
         if child is not None:
@@ -236,17 +236,17 @@ class _Search:
 class _SessionSearch(_Search):
     """The search for a structured session's host, whose start is its agent's start."""
 
-    def __init__(self, places: Paths, session: SessionId, start: bool, only_looks: bool, finds: bool) -> None:
+    def __init__(self, paths: Paths, session: SessionId, start: bool, only_looks: bool, finds: bool) -> None:
         """*finds*: its host recovers what the host before it left."""
-        super().__init__(places, session)
+        super().__init__(paths, session)
         self.only_looks = only_looks
         self.finds = finds
         self.replaces = finds and not only_looks
         self.session = session
         self.start = start
-        self.socket = places.socket(session)
-        self.lock = places.host_lock(session)
-        self.log = places.host_log(session)
+        self.socket = paths.socket(session)
+        self.lock = paths.host_lock(session)
+        self.log = paths.host_log(session)
         self.now: Session | None = None
 
     async def run(self, deadline: float) -> "HostLink | BlockingLink":
@@ -263,9 +263,9 @@ class _SessionSearch(_Search):
 
     async def _read_session(self) -> Session:
         if self.now is None:
-            self.now = await in_thread(load_initial_session, self.places, SessionId(self.name))
+            self.now = await in_thread(load_initial_session, self.paths, SessionId(self.name))
         now: Session = self.now
-        now, self.cursor = await in_thread(apply_log, self.places, now, self.cursor or START)
+        now, self.cursor = await in_thread(apply_log, self.paths, now, self.cursor or START)
         self.now = now
         return now
 
@@ -283,7 +283,7 @@ class _SessionSearch(_Search):
             if now.generation == before.generation and now.end_why:
                 raise LaunchError(now.end_why)
             raise SessionEndedError(session)
-        launch, wanted_at = await in_thread(_load_launch, self.places, session)
+        launch, wanted_at = await in_thread(_load_launch, self.paths, session)
         was_tried = now.state in OVER and now.since >= wanted_at
         if self.start or (launch.generation > now.generation and not was_tried and not self.only_looks):
             return
@@ -296,16 +296,16 @@ class _SessionSearch(_Search):
         )
 
 
-def _refuse_symlink(places: Paths) -> None:
+def _refuse_symlink(paths: Paths) -> None:
     """Raise `UnsafeFolderError` if the runtime folder is a link: no host of kasmon listens in one."""
-    if places.has_runtime and places.runtime.is_symlink():
-        private_folder(places.runtime)
+    if paths.has_runtime and paths.runtime.is_symlink():
+        private_folder(paths.runtime)
 
 
-def _load_launch(places: Paths, session: SessionId) -> tuple[Launch, float]:
+def _load_launch(paths: Paths, session: SessionId) -> tuple[Launch, float]:
     """Return the session's launch, and when it was written, in seconds since the epoch. Raises `LaunchError`."""
-    launch = load_launch(places, session)
-    return launch, places.launch(session).stat().st_mtime
+    launch = load_launch(paths, session)
+    return launch, paths.launch(session).stat().st_mtime
 
 
 def _describe_error(error: OSError) -> str:

@@ -28,7 +28,7 @@ from typing import IO, Final
 from kasmon import system
 from kasmon.errors import TimedOutError
 from kasmon.host.rpc.peer import is_ours
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.process_identity import started_at
 from kasmon.system.linux import read_inherited, set_title
 
@@ -240,7 +240,7 @@ class ForkServer:
         from kasmon.model.permission import SessionId
 
         try:
-            _, backend = load_session(places(), SessionId(session))
+            _, backend = load_session(user_paths(), SessionId(session))
             agent = type(backend).__module__.rpartition(".")[0] + ".agent"
             if find_spec(agent) is not None:
                 self._import(agent)

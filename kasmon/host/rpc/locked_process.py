@@ -12,7 +12,7 @@ from kasmon.errors import KasmonError
 from kasmon.host.journal import process_log
 from kasmon.host.rpc import secret_stdin
 from kasmon.host.rpc.host_lock import HostLock
-from kasmon.paths import Paths, places, private_folder
+from kasmon.paths import Paths, private_folder, user_paths
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The signals that ask a process to end."""
@@ -25,7 +25,7 @@ def begin_process() -> Paths:
     os.umask(0o077)
     process_log.configure()
     secret_stdin.load_environment()
-    return places()
+    return user_paths()
 
 
 def run_work(

@@ -16,13 +16,13 @@ from kasmon.backends.common.environment import decoded, encoded
 from kasmon.paths import Paths
 
 
-def handed(places: Paths, variables: Mapping[str, str]) -> IO[bytes]:
+def handed(paths: Paths, variables: Mapping[str, str]) -> IO[bytes]:
     """Return an unnamed file that contains *variables*, to be the stdin of a host.
 
     Raises:
         OSError: if it cannot be written.
     """
-    file = _unnamed_file(places.runtime)
+    file = _unnamed_file(paths.runtime)
     file.write(encoded(variables))
     file.seek(0)
     return file

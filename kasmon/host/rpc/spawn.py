@@ -43,7 +43,7 @@ SERVICES = ("E2B_",)
 Host: TypeAlias = "subprocess.Popen[bytes] | fork_server.ForkedHost"
 
 
-def spawn(places: Paths, session: SessionId, since: Cursor | None = None) -> Host:
+def spawn(paths: Paths, session: SessionId, since: Cursor | None = None) -> Host:
     """Start the host of *session*; do not wait for its socket. Its output goes to its host log.
 
     On Linux the fork server starts it, except for an agent.
@@ -56,21 +56,21 @@ def spawn(places: Paths, session: SessionId, since: Cursor | None = None) -> Hos
     Raises:
         OSError: also if the session is another machine's.
     """
-    if places.via(session).exists():
-        raise OSError(errno.EXDEV, "the session is another machine's", str(places.via(session)))
+    if paths.via(session).exists():
+        raise OSError(errno.EXDEV, "the session is another machine's", str(paths.via(session)))
     what = [session, *([] if since is None else ["--since", str(since)])]
-    with _streams(places, places.host_log(session), keeps=True) as (environment, given, output):
+    with _streams(paths, paths.host_log(session), keeps=True) as (environment, given, output):
         if system.HERE.can_continue_after_fork and SESSION not in os.environ and RUN not in os.environ:
             with contextlib.suppress(OSError):  # without the fork server, a host starts in a new Python
-                if (host := _fork(places, what, environment, given, output)) is not None:
+                if (host := _fork(paths, what, environment, given, output)) is not None:
                     return host
         return _start(what, environment, given, output)
 
 
-def spawn_tmux_host(places: Paths) -> "Host | None":
+def spawn_tmux_host(paths: Paths) -> "Host | None":
     """Start the shared tmux host, with its lock; None if there is one, or another process starts one."""
-    with _streams(places, places.tmux_host_log, keeps=False) as (environment, given, output):
-        lock = HostLock(places.tmux_host_lock)
+    with _streams(paths, paths.tmux_host_log, keeps=False) as (environment, given, output):
+        lock = HostLock(paths.tmux_host_lock)
         if not lock.acquire(wait_s=0, pid=0) or lock.handle is None:  # who ends the holder must not end this process
             return None
         try:
@@ -81,12 +81,12 @@ def spawn_tmux_host(places: Paths) -> "Host | None":
             lock.let_go()
 
 
-def spawn_runner(places: Paths, plan: str) -> "subprocess.Popen[bytes]":
+def spawn_runner(paths: Paths, plan: str) -> "subprocess.Popen[bytes]":
     """Start the process that runs *plan*; it passes kasmon's variables on to its agents.
 
     Its tasks may run on other machines: it may use the links, unless an agent starts it; its checks may not.
     """
-    with _streams(places, places.plan(plan) / "host.log", keeps=True) as (environment, given, output):
+    with _streams(paths, paths.plan(plan) / "host.log", keeps=True) as (environment, given, output):
         from kasmon.host.rpc.peer import evidence  # no host needs it here
 
         if not evidence(os.getpid()):
@@ -94,74 +94,74 @@ def spawn_runner(places: Paths, plan: str) -> "subprocess.Popen[bytes]":
         return _start(["--plan", plan], environment, given, output)
 
 
-def spawn_link(places: Paths, machine: str) -> "subprocess.Popen[bytes]":
+def spawn_link(paths: Paths, machine: str) -> "subprocess.Popen[bytes]":
     """Start the link to the registered *machine*."""
-    with _streams(places, places.machine(machine) / "link.log", keeps=False) as (environment, given, output):
+    with _streams(paths, paths.machine(machine) / "link.log", keeps=False) as (environment, given, output):
         environment.pop(MACHINERY)  # it starts no agent, and what it runs for a person may answer requests
         return _start(["--machine", machine], environment, given, output)
 
 
-def spawn_notifier(places: Paths, names: Sequence[str]) -> "subprocess.Popen[bytes]":
+def spawn_notifier(paths: Paths, names: Sequence[str]) -> "subprocess.Popen[bytes]":
     """Start the process that pushes notifications.
 
     *names*: the variables with addresses of services, which it gets in memory only.
     """
     kept = {name: os.environ[name] for name in names if name in os.environ}
-    with _streams(places, places.notifications / "notifier.log", keeps=kept) as (environment, given, output):
+    with _streams(paths, paths.notifications / "notifier.log", keeps=kept) as (environment, given, output):
         return _start(["--notify"], environment, given, output)
 
 
-def spawn_prompter(places: Paths, work: Literal["limits", "watch"]) -> "subprocess.Popen[bytes]":
+def spawn_prompter(paths: Paths, work: Literal["limits", "watch"]) -> "subprocess.Popen[bytes]":
     """Start a process that sends prompts by itself.
 
     *work*: `limits` resumes sessions after a usage limit, `watch` feeds watcher sessions.
     """
-    folder, log = {"limits": (places.limits, "resume.log"), "watch": (places.watch, "feeder.log")}[work]
+    folder, log = {"limits": (paths.limits, "resume.log"), "watch": (paths.watch, "feeder.log")}[work]
     private_folder(folder)
-    with _streams(places, folder / log, keeps=True) as (environment, given, output):
+    with _streams(paths, folder / log, keeps=True) as (environment, given, output):
         return _start([f"--{work}"], environment, given, output)
 
 
-def spawn_log_in(places: Paths, session: SessionId, log_in: SessionId) -> "subprocess.Popen[bytes]":
+def spawn_log_in(paths: Paths, session: SessionId, log_in: SessionId) -> "subprocess.Popen[bytes]":
     """Start the process that restarts *session* after its *log_in*; its agent gets this process's variables."""
-    with _streams(places, places.host_log(log_in), keeps=True) as (environment, given, output):
+    with _streams(paths, paths.host_log(log_in), keeps=True) as (environment, given, output):
         return _start(["--log-in", session, log_in], environment, given, output)
 
 
-def spawn_task_check(places: Paths, order: Path) -> "subprocess.Popen[bytes]":
+def spawn_task_check(paths: Paths, order: Path) -> "subprocess.Popen[bytes]":
     """Start the process that runs the check in the file *order*."""
-    with _streams(places, order.with_suffix(".log"), keeps=True) as (environment, given, output):
+    with _streams(paths, order.with_suffix(".log"), keeps=True) as (environment, given, output):
         return _start(["--task-check", str(order)], environment, given, output)
 
 
 @contextlib.contextmanager
 def _streams(
-    places: Paths, log: Path, *, keeps: bool | Mapping[str, str]
+    paths: Paths, log: Path, *, keeps: bool | Mapping[str, str]
 ) -> Iterator[tuple[dict[str, str], IO[bytes], IO[bytes]]]:
     """Yield the environment, stdin and output of a host.
 
     With *keeps* it has all variables, most in memory only; if that is a mapping, those of it in memory.
     """
-    places.make()
-    shown, kept = build_host_environment(places, os.environ)
+    paths.make()
+    shown, kept = build_host_environment(paths, os.environ)
     if not isinstance(keeps, bool):
         shown = {name: value for name, value in shown.items() if name not in keeps}
         kept = dict(keeps)
     elif not keeps:
         kept = {name: value for name, value in kept.items() if name.startswith(SERVICES)}
-    with opened(log) as output, handed(places, kept) as given:
+    with opened(log) as output, handed(paths, kept) as given:
         yield shown | {MACHINERY: "host"}, given, output
 
 
 def _fork(
-    places: Paths, what: Sequence[str], environment: Mapping[str, str], given: IO[bytes], output: IO[bytes]
+    paths: Paths, what: Sequence[str], environment: Mapping[str, str], given: IO[bytes], output: IO[bytes]
 ) -> fork_server.ForkedHost | None:
     """Have the fork server start the host with the arguments *what*, and start the server if there is none."""
-    path = fork_server.socket_path(places, environment)
+    path = fork_server.socket_path(paths, environment)
     ask = partial(fork_server.request, arguments=what, stdin=given, output=output)
     if (host := _ask_running(path, ask)) is not None:
         return host
-    lock = HostLock(places.fork_server_lock)  # of many that start a host at once, one starts a server
+    lock = HostLock(paths.fork_server_lock)  # of many that start a host at once, one starts a server
     if not lock.acquire(fork_server.START_S):
         return None
     try:
@@ -215,7 +215,7 @@ def _start(
     return child
 
 
-def build_host_environment(places: Paths, variables: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def build_host_environment(paths: Paths, variables: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the part of *variables* that a host is started with, and the part kept in its memory, for its agent.
 
     Neither has those that describe where the starter itself runs. A shared host needs none for its agents: they come
@@ -228,7 +228,7 @@ def build_host_environment(places: Paths, variables: Mapping[str, str]) -> tuple
     }
     usual = base_environment(kept) | {name: value for name, value in kept.items() if name.startswith(RUNNING)}
     shown = {name: value for name, value in usual.items() if not secret_values({name: value})}
-    return shown | places.environment_variables(), {name: kept[name] for name in kept.keys() - shown.keys()}
+    return shown | paths.environment_variables(), {name: kept[name] for name in kept.keys() - shown.keys()}
 
 
 def read_last_line(log: Path) -> str:

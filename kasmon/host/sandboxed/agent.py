@@ -35,7 +35,7 @@ class SandboxedAgent:
         is_attached: Callable[[], Awaitable[bool]],
     ) -> None:
         """The arguments are those of `AgentServices`."""
-        self._places = log_writer.session_log.places
+        self._paths = log_writer.session_log.paths
         self._launch = launch
         self._log_writer = log_writer
         self._on_agent = on_agent
@@ -71,7 +71,7 @@ class SandboxedAgent:
                 await self._log_reports()
                 # a lost one is no longer monitored: its snapshot stays
                 is_lost = self._log_writer.session.state is SessionState.LOST
-                here, session = self._places, self._launch.session
+                here, session = self._paths, self._launch.session
                 for text in await asyncio.to_thread(sandboxed_agent.clean_up, here, session, spares_memory=is_lost):
                     self._notice(text)
             except (KasmonError, OSError) as error:
@@ -80,7 +80,7 @@ class SandboxedAgent:
     # -- inspection and reports
 
     async def _run(self, front: int) -> None:
-        session = (await asyncio.to_thread(load_or_default, self._places, log.warning)).session
+        session = (await asyncio.to_thread(load_or_default, self._paths, log.warning)).session
         self.lifecycle.begin(terms_of(session))
         try:
             if not self._is_first:
@@ -96,7 +96,7 @@ class SandboxedAgent:
     async def _inspect(self, front: int) -> bool:
         """Inspect the sandbox behind process *front* and note the result; whether an agent was there."""
         try:
-            confinement = await asyncio.to_thread(identify.identify_agent, self._places, self._launch, front)
+            confinement = await asyncio.to_thread(identify.identify_agent, self._paths, self._launch, front)
         except (KasmonError, OSError) as error:
             confinement = ConfinementSeen(at=time.time(), ok=False, mismatches=(f"it cannot be inspected: {error}",))
         if confinement is None:
@@ -118,7 +118,7 @@ class SandboxedAgent:
                 await self._log_reports()
                 await asyncio.to_thread(self._update_context)
                 for text in await asyncio.to_thread(
-                    sandboxed_agent.describe_differences, self._places, self._launch.session
+                    sandboxed_agent.describe_differences, self._paths, self._launch.session
                 ):
                     self._notice(text)
             except (KasmonError, OSError):
@@ -128,14 +128,14 @@ class SandboxedAgent:
         self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error" if is_bad else "info"))
 
     async def _log_reports(self) -> None:
-        places, session = self._places, self._launch.session
-        for note in await asyncio.to_thread(lambda: self._notes.new(sandboxed_agent.notes_of(places, session))):
+        paths, session = self._paths, self._launch.session
+        for note in await asyncio.to_thread(lambda: self._notes.new(sandboxed_agent.notes_of(paths, session))):
             self._log_writer.note(build_report(note.waiting, note.done, time.time()))
 
     def _update_context(self) -> None:
-        now = context(self._places, self._launch)
+        now = context(self._paths, self._launch)
         if now != self._written_context:
-            AgentContextFiles(sandboxed_agent.notes_of(self._places, self._launch.session).parent.parent).write_context(
+            AgentContextFiles(sandboxed_agent.notes_of(self._paths, self._launch.session).parent.parent).write_context(
                 now
             )
             self._written_context = now

@@ -42,7 +42,7 @@ class EgressRequests:
 
     def __init__(
         self,
-        places: Paths,
+        paths: Paths,
         session: SessionId,
         requests: RequestRegistry,
         log_writer: LogWriter,
@@ -54,7 +54,7 @@ class EgressRequests:
             add_permanently: adds an entry to the sandbox's list permanently; None: to its policy's file.
             now: a clock, in seconds, for the end of "once".
         """
-        self._places = places
+        self._paths = paths
         self._session = session
         self._requests = requests
         self._log_writer = log_writer
@@ -142,8 +142,8 @@ class EgressRequests:
 
     def _refusals(self, since: float) -> list[Denial]:
         """Return the refusals after *since* that need a request. Blocks."""
-        policy = policy_of(self._places, self._session)
-        tier = tiers.load(policy.tier, self._places)
+        policy = policy_of(self._paths, self._session)
+        tier = tiers.load(policy.tier, self._paths)
         fresh = tier.denials(policy, since) if isinstance(tier, EgressTier) else ()
         self._since = max([since, *(each.at for each in fresh)])
         silent = allowlist(policy.refuse)
@@ -157,16 +157,16 @@ class EgressRequests:
 
     def _apply(self, once: tuple[str, ...]) -> None:
         """Allow the hosts of its policy, and *once*. Blocks."""
-        policy = policy_of(self._places, self._session)
-        tier = tiers.load(policy.tier, self._places)
+        policy = policy_of(self._paths, self._session)
+        tier = tiers.load(policy.tier, self._paths)
         if isinstance(tier, EgressTier):
             tier.allow(msgspec.structs.replace(policy, hosts=(*policy.hosts, *once)))
 
     async def _save_in_policy(self, entry: str) -> None:
         def add_to_policy() -> None:
-            policy = policy_of(self._places, self._session)
+            policy = policy_of(self._paths, self._session)
             wider = msgspec.structs.replace(policy, hosts=(*policy.hosts, entry))
-            write_private(self._places.sandbox(self._session), msgspec.json.encode(wider))
+            write_private(self._paths.sandbox(self._session), msgspec.json.encode(wider))
 
         await asyncio.to_thread(add_to_policy)
 

@@ -28,34 +28,34 @@ def server_of(name: str) -> str:
     return found[1] if found else ""
 
 
-def lock_of(places: Paths, server: str) -> Path:
+def lock_of(paths: Paths, server: str) -> Path:
     """Return the file on which *server* holds a lock until it exits."""
-    return places.mcp / f"{server}.lock"
+    return paths.mcp / f"{server}.lock"
 
 
-async def server_gone(places: Paths, session: SessionId, name: str) -> bool:
+async def server_gone(paths: Paths, session: SessionId, name: str) -> bool:
     """Wait until the server that *session*, first called *name*, ends with has exited: true; false if it has none."""
     while server := server_of(name):
         await asyncio.sleep(LOOK_S)
-        if not await asyncio.to_thread(_is_gone, places, server):
+        if not await asyncio.to_thread(_is_gone, paths, server):
             continue
-        now = await asyncio.to_thread(_renamed, places, session, name)
+        now = await asyncio.to_thread(_renamed, paths, session, name)
         if now == name:
             return True
         name = now  # a pre-provisioned one, assigned to a client by now
     return False
 
 
-def _is_gone(places: Paths, server: str) -> bool:
+def _is_gone(paths: Paths, server: str) -> bool:
     try:
-        return lock_holder(lock_of(places, server)) is None
+        return lock_holder(lock_of(paths, server)) is None
     except OSError:
         return False
 
 
-def _renamed(places: Paths, session: SessionId, name: str) -> str:
+def _renamed(paths: Paths, session: SessionId, name: str) -> str:
     with contextlib.suppress(LogMissingError, OSError):
-        for event, _ in EventLog(places.fleet_log).read():
+        for event, _ in EventLog(paths.fleet_log).read():
             if isinstance(event, SessionRenamed) and event.session == session:
                 name = event.name
     return name

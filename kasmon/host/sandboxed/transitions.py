@@ -34,7 +34,7 @@ class SandboxTransitions:
         """Whether it can be paused to disk."""
         self.can_pause = True
         self._tier: LoggedTier = launch.sandbox or "jail"
-        self._places = log_writer.session_log.places
+        self._paths = log_writer.session_log.paths
         self._session = launch.session
         self._log_writer = log_writer
 
@@ -45,8 +45,8 @@ class SandboxTransitions:
 
     async def load(self) -> None:
         """Find out whether it can be paused to disk, and paused at all."""
-        self.keeps_memory = await asyncio.to_thread(sandboxed_agent.keeps_memory, self._places, self._session)
-        self.can_pause = await asyncio.to_thread(sandboxed_agent.can_pause, self._places, self._session)
+        self.keeps_memory = await asyncio.to_thread(sandboxed_agent.keeps_memory, self._paths, self._session)
+        self.can_pause = await asyncio.to_thread(sandboxed_agent.can_pause, self._paths, self._session)
 
     def note_deadlines(self, used_at: float) -> None:
         """Note the deadlines after its last use at *used_at*, in seconds since the epoch."""
@@ -68,11 +68,11 @@ class SandboxTransitions:
         try:
             if not await self._log_writer.written(WRITTEN_S):
                 raise SandboxError("its sandbox was not paused", "the log is not writable")
-            of, turn = (self._places, self._session, runtime), self.sandbox_state.turn
+            of, turn = (self._paths, self._session, runtime), self.sandbox_state.turn
             paused = await asyncio.to_thread(sandboxed_agent.pause, *of, to_disk=to_disk, turn=turn)
         except OSError as error:  # unknown how far it came, as on a full disk
             with contextlib.suppress(KasmonError, OSError):
-                runtime = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime)
+                runtime = await asyncio.to_thread(sandboxed_agent.resume, self._paths, self._session, runtime)
             self._journal.move(SandboxPhase.RUNNING, runtime=self._with_front(runtime))
             raise SandboxError("its sandbox was not paused", str(error)) from error
         except KasmonError:
@@ -123,7 +123,7 @@ class SandboxTransitions:
         if before.phase is SandboxPhase.PAUSED:
             paused = PauseResult(held=before.held, snapshot=before.snapshot)
         try:
-            resumed = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime, paused)
+            resumed = await asyncio.to_thread(sandboxed_agent.resume, self._paths, self._session, runtime, paused)
             return self._with_front(resumed)
         except OSError as error:
             raise SandboxError("its sandbox cannot be resumed", str(error)) from error

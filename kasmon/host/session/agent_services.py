@@ -107,7 +107,7 @@ class TurnRecorder:
             return
         from kasmon.repository.turn_trees import TurnTrees  # only in repositories: hosts are small
 
-        trees = TurnTrees(self._log_writer.session_log.places.turns(session.id))
+        trees = TurnTrees(self._log_writer.session_log.paths.turns(session.id))
         if is_begin:
             self._turn = trees.begin(folder)
         elif self._turn is not None:
@@ -146,11 +146,11 @@ class LimitFollower:
             log.warning("the process that resumes sessions cannot be started: %s", error)
 
     def _start_resumer(self) -> None:
-        places = self._log_writer.session_log.places
-        if load_or_default(places, log.warning).limits.resume == "auto":
+        paths = self._log_writer.session_log.paths
+        if load_or_default(paths, log.warning).limits.resume == "auto":
             from kasmon.host.rpc.spawn import spawn_prompter  # only for that: hosts are small
 
-            spawn_prompter(places, "limits")
+            spawn_prompter(paths, "limits")
 
 
 def _is_in_turn(session: Session) -> bool:
@@ -205,8 +205,8 @@ class AgentServices:
             return
         from kasmon.host.sandboxed import egress_requests  # only needed with a sandbox
 
-        places = log_writer.session_log.places
-        self.egress = egress_requests.EgressRequests(places, launch.session, requests, log_writer, allow_for_good)
+        paths = log_writer.session_log.paths
+        self.egress = egress_requests.EgressRequests(paths, launch.session, requests, log_writer, allow_for_good)
         if launch.mode is not Mode.INTERPRETER:
             from kasmon.host.sandboxed import agent
 
@@ -255,7 +255,7 @@ class AgentServices:
 
     async def _stop_in_time(self) -> None:
         """End the agent, which another agent started, when its time is over, unless a person restarted it since."""
-        config = await asyncio.to_thread(load_or_default, self._log_writer.session_log.places, log.warning)
+        config = await asyncio.to_thread(load_or_default, self._log_writer.session_log.paths, log.warning)
         limits = self._launch.limits
         minutes = config.fleet.minutes if limits is None else min(config.fleet.minutes, limits.minutes)
         left_s = self._launch.created_at + 60 * minutes - time.time()
@@ -290,14 +290,14 @@ class AgentServices:
         require_length(frame.text)
         if not (cleaned := clean_line(frame.text).strip()):
             raise UsageError("a proposal needs a text that says what was done.")
-        places, name = self._log_writer.session_log.places, clean_line(frame.name).strip()[:PROPOSER_LENGTH]
+        paths, name = self._log_writer.session_log.paths, clean_line(frame.name).strip()[:PROPOSER_LENGTH]
         actor = declared(frame.actor)
-        if actor is None or await asyncio.to_thread(find_actor, places, peer_pid) is not None:
-            actor = await asyncio.to_thread(require_actor, places, peer_pid, "propose to finish a session")
-            await asyncio.to_thread(require_leader, places, actor, self._launch.session)
-            name = await asyncio.to_thread(find_name, places, actor)
+        if actor is None or await asyncio.to_thread(find_actor, paths, peer_pid) is not None:
+            actor = await asyncio.to_thread(require_actor, paths, peer_pid, "propose to finish a session")
+            await asyncio.to_thread(require_leader, paths, actor, self._launch.session)
+            name = await asyncio.to_thread(find_name, paths, actor)
         else:
-            await asyncio.to_thread(require_started_elsewhere, places, self._launch.session)
+            await asyncio.to_thread(require_started_elsewhere, paths, self._launch.session)
         self._log_writer.note(FinishProposed(at=time.time(), text=cleaned[:PROPOSAL_LENGTH], actor=actor, name=name))
 
     async def _require_own_agent(self, peer_pid: int, action: str) -> None:
@@ -305,7 +305,7 @@ class AgentServices:
 
         Of an agent's process that lost its parents, its environment decides.
         """
-        actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
+        actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.paths, peer_pid)
         if actor is None:
             return
         if (actor.session or await asyncio.to_thread(find_claimed_session, peer_pid)) != self._launch.session:
@@ -313,16 +313,16 @@ class AgentServices:
 
     async def with_actor(self, prompt: Prompt, peer_pid: int) -> Prompt:
         """Return *prompt* with the agent that process *peer_pid* belongs to, if it belongs to one."""
-        actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.places, peer_pid)
+        actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.paths, peer_pid)
         return msgspec.structs.replace(prompt, actor=actor or declared(prompt.actor))
 
     async def record_actor(self, command: Stop | Interrupt, peer_pid: int) -> None:
         """Log which agent sends *command*, if process *peer_pid* is an agent's; nothing is logged for a person."""
-        places = self._log_writer.session_log.places
-        if (actor := await asyncio.to_thread(find_actor, places, peer_pid)) is None:
+        paths = self._log_writer.session_log.paths
+        if (actor := await asyncio.to_thread(find_actor, paths, peer_pid)) is None:
             return
         word: Literal["stop", "interrupt"] = "stop" if isinstance(command, Stop) else "interrupt"
-        name = await asyncio.to_thread(find_name, places, actor)
+        name = await asyncio.to_thread(find_name, paths, actor)
         self._log_writer.note(AgentCommandReceived(at=time.time(), command=word, actor=actor, name=name))
 
     async def check_requeue(self, command: Requeue, peer_pid: int) -> None:
@@ -331,8 +331,8 @@ class AgentServices:
         Raises:
             RefusedError: if that is so.
         """
-        places = self._log_writer.session_log.places
-        if (actor := await asyncio.to_thread(find_actor, places, peer_pid)) is None:
+        paths = self._log_writer.session_log.paths
+        if (actor := await asyncio.to_thread(find_actor, paths, peer_pid)) is None:
             return
         sent = next((each for each in self._log_writer.session.receipts if each.id == command.receipt), None)
         is_own = sent is not None and actor.is_identified and sent.actor == actor

@@ -33,16 +33,16 @@ class BudgetGate:
 
     def find_hold(self) -> str:
         """Return why no queued prompt may be delivered now: a budget that is used up. Empty if one may. Blocks."""
-        places = self._log_writer.session_log.places
+        paths = self._log_writer.session_log.paths
         try:
-            facts = places.config_file.stat()
+            facts = paths.config_file.stat()
             now: tuple[object, ...] = (facts.st_mtime_ns, facts.st_size, facts.st_ino, int(time.time() // DAY_S))
         except OSError:
             return ""
         if self._held and now == self._held_of and time.monotonic() < self._held_at + AGAIN_S:
             return self._held
         try:
-            has_budget = load(places).budget != BudgetConfig()
+            has_budget = load(paths).budget != BudgetConfig()
         except ConfigError:  # a person is editing it: what was held stays so
             has_budget = bool(self._held)
         self._held = self._check() if has_budget else ""

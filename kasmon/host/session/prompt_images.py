@@ -11,7 +11,7 @@ from kasmon.model.prompts.image import SUFFIXES, PromptImage, build_image, check
 from kasmon.paths import Paths, write_private
 
 
-def store_images(places: Paths, session: SessionId, prompt: Prompt) -> Prompt:
+def store_images(paths: Paths, session: SessionId, prompt: Prompt) -> Prompt:
     """Store the pictures of *prompt*; return it without their content. Blocks.
 
     Raises:
@@ -20,7 +20,7 @@ def store_images(places: Paths, session: SessionId, prompt: Prompt) -> Prompt:
     """
     images = [build_image(image.name, image.data) for image in prompt.images]
     check_images(images)
-    folder = places.images(session)
+    folder = paths.images(session)
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         for image in images:
@@ -32,22 +32,22 @@ def store_images(places: Paths, session: SessionId, prompt: Prompt) -> Prompt:
     return msgspec.structs.replace(prompt, images=tuple(msgspec.structs.replace(each, data=b"") for each in images))
 
 
-def load_images(places: Paths, session: SessionId, prompt: Prompt) -> Prompt:
+def load_images(paths: Paths, session: SessionId, prompt: Prompt) -> Prompt:
     """Return *prompt* with content and path of its pictures. Blocks.
 
     Raises:
         UnavailableError: if one no longer exists.
     """
-    return msgspec.structs.replace(prompt, images=tuple(load_image(places, session, each) for each in prompt.images))
+    return msgspec.structs.replace(prompt, images=tuple(load_image(paths, session, each) for each in prompt.images))
 
 
-def load_image(places: Paths, session: SessionId, image: PromptImage) -> PromptImage:
+def load_image(paths: Paths, session: SessionId, image: PromptImage) -> PromptImage:
     """Return *image*, which was stored before, with its content and its path. Blocks.
 
     Raises:
         UnavailableError: if it no longer exists, or is on another machine.
     """
-    path = places.images(session) / _file_name(image)
+    path = paths.images(session) / _file_name(image)
     try:
         return msgspec.structs.replace(image, data=path.read_bytes(), path=str(path))
     except OSError as error:

@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 class SessionRules:
     """The rules that apply to the session of *launch*; `refresh` reads them again, from a thread."""
 
-    def __init__(self, places: Paths, launch: Launch) -> None:
-        self._book = RuleBook(places.rules)
-        self._places = places
+    def __init__(self, paths: Paths, launch: Launch) -> None:
+        self._book = RuleBook(paths.rules)
+        self._paths = paths
         self._launch = launch
         self._rules: tuple[Rule, ...] = ()
         self._secrets: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class SessionRules:
         """Read the rules and the session's secrets; rules that cannot be read answer nothing."""
         project = project_of(self._launch.workdir)
         self.where = RequestSource(self._launch.session, self._launch.plan, project, self._launch.workdir)
-        self._secrets = secrets_of(self._places, self._launch.session, self._launch.argv)
+        self._secrets = secrets_of(self._paths, self._launch.session, self._launch.argv)
         try:
             self._rules, self.trouble = self._book.read(), ""
         except ConfigError as error:

@@ -65,7 +65,7 @@ class StructuredAgentRunner:
         """*call_s*: how long the agent may take to accept a command, in seconds."""
         self.has_ended = False
         self.opened = False
-        self.policy = SessionRules(log_writer.session_log.places, launch)
+        self.policy = SessionRules(log_writer.session_log.paths, launch)
         self.requests = RequestRegistry(log_writer, self.policy)
         self.live = LiveText(launch.session, log_writer.session_log.redactor, log_writer.note)
         self.prompts = Prompts(log_writer, self.send, steers=backend.abilities.steers)
@@ -161,8 +161,8 @@ class StructuredAgentRunner:
         if isinstance(command, Prompt):
             command = msgspec.structs.replace(command, when="now")
             if command.images:
-                places = self._log_writer.session_log.places
-                command = await asyncio.to_thread(load_images, places, self._launch.session, command)
+                paths = self._log_writer.session_log.paths
+                command = await asyncio.to_thread(load_images, paths, self._launch.session, command)
         try:
             async with asyncio.timeout(self._call_s):
                 await agent.send(command)

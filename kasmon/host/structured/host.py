@@ -93,8 +93,8 @@ REMOVAL_CHECK_S: Final = 5.0
 class StructuredHost:
     """The host of the session that *launch* describes. The caller holds the host's lock."""
 
-    def __init__(self, places: Paths, launch: Launch, backend: Backend, config: Config | None = None) -> None:
-        self._places = places
+    def __init__(self, paths: Paths, launch: Launch, backend: Backend, config: Config | None = None) -> None:
+        self._paths = paths
         self._launch = launch
         self._backend = backend
         self._config = config or Config()
@@ -113,13 +113,13 @@ class StructuredHost:
 
     async def run(self) -> bool:
         """Run until the agent has ended; false if there never was one."""
-        session_log = await asyncio.to_thread(SessionLog, self._places, self._id)
+        session_log = await asyncio.to_thread(SessionLog, self._paths, self._id)
         self._log_writer = LogWriter(session_log)
         self._agent = StructuredAgentRunner(
             self._log_writer, self._next_launch(session_log), self._backend, self._limits.call_s
         )
         self._running = True
-        server = HostServer(self._places.socket(self._id), self._receive, self._agent.live.unwatch, self._control)
+        server = HostServer(self._paths.socket(self._id), self._receive, self._agent.live.unwatch, self._control)
         self._server = server
         self._agent.services.watch_over(self._config, written_at=lambda: self._agent.live.written_at)
         leaving = asyncio.create_task(self._leave_once_removed())
@@ -209,14 +209,14 @@ class StructuredHost:
             self.end(HANDED_OVER)
 
     async def _leave_once_removed(self) -> None:
-        await wait_for_removal(self._places.folder(self._id))
+        await wait_for_removal(self._paths.folder(self._id))
         log.warning("the folder of session %s was removed: its agent is ended", self._id)
         await self._log_writer.abandon()
         self.end(REMOVED)
 
     async def _leave_with_its_server(self) -> None:
         """End when its `kasmon mcp` server has exited: a killed server cannot end its sessions itself."""
-        if self._launch.mode is Mode.INTERPRETER and await server_gone(self._places, self._id, self._launch.name):
+        if self._launch.mode is Mode.INTERPRETER and await server_gone(self._paths, self._id, self._launch.name):
             self.end(GONE)
 
     def _next_launch(self, session_log: SessionLog) -> Launch:
@@ -238,7 +238,7 @@ class StructuredHost:
         try:
             await server.start()
         except OSError as error:
-            why = f"its host cannot listen at {str(self._places.socket(self._id))!r}: {error.strerror}"
+            why = f"its host cannot listen at {str(self._paths.socket(self._id))!r}: {error.strerror}"
             await self._agent.handle_event(SessionEnded(at=time.time(), why=why, never_began=True))
             return False
         return True
@@ -248,7 +248,7 @@ class StructuredHost:
             return prompt
         if not self._backend.abilities.receives_images:
             raise UnableError(f"the agent of session {self._id!r} accepts no pictures.")
-        return await asyncio.to_thread(store_images, self._places, self._id, prompt)
+        return await asyncio.to_thread(store_images, self._paths, self._id, prompt)
 
     def _receive(
         self, connection: ClientConnection, frame: frames.FromClient
@@ -307,7 +307,7 @@ class StructuredHost:
         def report(text: str) -> None:
             connection.push(frames.RunOutputChunk(run="shell", stdout=text))
 
-        shown, _ = build_host_environment(self._places, os.environ)  # not the variables kept for the agent
+        shown, _ = build_host_environment(self._paths, os.environ)  # not the variables kept for the agent
         running = asyncio.create_task(run_in_folder(self._launch.workdir, frame.command, report, shown))
         self._shell_commands.add(running)
         try:
@@ -473,10 +473,10 @@ def main(argv: Sequence[str]) -> int:
         lock.let_go()
 
 
-def _has_grown(places: Paths, session: SessionId, since: Cursor) -> bool:
+def _has_grown(paths: Paths, session: SessionId, since: Cursor) -> bool:
     """Whether another host had this session since its log was read that far."""
     with contextlib.suppress(LogMissingError):
-        return any(True for _ in EventLog(places.log(session)).read(since))
+        return any(True for _ in EventLog(paths.log(session)).read(since))
     return False
 
 

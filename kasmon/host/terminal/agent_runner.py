@@ -76,7 +76,7 @@ class TerminalAgentRunner:
         self.services = AgentServices(
             log_writer,
             launch,
-            RequestRegistry(log_writer, ScreenRequestRules(log_writer.session_log.places, launch), replacements={}),
+            RequestRegistry(log_writer, ScreenRequestRules(log_writer.session_log.paths, launch), replacements={}),
             end_agent=lambda why: agent.end(why, Stop().grace_s),
             on_agent=agent.set_agent_process,
             is_attached=agent.is_attached,
@@ -94,7 +94,7 @@ class TerminalAgentRunner:
     @classmethod
     async def start(
         cls,
-        places: Paths,
+        paths: Paths,
         backend: TmuxBackend,
         session: SessionId,
         variables: Mapping[str, str],
@@ -116,8 +116,8 @@ class TerminalAgentRunner:
             LaunchError, TmuxError: if it cannot be started; the log has the reason too.
             RemoteUnreachableError: if its machine cannot be reached.
         """
-        launch = await asyncio.to_thread(load_launch, places, session)
-        lock, log_writer = await _opened(places, session, secret_values(variables))
+        launch = await asyncio.to_thread(load_launch, paths, session)
+        lock, log_writer = await _opened(paths, session, secret_values(variables))
         generation = max(launch.generation, log_writer.session.generation + 1)
         may_live_on = bool(launch.machine) and log_writer.session.state is SessionState.LOST
         try:
@@ -133,7 +133,7 @@ class TerminalAgentRunner:
         except BaseException as error:
             if isinstance(error, KasmonError) and not isinstance(error, RefusedError) and not may_live_on:
                 log_writer.note(SessionEnded(at=time.time(), why=str(error), never_began=True))
-                await _clear_sandbox(places, session)
+                await _clear_sandbox(paths, session)
             await _close_log(lock, log_writer, WRITTEN_S)
             raise
         runner = cls(launch, lock, log_writer, agent, on_cut)
@@ -146,7 +146,7 @@ class TerminalAgentRunner:
     @classmethod
     async def recover(
         cls,
-        places: Paths,
+        paths: Paths,
         backend: TmuxBackend,
         launch: Launch,
         facts: PaneFacts,
@@ -157,7 +157,7 @@ class TerminalAgentRunner:
         Raises:
             RefusedError: if another host has the session.
         """
-        lock, log_writer = await _opened(places, launch.session, await asyncio.to_thread(secrets_in, facts.pid))
+        lock, log_writer = await _opened(paths, launch.session, await asyncio.to_thread(secrets_in, facts.pid))
         now = log_writer.session
         launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
         agent = await backend.recover(launch, facts, now.signals)
@@ -344,36 +344,36 @@ def _pane_pid(session: Session) -> int | None:
     return runtime.front if runtime is not None and runtime.front else session.pid
 
 
-async def write_off(places: Paths, session: SessionId, event: Event, *, may_run: bool = False) -> None:
+async def write_off(paths: Paths, session: SessionId, event: Event, *, may_run: bool = False) -> None:
     """Note *event*, the end of a session without a running agent; if it *may_run*, its sandbox is left alone."""
     with contextlib.suppress(RefusedError):
-        lock, log_writer = await _opened(places, session)
+        lock, log_writer = await _opened(paths, session)
         log_writer.note(event)
         if not may_run:
-            await _clear_sandbox(places, session, spares_memory=isinstance(event, ConnectionLost))
+            await _clear_sandbox(paths, session, spares_memory=isinstance(event, ConnectionLost))
         await _close_log(lock, log_writer, WRITTEN_S)
 
 
-async def _clear_sandbox(places: Paths, session: SessionId, *, spares_memory: bool = False) -> None:
+async def _clear_sandbox(paths: Paths, session: SessionId, *, spares_memory: bool = False) -> None:
     """Remove the sandbox of an agent that did not begin, or is gone; no effect without one.
 
     *spares_memory*: keep a snapshot on disk.
     """
-    if not await asyncio.to_thread(places.sandbox(session).exists):
+    if not await asyncio.to_thread(paths.sandbox(session).exists):
         return
     from kasmon.sandbox.agent.launch import clean_up  # only where there is a sandbox
 
     with contextlib.suppress(KasmonError, OSError):  # its next start tries that again
-        await asyncio.to_thread(clean_up, places, session, spares_memory=spares_memory)
+        await asyncio.to_thread(clean_up, paths, session, spares_memory=spares_memory)
 
 
-async def _opened(places: Paths, session: SessionId, secrets: Sequence[str] = ()) -> tuple[HostLock, LogWriter]:
+async def _opened(paths: Paths, session: SessionId, secrets: Sequence[str] = ()) -> tuple[HostLock, LogWriter]:
     """Return the session's lock, taken, and its log writer, which redacts *secrets*. Raises `RefusedError`."""
-    lock = HostLock(places.host_lock(session))
+    lock = HostLock(paths.host_lock(session))
     if not await asyncio.to_thread(lock.acquire):
         raise RefusedError(f"session {session!r} already has a host.")
     try:
-        return lock, LogWriter(await asyncio.to_thread(SessionLog, places, session, secrets))
+        return lock, LogWriter(await asyncio.to_thread(SessionLog, paths, session, secrets))
     except BaseException:
         lock.let_go()
         raise

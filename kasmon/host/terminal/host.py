@@ -75,7 +75,7 @@ class TmuxHost:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """*idle_s*: how long it waits while it is not needed, in seconds of *clock*."""
-        self._places = here
+        self._paths = here
         self._idle_s = idle_s
         self._clock = clock
         self._idleness = HostIdleTimer(idle_s, clock())
@@ -92,12 +92,12 @@ class TmuxHost:
         """Take over running agents, then serve clients until ended, or no longer needed. Agents run on."""
         line = self._backend.line
         line.on_lost = lambda why: self._report_loss(self._backend, why)
-        server = HostServer(self._places.tmux_host_socket, self._receive, self._on_disconnected, self._control)
+        server = HostServer(self._paths.tmux_host_socket, self._receive, self._on_disconnected, self._control)
         self._server = server
         with contextlib.suppress(TmuxError):
             self._tmux = await asyncio.to_thread(line.server.version)
         try:
-            await Takeover(self._places, line, self._adopted_servers, self._terminal).run()
+            await Takeover(self._paths, line, self._adopted_servers, self._terminal).run()
             await server.start()
             await self._serve(server)
         finally:
@@ -169,7 +169,7 @@ class TmuxHost:
         if session not in self._terminals:
             is_foreign = launch is not None and launch.adopted is not None
             backend = self._adopted_servers.of(launch) if launch is not None and is_foreign else self._backend
-            self._terminals[session] = TerminalSession(self._places, backend, session, self._config)
+            self._terminals[session] = TerminalSession(self._paths, backend, session, self._config)
         return self._terminals[session]
 
     # -- client frames
@@ -264,10 +264,10 @@ class TmuxHost:
         }
 
     def _load_launch(self, session: SessionId) -> Launch:
-        is_here = SESSION.fullmatch(session) and not self._places.via(session).exists()
-        if not is_here or not self._places.folder(session).is_dir():
+        is_here = SESSION.fullmatch(session) and not self._paths.via(session).exists()
+        if not is_here or not self._paths.folder(session).is_dir():
             raise SessionNotFoundError(session)
-        launch = load_launch(self._places, session)
+        launch = load_launch(self._paths, session)
         if launch.mode is not Mode.TMUX:
             raise RefusedError(f"session {session!r} is structured; it has its own host.")
         return launch

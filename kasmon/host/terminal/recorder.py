@@ -52,14 +52,14 @@ def behind(lines: Sequence[str], seen: Sequence[str], expected: int | None) -> i
         expected: the approximate index, if known: of several matches the nearest is taken, else the last.
     """
     size, last = len(seen), seen[-1] if seen else ""
-    places = [
+    positions = [
         at + 1
         for at in range(size - 1, len(lines))
         if lines[at] == last and [*lines[at + 1 - size : at + 1]] == [*seen]
     ]
-    if not places or not size:
+    if not positions or not size:
         return None
-    return places[-1] if expected is None else min(places, key=lambda place: (abs(place - expected), -place))
+    return positions[-1] if expected is None else min(positions, key=lambda place: (abs(place - expected), -place))
 
 
 def keyless(lines: Sequence[str]) -> list[str]:
@@ -79,10 +79,10 @@ def keyless(lines: Sequence[str]) -> list[str]:
     return kept
 
 
-def _cover(lines: list[str], places: Iterable[int], headers: int = 0) -> None:
-    """Cover a key's body that begins at the first of *places*, or behind at most *headers* lines."""
+def _cover(lines: list[str], positions: Iterable[int], headers: int = 0) -> None:
+    """Cover a key's body that begins at the first of *positions*, or behind at most *headers* lines."""
     is_body, is_downward = False, headers > 0
-    for at in places:
+    for at in positions:
         covered = _LONG.sub(lambda body: hidden_mark(len(body[0])), lines[at])
         if covered == lines[at]:
             if is_body and is_downward and _SHORT.fullmatch(lines[at]):

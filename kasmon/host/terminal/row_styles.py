@@ -142,10 +142,10 @@ def cells(text: str, joins: bool = False) -> Iterator[tuple[str, int]]:
         yield cell, width
 
 
-def _with_flags(places: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """Yield *places* with the two halves of a flag as one of their summed width: one half alone is not visible."""
+def _with_flags(cells: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Yield *cells* with the two halves of a flag as one of their summed width: one half alone is not visible."""
     half: tuple[str, int] | None = None
-    for cell, width in places:
+    for cell, width in cells:
         if half is not None and cell in _FLAGS:
             yield half[0] + cell, half[1] + width
             half = None

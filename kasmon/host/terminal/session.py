@@ -81,9 +81,9 @@ class WindowSize:
 class TerminalSession:
     """The session *session* of the shared host."""
 
-    def __init__(self, places: Paths, backend: TmuxBackend, session: SessionId, config: Config) -> None:
+    def __init__(self, paths: Paths, backend: TmuxBackend, session: SessionId, config: Config) -> None:
         self.session = session
-        self._places = places
+        self._paths = paths
         self.backend = backend
         self._config = config
         self._runner: TerminalAgentRunner | None = None
@@ -138,7 +138,7 @@ class TerminalSession:
         try:
             if self._runner is not None:
                 await self._runner.wait_for_end()
-            here, backend, session = self._places, self.backend, self.session
+            here, backend, session = self._paths, self.backend, self.session
             runner = await TerminalAgentRunner.start(here, backend, session, variables, again=again, on_cut=self.reach)
             self._set_runner(runner, is_new=True)
         except BaseException:
@@ -165,7 +165,7 @@ class TerminalSession:
         Raises:
             RefusedError: if another host has it.
         """
-        runner = await TerminalAgentRunner.recover(self._places, self.backend, launch, facts, self.reach)
+        runner = await TerminalAgentRunner.recover(self._paths, self.backend, launch, facts, self.reach)
         self._set_runner(runner)
         if facts.has_exit_status:
             await runner.wait_for_end()
@@ -240,7 +240,7 @@ class TerminalSession:
         self._vacate(before, NO_PANE)
         if self._config.search.record:
             limit_bytes = int(self._config.search.record_mb * 1_000_000)
-            record = TerminalRecord(self._places.record(self.session), limit_bytes)
+            record = TerminalRecord(self._paths.record(self.session), limit_bytes)
             self._recorder = Recorder(self.backend.line, pane, record, is_blank=is_blank)
         if self.backend.owns:
             self._window = WindowSize(self.backend.line, window, self._screen_capture.renew)
@@ -330,7 +330,7 @@ class TerminalSession:
         if isinstance(self.backend, AdoptedBackend) and self._screen_capture is not None:
             self.backend.line.release(self._screen_capture.pane)
         self.vacate("the session was removed")
-        await asyncio.to_thread(forget_record, self._places.record(self.session))
+        await asyncio.to_thread(forget_record, self._paths.record(self.session))
         if window is not None:
             await self.backend.line.ask(ask.kill_window(window.id))
 

@@ -35,8 +35,8 @@ from kasmon.tmux.formats import PaneFacts
 class AdoptedServers:
     """The backends of these servers, by socket. *on_lost* is called with a backend whose server is gone, and why."""
 
-    def __init__(self, places: Paths, settings: Tmux, on_lost: Callable[[AdoptedBackend, str], None]) -> None:
-        self._places = places
+    def __init__(self, paths: Paths, settings: Tmux, on_lost: Callable[[AdoptedBackend, str], None]) -> None:
+        self._paths = paths
         self._settings = settings
         self._on_lost = on_lost
         self._backends: dict[str, AdoptedBackend] = {}
@@ -46,7 +46,7 @@ class AdoptedServers:
         assert launch.adopted is not None
         socket = launch.adopted.socket
         if socket not in self._backends:
-            backend = AdoptedBackend(self._places, self._settings, Path(socket))
+            backend = AdoptedBackend(self._paths, self._settings, Path(socket))
             backend.line.on_lost = lambda why: self._on_lost(backend, why)
             self._backends[socket] = backend
         return self._backends[socket]
@@ -60,9 +60,9 @@ class AdoptedServers:
             NotFoundError, TmuxError: if no tmux answers there.
         """
         socket = Path(frame.socket)
-        if socket == self._places.tmux_socket:
+        if socket == self._paths.tmux_socket:
             raise RefusedError("this is kasmon's own tmux: its sessions are already listed.")
-        process, found = await asyncio.to_thread(list_adoptable_panes, socket, self._places.runtime)
+        process, found = await asyncio.to_thread(list_adoptable_panes, socket, self._paths.runtime)
         panes = tuple(msgspec.structs.replace(one, adopted=adopted.get((frame.socket, one.pane), "")) for one in found)
         return ForeignPanes(n=frame.n, server_pid=process.pid, server_started=process.started, panes=panes)
 
@@ -106,23 +106,23 @@ class TakeoverSurvey(msgspec.Struct, frozen=True):
     forgotten: frozenset[str]
 
 
-def survey(places: Paths) -> TakeoverSurvey:
+def survey(paths: Paths) -> TakeoverSurvey:
     """Read the state of every tmux session from its log. An unreadable folder is skipped, and logged."""
-    forgotten = _forgotten(places)
+    forgotten = _forgotten(paths)
     left: list[OrphanedSession] = []
-    for folder in sorted(places.sessions.iterdir()):
+    for folder in sorted(paths.sessions.iterdir()):
         if folder.name in forgotten or not folder.is_dir():
             continue
         session = SessionId(folder.name)
-        if places.via(session).exists():  # its pane is on another machine
+        if paths.via(session).exists():  # its pane is on another machine
             continue
         try:
-            launch = load_launch(places, session)
+            launch = load_launch(paths, session)
         except LaunchError as error:
             log.warning("session %s is left alone: %s", session, error)
             continue
         if launch.mode is Mode.TMUX:
-            now, _ = apply_log(places, created(launch, launch.created_at))
+            now, _ = apply_log(paths, created(launch, launch.created_at))
             left.append(OrphanedSession(launch, now))
     return TakeoverSurvey(tuple(left), forgotten)
 
@@ -159,9 +159,9 @@ def strays(survey_result: TakeoverSurvey, panes: Mapping[str, PaneFacts]) -> tup
     return dead, [facts for facts in unknown.values() if facts not in dead]
 
 
-def _forgotten(places: Paths) -> frozenset[str]:
+def _forgotten(paths: Paths) -> frozenset[str]:
     try:
-        events = EventLog(places.fleet_log).read()
+        events = EventLog(paths.fleet_log).read()
         return frozenset(event.session for event, _ in events if isinstance(event, SessionForgotten))
     except LogMissingError:
         return frozenset()
@@ -180,11 +180,11 @@ class Takeover:
         adopted_servers: AdoptedServers,
         terminal: Callable[[SessionId, Launch], TerminalSession],
     ) -> None:
-        self._places, self._line, self._adopted_servers, self._terminal = here, line, adopted_servers, terminal
+        self._paths, self._line, self._adopted_servers, self._terminal = here, line, adopted_servers, terminal
 
     async def run(self) -> None:
         """Take over running agents, and log the outcome of the others."""
-        survey_result = await asyncio.to_thread(survey, self._places)
+        survey_result = await asyncio.to_thread(survey, self._paths)
         panes: dict[str, PaneFacts] = {}
         line, began = self._line, None
         lost = ConnectionLost(at=time.time(), what="tmux server", why="it ended while no host was running")
@@ -211,11 +211,9 @@ class Takeover:
                     with contextlib.suppress(RefusedError):
                         await self._terminal(session, orphan.launch).recover(orphan.launch, facts)
                 case TakeoverOutcome.GONE:
-                    await write_off(
-                        self._places, session, SessionEnded(at=time.time(), why="its pane no longer exists")
-                    )
+                    await write_off(self._paths, session, SessionEnded(at=time.time(), why="its pane no longer exists"))
                 case TakeoverOutcome.LOST:
-                    await write_off(self._places, session, lost, may_run=lost.what == "line to tmux")
+                    await write_off(self._paths, session, lost, may_run=lost.what == "line to tmux")
                 case TakeoverOutcome.NOTHING:
                     if facts is not None:
                         self._terminal(session, orphan.launch).use_pane(facts.pane_id, facts.window_id)
@@ -229,10 +227,10 @@ class Takeover:
             facts = await self._adopted_servers.of(launch).pane(launch)
         except TmuxError as error:
             gone = ConnectionLost(at=time.time(), what="tmux server", why=error.message)
-            await write_off(self._places, launch.session, gone)
+            await write_off(self._paths, launch.session, gone)
             return
         if facts is None:
-            await write_off(self._places, launch.session, SessionEnded(at=time.time(), why="its pane no longer exists"))
+            await write_off(self._paths, launch.session, SessionEnded(at=time.time(), why="its pane no longer exists"))
             return
         with contextlib.suppress(RefusedError):
             await self._terminal(launch.session, launch).recover(launch, facts)
@@ -247,7 +245,7 @@ class Takeover:
             return
         if now.state is not SessionState.LOST:
             why = "its local pane ended while no host was running"
-            await write_off(self._places, launch.session, ConnectionLost(at=time.time(), what="remote line", why=why))
+            await write_off(self._paths, launch.session, ConnectionLost(at=time.time(), what="remote line", why=why))
         terminal.reach(launch)
 
     def _tidy(self, survey_result: TakeoverSurvey, panes: dict[str, PaneFacts]) -> None:

@@ -37,8 +37,8 @@ def put_receipt(session: Session, receipt: Receipt) -> Session:
 def order_receipts(receipts: tuple[Receipt, ...], order: tuple[ReceiptId, ...]) -> tuple[Receipt, ...]:
     """Return *receipts* with the queued ones in *order*; those that it does not name come after, as before."""
     waiting = [receipt for receipt in receipts if receipt.state is ReceiptState.QUEUED]
-    places = {receipt: place for place, receipt in enumerate(order)}
-    waiting.sort(key=lambda receipt: places.get(receipt.id, len(places)))
+    positions = {receipt: place for place, receipt in enumerate(order)}
+    waiting.sort(key=lambda receipt: positions.get(receipt.id, len(positions)))
     after = iter(waiting)
     return tuple(next(after) if receipt.state is ReceiptState.QUEUED else receipt for receipt in receipts)
 

@@ -94,8 +94,8 @@ def _find_equal(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]
     """Return the most pairs in order of lines that differ in blanks at most, and that each side has once."""
     before, after = ([" ".join(line.split()) for line in lines] for lines in (old, new))
     counts = Counter(before), Counter(after)
-    places = {line: at for at, line in enumerate(after) if line and counts[1][line] == 1}
-    found = [(at, places[line]) for at, line in enumerate(before) if counts[0][line] == 1 and line in places]
+    positions = {line: at for at, line in enumerate(after) if line and counts[1][line] == 1}
+    found = [(at, positions[line]) for at, line in enumerate(before) if counts[0][line] == 1 and line in positions]
     lowest: list[int] = []
     """The lowest last place in *new* of each length of a run of pairs."""
     lengths: list[int] = []

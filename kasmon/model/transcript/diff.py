@@ -13,14 +13,14 @@ SIDES: Final = {"-": Token.REMOVED, "+": Token.ADDED, " ": Token.SAME, "": Token
 
 def draw_diff(lines: Sequence[str], width: int, margin: Margin = ()) -> list[TextLine]:
     """Return the cleaned *lines* of a diff as rows of at most *width* cells, *margin* left of each."""
-    places = digits(lines)
-    return [line for number, span in number_lines(lines) for line in row(number, [span], places, width, margin)]
+    number_width = digits(lines)
+    return [line for number, span in number_lines(lines) for line in row(number, [span], number_width, width, margin)]
 
 
-def row(number: str, spans: Sequence[Span], places: int, width: int, margin: Margin = ()) -> list[TextLine]:
-    """Return one line of a diff as rows of at most *width* cells, the first with its *number*, *places* digits wide."""
-    first = (*margin, (f"{number:>{places}} ", Token.NUMBER))
-    rest = (*margin, (" " * (places + 1), Token.NUMBER))
+def row(number: str, spans: Sequence[Span], number_width: int, width: int, margin: Margin = ()) -> list[TextLine]:
+    """Return one line of a diff as rows of at most *width* cells, the first with its *number* in *number_width* cells."""
+    first = (*margin, (f"{number:>{number_width}} ", Token.NUMBER))
+    rest = (*margin, (" " * (number_width + 1), Token.NUMBER))
     return wrap(spans, width, first, rest, words=False)
 
 

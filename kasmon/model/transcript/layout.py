@@ -69,7 +69,7 @@ class Transcript:
         """The sub-agents and background commands that run, by the agent's ids of them."""
         self._callers: dict[str, array[int]] = {}
         """The call of each sub-agent -> the indexes of its blocks."""
-        self._places: dict[tuple[str, str], int] = {}
+        self._positions: dict[tuple[str, str], int] = {}
         self._turn: events.TurnStarted | None = None
         self._usage: events.UsageReported | None = None
         self._views: OrderedDict[int, TranscriptRows] = OrderedDict()
@@ -172,9 +172,9 @@ class Transcript:
 
     def _append(self, block: Block, place: tuple[str, str] | None = None) -> None:
         if place is not None:
-            self._places[place] = len(self.blocks)
-            if len(self._places) > PENDING:
-                del self._places[next(iter(self._places))]
+            self._positions[place] = len(self.blocks)
+            if len(self._positions) > PENDING:
+                del self._positions[next(iter(self._positions))]
         self.blocks.append(block)
 
     def _import(self, event: events.EntryImported) -> None:
@@ -182,7 +182,7 @@ class Transcript:
         match event.entry:
             case events.ToolStarted() as run:
                 self._append(Block(event), ("imported", run.call))
-            case events.ToolFinished() as end if ("imported", end.call) in self._places:
+            case events.ToolFinished() as end if ("imported", end.call) in self._positions:
                 self._join(("imported", end.call), end)
             case events.TurnStarted() as turn:
                 self.turns.append(len(self.blocks))
@@ -193,7 +193,7 @@ class Transcript:
 
     def _finish(self, event: events.ToolFinished) -> None:
         """Add the end of a call: a sub-agent's result comes below its work, every other output below its call."""
-        at = self._places.get(("call", event.call))
+        at = self._positions.get(("call", event.call))
         if event.diff and at is not None:
             self._fold_request(event.diff, at)
         if at is None or event.call not in self._callers:
@@ -214,7 +214,7 @@ class Transcript:
                 self._replace(at, msgspec.structs.replace(block, repeats=True))
 
     def _join(self, place: tuple[str, str], event: events.Event) -> None:
-        at = self._places.get(place)
+        at = self._positions.get(place)
         if at is None:
             self._append(Block(event))
         else:
@@ -260,7 +260,7 @@ class Transcript:
         self.subtasks.pop(event.id, None)
         if event.state == "running":
             self.subtasks[event.id] = event
-        at = self._places.get(("call", event.call))
+        at = self._positions.get(("call", event.call))
         if at is not None:
             before = self.blocks[at]
             then = tuple(each for each in before.then if not _is_of(each, event))
@@ -272,7 +272,7 @@ class Transcript:
         """Return the block of *event*, nested under its sub-agent."""
         if not event.within:
             return Block(event)
-        at = self._places.get(("call", event.within))
+        at = self._positions.get(("call", event.within))
         self._callers.setdefault(event.within, array("I"))
         caller = self.blocks[at] if at is not None else None
         above = self.blocks[-1] if self.blocks else None

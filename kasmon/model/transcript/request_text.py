@@ -246,9 +246,9 @@ def diff_rows(text: str, width: int) -> list[TextLine]:
 
 
 def _diff(lines: Sequence[str], width: int) -> list[TextLine]:
-    places = diff.digits(lines)
+    number_width = diff.digits(lines)
     numbered = diff.number_lines(lines)
-    return [row for number, span in numbered for row in diff.row(number, marked(*span), places, width)]
+    return [row for number, span in numbered for row in diff.row(number, marked(*span), number_width, width)]
 
 
 def _command(parts: Sequence[Part], secret_values: Sequence[str], width: int) -> list[TextLine]:

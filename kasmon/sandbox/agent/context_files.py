@@ -119,15 +119,15 @@ class AgentContextFiles:
         path.chmod(mode)
 
 
-def load_context(places: Paths, session: SessionId) -> bytes:
+def load_context(paths: Paths, session: SessionId) -> bytes:
     """Return `context` of the launch stored in the session's folder; only the id where none is stored."""
-    launch = read_json(places.launch(session), Launch, None)
-    return context(places, launch) if launch else msgspec.json.encode({"schema": 1, "id": session})
+    launch = read_json(paths.launch(session), Launch, None)
+    return context(paths, launch) if launch else msgspec.json.encode({"schema": 1, "id": session})
 
 
-def context(places: Paths, launch: Launch) -> bytes:
+def context(paths: Paths, launch: Launch) -> bytes:
     """Return as JSON what the agent of *launch* may know: its own fields, and the context from the plan runner."""
-    plan_context = read_json(places.context(launch.session), dict[str, object], {})
+    plan_context = read_json(paths.context(launch.session), dict[str, object], {})
     own = {
         "schema": 1,
         "id": launch.session,

@@ -45,14 +45,14 @@ LAUNCHERS: Final = frozenset({b"bwrap", b"env", b"prlimit"})
 """The programs that an agent's process runs, one after the other, before its own."""
 
 
-def identify_agent(places: Paths, launch: Launch, front: int) -> ConfinementSeen | None:
+def identify_agent(paths: Paths, launch: Launch, front: int) -> ConfinementSeen | None:
     """Find the agent of *launch* behind process *front* and check its confinement; blocks.
 
     Returns None where *front* ended before an agent ran.
     """
-    policy, jail = policy_of(places, launch.session), Jail(places)
+    policy, jail = policy_of(paths, launch.session), Jail(paths)
     if policy.tier != "jail":
-        return _identify_remote(places, policy, front)
+        return _identify_remote(paths, policy, front)
     front_started, deadline = started_at(front), time.monotonic() + AGENT_START_S
     agent = None
     while front_started is not None and lives(front, front_started, boot()) and time.monotonic() < deadline:
@@ -93,11 +93,11 @@ def identify_agent(places: Paths, launch: Launch, front: int) -> ConfinementSeen
     )
 
 
-def wait_for_agent(places: Paths, session: SessionId, front: int) -> None:
+def wait_for_agent(paths: Paths, session: SessionId, front: int) -> None:
     """Return once the agent behind *front* runs in its sandbox, or *front* ended; at once for a jail. Blocks."""
-    policy = policy_of(places, session)
+    policy = policy_of(paths, session)
     if policy.tier != "jail":
-        _wait_for_status(load_agent_tier(places, policy).host_folders.of(session), front)
+        _wait_for_status(load_agent_tier(paths, policy).host_folders.of(session), front)
 
 
 def _wait_for_status(session_folder: Path, front: int) -> RemoteAgentStatus | None:
@@ -110,9 +110,9 @@ def _wait_for_status(session_folder: Path, front: int) -> RemoteAgentStatus | No
     return status
 
 
-def _identify_remote(places: Paths, policy: SandboxPolicy, front: int) -> ConfinementSeen | None:
+def _identify_remote(paths: Paths, policy: SandboxPolicy, front: int) -> ConfinementSeen | None:
     """As `identify_agent`, for an agent that its front reaches over a connection: it is no process of this machine."""
-    tier = load_agent_tier(places, policy)
+    tier = load_agent_tier(paths, policy)
     session_folder = tier.host_folders.of(policy.session)
     status = _wait_for_status(session_folder, front)
     if status is None and started_at(front) is None:

@@ -51,9 +51,9 @@ def secrets_of(session: SessionId) -> tuple[str, ...]:
     return _secrets.get(session, ())
 
 
-def policy_of(places: Paths, session: SessionId) -> SandboxPolicy:
+def policy_of(paths: Paths, session: SessionId) -> SandboxPolicy:
     """Load the policy of the sandbox of *session*. Raises `SandboxError` if its file cannot be read."""
-    path = places.sandbox(session)
+    path = paths.sandbox(session)
     try:
         return msgspec.json.decode(path.read_bytes(), type=SandboxPolicy)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -62,49 +62,49 @@ def policy_of(places: Paths, session: SessionId) -> SandboxPolicy:
         )
 
 
-def home_of(places: Paths, session: SessionId) -> Path:
+def home_of(paths: Paths, session: SessionId) -> Path:
     """Return the folder of this machine that is the home inside; it may not exist."""
-    return _host_folders(places, session).home(session)
+    return _host_folders(paths, session).home(session)
 
 
-def copy_of(places: Paths, session: SessionId) -> Path:
+def copy_of(paths: Paths, session: SessionId) -> Path:
     """Return the path of the copy of its folder, for a sandbox that works on a copy."""
-    return _host_folders(places, session).of(session) / "workspace"
+    return _host_folders(paths, session).of(session) / "workspace"
 
 
-def works_on_copy(places: Paths, session: SessionId, folder: Path) -> bool:
+def works_on_copy(paths: Paths, session: SessionId, folder: Path) -> bool:
     """Whether its sandbox cannot work in *folder* itself: only root may write there, and no user inside is root."""
-    return not may_use(folder, _host_folders(places, session).owner, writable=True)
+    return not may_use(folder, _host_folders(paths, session).owner, writable=True)
 
 
-def sync_folders(places: Paths, session: SessionId) -> None:
+def sync_folders(paths: Paths, session: SessionId) -> None:
     """Bring its folder here up to date with a running sandbox, which may not answer (`SandboxError`). Blocks."""
-    host_folders = _load_tier(places, policy_of(places, session)).host_folders
+    host_folders = _load_tier(paths, policy_of(paths, session)).host_folders
     if (status := load_status(host_folders.of(session))) is not None:
         with contextlib.closing(GuestChannel(status.runtime.socket)) as guest:
             guest.level()
 
 
-def notes_of(places: Paths, session: SessionId) -> Path:
+def notes_of(paths: Paths, session: SessionId) -> Path:
     """Return the file of notes from code inside to its host; it may not exist."""
-    return AgentContextFiles(_host_folders(places, session).of(session)).notes
+    return AgentContextFiles(_host_folders(paths, session).of(session)).notes
 
 
-def describe_differences(places: Paths, session: SessionId) -> tuple[str, ...]:
+def describe_differences(paths: Paths, session: SessionId) -> tuple[str, ...]:
     """Return a sentence for each difference between its folders and the sandbox's copies of them; each once."""
-    return launch_spec.pop_differences(_host_folders(places, session).of(session))
+    return launch_spec.pop_differences(_host_folders(paths, session).of(session))
 
 
-def build_emit_command(places: Paths, session: SessionId) -> tuple[str, ...]:
+def build_emit_command(paths: Paths, session: SessionId) -> tuple[str, ...]:
     """Return the command by which a hook inside writes a note."""
     is_jail = True
     with contextlib.suppress(SandboxError):
-        is_jail = policy_of(places, session).tier == "jail"
+        is_jail = policy_of(paths, session).tier == "jail"
     return emit_command() if is_jail else emit_command(FOLDER)
 
 
 def prepare_launch(
-    places: Paths,
+    paths: Paths,
     launch: Launch,
     argv: Sequence[str],
     variables: Mapping[str, str],
@@ -120,13 +120,13 @@ def prepare_launch(
         LaunchError: if it cannot be started there; the message says why.
     """
     try:
-        policy = policy_of(places, launch.session)
-        tier = _load_tier(places, policy)
+        policy = policy_of(paths, launch.session)
+        tier = _load_tier(paths, policy)
         if isinstance(tier, Jail):
-            prepared = _prepare_jail(places, launch, tier, policy, argv, variables, environment)
+            prepared = _prepare_jail(paths, launch, tier, policy, argv, variables, environment)
         else:
             variables = filter_variables(policy, launch.workdir, variables)
-            prepared = remote_launch.prepare_launch(places, launch, tier, policy, argv, variables, environment)
+            prepared = remote_launch.prepare_launch(paths, launch, tier, policy, argv, variables, environment)
     except (KasmonError, OSError) as error:
         why, hint = (error.message, error.hint) if isinstance(error, KasmonError) else (f"{error}.", "")
         raise LaunchError(f"session {launch.name!r} cannot be started in its sandbox: {why}", hint=hint) from error
@@ -135,7 +135,7 @@ def prepare_launch(
 
 
 def _prepare_jail(
-    places: Paths,
+    paths: Paths,
     launch: Launch,
     jail: Jail,
     policy: SandboxPolicy,
@@ -149,7 +149,7 @@ def _prepare_jail(
     renewal_notices = replace_sandbox(jail, policy)
     session_folder = jail.host_folders.of(launch.session)
     context_files = AgentContextFiles(session_folder)
-    context_files.make(jail.host_folders.owner, context(places, launch))
+    context_files.make(jail.host_folders.owner, context(paths, launch))
     jail_command = jail.wrap_agent(
         policy,
         argv,
@@ -169,26 +169,24 @@ def _prepare_jail(
     )
 
 
-def keeps_memory(places: Paths, session: SessionId) -> bool:
+def keeps_memory(paths: Paths, session: SessionId) -> bool:
     """Whether its sandbox can be paused to disk, with its agent's memory."""
     with contextlib.suppress(KasmonError):
-        policy = policy_of(places, session)
-        return (
-            policy.tier != "jail" and load(policy.tier, places).keeps_memory and credential_files.keeps_memory(policy)
-        )
+        policy = policy_of(paths, session)
+        return policy.tier != "jail" and load(policy.tier, paths).keeps_memory and credential_files.keeps_memory(policy)
     return False
 
 
-def can_pause(places: Paths, session: SessionId) -> bool:
+def can_pause(paths: Paths, session: SessionId) -> bool:
     """Whether its sandbox can be paused; a service stores its memory then."""
     with contextlib.suppress(KasmonError):
-        policy = policy_of(places, session)
-        return not isinstance(load(policy.tier, places), HostedTier) or credential_files.keeps_memory(policy)
+        policy = policy_of(paths, session)
+        return not isinstance(load(policy.tier, paths), HostedTier) or credential_files.keeps_memory(policy)
     return True
 
 
 def pause(
-    places: Paths, session: SessionId, runtime: SandboxRuntime, *, to_disk: bool = False, turn: int = 0
+    paths: Paths, session: SessionId, runtime: SandboxRuntime, *, to_disk: bool = False, turn: int = 0
 ) -> PauseResult:
     """Pause the sandbox of an agent, which keeps its memory; with *to_disk*, no process runs then. Blocks.
 
@@ -198,18 +196,18 @@ def pause(
         SandboxError: if it is gone, a process in it does not stop, or its memory cannot be stored; all run on then.
         OSError: likewise.
     """
-    policy = policy_of(places, session)
-    if not can_pause(places, session):
+    policy = policy_of(paths, session)
+    if not can_pause(paths, session):
         raise UnableError(
             f"session {session!r} is not paused: {credential_files.AT_A_SERVICE}.", hint=IDLE_HINT.format(session)
         )
-    if to_disk and not keeps_memory(places, session):
+    if to_disk and not keeps_memory(paths, session):
         why = "a jail cannot save its memory to disk" if policy.tier == "jail" else credential_files.ON_DISK
         raise UnableError(
             f"session {session!r} is not paused to disk: {why}.",
             hint=f"`kasmon sandbox pause {session} --hold` keeps the memory in RAM.",
         )
-    tier = _load_tier(places, policy)
+    tier = _load_tier(paths, policy)
     if not to_disk and not isinstance(tier, HostedTier):
         return tier.pause(policy, runtime)
     session_folder = tier.host_folders.of(session)
@@ -222,7 +220,7 @@ def pause(
 
 
 def resume(
-    places: Paths, session: SessionId, runtime: SandboxRuntime, paused: PauseResult | None = None
+    paths: Paths, session: SessionId, runtime: SandboxRuntime, paused: PauseResult | None = None
 ) -> SandboxRuntime:
     """Resume all processes in it, from its snapshot on disk if it has one; return its runtime. Blocks.
 
@@ -232,8 +230,8 @@ def resume(
         SnapshotRefusedError: if that snapshot may not be resumed.
         SandboxError: if the sandbox is gone, or cannot be resumed.
     """
-    policy = policy_of(places, session)
-    tier = _load_tier(places, policy)
+    policy = policy_of(paths, session)
+    tier = _load_tier(paths, policy)
     if isinstance(tier, Jail):
         return tier.resume(policy, runtime, PauseResult(held=True))
     if paused is None:
@@ -246,7 +244,7 @@ def resume(
     return resumed
 
 
-def clean_up(places: Paths, session: SessionId, *, spares_memory: bool = False) -> tuple[str, ...]:
+def clean_up(paths: Paths, session: SessionId, *, spares_memory: bool = False) -> tuple[str, ...]:
     """End what is left of the sandbox of an ended agent, and remove the files it was given. Blocks.
 
     Returns a sentence for each log-in that it renewed. *spares_memory*: the agent did not end but was lost from view:
@@ -255,8 +253,8 @@ def clean_up(places: Paths, session: SessionId, *, spares_memory: bool = False) 
     Raises:
         SandboxError: if a part of the sandbox is left.
     """
-    policy = policy_of(places, session)
-    tier = _load_tier(places, policy)
+    policy = policy_of(paths, session)
+    tier = _load_tier(paths, policy)
     if spares_memory and not isinstance(tier, Jail) and tier.adopt(policy) is None and tier.kept(policy) is not None:
         return ()
     session_folder, home = tier.host_folders.of(session), tier.host_folders.home(session)
@@ -273,32 +271,32 @@ def clean_up(places: Paths, session: SessionId, *, spares_memory: bool = False) 
     return sentences
 
 
-def forget(places: Paths, session: SessionId) -> str:
+def forget(paths: Paths, session: SessionId) -> str:
     """Remove the home of a deleted session; return the path of its copy of a folder, which stays, or "". Blocks.
 
     Raises:
         SandboxError: if a part of the sandbox is left.
     """
-    policy = policy_of(places, session)
+    policy = policy_of(paths, session)
     if policy.tier not in TIERS:
-        return forget_removed_tier(places, policy)
-    clean_up(places, session)
-    tier = _load_tier(places, policy)
+        return forget_removed_tier(paths, policy)
+    clean_up(paths, session)
+    tier = _load_tier(paths, policy)
     if not isinstance(tier, Jail):
         return tier.forget(policy)
-    launch = read_json(places.launch(session), Launch, None)
+    launch = read_json(paths.launch(session), Launch, None)
     return tier.forget(policy, launch.workdir if launch else "/")  # "/": a copy of an unknown folder stays
 
 
-def _load_tier(places: Paths, policy: SandboxPolicy) -> Jail | AgentTier:
-    return Jail(places) if policy.tier == "jail" else load_agent_tier(places, policy)
+def _load_tier(paths: Paths, policy: SandboxPolicy) -> Jail | AgentTier:
+    return Jail(paths) if policy.tier == "jail" else load_agent_tier(paths, policy)
 
 
-def _host_folders(places: Paths, session: SessionId) -> HostFolders:
+def _host_folders(paths: Paths, session: SessionId) -> HostFolders:
     """The host folders of its sandbox; a jail's, where no policy names another tier."""
     with contextlib.suppress(KasmonError):
-        return _load_tier(places, policy_of(places, session)).host_folders
-    return Jail(places).host_folders
+        return _load_tier(paths, policy_of(paths, session)).host_folders
+    return Jail(paths).host_folders
 
 
 def filter_variables(policy: SandboxPolicy, workdir: str, variables: Mapping[str, str]) -> dict[str, str]:

@@ -63,7 +63,7 @@ def replace_sandbox(tier: AgentTier | Jail, policy: SandboxPolicy) -> tuple[str,
 
 
 def prepare_launch(
-    places: Paths,
+    paths: Paths,
     launch: Launch,
     tier: AgentTier,
     policy: SandboxPolicy,
@@ -92,7 +92,7 @@ def prepare_launch(
     if status is None and scripted_agent.SCRIPTED in argv:
         scripted_agent.put(home, tier.host_folders.owner)
     context_files = AgentContextFiles(session_folder)
-    context_files.make(tier.host_folders.owner, context(places, launch))
+    context_files.make(tier.host_folders.owner, context(paths, launch))
     agent_variables = {**program_launch.variables, **found_credentials.values, "KASMON_CONTEXT": CONTEXT}
     notices = (*renewal_notices, *program_launch.notices, *found_credentials.missing)
     if not credential_files.keeps_memory(policy):

@@ -72,12 +72,12 @@ def replay(
     """
     logged = list(events)
     if until:
-        places = [
+        positions = [
             at for at, event in enumerate(logged) if isinstance(event, Checkpointed) and event.checkpoint == until
         ]
-        if not places:
+        if not positions:
             raise NotFoundError(f"there is no checkpoint {until!r}.")
-        logged = logged[: places[-1]]
+        logged = logged[: positions[-1]]
     return tuple((each.interpreter, each.code) for each in find_runs(logged, read_blob))
 
 

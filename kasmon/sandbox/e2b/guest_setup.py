@@ -74,8 +74,8 @@ def set_up_guest(sandbox: "e2b.Sandbox", folders: Sequence[GuestFolder]) -> None
             ) from error
         user = sandbox.commands.run("id -un", timeout=COMMAND_S).stdout.strip()
         _check_paths_free(sandbox, [folder.path for folder in folders if folder.path != WORKSPACE])
-        places = shlex.join((KASMON, f"{KASMON}/run", *(folder.path for folder in folders)))
-        run_command(sandbox, f"mkdir -p {places} && chown {user} {places} && {{ {LINK_PYTHON}; }}", user="root")
+        paths = shlex.join((KASMON, f"{KASMON}/run", *(folder.path for folder in folders)))
+        run_command(sandbox, f"mkdir -p {paths} && chown {user} {paths} && {{ {LINK_PYTHON}; }}", user="root")
         sandbox.files.write(f"{KASMON}/run/inside.tar", _pack_guest())
         run_command(sandbox, f"tar -xf {KASMON}/run/inside.tar -C {KASMON} && rm {KASMON}/run/inside.tar")
         for folder in folders:
@@ -84,11 +84,11 @@ def set_up_guest(sandbox: "e2b.Sandbox", folders: Sequence[GuestFolder]) -> None
         run_command(sandbox, f"cd {start_folder} && {PYTHON} {KASMON}/standalone.py {AGENT}", variables=VARIABLES)
 
 
-def _check_paths_free(sandbox: "e2b.Sandbox", places: Sequence[str]) -> None:
-    """Refuse a template with files at one of *places*: they must not be mixed with those from here."""
-    if not places:
+def _check_paths_free(sandbox: "e2b.Sandbox", paths: Sequence[str]) -> None:
+    """Refuse a template with files at one of *paths*: they must not be mixed with those from here."""
+    if not paths:
         return
-    command = f'for each in {shlex.join(places)}; do [ -z "$(ls -A "$each" 2>&1 | head -c 1)" ] || [ ! -e "$each" ] ||'
+    command = f'for each in {shlex.join(paths)}; do [ -z "$(ls -A "$each" 2>&1 | head -c 1)" ] || [ ! -e "$each" ] ||'
     occupied = run_command(sandbox, f'{command} echo "$each"; done', user="root").split("\n")[0]
     if occupied:
         raise SandboxError("cannot create a sandbox", f"its template has something at {occupied!r}", TEMPLATE_HAS)

@@ -19,7 +19,7 @@ from kasmon.errors import ExtraMissingError, KasmonError, RefusedError, SandboxE
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime, Tier
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker, SnapshotVerdict
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sandbox.agent.credential_files import AT_A_SERVICE, keeps_memory
 from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
 from kasmon.sandbox.e2b import service
@@ -72,10 +72,10 @@ class E2b:
             timeout_s: seconds without use after which the service itself pauses a sandbox.
             prolong_s: interval at which the timeout is extended during a run, in seconds.
         """
-        self.places = of or places()
-        self.host_folders = HostFolders(self.places)
+        self.paths = of or user_paths()
+        self.host_folders = HostFolders(self.paths)
         """The folders of each session's sandbox on this machine."""
-        self.host_folders.base = self.places.state / "e2b"
+        self.host_folders.base = self.paths.state / "e2b"
         self.host_folders.owner = (os.geteuid(), os.getegid())
         self._records = E2bRecords(self.host_folders)
         self._access, self._timeout_s, self._prolong_s = access, timeout_s, prolong_s
@@ -345,7 +345,7 @@ class E2b:
     def _start_relay(
         self, policy: SandboxPolicy, record: E2bRecord, access: service.ServiceAccess, identity: str
     ) -> SandboxRuntime:
-        path = self.places.runtime / f"{policy.session}.box"
+        path = self.paths.runtime / f"{policy.session}.box"
         settings = {
             "access": msgspec.to_builtins(access),
             "remote": identity,
@@ -372,7 +372,7 @@ class E2b:
 
     def _name(self, session: SessionId) -> str:
         """Its unique name at the service, among all kasmons."""
-        whose = os.uname().nodename.encode() + os.fsencode(self.places.state)
+        whose = os.uname().nodename.encode() + os.fsencode(self.paths.state)
         return f"{hashlib.sha256(whose).hexdigest()[:16]}-{session}"
 
 

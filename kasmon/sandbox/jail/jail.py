@@ -21,7 +21,7 @@ from kasmon.boot_id import boot
 from kasmon.errors import KasmonError, SandboxError, UnableError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import MIB, SIZES, SandboxPolicy, SandboxRuntime, Tier
-from kasmon.paths import Paths, places, read_json, write_private
+from kasmon.paths import Paths, read_json, user_paths, write_private
 from kasmon.sandbox.agent.context_files import BIN, CONTEXT, NOTES, AgentContextFiles, load_context
 from kasmon.sandbox.base import ConfinementProof, PauseResult, TierProbe, UnavailableReason, UsageReport
 from kasmon.sandbox.jail import cgroup, proof, seccomp
@@ -59,8 +59,8 @@ class Jail:
 
     def __init__(self, of: Paths | None = None, *, inside: Path | None = None) -> None:
         """Jails of the kasmon of the paths *of*, with the programs of the folder *inside*; by default our own."""
-        self.places = of or places()
-        self.host_folders = HostFolders(self.places, inside)
+        self.paths = of or user_paths()
+        self.host_folders = HostFolders(self.paths, inside)
 
     # The `SandboxTier` protocol.
 
@@ -101,7 +101,7 @@ class Jail:
         program = shutil.which(self.program) or self.program
         with self._undo_on_error(policy):
             view, notices = build_jail_view(self.host_folders, policy, WORKSPACE)
-            view = _add_context_files(self.host_folders, self.places, view, session)
+            view = _add_context_files(self.host_folders, self.paths, view, session)
             group, held = self._session_files(policy).make_group(view.size)
             data_bytes = 0 if held.memory else view.size.memory_bytes
             agent = [PYTHON, "-I", "-S", f"{INSIDE}/main.py", "forward"]
@@ -319,11 +319,11 @@ def _label(policy: SandboxPolicy) -> str:
 
 
 def _add_context_files(
-    host_folders: HostFolders, places: Paths, view: FilesystemView, session: SessionId
+    host_folders: HostFolders, paths: Paths, view: FilesystemView, session: SessionId
 ) -> FilesystemView:
     """Return *view* with the session's context files, so that `kasmon ctx` works inside."""
     own = AgentContextFiles(host_folders.of(session))
-    own.make(host_folders.owner, load_context(places, session))
+    own.make(host_folders.owner, load_context(paths, session))
     variables = {**view.variables, "PATH": f"{BIN}:{view.variables['PATH']}", "KASMON_CONTEXT": CONTEXT}
     return msgspec.structs.replace(view, binds=[*view.binds, *own.binds], variables=variables)
 

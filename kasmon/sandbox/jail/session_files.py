@@ -36,7 +36,7 @@ class JailFiles:
     @property
     def group(self) -> cgroup.Cgroup | None:
         """Its control group, which may not exist; None if kasmon may not create any. Its name is unique per kasmon."""
-        whose = hashlib.sha256(os.fsencode(self.host_folders.places.state)).hexdigest()[:8]
+        whose = hashlib.sha256(os.fsencode(self.host_folders.paths.state)).hexdigest()[:8]
         return cgroup.find_group(f"{whose}-{self.session}")
 
     def first_process(self) -> int | None:

@@ -40,9 +40,9 @@ class JailLeftover(msgspec.Struct, frozen=True, kw_only=True):
         return not self.holds_work and self.process is None
 
 
-def strays(places: Paths, sessions: Collection[str]) -> tuple[JailLeftover, ...]:
+def strays(paths: Paths, sessions: Collection[str]) -> tuple[JailLeftover, ...]:
     """Return this kasmon's leftovers without a session in *sessions*; for root, also those of kasmons that are gone."""
-    own = HostFolders(places).base
+    own = HostFolders(paths).base
     found = [
         _inspect_leftover(folder, is_ours=True) for folder in _list_session_folders(own) if folder.name not in sessions
     ]

@@ -177,7 +177,7 @@ class SandboxCheckpoints:
         """Record which files contain the value of a credential; the code in the sandbox wrote it there, not kasmon."""
         if files := self._leaks.in_files(self._sandbox.workspace, findings, self._mapped()):
             self._journal.add_notice(
-                f"The value of a credential is in {credentials.format_places(files)}, and checkpoints store it."
+                f"The value of a credential is in {credentials.format_paths(files)}, and checkpoints store it."
             )
 
     def _mapped(self) -> Callable[[], Container[int]]:

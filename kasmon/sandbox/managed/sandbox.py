@@ -30,7 +30,7 @@ from kasmon.sandbox.managed.journal import (
 )
 from kasmon.sandbox.network.allowlist import allowlist
 from kasmon.sandbox.network.proxy_control import not_proxied
-from kasmon.sandbox.shared.credentials import CredentialFindings, CredentialLeaks, format_places, resolve
+from kasmon.sandbox.shared.credentials import CredentialFindings, CredentialLeaks, format_paths, resolve
 
 NAMES: Final = 8
 """How many names are listed of what could not be restored."""
@@ -369,9 +369,9 @@ class ManagedSandbox:
     def _report_leaks(self, runtime: SandboxRuntime, findings: CredentialFindings) -> None:
         """Record where the paused sandbox still contains the value of a credential."""
         with contextlib.suppress(KasmonError, OSError):
-            if places := self._leaks.beside_them(self.tier, self.policy, runtime, findings):
+            if paths := self._leaks.beside_them(self.tier, self.policy, runtime, findings):
                 self.journal.add_notice_once(
-                    f"The value of a credential is in {format_places(places)}; it stays there while"
+                    f"The value of a credential is in {format_paths(paths)}; it stays there while"
                     " the sandbox is paused."
                 )
 

@@ -63,9 +63,9 @@ def recipe() -> str:
     return hashlib.sha256(msgspec.json.encode((*parts, debian_packages.LEFT_OUT.pattern))).hexdigest()[:16]
 
 
-def folder_of(places: Paths) -> Path:
+def folder_of(paths: Paths) -> Path:
     """Return the image folder of one kasmon, which may not exist."""
-    return places.state / "image"
+    return paths.state / "image"
 
 
 def load_image(folder: Path) -> VmImage | None:

@@ -16,7 +16,7 @@ from kasmon.errors import KasmonError, SandboxError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SIZES, SandboxPolicy, SandboxRuntime, Tier
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotVerdict
-from kasmon.paths import Paths, places, write_private
+from kasmon.paths import Paths, user_paths, write_private
 from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason, UsageReport
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.bwrap_arguments import PATH, WORKSPACE
@@ -59,8 +59,8 @@ class MicroVm:
             image: the folder of the image; by default that of the kasmon that the environment names.
             program: QEMU, by path or name.
         """
-        self.places = of or places()
-        self.provisioning = VmProvisioning(self.places, image or folder_of(places()), program, self.forget)
+        self.paths = of or user_paths()
+        self.provisioning = VmProvisioning(self.paths, image or folder_of(user_paths()), program, self.forget)
         self.host_folders = self.provisioning.host_folders
 
     # The `SandboxTier` protocol.

@@ -55,14 +55,14 @@ class VmProvisioning:
     """What the machines of one kasmon share."""
 
     def __init__(
-        self, places: Paths, image_folder: Path, program: str, forget: Callable[[SandboxPolicy], object]
+        self, paths: Paths, image_folder: Path, program: str, forget: Callable[[SandboxPolicy], object]
     ) -> None:
         """What is made from the image is stored beside *image_folder*; *forget* removes everything of a machine."""
-        self.host_folders = HostFolders(places)
+        self.host_folders = HostFolders(paths)
         self.image_folder = image_folder
         self.program = program
         self._forget = forget
-        self._line = HostFolders(places, LINE)
+        self._line = HostFolders(paths, LINE)
 
     @functools.cached_property
     def means(self) -> VmResources:

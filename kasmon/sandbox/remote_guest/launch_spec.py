@@ -69,18 +69,18 @@ class AgentTier(SandboxTier, RecordTier, Protocol):
         """Do as `create`, and provide what *program_launch* needs inside."""
 
 
-def has_agents(tier: Tier, places: Paths) -> bool:
+def has_agents(tier: Tier, paths: Paths) -> bool:
     """Whether this version runs agents in sandboxes of *tier*: in a jail, and in each `AgentTier`."""
-    return tier == "jail" or _runs_agents(load(tier, places))
+    return tier == "jail" or _runs_agents(load(tier, paths))
 
 
-def load_agent_tier(places: Paths, policy: SandboxPolicy) -> AgentTier:
+def load_agent_tier(paths: Paths, policy: SandboxPolicy) -> AgentTier:
     """Return the tier of *policy*. Raises `UnableError` if it cannot run agents."""
-    tier = load(policy.tier, places)
+    tier = load(policy.tier, paths)
     if not _runs_agents(tier):
         raise UnableError(
             f"this version of kasmon cannot run an agent in a sandbox {policy.tier!r}.",
-            hint=f"Take {', '.join(f'`{each}`' for each in TIERS if has_agents(each, places))}.",
+            hint=f"Take {', '.join(f'`{each}`' for each in TIERS if has_agents(each, paths))}.",
         )
     return tier
 

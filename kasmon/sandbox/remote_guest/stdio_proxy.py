@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import KasmonError, SandboxUnreachableError
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sandbox.remote_guest import launch_spec
 from kasmon.sandbox.remote_guest.attach import GuestAttachment, NoSuchRunError, ProcessStream, attach
 from kasmon.sandbox.remote_guest.launch_spec import RemoteAgentStatus, RemoteLaunchSpec
@@ -282,7 +282,7 @@ def main(path: str) -> int:
     if is_terminal:
         _print_error(f"kasmon: creating a sandbox ({spec.policy.tier}).")
     try:
-        tier = launch_spec.load_agent_tier(places(), spec.policy)
+        tier = launch_spec.load_agent_tier(user_paths(), spec.policy)
         attachment = attach(tier, spec, os.get_terminal_size(0) if is_terminal else None)
     except (KasmonError, OSError) as error:
         _print_error(f"kasmon: {' '.join((getattr(error, 'message', str(error)), getattr(error, 'hint', ''))).strip()}")

@@ -54,7 +54,7 @@ def remove_session_files(host_folders: HostFolders, session: SessionId, source: 
     return str(own) if is_kept else ""
 
 
-def forget_removed_tier(places: Paths, policy: SandboxPolicy) -> str:
+def forget_removed_tier(paths: Paths, policy: SandboxPolicy) -> str:
     """Remove the files of a sandbox that an earlier version made in the tier `gvisor`, with its snapshots on disk.
 
     Idempotent. Only files are removed: no process of such a sandbox is ended.
@@ -65,6 +65,6 @@ def forget_removed_tier(places: Paths, policy: SandboxPolicy) -> str:
     Raises:
         SandboxError: if something is left.
     """
-    host_folders = HostFolders(places)
+    host_folders = HostFolders(paths)
     host_folders.base = host_folders.base.with_name(f"{host_folders.base.name}-{policy.tier}")
     return remove_session_files(host_folders, policy.session, policy.workspace, f"the sandbox of {policy.session!r}")

@@ -280,6 +280,6 @@ def find_mapped_inodes(
     return lambda: tier.mapped(policy, runtime)
 
 
-def format_places(places: list[str]) -> str:
-    """Return the first `TOLD` of *places* as text."""
-    return ", ".join(places[:TOLD]) + (f" and {len(places) - TOLD} more" if len(places) > TOLD else "")
+def format_paths(paths: list[str]) -> str:
+    """Return the first `TOLD` of *paths* as text."""
+    return ", ".join(paths[:TOLD]) + (f" and {len(paths) - TOLD} more" if len(paths) > TOLD else "")

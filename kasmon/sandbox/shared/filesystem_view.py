@@ -39,7 +39,7 @@ TOO_MUCH: Final = tuple(map(Path, ("/", "/boot", "/dev", "/etc", "/home", "/proc
 """Folders that no sandbox may see as a whole."""
 TASK_WORKTREE: Final = re.compile(r"a[0-9]+-[0-9]+")
 """The names of worktrees of tasks of other machines' plans, in the folder of the task."""
-OWN_PLACES: Final = ("/proc/", "/sys/", "/dev/", "/usr/", f"{INSIDE}/")
+OWN_PATHS: Final = ("/proc/", "/sys/", "/dev/", "/usr/", f"{INSIDE}/")
 
 
 def build_view(
@@ -108,22 +108,22 @@ def require_mountable(host_folders: HostFolders, source: str, target: str) -> No
         raise RefusedError(
             f"nothing can be mounted at {target!r} in a sandbox.", hint="Give an absolute path, without `..`."
         )
-    if target in TOP_MOUNTS or target.startswith(OWN_PLACES):
+    if target in TOP_MOUNTS or target.startswith(OWN_PATHS):
         raise RefusedError(f"a sandbox has its own {target!r}: nothing can be mounted there.")
     real = Path(source).resolve()
     if real in (*TOO_MUCH, Path.home().resolve()) or Path("/proc") in real.parents or Path("/sys") in real.parents:
         raise RefusedError(f"{source!r} contains more than a sandbox should see.", hint="Give one of its folders.")
-    if _is_kasmons(real, host_folders.places, host_folders.base):
+    if _is_kasmons(real, host_folders.paths, host_folders.base):
         raise RefusedError(f"{source!r} contains kasmon's own files, or is one of them: no sandbox may see those.")
 
 
-def _is_kasmons(real: Path, places: Paths, base: Path) -> bool:
+def _is_kasmons(real: Path, paths: Paths, base: Path) -> bool:
     """Whether *real* contains one of kasmon's folders, or is inside one; worktrees of plans' tasks do not count."""
-    ours = [folder.resolve() for folder in (places.state, places.config, places.runtime, base)]
+    ours = [folder.resolve() for folder in (paths.state, paths.config, paths.runtime, base)]
     if any(folder.is_relative_to(real) for folder in ours):
         return True
-    state = places.state.resolve()
-    plans, tasks = state / places.plans.name, state / places.plan_tasks.name
+    state = paths.state.resolve()
+    plans, tasks = state / paths.plans.name, state / paths.plan_tasks.name
     if real.is_relative_to(plans) and len(real.relative_to(plans).parts) > 2:
         return False
     if real.is_relative_to(tasks) and any(map(TASK_WORKTREE.fullmatch, real.relative_to(tasks).parts[2:3])):

@@ -100,21 +100,21 @@ def covers(mapped: str, numbers: range) -> bool:
 class HostFolders:
     """The folders of all jails of one kasmon. Constructing this has no side effects."""
 
-    def __init__(self, places: Paths, inside: Path | None = None) -> None:
+    def __init__(self, paths: Paths, inside: Path | None = None) -> None:
         """*inside*: the folder of the programs that run in a sandbox, by default kasmon's own."""
-        self.places = places
+        self.paths = paths
         self.inside = inside or INSIDE
         self._things: Path | None = None
-        self.owner = jail_owner(places.state)
+        self.owner = jail_owner(paths.state)
 
     @functools.cached_property
     def base(self) -> Path:
-        own, state = self.places.state / "jails", self.places.state
+        own, state = self.paths.state / "jails", self.paths.state
         if os.geteuid() != 0 or (
             state.is_dir() and may_pass(own, self.owner)
         ):  # a new state folder is closed to others
             return own
-        return OF_ROOT / hashlib.sha256(os.fsencode(self.places.state)).hexdigest()[:16]
+        return OF_ROOT / hashlib.sha256(os.fsencode(self.paths.state)).hexdigest()[:16]
 
     def of(self, session: SessionId) -> Path:
         return self.base / session
@@ -130,7 +130,7 @@ class HostFolders:
 
     def socket(self, session: SessionId, kind: str = "box") -> Path:
         """Return the socket of a jail's guest agent. Raises `SandboxError` if its path is too long for a socket."""
-        path = self.places.runtime / f"{session}.{kind}"
+        path = self.paths.runtime / f"{session}.{kind}"
         if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
             raise SandboxError(
                 "cannot create a jail",
@@ -145,7 +145,7 @@ class HostFolders:
         Raises:
             OSError, UnsafeFolderError: if that fails.
         """
-        self.places.make()
+        self.paths.make()
         with self.locked():
             folder = _make_passable(self.of(session))
             self._own_files(folder)
@@ -255,7 +255,7 @@ class HostFolders:
             with contextlib.suppress(UnsafeFolderError):
                 _make_passable(self.base)  # the former holder may have removed it
             if self.base.parent == OF_ROOT and not (self.base / OF).exists():
-                write_private(self.base / OF, os.fsencode(self.places.state))
+                write_private(self.base / OF, os.fsencode(self.paths.state))
             yield
         finally:
             os.close(handle)

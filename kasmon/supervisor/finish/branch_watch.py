@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 async def watch_branches(
-    places: Paths,
+    paths: Paths,
     sessions: Sessions,
     watch: FolderWatch,
     may_ask: Callable[[], bool],
@@ -51,7 +51,7 @@ async def watch_branches(
     changed = asyncio.Queue[frozenset[str] | None]()
     tasks = [
         asyncio.create_task(_report_changes(sessions, watch, changed)),
-        asyncio.create_task(_read_pull_requests(places, sessions, may_ask, changed)),
+        asyncio.create_task(_read_pull_requests(paths, sessions, may_ask, changed)),
     ]
     try:
         while True:
@@ -59,14 +59,14 @@ async def watch_branches(
             while not changed.empty():
                 more = changed.get_nowait()
                 stale = None if stale is None or more is None else stale | more
-            found = await asyncio.to_thread(_read, places, states, sessions(), stale)
+            found = await asyncio.to_thread(_read, paths, states, sessions(), stale)
             if found != before:
                 before = found
                 yield found
             if most := fix_rounds():
                 from kasmon.supervisor.finish.feedback import send_rounds  # rarely needed
 
-                await send_rounds(places, _requests(sessions(), found), most)
+                await send_rounds(paths, _requests(sessions(), found), most)
     finally:
         for task in tasks:
             task.cancel()
@@ -74,13 +74,13 @@ async def watch_branches(
 
 
 def _read(
-    places: Paths, states: BranchStates, sessions: tuple[Session, ...], changed: Collection[str] | None
+    paths: Paths, states: BranchStates, sessions: tuple[Session, ...], changed: Collection[str] | None
 ) -> dict[SessionId, BranchSummary]:
     """Return the branches of *sessions* with their pull requests, as last read; blocks. *changed* as for *states*."""
     trees = _trees(sessions)
     found = states.read(trees.values(), changed)
     summaries = {
-        path: BranchSummary(state=state, pull_request=stored_pull_request(places, Path(path), state.name))
+        path: BranchSummary(state=state, pull_request=stored_pull_request(paths, Path(path), state.name))
         for path, state in found.items()
     }
     return {session: summaries[tree.path] for session, tree in trees.items() if tree.path in summaries}
@@ -147,7 +147,7 @@ def _is_relevant(_: watchfiles.Change, path: str) -> bool:
 
 
 async def _read_pull_requests(
-    places: Paths, sessions: Sessions, may_ask: Callable[[], bool], changed: "asyncio.Queue[frozenset[str] | None]"
+    paths: Paths, sessions: Sessions, may_ask: Callable[[], bool], changed: "asyncio.Queue[frozenset[str] | None]"
 ) -> None:
     """Read the pull requests of each repository while *may_ask*; put an empty set into *changed* after that."""
     due, due_at, known = dict[Path, float](), 0.0, frozenset[tuple[object, ...]]()
@@ -155,13 +155,13 @@ async def _read_pull_requests(
         is_due = time.monotonic() >= due_at or _key(sessions()) != known
         if is_due and may_ask():
             known = _key(sessions())
-            if await asyncio.to_thread(_ask, places, sessions(), due):
+            if await asyncio.to_thread(_ask, paths, sessions(), due):
                 changed.put_nowait(frozenset())
             due_at = min(due.values(), default=time.monotonic() + INTERVAL_S)
         await asyncio.sleep(LOOK_S)
 
 
-def _ask(places: Paths, sessions: tuple[Session, ...], due: dict[Path, float]) -> bool:
+def _ask(paths: Paths, sessions: tuple[Session, ...], due: dict[Path, float]) -> bool:
     """Read the pull requests of the repositories that are *due*; return whether there was one. Blocks.
 
     Afterwards *due* has exactly the repositories of *sessions*.
@@ -177,7 +177,7 @@ def _ask(places: Paths, sessions: tuple[Session, ...], due: dict[Path, float]) -
         was_due = True
         with contextlib.suppress(KasmonError, OSError):
             if git(path, "remote"):
-                find_pull_request(places, path, find_remote(path, ""), "", time.time())
+                find_pull_request(paths, path, find_remote(path, ""), "", time.time())
     return was_due
 
 

@@ -41,9 +41,9 @@ def is_of_kasmon(prompt: str) -> bool:
     return OF_KASMON.match(prompt) is not None
 
 
-async def find_message(places: Paths, session: Session) -> str:
+async def find_message(paths: Paths, session: Session) -> str:
     """Return the commit message that the agent of *session* proposed last; empty if there is none."""
     if session.mode is Mode.TMUX:
-        return parse_message("\n".join(await read(places, session, 0)))
-    events = await in_thread(lambda: list(read_events(places, session.id)))
+        return parse_message("\n".join(await read(paths, session, 0)))
+    events = await in_thread(lambda: list(read_events(paths, session.id)))
     return parse_message("\n".join(event.text for event in events if isinstance(event, MessageWritten)))

@@ -49,7 +49,7 @@ def check_discardable(tree: SessionWorktree, fleet: Fleet, patterns: Sequence[st
 
 
 def discard(
-    places: Paths,
+    paths: Paths,
     session: Session,
     tree: SessionWorktree,
     read_fleet: Callable[[], Fleet],
@@ -62,13 +62,13 @@ def discard(
         LaunchError: if the teardown fails.
     """
     path, repo = Path(tree.path), repository_of(tree)
-    config = in_folder(places, load(places), tree.source).config.worktree
+    config = in_folder(paths, load(paths), tree.source).config.worktree
     if config.teardown:
         run_command(config.teardown, path, config.setup_s, "teardown", lambda text: None)
     check_discardable(tree, read_fleet(), patterns)
     branch, tip = current_branch(path), git(path, "rev-parse", "HEAD").strip()
     goes = tree.is_new_branch and branch == tree.branch
-    bundle, files = _store(places, session, path, branch if goes else "", tip)
+    bundle, files = _store(paths, session, path, branch if goes else "", tip)
     git(repo, "worktree", "remove", "--force", "--", tree.path)
     if goes:
         delete_branch(repo, branch, tip)
@@ -81,7 +81,7 @@ def discard(
     return bundle, f"removed {what}.{kept if bundle else f' Commit {tip[:12]} is on other branches.'}"
 
 
-def _store(places: Paths, session: Session, path: Path, branch: str, tip: str) -> tuple[str, str]:
+def _store(paths: Paths, session: Session, path: Path, branch: str, tip: str) -> tuple[str, str]:
     """Store what only the worktree at *path* and *branch* have; return the bundle and the commit with its files.
 
     Both are empty if there is nothing; the commit also if no file differs from *tip*.
@@ -109,7 +109,7 @@ def _store(places: Paths, session: Session, path: Path, branch: str, tip: str) -
         if not _run(store, "rev-list", "--max-count=1", "--all", "--stdin", given=exclude):
             return "", ""
         name = f"{slug(session.name)}-{session.id}-{time.strftime('%Y%m%d-%H%M%S')}-{tip[:12]}.bundle"
-        bundle = private_folder(places.discarded) / name
+        bundle = private_folder(paths.discarded) / name
         _run(store, "bundle", "create", "--quiet", str(bundle), "--all", "--stdin", given=exclude)
         _run(store, "bundle", "verify", "--quiet", str(bundle))
     return str(bundle), files

@@ -79,7 +79,7 @@ class _Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dispatch
-async def send_feedback(places: Paths, session: Session, first: str = "", *, pushes: bool = False) -> Receipt:
+async def send_feedback(paths: Paths, session: Session, first: str = "", *, pushes: bool = False) -> Receipt:
     """Send the agent of *session* what its pull request needs, after the words *first*, and return the receipt.
 
     *pushes*: whether the agent is asked to push its commits.
@@ -89,20 +89,20 @@ async def send_feedback(places: Paths, session: Session, first: str = "", *, pus
         UnavailableError, TimedOutError: if `gh` or `glab` is missing or fails.
         KasmonError: if the prompt cannot be sent.
     """
-    prompt = await in_thread(read_prompt, places, session, pushes=pushes)
-    return await send(places, session, f"{first}{prompt}", "idle")
+    prompt = await in_thread(read_prompt, paths, session, pushes=pushes)
+    return await send(paths, session, f"{first}{prompt}", "idle")
 
 
 @send_feedback.elsewhere
-async def _send_feedback_there(places: Paths, session: Session, first: str = "", *, pushes: bool = False) -> Receipt:
+async def _send_feedback_there(paths: Paths, session: Session, first: str = "", *, pushes: bool = False) -> Receipt:
     assert not first, "rounds are those of sessions of this machine"
     assert not pushes
-    return parse_receipt(session.via, await in_thread(run_for, places, session, "finish", session.id, "--fix"))
+    return parse_receipt(session.via, await in_thread(run_for, paths, session, "finish", session.id, "--fix"))
 
 
-def read_prompt(places: Paths, session: Session, *, pushes: bool = False) -> str:
+def read_prompt(paths: Paths, session: Session, *, pushes: bool = False) -> str:
     """Return the prompt with what the pull request of *session* needs; blocks. Raises as `send_feedback`."""
-    path, remote, request = _pull_request(places, session)
+    path, remote, request = _pull_request(paths, session)
     program = find_program(path, remote)
     found = _of_github(path, request) if program == "gh" else _of_gitlab(path, request)
     if not (found.logs or found.comments):
@@ -110,16 +110,16 @@ def read_prompt(places: Paths, session: Session, *, pushes: bool = False) -> str
             f"no check of {request.words!r} failed, and it has no comments.",
             hint="Wait until its checks have ended.",
         )
-    return build_prompt(request, found, _redactor(places, session), pushes=pushes)
+    return build_prompt(request, found, _redactor(paths, session), pushes=pushes)
 
 
-def _pull_request(places: Paths, session: Session) -> tuple[Path, str, PullRequest]:
+def _pull_request(paths: Paths, session: Session) -> tuple[Path, str, PullRequest]:
     tree = worktree_of(session)
     if tree is None or not Path(tree.path).is_dir():
         raise RefusedError(f"{session.name!r} works in no git worktree, so it has no pull request.")
     path, state = Path(tree.path), read_state(tree)
     remote = find_remote(path, state.base_ref)
-    request, why = find_pull_request(places, path, remote, state.name, time.time())
+    request, why = find_pull_request(paths, path, remote, state.name, time.time())
     if request is None or request.state != "open":
         raise RefusedError(
             f"the branch {state.name!r} has no open pull request" + (f": {why}" if why else "."),
@@ -147,10 +147,10 @@ def build_prompt(request: PullRequest, feedback: Feedback, redactor: Redactor, *
     return "\n".join(lines)
 
 
-def _redactor(places: Paths, session: Session) -> Redactor:
+def _redactor(paths: Paths, session: Session) -> Redactor:
     redactor = Redactor(secret_values(os.environ))
     try:
-        redactor.add_secrets(given_secrets(places, session.id))
+        redactor.add_secrets(given_secrets(paths, session.id))
     except OSError as error:
         raise UnavailableError(f"the secrets of {session.name!r} cannot be read, so nothing was sent.") from error
     return redactor
@@ -247,7 +247,7 @@ def _place(note: dict[str, Any]) -> str:
     return f" on {position['new_path']}:{position.get('new_line') or 0}" if position.get("new_path") else ""
 
 
-async def send_rounds(places: Paths, requests: Iterable[tuple[Session, PullRequest]], most: int) -> None:
+async def send_rounds(paths: Paths, requests: Iterable[tuple[Session, PullRequest]], most: int) -> None:
     """Send each agent that rests what its pull request needs, once for each commit and at most *most* times a branch.
 
     The first line of each prompt names the round. What could not be sent uses up no round, and is tried again later.
@@ -255,21 +255,21 @@ async def send_rounds(places: Paths, requests: Iterable[tuple[Session, PullReque
     for session, request in requests:
         if session.in_turn or session.worked or session.awaits_turn or not session.exists or not request.needs_work:
             continue
-        number = await in_thread(begin_round, places, session, request, most, time.time())
+        number = await in_thread(begin_round, paths, session, request, most, time.time())
         if not number:
             continue
         try:
-            await send_feedback(places, session, f"Round {number} of {most}. ", pushes=True)
+            await send_feedback(paths, session, f"Round {number} of {most}. ", pushes=True)
         except KasmonError as error:
             log.warning("round %d of %s was not sent: %s", number, session.id, error.code)
             if not isinstance(error, PromptLostError):  # the agent may have that one
-                await in_thread(cancel_round, places, session, request, time.time())
+                await in_thread(cancel_round, paths, session, request, time.time())
 
 
-def begin_round(places: Paths, session: Session, request: PullRequest, most: int, now: float) -> int:
+def begin_round(paths: Paths, session: Session, request: PullRequest, most: int, now: float) -> int:
     """Record the next round, and return its number; 0 if it was sent already, or there were *most*. Blocks."""
     state = _state(request)
-    with _stored_rounds(places, session, request) as (rounds, store):
+    with _stored_rounds(paths, session, request) as (rounds, store):
         is_over = rounds.count >= most or rounds.unsent.count(state) >= MOST_TRIES
         if is_over or state in rounds.heads or now < rounds.retry_at:
             return 0
@@ -278,9 +278,9 @@ def begin_round(places: Paths, session: Session, request: PullRequest, most: int
         return rounds.count + 1
 
 
-def cancel_round(places: Paths, session: Session, request: PullRequest, now: float) -> None:
+def cancel_round(paths: Paths, session: Session, request: PullRequest, now: float) -> None:
     """Take back the round that was begun for *request*, which was not sent; the next try is `RETRY_S` later. Blocks."""
-    with _stored_rounds(places, session, request) as (rounds, store):
+    with _stored_rounds(paths, session, request) as (rounds, store):
         state = _state(request)
         heads = tuple(each for each in rounds.heads if each != state)
         unsent = (*rounds.unsent, state)
@@ -293,11 +293,11 @@ def _state(request: PullRequest) -> str:
 
 @contextlib.contextmanager
 def _stored_rounds(
-    places: Paths, session: Session, request: PullRequest
+    paths: Paths, session: Session, request: PullRequest
 ) -> Iterator[tuple[_Rounds, Callable[[_Rounds], None]]]:
     """Yield the rounds of *session* for *request*, and what stores them; no other process changes them meanwhile."""
     name = hashlib.sha256(f"{session.id}\0{request.url}".encode()).hexdigest()[:16]
-    file = places.pull_requests / f"{name}.rounds.json"
+    file = paths.pull_requests / f"{name}.rounds.json"
     private_folder(file.parent)
     with lock(file.parent):
         rounds = read_json(file, _Rounds, _Rounds())

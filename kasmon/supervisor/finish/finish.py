@@ -47,7 +47,7 @@ class FinishResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dispatch
-async def finish(places: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]) -> FinishResult:
+async def finish(paths: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]) -> FinishResult:
     """Do what *plan* says; *report* gets a sentence after each step.
 
     Raises:
@@ -56,39 +56,39 @@ async def finish(places: Paths, session: Session, plan: PlannedFinish, report: C
         KasmonError: if a step fails; it changed nothing, and the steps after it are not done.
     """
     if not plan.request.stays_on_branch:
-        await in_thread(check_is_person, places, "push, merge, take over or discard a branch")
-    result = await in_thread(lambda: _carry_out_alone(places, session, plan, report))
+        await in_thread(check_is_person, paths, "push, merge, take over or discard a branch")
+    result = await in_thread(lambda: _carry_out_alone(paths, session, plan, report))
     if result.conflicts and plan.request.conflicts == "send":
-        receipt = await send(places, session, _conflict_prompt(plan, result.conflicts), "idle")
+        receipt = await send(paths, session, _conflict_prompt(plan, result.conflicts), "idle")
         return msgspec.structs.replace(result, receipt=receipt)
     return result
 
 
 @finish.elsewhere
 async def _finish_there(
-    places: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]
+    paths: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]
 ) -> FinishResult:
     from kasmon.supervisor.machines import finish as finish_there  # only for sessions of other machines
 
-    result = await in_thread(finish_there.finish, places, session, plan)
+    result = await in_thread(finish_there.finish, paths, session, plan)
     for text in result.done:
         report(text)
     return result
 
 
 def _carry_out_alone(
-    places: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]
+    paths: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]
 ) -> FinishResult:
     """Do what *plan* says once no other branch of the repository is being finished."""
-    file = stored_file(places, Path(plan.tree.path))
+    file = stored_file(paths, Path(plan.tree.path))
     private_folder(file.parent)
     with lock(file):
-        return _carry_out(places, session, plan, report)
+        return _carry_out(paths, session, plan, report)
 
 
-def _carry_out(places: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]) -> FinishResult:
+def _carry_out(paths: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]) -> FinishResult:
     request, tree = plan.request, plan.tree
-    if plan_finish(places, session, request, read_fleet(places)).digest != plan.digest:
+    if plan_finish(paths, session, request, read_fleet(paths)).digest != plan.digest:
         raise changed_since(session)
     path, state, done = Path(tree.path), plan.state, list[str]()
 
@@ -124,7 +124,7 @@ def _carry_out(places: Paths, session: Session, plan: PlannedFinish, report: Cal
         note(f"pushed {short(head)} to {'/'.join(plan.remote)}")
     if plan.pull_request is not None and not plan.pull_request.number:
         subjects = git(path, "log", "--reverse", "--format=- %s", f"{base}..{head}")
-        made = create_pull_request(places, path, plan.remote[0], plan.pull_request, plan.message, subjects)
+        made = create_pull_request(paths, path, plan.remote[0], plan.pull_request, plan.message, subjects)
         note(f"created {made.words}: {made.url}")
     if request.merge:
         note(_merge(plan, head))
@@ -135,7 +135,7 @@ def _carry_out(places: Paths, session: Session, plan: PlannedFinish, report: Cal
         note(f"staged the changes of {short(head)} in {plan.checkout!r}")
     kept = ""
     if request.discards:
-        kept, text = discard(places, session, tree, lambda: read_fleet(places), request.ignored)
+        kept, text = discard(paths, session, tree, lambda: read_fleet(paths), request.ignored)
         note(text)
     return FinishResult(done=tuple(done), kept=kept)
 

@@ -135,7 +135,7 @@ class PlannedFinish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dispatch
-def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: Fleet) -> PlannedFinish:
+def plan_finish(paths: Paths, session: Session, request: FinishRequest, fleet: Fleet) -> PlannedFinish:
     """Return how *request* is done; without a request, what is left to do.
 
     Raises:
@@ -167,7 +167,7 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
     if request.is_empty:
         if state.name and git(path, "remote"):
             remote, branch = _push_target(path, state)
-            found, why = find_pull_request(places, path, remote, branch, time.time())
+            found, why = find_pull_request(paths, path, remote, branch, time.time())
             plan = msgspec.structs.replace(plan, pull_request=found, pull_request_why=why)
         return msgspec.structs.replace(plan, steps=tuple(_left(session, plan)))
     _check_state(plan)
@@ -177,14 +177,14 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
         plan = msgspec.structs.replace(plan, remote=_push_target(path, state))
         _check_push(plan)
     if request.proposes:
-        plan = msgspec.structs.replace(plan, pull_request=_proposal(places, plan))
+        plan = msgspec.structs.replace(plan, pull_request=_proposal(paths, plan))
     if request.merge:
         target = find_worktree_of(path, local_base(state))
         plan = msgspec.structs.replace(plan, checkout=str(target or ""))
     elif request.takes_over:
         plan = msgspec.structs.replace(plan, checkout=_source(tree))
     if plan.checkout:
-        warnings = describe_agents_in(plan.checkout, fleet.sessions, programs(load(places)))
+        warnings = describe_agents_in(plan.checkout, fleet.sessions, programs(load(paths)))
         plan = msgspec.structs.replace(plan, warnings=warnings)
     nested = [name for name in list_untracked(path) if name.endswith("/")] if request.commits else []  # repositories
     if nested:
@@ -197,10 +197,10 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
 
 
 @plan_finish.elsewhere
-def _plan_finish_there(places: Paths, session: Session, request: FinishRequest, fleet: Fleet) -> PlannedFinish:
+def _plan_finish_there(paths: Paths, session: Session, request: FinishRequest, fleet: Fleet) -> PlannedFinish:
     from kasmon.supervisor.machines import finish  # only for sessions of other machines
 
-    return finish.plan_finish(places, session, request)
+    return finish.plan_finish(paths, session, request)
 
 
 def _check_state(plan: PlannedFinish) -> None:
@@ -408,7 +408,7 @@ def _push_target(path: Path, state: BranchState) -> tuple[str, str]:
     return find_remote(path, state.base_ref), state.name
 
 
-def _proposal(places: Paths, plan: PlannedFinish) -> PullRequest:
+def _proposal(paths: Paths, plan: PlannedFinish) -> PullRequest:
     """Return the open pull request of the branch, as last read, or the one to create.
 
     Raises:
@@ -418,7 +418,7 @@ def _proposal(places: Paths, plan: PlannedFinish) -> PullRequest:
     path, state, (remote, branch) = Path(plan.tree.path), plan.state, plan.remote
     find_program(path, remote)
     base = base_branch(path, state, remote)
-    known = stored_pull_request(places, path, branch)
+    known = stored_pull_request(paths, path, branch)
     if known is not None and known.state == "open":
         return known
     if not state.ahead and not plan.request.commits:

@@ -46,7 +46,7 @@ async def stop_at_conflict(step: MergeStep, files: tuple[str, ...]) -> OnConflic
 
 
 async def merge_one_by_one(
-    places: Paths,
+    paths: Paths,
     sessions: Sequence[Session],
     plan: MergePlan,
     report: Callable[[str], None],
@@ -63,22 +63,22 @@ async def merge_one_by_one(
         RefusedError: if the check fails on the base itself.
     """
     checks = {step.session: step.check for step in plan.steps}
-    fleet = await in_thread(read_fleet, places)
-    now = await in_thread(lambda: plan_merges(places, sessions, plan.how, plan.check, checks, fleet=fleet))
+    fleet = await in_thread(read_fleet, paths)
+    now = await in_thread(lambda: plan_merges(paths, sessions, plan.how, plan.check, checks, fleet=fleet))
     if now.digest != plan.digest:
         raise changed_since()
     known = {session.id: session for session in sessions}
     merged, left_out, sent = list[MergeStep](), list[str](), list[str]()
     stop, stopped_at = MergeOutcome(), ""
-    with _check_folder(places, known, plan) as checker:
+    with _check_folder(paths, known, plan) as checker:
         for step in plan.steps:
             session = known[step.session]
-            outcome = await _merge(places, session, plan, merged, step, checker, report)
+            outcome = await _merge(paths, session, plan, merged, step, checker, report)
             choice: OnConflict = "stop"
             if outcome is not None and outcome.conflicts:
                 choice = await decide(step, outcome.conflicts)
             if outcome is not None and choice == "send":
-                outcome = await _send_conflict(places, session, report) or outcome
+                outcome = await _send_conflict(paths, session, report) or outcome
                 choice = "send" if outcome.conflicts else "stop"
             if outcome is None:
                 merged.append(step)
@@ -97,12 +97,12 @@ async def merge_one_by_one(
     )
 
 
-async def _send_conflict(places: Paths, session: Session, report: Callable[[str], None]) -> MergeOutcome | None:
+async def _send_conflict(paths: Paths, session: Session, report: Callable[[str], None]) -> MergeOutcome | None:
     """Merge the base into the branch of *session* and have its agent resolve the conflicts; return why not, or None."""
     try:
         request = FinishRequest(update="merge", conflicts="send")
-        planned = await in_thread(lambda: plan_finish(places, session, request, read_fleet(places)))
-        result = await finish(places, session, planned, report)
+        planned = await in_thread(lambda: plan_finish(paths, session, request, read_fleet(paths)))
+        result = await finish(paths, session, planned, report)
         report(f"sent the conflicts to {session.name}" if result.receipt else f"updated {session.name}: no conflicts")
     except KasmonError as error:
         return MergeOutcome(why=error.message, hint=error.hint)
@@ -110,7 +110,7 @@ async def _send_conflict(places: Paths, session: Session, report: Callable[[str]
 
 
 async def _merge(
-    places: Paths,
+    paths: Paths,
     session: Session,
     plan: MergePlan,
     merged: Sequence[MergeStep],
@@ -136,12 +136,12 @@ async def _merge(
             report(f"checking {step.name}")
             if (broken := await in_thread(checker.find_broken, state.base, merged, step)) is not None:
                 return broken
-        steps = await in_thread(lambda: plan_finish(places, session, request, read_fleet(places)))
+        steps = await in_thread(lambda: plan_finish(paths, session, request, read_fleet(paths)))
         if (steps.state.head, steps.state.base) != (state.head, state.base):
             raise RefusedError(
                 f"{step.branch!r} or {plan.base_name!r} changed during the check.", hint="Plan it again."
             )
-        await finish(places, session, steps, report)
+        await finish(paths, session, steps, report)
     except KasmonError as error:
         return MergeOutcome(why=error.message, hint=error.hint)
     return None
@@ -149,7 +149,7 @@ async def _merge(
 
 @contextlib.contextmanager
 def _check_folder(
-    places: Paths, sessions: Mapping[SessionId, Session], plan: MergePlan
+    paths: Paths, sessions: Mapping[SessionId, Session], plan: MergePlan
 ) -> Iterator["_CheckFolder | None"]:
     """Yield a temporary worktree for checks, set up as a new one; None without checks.
 
@@ -167,7 +167,7 @@ def _check_folder(
         top = Path(folder).resolve() / "worktree"
         git(path, "worktree", "add", "--quiet", "--detach", "--", str(top), plan.base)
         try:
-            config = in_folder(places, load(places), tree.source).config.worktree
+            config = in_folder(paths, load(paths), tree.source).config.worktree
             try:
                 prepare_worktree(config, repository(Path(tree.source)), top, lambda text: None)
             except LaunchError as error:

@@ -109,7 +109,7 @@ class _Branch(NamedTuple):
 
 
 def plan_merges(
-    places: Paths,
+    paths: Paths,
     sessions: Sequence[Session],
     how: HowToMerge,
     check: str,
@@ -154,7 +154,7 @@ def plan_merges(
             steps.append(_step(each, files))
             tip = merged or tip
     checkout = find_worktree_of(path, state.base_ref)
-    warnings = describe_agents_in(str(checkout or ""), fleet.sessions, programs(load(places)))
+    warnings = describe_agents_in(str(checkout or ""), fleet.sessions, programs(load(paths)))
     return MergePlan(
         base_name=state.base_name,
         base_ref=local_base(state),

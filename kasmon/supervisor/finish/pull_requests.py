@@ -48,28 +48,26 @@ class _KnownRequests(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[PullRequest, ...] = ()
 
 
-def stored_pull_request(places: Paths, path: Path, branch: str) -> PullRequest | None:
+def stored_pull_request(paths: Paths, path: Path, branch: str) -> PullRequest | None:
     """Return the newest pull request of *branch* that was read before. It asks nothing."""
-    return _newest(_load(stored_file(places, path)), branch)
+    return _newest(_load(stored_file(paths, path)), branch)
 
 
-def read_branches(places: Paths, trees: Iterable[SessionWorktree]) -> dict[str, BranchState]:
+def read_branches(paths: Paths, trees: Iterable[SessionWorktree]) -> dict[str, BranchState]:
     """Return the states of *trees* by their paths, with the numbers of the pull requests that were read before."""
     states = dict(BranchStates().read(trees))
     for path, state in states.items():
-        if (known := stored_pull_request(places, Path(path), state.name)) is not None:
+        if (known := stored_pull_request(paths, Path(path), state.name)) is not None:
             states[path] = msgspec.structs.replace(state, pull_request=known.number)
     return states
 
 
-def find_pull_request(
-    places: Paths, path: Path, remote: str, branch: str, now: float
-) -> tuple[PullRequest | None, str]:
+def find_pull_request(paths: Paths, path: Path, remote: str, branch: str, now: float) -> tuple[PullRequest | None, str]:
     """Return the newest pull request of *branch*, and why the last call failed.
 
     It is asked at most once a minute for each repository, and less after failures.
     """
-    file = stored_file(places, path)
+    file = stored_file(paths, path)
     private_folder(file.parent)
     with lock(file.parent):
         stored = _load(file)
@@ -85,7 +83,7 @@ def find_pull_request(
 
 
 def create_pull_request(
-    places: Paths, path: Path, remote: str, request: PullRequest, title: str, text: str
+    paths: Paths, path: Path, remote: str, request: PullRequest, title: str, text: str
 ) -> PullRequest:
     """Create *request*, whose branch is pushed to *remote*, and return it with its number and address.
 
@@ -106,7 +104,7 @@ def create_pull_request(
             f"`{program}` printed no address of the request that it created: {clean_line(said)[:300]!r}."
         )
     made = msgspec.structs.replace(request, number=int(match[1]), url=match[0].strip())
-    file = stored_file(places, path)
+    file = stored_file(paths, path)
     private_folder(file.parent)
     with lock(file.parent):
         stored = _load(file)
@@ -228,10 +226,10 @@ def _of_gitlab(row: dict[str, Any]) -> PullRequest:
     )
 
 
-def stored_file(places: Paths, path: Path) -> Path:
+def stored_file(paths: Paths, path: Path) -> Path:
     """Return the file of the repository of *path* with its pull requests; the file and its folder may be missing."""
     shared = str(git_folders(path)[1])
-    return places.pull_requests / f"{hashlib.sha256(os.fsencode(shared)).hexdigest()[:16]}.json"
+    return paths.pull_requests / f"{hashlib.sha256(os.fsencode(shared)).hexdigest()[:16]}.json"
 
 
 def _load(file: Path) -> _KnownRequests:

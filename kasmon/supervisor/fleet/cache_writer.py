@@ -19,11 +19,11 @@ WRITE_S: Final = 5.0
 class FleetCacheWriter:
     """Updates the cache while this process holds `fleet.lock`; does nothing while another process does."""
 
-    def __init__(self, places: Paths, *, every_s: float = WRITE_S) -> None:
+    def __init__(self, paths: Paths, *, every_s: float = WRITE_S) -> None:
         self.problem = ""
         """Why the last write failed; empty if it succeeded."""
-        self._lock = HostLock(places.fleet_lock)
-        self._index = FleetCache(places.index)
+        self._lock = HostLock(paths.fleet_lock)
+        self._index = FleetCache(paths.index)
         self.has_lock = False
         """Whether this process holds `fleet.lock` through this writer."""
         self._every_s = every_s

@@ -49,19 +49,19 @@ class StopEvent(threading.Event):
         os.close(self._writer)
 
 
-def hints(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
+def hints(paths: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
     """Yield the sessions whose files changed, at least every *every_s* seconds (maybe none), until *stop* is set.
 
     Blocks in between; meant for a thread of its own. A change of the fleet's log yields an empty set.
     """
-    yield from _by_inotify(places, stop, every_s) if system.HERE.has_inotify else _by_watchfiles(places, stop, every_s)
+    yield from _by_inotify(paths, stop, every_s) if system.HERE.has_inotify else _by_watchfiles(paths, stop, every_s)
     while not stop.wait(every_s):
         yield set()
 
 
-def _by_inotify(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
+def _by_inotify(paths: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
     """Hints from inotify; ends if it is unavailable."""
-    with contextlib.suppress(OSError), contextlib.closing(_WatchedFolders(places)) as folders:
+    with contextlib.suppress(OSError), contextlib.closing(_WatchedFolders(paths)) as folders:
         poller = select.poll()
         for each in (folders.fileno(), stop.fileno()):
             poller.register(each, select.POLLIN)
@@ -82,14 +82,14 @@ class _WatchedFolders:
         OSError: if they cannot be watched.
     """
 
-    def __init__(self, places: Paths) -> None:
-        self._root = str(places.sessions)
+    def __init__(self, paths: Paths) -> None:
+        self._root = str(paths.sessions)
         self._inotify = Inotify()
         self._sessions: dict[int, SessionId] = {}
         try:
             self._all = self._inotify.add(self._root, CREATE | MOVED_TO)
             with contextlib.suppress(FileNotFoundError):
-                self._inotify.add(str(places.fleet_log), MODIFY)
+                self._inotify.add(str(paths.fleet_log), MODIFY)
             for name in os.listdir(self._root):  # noqa: PTH208 - of thousands
                 self._watch(SessionId(name))
         except BaseException:
@@ -123,15 +123,15 @@ class _WatchedFolders:
             self._sessions[watch] = session
 
 
-def _by_watchfiles(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
+def _by_watchfiles(paths: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
     """Hints from `watchfiles`, for other systems; ends if it fails."""
     from watchfiles import watch  # 40 ms of imports, not needed before the first frame
 
-    root = os.path.realpath(places.sessions)
-    paths = [path for path in (root, str(places.fleet_log)) if os.path.exists(path)]  # noqa: PTH110
+    root = os.path.realpath(paths.sessions)
+    watched = [path for path in (root, str(paths.fleet_log)) if os.path.exists(path)]  # noqa: PTH110
     try:
         for changes in watch(
-            *paths,
+            *watched,
             watch_filter=None,
             debounce=GROUP_MS,
             step=STEP_MS,

@@ -74,7 +74,7 @@ class Follower:
         published, urgent = (watched.version, watched.read_only), watched.urgent_changes
         self._on_loop(self._publish, True)
         reconciled_at = time.monotonic()
-        for hinted in hints(watched.places, self._stop, TICK_S):
+        for hinted in hints(watched.paths, self._stop, TICK_S):
             refreshed_at = time.monotonic()
             rest_s = SHORTEST_REST_S
             if refreshed_at >= reconciled_at + RECONCILE_S:

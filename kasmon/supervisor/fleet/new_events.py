@@ -10,8 +10,8 @@ from kasmon.store.event_log import Cursor, EventLog
 class NewEvents:
     """Remembers the read position, initially *since*, or the current end of the log."""
 
-    def __init__(self, places: Paths, session: SessionId, since: Cursor | None = None) -> None:
-        self._log = EventLog(places.log(session))
+    def __init__(self, paths: Paths, session: SessionId, since: Cursor | None = None) -> None:
+        self._log = EventLog(paths.log(session))
         self.cursor = Cursor(self._log.size()) if since is None else since
 
     def skip(self) -> None:

@@ -27,7 +27,7 @@ def find_orphans(sessions: Iterable[Session]) -> list[Session]:
     ]
 
 
-def find_unfinished(places: Paths, sessions: Iterable[Session]) -> list[Session]:
+def find_unfinished(paths: Paths, sessions: Iterable[Session]) -> list[Session]:
     """Return sessions whose killed host left processes of a sandbox that no other host will use. Blocks.
 
     The host was creating or ending the sandbox, or an agent's front process ended with it and left a microVM.
@@ -38,17 +38,17 @@ def find_unfinished(places: Paths, sessions: Iterable[Session]) -> list[Session]
     found = [each for each in sessions if _may_be_unfinished(each)]
     if not found:
         return []
-    host_folders = HostFolders(places)
+    host_folders = HostFolders(paths)
     return [
         each
         for each in found
         if holder(host_folders.of(each.id) / "lock") is not None
-        and lock_holder(_host_lock(places, each)) is None
-        and not (each.mode is not Mode.INTERPRETER and _has_use(places, each, host_folders.of(each.id)))
+        and lock_holder(_host_lock(paths, each)) is None
+        and not (each.mode is not Mode.INTERPRETER and _has_use(paths, each, host_folders.of(each.id)))
     ]
 
 
-def _has_use(places: Paths, session: Session, folder: Path) -> bool:
+def _has_use(paths: Paths, session: Session, folder: Path) -> bool:
     """Whether the machine of an agent is of use: its front process lives, or its memory snapshot can be resumed."""
     from kasmon.sandbox import tiers  # rarely needed: imports all tiers
     from kasmon.sandbox.base import RecordTier
@@ -58,16 +58,16 @@ def _has_use(places: Paths, session: Session, folder: Path) -> bool:
     status = load_status(folder)
     if status is not None and is_front(status.front):
         return True
-    policy = policy_of_session(places, session.id)
-    tier = tiers.load(policy.tier, places)
+    policy = policy_of_session(paths, session.id)
+    tier = tiers.load(policy.tier, paths)
     return isinstance(tier, RecordTier) and tier.kept(policy) is not None
 
 
-def _host_lock(places: Paths, session: Session) -> Path:
-    return places.tmux_host_lock if session.mode is Mode.TMUX else places.host_lock(session.id)
+def _host_lock(paths: Paths, session: Session) -> Path:
+    return paths.tmux_host_lock if session.mode is Mode.TMUX else paths.host_lock(session.id)
 
 
-def end_unfinished(places: Paths, session: Session) -> None:
+def end_unfinished(paths: Paths, session: Session) -> None:
     """End the processes of the *unfinished* sandbox of *session*; its files stay. Blocks.
 
     Does nothing if a host holds the session meanwhile. Raises `KasmonError` if not everything could be ended.
@@ -76,12 +76,12 @@ def end_unfinished(places: Paths, session: Session) -> None:
     from kasmon.sandbox import tiers
     from kasmon.supervisor.sandboxes.create import policy_of_session  # imports all tiers; the dashboard starts without
 
-    lock = HostLock(_host_lock(places, session))
+    lock = HostLock(_host_lock(paths, session))
     try:
         if not lock.acquire():
             return
-        policy = policy_of_session(places, session.id)
-        tiers.load(policy.tier, places).destroy(policy, None)
+        policy = policy_of_session(paths, session.id)
+        tiers.load(policy.tier, paths).destroy(policy, None)
     except OSError as error:
         raise SandboxError(f"the sandbox of {session.name!r} was not ended", error.strerror or str(error)) from error
     finally:
@@ -104,8 +104,8 @@ def _may_be_unfinished(session: Session) -> bool:
 class SandboxAdopter:
     """Adopts each orphan once; a failure is logged, and the orphan is left to `kasmon recover`."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
         self._tried: set[tuple[SessionId, float]] = set()
         self._checked: set[tuple[SessionId, float]] = set()
         """Sessions already checked for an unfinished sandbox."""
@@ -126,9 +126,9 @@ class SandboxAdopter:
             task.add_done_callback(self._tasks.discard)
 
     async def _end_unfinished(self, sessions: list[Session]) -> None:
-        for session in await asyncio.to_thread(find_unfinished, self._places, sessions):
+        for session in await asyncio.to_thread(find_unfinished, self._paths, sessions):
             try:
-                await asyncio.to_thread(end_unfinished, self._places, session)
+                await asyncio.to_thread(end_unfinished, self._paths, session)
             except KasmonError as error:
                 log.warning("the unfinished sandbox of %s was not removed: %s", session.id, error)
 
@@ -136,6 +136,6 @@ class SandboxAdopter:
         from kasmon.supervisor.sandboxes.use import start_host  # rarely needed
 
         try:
-            await start_host(self._places, session)
+            await start_host(self._paths, session)
         except KasmonError as error:
             log.warning("the sandbox of %s could not be taken up: %s", session.id, error)

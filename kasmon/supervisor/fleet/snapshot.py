@@ -35,13 +35,13 @@ ROOM_BYTES: Final = 1 << 20
 class LivenessProbe:
     """Finds out which processes are alive. Call `check` before each round of reads."""
 
-    def __init__(self, places: Paths) -> None:
+    def __init__(self, paths: Paths) -> None:
         self.write_problem = ""
         """Why events cannot be written, as `check` found; empty if they can."""
-        self._places = places
+        self._paths = paths
         self._locks: dict[SessionId, Path] = {}
         self._link_locks: dict[str, Path] = {}
-        self._machine_reader = MachineReader(places)
+        self._machine_reader = MachineReader(paths)
         self.machines: dict[str, MachineStatus] = {}
         """What is known of each registered machine, as `check_machines` found."""
 
@@ -50,9 +50,9 @@ class LivenessProbe:
 
         Raises `OSError` if the system refuses: an unreadable folder, no file handles left.
         """
-        self.write_problem = find_write_problem(self._places)
+        self.write_problem = find_write_problem(self._paths)
         with contextlib.suppress(FileNotFoundError):
-            os.close(os.open(self._places.sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            os.close(os.open(self._paths.sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def read(self, fleet_index: FleetIndex, session: SessionId) -> Liveness:
         """Bring *session* up to date in *fleet_index*, and return which of its processes are alive then.
@@ -72,7 +72,7 @@ class LivenessProbe:
     def check_machines(self, names: Iterable[str] | None = None) -> set[str]:
         """Find out which machines of *names* (None: all) are reachable; return those for which that changed."""
         before, machines = self.machines, {} if names is None else dict(self.machines)
-        for name in machine_folders(self._places) if names is None else names:
+        for name in machine_folders(self._paths) if names is None else names:
             if (status := self._check_machine(name)) is None:
                 machines.pop(name, None)
             else:
@@ -93,7 +93,7 @@ class LivenessProbe:
         before, report = self.machines.get(name), self._machine_reader.read(name)
         if report is None:
             return None
-        lock = self._link_locks.get(name) or self._link_locks.setdefault(name, self._places.machine_lock(name))
+        lock = self._link_locks.get(name) or self._link_locks.setdefault(name, self._paths.machine_lock(name))
         try:
             link = lock_holder(lock)
         except OSError:  # no file handles are left, say: nothing new is known
@@ -120,7 +120,7 @@ class LivenessProbe:
         if session.via:
             return self._probe_remote(session)
         # Each path is built once: that takes longer than to probe the lock.
-        lock = self._locks.get(session.id) or self._locks.setdefault(session.id, self._places.host_lock(session.id))
+        lock = self._locks.get(session.id) or self._locks.setdefault(session.id, self._paths.host_lock(session.id))
         host = lock_holder(lock)
         if host is not None:
             return Liveness(host, write_problem=self.write_problem)
@@ -131,7 +131,7 @@ class LivenessProbe:
 
     def _last_write_at(self, session: Session) -> float:
         try:
-            return self._places.log(session.id).stat().st_mtime
+            return self._paths.log(session.id).stat().st_mtime
         except FileNotFoundError:
             return session.since
 
@@ -140,13 +140,13 @@ def _shown(machine: MachineStatus) -> tuple[str, float]:
     return machine.why_unreachable, machine.presence.clock_offset_s
 
 
-def read_fleet(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
+def read_fleet(paths: Paths, clock: Callable[[], float] = time.time) -> Fleet:
     """Return the current fleet; needs no running process. Raises `UnavailableError` if the logs cannot be read.
 
     It writes nothing but the cache, and only after it read much of the logs while no dashboard updates the cache.
     """
-    fleet_index, probe, now = FleetIndex(places), LivenessProbe(places), clock()
-    load_cache(places.index, fleet_index)
+    fleet_index, probe, now = FleetIndex(paths), LivenessProbe(paths), clock()
+    load_cache(paths.index, fleet_index)
     try:
         fleet_index.read_fleet()
         probe.check()
@@ -160,20 +160,20 @@ def read_fleet(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
             derived.append(derive(fleet_index.sessions[session].session, liveness, now))
     except OSError as error:
         raise UnavailableError(
-            f"cannot read {str(error.filename or places.state)!r}: {error.strerror}.",
+            f"cannot read {str(error.filename or paths.state)!r}: {error.strerror}.",
             hint="Run `kasmon doctor` for a diagnosis.",
         ) from error
     if fleet_index.folded_bytes >= MUCH_BYTES:
-        save_index(places, fleet_index)
+        save_index(paths, fleet_index)
     return Fleet(sessions=tuple(derived), at=now, read_only=probe.write_problem)
 
 
-def find_write_problem(places: Paths) -> str:
+def find_write_problem(paths: Paths) -> str:
     """Return why events cannot be written now, according to the file system; empty if they can."""
     try:
-        stats = _file_system_stats(places.state)
+        stats = _file_system_stats(paths.state)
     except OSError as error:
-        return f"cannot see {str(places.state)!r}: {error.strerror}"
+        return f"cannot see {str(paths.state)!r}: {error.strerror}"
     if stats.f_flag & os.ST_RDONLY:
         return os.strerror(errno.EROFS)
     free_blocks = stats.f_bfree if os.geteuid() == 0 else stats.f_bavail
@@ -188,22 +188,22 @@ def _file_system_stats(folder: Path) -> os.statvfs_result:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
 
 
-def read_session(places: Paths, session: SessionId) -> Session:
+def read_session(paths: Paths, session: SessionId) -> Session:
     """Return the current state of *session*. Raises `SessionNotFoundError` if it no longer exists."""
-    return read_fleet(places).require(session)
+    return read_fleet(paths).require(session)
 
 
-def require_free_conversation(places: Paths, conversation: str, besides: SessionId | None = None) -> None:
+def require_free_conversation(paths: Paths, conversation: str, besides: SessionId | None = None) -> None:
     """Raise `RefusedError` if a session but *besides* has *conversation*, and its agent runs or will resume it. Blocks.
 
     Two agents would write to one conversation.
     """
-    for each in read_fleet(places).here:
+    for each in read_fleet(paths).here:
         if each.id == besides or not (each.state in {*ALIVE, SessionState.HIBERNATED} or each.handed_over):
             continue
         known = each.resume_id
         if known is None and each.state in ALIVE:  # its agent has not reported it yet
             with contextlib.suppress(LaunchError):
-                known = load_launch(places, each.id).resume
+                known = load_launch(paths, each.id).resume
         if known == conversation:
             raise RefusedError(f"session {each.label!r} has the conversation {conversation!r}.", hint="Stop it first.")

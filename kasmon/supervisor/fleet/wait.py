@@ -17,9 +17,9 @@ from kasmon.supervisor.fleet.watch import FleetWatch
 
 
 @contextlib.asynccontextmanager
-async def fleets(places: Paths, gap_s: float = GAP_S) -> AsyncIterator[AsyncIterator[Fleet]]:
+async def fleets(paths: Paths, gap_s: float = GAP_S) -> AsyncIterator[AsyncIterator[Fleet]]:
     """Iterate over the current fleet and each later one (`FleetWatch.changes`) within the context. Writes nothing."""
-    watch = FleetWatch(places, writes=False)
+    watch = FleetWatch(paths, writes=False)
     try:
         async with contextlib.aclosing(watch.changes(gap_s)) as changes:
             yield changes
@@ -28,7 +28,7 @@ async def fleets(places: Paths, gap_s: float = GAP_S) -> AsyncIterator[AsyncIter
 
 
 async def wait_for(
-    places: Paths,
+    paths: Paths,
     sessions: Sequence[SessionId],
     states: Collection[SessionState],
     *,
@@ -46,11 +46,11 @@ async def wait_for(
             run.
         TimedOutError: if they were not reached within *timeout_s* seconds.
     """
-    fleet = await asyncio.to_thread(read_fleet, places)
+    fleet = await asyncio.to_thread(read_fleet, paths)
     if matching := find_matching(fleet, sessions, states, any):
         return matching
     try:
-        async with asyncio.timeout(timeout_s), fleets(places) as changes:
+        async with asyncio.timeout(timeout_s), fleets(paths) as changes:
             async for fleet in changes:
                 if matching := find_matching(fleet, sessions, states, any):
                     return matching

@@ -40,13 +40,13 @@ class FleetWatch:
     with *writes* false this one never does.
     """
 
-    def __init__(self, places: Paths, *, clock: Callable[[], float] = time.time, writes: bool = True) -> None:
-        self.places = places
+    def __init__(self, paths: Paths, *, clock: Callable[[], float] = time.time, writes: bool = True) -> None:
+        self.paths = paths
         self._clock = clock
         self._busy = threading.Lock()
-        self._fleet_index = FleetIndex(places)
-        self._probe = LivenessProbe(places)
-        self._cache_writer = FleetCacheWriter(places) if writes else None
+        self._fleet_index = FleetIndex(paths)
+        self._probe = LivenessProbe(paths)
+        self._cache_writer = FleetCacheWriter(paths) if writes else None
         self._refreshed_at = 0.0
         self._listed: tuple[int, tuple[Session, ...]] = 0, ()
         """The displayed sessions, and the `version` from which on they were."""
@@ -82,7 +82,7 @@ class FleetWatch:
         """
         with self._busy:
             if self._is_new:
-                load_cache(self.places.index, self._fleet_index)
+                load_cache(self.paths.index, self._fleet_index)
                 requested: Iterable[SessionId] = ()
             else:
                 if not self._ended:
@@ -98,7 +98,7 @@ class FleetWatch:
         """Refresh every session, not only those whose turn it is, and return the fleet; accesses files."""
         with self._busy:
             if self._is_new:
-                load_cache(self.places.index, self._fleet_index)
+                load_cache(self.paths.index, self._fleet_index)
             self._refresh(list(self._shown), None)
         return self.fleet
 
@@ -118,7 +118,7 @@ class FleetWatch:
     def events(self, session: SessionId, since: Cursor = START) -> Iterator[tuple[Event, Cursor]]:
         """Yield the session's events after *since*, each with the cursor behind it; none while it has no log."""
         try:
-            yield from EventLog(self.places.log(session)).read(since)
+            yield from EventLog(self.paths.log(session)).read(since)
         except LogMissingError:
             return
 

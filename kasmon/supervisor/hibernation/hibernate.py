@@ -30,7 +30,7 @@ from kasmon.supervisor.sessions.start import can_resume
 
 
 @dispatch
-async def hibernate(places: Paths, session: Session) -> str:
+async def hibernate(paths: Paths, session: Session) -> str:
     """End the agent of an idle session until its next use, and describe what that freed; a sandbox is paused instead.
 
     Raises:
@@ -43,14 +43,14 @@ async def hibernate(places: Paths, session: Session) -> str:
     if session.sandbox is not None:
         if session.state not in (SessionState.PAUSED, SessionState.STANDBY) and (why := find_obstacle(session)):
             raise NotHibernatedError(session.name, why)
-        return await in_thread(_pause, places, session)
+        return await in_thread(_pause, paths, session)
     runs = session.state in ALIVE and not session.is_orphaned
-    freed = await in_thread(_check, places, session) if runs else 0  # else the command is refused
-    facts = await in_thread(NewEvents, places, session.id)
+    freed = await in_thread(_check, paths, session) if runs else 0  # else the command is refused
+    facts = await in_thread(NewEvents, paths, session.id)
     try:
-        await execute(places, session, Hibernate(freed_bytes=freed))
+        await execute(paths, session, Hibernate(freed_bytes=freed))
     except SessionEndedError:
-        if (now := await in_thread(read_session, places, session.id)).freed_bytes is None:
+        if (now := await in_thread(read_session, paths, session.id)).freed_bytes is None:
             raise
         raise NotHibernatedError(session.name, find_obstacle(now)) from None  # another process was faster
     deadline = time.monotonic() + ENDING_S
@@ -62,34 +62,34 @@ async def hibernate(places: Paths, session: Session) -> str:
 
 
 @hibernate.elsewhere
-async def _hibernate_there(places: Paths, session: Session) -> str:
+async def _hibernate_there(paths: Paths, session: Session) -> str:
     from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines
 
-    await run_there(places, session, "hibernate", session.id, until=lambda now: now is None or not now.exists)
+    await run_there(paths, session, "hibernate", session.id, until=lambda now: now is None or not now.exists)
     return ""
 
 
-def check_resumable(places: Paths, session: Session) -> str:
+def check_resumable(paths: Paths, session: Session) -> str:
     """Return what proves that the conversation of *session* can be resumed. Blocks. Raises `NotHibernatedError`."""
-    launch = load_launch(places, session.id)
+    launch = load_launch(paths, session.id)
     is_known = can_resume(program_of(launch.argv)) if launch.mode is Mode.TMUX else "resumes" in session.abilities
     if not is_known:
         raise NotHibernatedError(session.name, "kasmon cannot resume the conversation of its agent by id")
     if not session.resume_id:
         raise NotHibernatedError(session.name, "its agent has not reported the id of its conversation")
-    match = find_conversation(places, session, launch, (), only=session.resume_id)
+    match = find_conversation(paths, session, launch, (), only=session.resume_id)
     if match.kind != "proven":
         raise NotHibernatedError(session.name, match.why)
     return match.why
 
 
-def _check(places: Paths, session: Session) -> int:
+def _check(paths: Paths, session: Session) -> int:
     """Return the memory of the processes of *session*, in bytes. Blocks. Raises `NotHibernatedError`."""
-    if why := find_obstacle(session) or _find_reader(places, session) or _find_screen(places, session):
+    if why := find_obstacle(session) or _find_reader(paths, session) or _find_screen(paths, session):
         raise NotHibernatedError(session.name, why)
-    check_resumable(places, session)
+    check_resumable(paths, session)
     if session.pid is not None:
-        events = list(read_events(places, session.id))
+        events = list(read_events(paths, session.id))
         reports = session.mode is Mode.SDK and session.program in REPORTS_TOOLS
         tool_at = find_first_tool(events) if reports else None
         if why := find_running(session.pid, find_first_work(events), session.program, tool_at):
@@ -98,26 +98,26 @@ def _check(places: Paths, session: Session) -> int:
     return 0 if root is None else read_memory(tree.below(root, frozenset({os.getpid()})), tree)
 
 
-def _find_reader(places: Paths, session: Session) -> str:
+def _find_reader(paths: Paths, session: Session) -> str:
     """Return where the agent of *session* runs, or what reads its end, if that is no part of it; else empty."""
     if machine := machine_of(session.agent):
         return f"its agent runs on {machine}"
     if not session.plan:
         return ""
-    plan_log = PlanLog(places, session.plan)
+    plan_log = PlanLog(paths, session.plan)
     has_ended = not plan_log.more() or plan_log.run.state == "ended"
     return "" if has_ended else f"plan {session.plan!r} has not ended, and would count its task as failed"
 
 
-def _find_screen(places: Paths, session: Session) -> str:
+def _find_screen(paths: Paths, session: Session) -> str:
     """Return which process shows the agent's own screen, which counts as used; empty if none does."""
-    pid = find_screen(places.shared_server(session.id)) if session.mode is Mode.SDK else None
+    pid = find_screen(paths.shared_server(session.id)) if session.mode is Mode.SDK else None
     return "" if pid is None else f"its agent's own screen is open (process {pid})"
 
 
-def _pause(places: Paths, session: Session) -> str:
+def _pause(paths: Paths, session: Session) -> str:
     from kasmon.supervisor.sandboxes import sandbox_operations  # only where there is a sandbox
 
     to_disk = session.sandbox in REMEMBERING
-    asyncio.run(sandbox_operations.pause(places, session, to_disk=to_disk))
+    asyncio.run(sandbox_operations.pause(paths, session, to_disk=to_disk))
     return "its sandbox is paused" + (", its memory saved to disk" if to_disk else "")

@@ -38,7 +38,7 @@ LOCK_S: Final = 75.0
 
 
 @contextlib.contextmanager
-def starting(places: Paths, actor: ActingAgent, limits: StarterLimits | None = None) -> Iterator[None]:
+def starting(paths: Paths, actor: ActingAgent, limits: StarterLimits | None = None) -> Iterator[None]:
     """Within the context *actor* may create one session: no other agent creates one meanwhile. Blocks.
 
     *limits*: those of the machine that *actor*, or an agent above it, is on, if that is another one.
@@ -52,15 +52,15 @@ def starting(places: Paths, actor: ActingAgent, limits: StarterLimits | None = N
             "cannot start a session: this process belongs to an agent, and it is not certain to which.",
             hint="Start it as a child of the agent's own process, not in the background of the system.",
         )
-    lock = HostLock(private_folder(places.state) / "agent-starts.lock")
+    lock = HostLock(private_folder(paths.state) / "agent-starts.lock")
     if not lock.acquire(LOCK_S):
         raise UnavailableError("cannot start a session: another agent's start is not over.", hint="Try again.")
     try:
-        config = load_or_default(places)
+        config = load_or_default(paths)
         if limits is not None and limits.depth < config.fleet.depth:
             fleet_config = msgspec.structs.replace(config.fleet, depth=limits.depth)
             config = msgspec.structs.replace(config, fleet=fleet_config)
-        require_start(config, read_fleet(places), actor, read_starters(places))
+        require_start(config, read_fleet(paths), actor, read_starters(paths))
         yield
     finally:
         lock.let_go()
@@ -100,38 +100,38 @@ def require_prompt(config: Config, fleet: Fleet, session: Session, actor: Acting
     _require_time_and_budget(config.fleet, fleet, session, starters, f"prompt {session.name!r}")
 
 
-def check_prompt(places: Paths, session: Session, actor: ActingAgent) -> None:
+def check_prompt(paths: Paths, session: Session, actor: ActingAgent) -> None:
     """Raise as `require_prompt`. Blocks."""
-    config = _within(load_or_default(places), find_limits(places, session.id))
-    require_prompt(config, read_fleet(places), session, actor, read_starters(places))
+    config = _within(load_or_default(paths), find_limits(paths, session.id))
+    require_prompt(config, read_fleet(paths), session, actor, read_starters(paths))
 
 
-def check_restart(places: Paths, session: Session, actor: ActingAgent | None = None) -> None:
+def check_restart(paths: Paths, session: Session, actor: ActingAgent | None = None) -> None:
     """Raise `RefusedError` if an agent started *session*, an agent restarts it, and a limit is reached. Blocks.
 
     *actor*: the agent of another machine that requests it; an agent of this machine is found instead.
     """
-    if session.actor is None or (actor := find_actor(places, os.getpid()) or actor) is None:
+    if session.actor is None or (actor := find_actor(paths, os.getpid()) or actor) is None:
         return
-    config, fleet, starters = load_or_default(places), read_fleet(places), read_starters(places)
+    config, fleet, starters = load_or_default(paths), read_fleet(paths), read_starters(paths)
     if actor.is_identified and _is_persons_shell(config, fleet, actor, starters):
         return
     action, top = f"restart {session.name!r}", find_ancestors(session.id, starters)[-1]
-    config = _within(config, find_limits(places, session.id))
+    config = _within(config, find_limits(paths, session.id))
     _require_time_and_budget(config.fleet, fleet, session, starters, action)
     _require_number(config.fleet, fleet, top, {*find_descendants(top, starters)} - {session.id}, action)
 
 
-def check_is_person(places: Paths, action: str) -> None:
+def check_is_person(paths: Paths, action: str) -> None:
     """Raise `RefusedError` if this process belongs to an agent; a person's shell in a session passes. Blocks.
 
     *action*: what it wants to do, for the message.
     """
-    actor = find_actor(places, os.getpid())
+    actor = find_actor(paths, os.getpid())
     if actor is None:
         return
     if actor.is_identified and _is_persons_shell(
-        load_or_default(places), read_fleet(places), actor, read_starters(places)
+        load_or_default(paths), read_fleet(paths), actor, read_starters(paths)
     ):
         return
     raise RefusedError(
@@ -147,10 +147,10 @@ def _within(config: Config, limits: StarterLimits | None) -> Config:
     return msgspec.structs.replace(config, fleet=fleet)
 
 
-def find_limits(places: Paths, session: SessionId) -> StarterLimits | None:
+def find_limits(paths: Paths, session: SessionId) -> StarterLimits | None:
     """Return what another machine allows what the agent of *session* starts; None if none is above it. Blocks."""
     try:
-        return load_launch(places, session).limits
+        return load_launch(paths, session).limits
     except LaunchError:
         return None
 

@@ -50,12 +50,12 @@ def require_budget(config: Config, session: Session | None, sessions: Sequence[S
             )
 
 
-def find_warnings(places: Paths, session: Session) -> list[str]:
+def find_warnings(paths: Paths, session: Session) -> list[str]:
     """Return the budgets that a prompt to *session* adds to and of which 80 % are used, for people. Blocks."""
-    config = load_or_default(places)
+    config = load_or_default(paths)
     if config.budget == BudgetConfig():
         return []
-    found = _concerned(config, session, read_fleet(places).sessions)
+    found = _concerned(config, session, read_fleet(paths).sessions)
     return [use.text for use in found if use.share >= WARN_SHARE]
 
 

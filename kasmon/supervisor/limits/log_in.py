@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-async def begin_log_in(places: Paths, config: Config, session: Session, shown: TerminalLogIn) -> str:
+async def begin_log_in(paths: Paths, config: Config, session: Session, shown: TerminalLogIn) -> str:
     """Start the log-in *shown* that the agent of *session* offers, in a terminal; return the name of that session.
 
     It has the folder and the variables of *session*, which a process restarts once the log-in has ended well.
@@ -60,7 +60,7 @@ async def begin_log_in(places: Paths, config: Config, session: Session, shown: T
         UnableError: if its log-in would not be that of a terminal of this machine.
         KasmonError: as `session_operations.create`.
     """
-    await in_thread(check_is_person, places, "log in")
+    await in_thread(check_is_person, paths, "log in")
     log_in = session.log_in
     if log_in is None:
         raise RefusedError(f"the agent of {session.label!r} requires no log-in that runs in a terminal.")
@@ -68,8 +68,8 @@ async def begin_log_in(places: Paths, config: Config, session: Session, shown: T
         raise RefusedError(f"the agent of {session.label!r} offers another log-in by now.", hint="Look at it again.")
     if session.via or session.sandbox:
         raise UnableError(f"the agent of {session.label!r} runs elsewhere: a log-in here is not its own.")
-    launch = await in_thread(load_launch, places, session.id)
-    own = await in_thread(load_variables, places, session.id)
+    launch = await in_thread(load_launch, paths, session.id)
+    own = await in_thread(load_variables, paths, session.id)
     secret, public = as_given(own | log_in.variables, {*launch.public_variables, *log_in.variables})
     new = NewSession(
         name=f"login-{session.name[:LONGEST_STEM]}",
@@ -81,9 +81,9 @@ async def begin_log_in(places: Paths, config: Config, session: Session, shown: T
         public_environment=public,
         log_in_of=session.id,
     )
-    made, name = await session_operations.create_with_free_name(places, config, new)
+    made, name = await session_operations.create_with_free_name(paths, config, new)
     try:
-        await in_thread(spawn_log_in, places, session.id, made)
+        await in_thread(spawn_log_in, paths, session.id, made)
     except OSError as error:
         raise UnavailableError(
             f"{session.label!r} will not restart after its log-in {name!r}: {error.strerror or error}.",
@@ -92,7 +92,7 @@ async def begin_log_in(places: Paths, config: Config, session: Session, shown: T
     return name
 
 
-async def finish_log_in(places: Paths, session: SessionId, log_in: SessionId) -> None:
+async def finish_log_in(paths: Paths, session: SessionId, log_in: SessionId) -> None:
     """Wait for the end of its *log_in*, and restart *session*, unless it was removed or works again already.
 
     After that its own session is removed from the list. What failed is also logged: in *session*, or in that of the
@@ -102,21 +102,21 @@ async def finish_log_in(places: Paths, session: SessionId, log_in: SessionId) ->
         KasmonError: if the log-in failed or was removed, or *session* cannot be restarted.
     """
     try:
-        async with fleets(places) as changes:
+        async with fleets(paths) as changes:
             ended = await find_end(changes, log_in)
-        now = (await in_thread(read_fleet, places)).get(session)
+        now = (await in_thread(read_fleet, paths)).get(session)
         if now is None or now.log_in is None:
             return
         if ended.exit_code != 0:
             how = f"with exit code {ended.exit_code}" if ended.exit_code is not None else "without an exit code"
             raise KasmonError(f"the log-in {ended.name!r} ended {how}.", hint=f"{now.label!r} was not restarted.")
-        await session_operations.restart(places, now, force=now.state in ALIVE)
+        await session_operations.restart(paths, now, force=now.state in ALIVE)
     except KasmonError as error:
         text = f"The agent was not restarted after its log-in: {error}"
-        if not await in_thread(leave_notice, places, session, text):
-            await in_thread(leave_notice, places, log_in, text)
+        if not await in_thread(leave_notice, paths, session, text):
+            await in_thread(leave_notice, paths, log_in, text)
         raise
-    await list_entry.forget(places, ended)
+    await list_entry.forget(paths, ended)
 
 
 async def find_end(changes: AsyncIterator[Fleet], log_in: SessionId) -> Session:

@@ -27,14 +27,14 @@ from kasmon.store.resume_log import ResumeLog, read_resumptions
 from kasmon.store.session_reader import read_events
 
 
-def cut_prompt(places: Paths, session: Session) -> str:
+def cut_prompt(paths: Paths, session: Session) -> str:
     """Return the prompt that resumes *session*: the one that its limit cut off before any work, else "continue".
 
     A prompt of which the log does not hold every character is not repeated, nor is one that was typed in a terminal.
     """
     prompt = ""
     try:
-        for event in read_events(places, session.id):
+        for event in read_events(paths, session.id):
             if isinstance(event, TurnStarted) and event.by != "agent":
                 prompt = event.prompt
             elif isinstance(event, TurnStarted | ToolStarted | MessageWritten):
@@ -44,18 +44,18 @@ def cut_prompt(places: Paths, session: Session) -> str:
     return CONTINUE if not prompt.strip() or HIDDEN in prompt else prompt
 
 
-def next_prompt(places: Paths, session: Session, resumption: Resumption) -> str:
+def next_prompt(paths: Paths, session: Session, resumption: Resumption) -> str:
     """Return what resumes *session* now: the prompt that was shown or sent before; "continue" once it worked on that.
 
     A try that failed sends the same prompt again.
     """
     if not resumption.prompt:
-        return cut_prompt(places, session)
+        return cut_prompt(paths, session)
     if not resumption.tries or resumption.failed:
         return resumption.prompt
     has_begun = has_worked = False
     with contextlib.suppress(OSError):
-        for event in read_events(places, session.id):
+        for event in read_events(paths, session.id):
             if isinstance(event, TurnStarted) and event.prompt.strip() == resumption.prompt.strip():
                 has_begun, has_worked = True, False
             elif isinstance(event, ToolStarted | MessageWritten):
@@ -63,7 +63,7 @@ def next_prompt(places: Paths, session: Session, resumption: Resumption) -> str:
     return CONTINUE if has_worked else resumption.prompt
 
 
-def allow(places: Paths, session: Session, prompt: str) -> None:
+def allow(paths: Paths, session: Session, prompt: str) -> None:
     """Record that *session* is resumed with *prompt* once its limit ends.
 
     Raises:
@@ -75,13 +75,13 @@ def allow(places: Paths, session: Session, prompt: str) -> None:
         raise RefusedError(f"session {session.label!r} does not wait for a usage limit: it is {session.state}.")
     if not waits_for_limit(session):
         raise RefusedError(f"session {session.label!r} continues by itself when its limit ends.")
-    ResumeLog(places).add(ResumeAllowed(at=time.time(), session=session.id, prompt=prompt))
+    ResumeLog(paths).add(ResumeAllowed(at=time.time(), session=session.id, prompt=prompt))
 
 
-def cancel(places: Paths, session: Session) -> None:
+def cancel(paths: Paths, session: Session) -> None:
     """Record that *session* is not resumed by kasmon. Raises `RefusedError` if it is of another machine."""
     _must_be_here(session)
-    ResumeLog(places).add(ResumeCancelled(at=time.time(), session=session.id))
+    ResumeLog(paths).add(ResumeCancelled(at=time.time(), session=session.id))
 
 
 def _must_be_here(session: Session) -> None:
@@ -100,11 +100,11 @@ def has_wanted(resumptions: Mapping[SessionId, Resumption], sessions: Iterable[S
     )
 
 
-def is_resumer_needed(places: Paths, config: Config, sessions: Sequence[Session]) -> bool:
-    return has_wanted(read_resumptions(places), sessions, ResumePolicy(mode=config.limits.resume))
+def is_resumer_needed(paths: Paths, config: Config, sessions: Sequence[Session]) -> bool:
+    return has_wanted(read_resumptions(paths), sessions, ResumePolicy(mode=config.limits.resume))
 
 
-def start_resumer(places: Paths, config: Config, sessions: Sequence[Session]) -> None:
+def start_resumer(paths: Paths, config: Config, sessions: Sequence[Session]) -> None:
     """Start the process that resumes *sessions*, if that is needed and none runs. Raises `OSError` if it cannot."""
-    if is_resumer_needed(places, config, sessions) and lock_holder(places.resumer_lock) is None:
-        spawn_prompter(places, "limits")
+    if is_resumer_needed(paths, config, sessions) and lock_holder(paths.resumer_lock) is None:
+        spawn_prompter(paths, "limits")

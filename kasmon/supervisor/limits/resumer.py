@@ -62,18 +62,18 @@ class Resumer:
 
     def __init__(
         self,
-        places: Paths,
+        paths: Paths,
         clock: Callable[[], float] = time.time,
         ticking: Callable[[], float] = time.monotonic,
     ) -> None:
         """*clock*: the time of day; *ticking*: a clock that does not jump."""
-        self._places, self._clock, self._ticking = places, clock, ticking
-        self._resume_log = ResumeLog(places)
+        self._paths, self._clock, self._ticking = paths, clock, ticking
+        self._resume_log = ResumeLog(paths)
         self._last: float | None = None
 
     async def run(self) -> None:
         """Resume sessions until none is left that may be."""
-        async with fleets(self._places, NEWS_S) as changes:
+        async with fleets(self._paths, NEWS_S) as changes:
             fleet = await anext(changes)
             upcoming = asyncio.ensure_future(anext(changes))
             try:
@@ -100,7 +100,7 @@ class Resumer:
 
     async def _do_due(self, fleet: Fleet) -> float | None:
         await asyncio.to_thread(self._resume_log.more)
-        policy = policy_of((await asyncio.to_thread(load_or_default, self._places, log.warning)).limits)
+        policy = policy_of((await asyncio.to_thread(load_or_default, self._paths, log.warning)).limits)
         steps = self._next(fleet, policy)
         for session, why in steps.ended.items():
             await asyncio.to_thread(self._resume_log.add, ResumeEnded(at=self._clock(), session=session, why=why))
@@ -123,10 +123,10 @@ class Resumer:
     async def _resume(self, session: Session) -> None:
         """Send the prompt of *session*; a failure is logged as that of this try."""
         known = self._resume_log.resumptions.get(session.id, Resumption())
-        prompt = await asyncio.to_thread(next_prompt, self._places, session, known)
+        prompt = await asyncio.to_thread(next_prompt, self._paths, session, known)
         await asyncio.to_thread(self._resume_log.add, ResumeSent(at=self._clock(), session=session.id, prompt=prompt))
         try:
-            receipt = await send(self._places, session, prompt, "now")
+            receipt = await send(self._paths, session, prompt, "now")
             log.info("resumed %s: %s", session.label, receipt.state)
         except KasmonError as error:
             log.warning("could not resume %s: %s", session.label, error)

@@ -65,7 +65,7 @@ class AgentCommand(NamedTuple):
 
 
 @contextlib.contextmanager
-def command_for(places: Paths, machine: str, pid: int, request: AgentRequest) -> Iterator[AgentCommand]:
+def command_for(paths: Paths, machine: str, pid: int, request: AgentRequest) -> Iterator[AgentCommand]:
     """Yield the command that has *request*, of process *pid*, done on *machine*. Blocks.
 
     Within the context of a start no other agent starts a session: it ends once the session is listed here.
@@ -76,17 +76,17 @@ def command_for(places: Paths, machine: str, pid: int, request: AgentRequest) ->
         UsageError: if the request is not valid.
         UnavailableError: as `starting`.
     """
-    actor = require_actor(places, pid, f"reach sessions of {machine!r}")
-    config, fleet = load_or_default(places), read_fleet(places)
+    actor = require_actor(paths, pid, f"reach sessions of {machine!r}")
+    config, fleet = load_or_default(paths), read_fleet(paths)
     own = agents.require_tool(fleet, actor)
     require_machine(config.fleet.machines, machine)
-    inherited = agents.find_limits(places, own.id)
+    inherited = agents.find_limits(paths, own.id)
     by = _declare(config, actor, own.name, inherited)
     if request.act == "start":
-        require_undrained(places, machine)
-        yield from _start(places, actor, own.agent, inherited, request, by, agents.with_sender(own, request.text))
+        require_undrained(paths, machine)
+        yield from _start(paths, actor, own.agent, inherited, request, by, agents.with_sender(own, request.text))
         return
-    session, starters = fleet.require(request.session), read_starters(places)
+    session, starters = fleet.require(request.session), read_starters(paths)
     if request.act != "message" or session.id not in agents.find_kin(actor.session, starters):
         agents.require_child(session, actor, starters, request.act)
     if session.via != machine:
@@ -105,15 +105,15 @@ def command_for(places: Paths, machine: str, pid: int, request: AgentRequest) ->
             yield AgentCommand(("finish", session.id, "--propose=-", by, "--json"), request.text.encode())
 
 
-def refusal_of_messages(places: Paths, sender: SessionId, recipient: SessionId, reasons: Sequence[str]) -> AgentCommand:
+def refusal_of_messages(paths: Paths, sender: SessionId, recipient: SessionId, reasons: Sequence[str]) -> AgentCommand:
     """Return the command that tells the agent of *sender* why *recipient*, whose agent started it, got no message.
 
     *reasons*: one for each message. *recipient* may be removed. Blocks.
     """
-    known = read_fleet(places).get(recipient)
+    known = read_fleet(paths).get(recipient)
     name = clean_line(known.name) if known else recipient
-    actor = ActingAgent(session=recipient, depth=find_depth(places, recipient))
-    by = _declare(load_or_default(places), actor, name, agents.find_limits(places, recipient))
+    actor = ActingAgent(session=recipient, depth=find_depth(paths, recipient))
+    by = _declare(load_or_default(paths), actor, name, agents.find_limits(paths, recipient))
     reason = clean_block(" ".join(dict.fromkeys(reasons))).strip()[:REASON_LENGTH]
     which = f"{len(reasons)} of your messages to {name!r} were" if len(reasons) > 1 else f"Your message to {name!r} was"
     text = f"[From kasmon, not from the person you work for]\n{which} not delivered: {reason}"
@@ -131,7 +131,7 @@ def _declare(config: Config, actor: ActingAgent, name: str, inherited: StarterLi
 
 
 def _start(
-    places: Paths,
+    paths: Paths,
     actor: ActingAgent,
     own_agent: str,
     inherited: StarterLimits | None,
@@ -141,7 +141,7 @@ def _start(
 ) -> Iterator[AgentCommand]:
     """Yield the command that starts the requested session, within `starting`."""
     agent = request.agent or own_agent
-    agents.require_choices(load_or_default(places).fleet, own_agent, agent, request.sandbox)
+    agents.require_choices(load_or_default(paths).fleet, own_agent, agent, request.sandbox)
     name = check_name(request.name)
     if name.startswith("-"):
         raise UsageError(f"{name!r} is not a valid session name.", hint="Begin it with a letter.")
@@ -149,7 +149,7 @@ def _start(
     words += [f"--dir={request.folder}"] if request.folder else []
     words += [] if request.worktree is None else ["--worktree" if request.worktree else "--no-worktree"]
     words += [] if request.sandbox is None else [f"--sandbox={request.sandbox}"]
-    with agents.starting(places, actor, inherited):
+    with agents.starting(paths, actor, inherited):
         yield AgentCommand(tuple(words), prompt.encode(), actor.session)
 
 

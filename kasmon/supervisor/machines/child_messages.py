@@ -51,21 +51,21 @@ class Starter(NamedTuple):
         return self.name
 
 
-def find_starter(places: Paths, session: SessionId, starters: Starters) -> Starter | None:
+def find_starter(paths: Paths, session: SessionId, starters: Starters) -> Starter | None:
     """Return the agent of another machine above *session*, also above removed ones; None if there is none. Blocks."""
     if (actor := find_starter_elsewhere(session, starters)) is None:
         return None
-    limits = find_limits(places, session)
+    limits = find_limits(paths, session)
     return Starter(actor.session, limits.starter if limits else "", actor.machine)
 
 
-def forget_removed(places: Paths, machine: str, register: ChildRegister, removed: Sequence[SessionId]) -> None:
+def forget_removed(paths: Paths, machine: str, register: ChildRegister, removed: Sequence[SessionId]) -> None:
     """Remove the sessions *removed* of *machine*'s list, and those above them, from *register*. Blocks.
 
     One stays while a session below it is listed: the messages of that are delivered by it.
     """
-    starters = read_starters(places)
-    listed = [each.id for each in read_fleet(places).sessions if each.via == machine]
+    starters = read_starters(paths)
+    listed = [each.id for each in read_fleet(paths).sessions if each.via == machine]
     needed = {above for each in listed for above in find_ancestors(each, starters)}
     for each in dict.fromkeys(above for session in removed for above in find_ancestors(session, starters)):
         if each not in needed:
@@ -78,15 +78,15 @@ class ChildMessages:
     A link that is killed meanwhile repeats the last one; its recipient takes it once, by its key.
     """
 
-    def __init__(self, places: Paths, machine: str, register: ChildRegister, refuse: Refuse) -> None:
-        self._places, self._machine, self._register, self._refuse = places, machine, register, refuse
+    def __init__(self, paths: Paths, machine: str, register: ChildRegister, refuse: Refuse) -> None:
+        self._paths, self._machine, self._register, self._refuse = paths, machine, register, refuse
 
     async def deliver(self) -> None:
         """Deliver what was written and is copied here by now, each sender's messages in their order. Raises `OSError`.
 
         After all that, each sender is told once what was not delivered, as it may take long.
         """
-        fleet, starters = await asyncio.to_thread(lambda: (read_fleet(self._places), read_starters(self._places)))
+        fleet, starters = await asyncio.to_thread(lambda: (read_fleet(self._paths), read_starters(self._paths)))
         refused = list[tuple[SessionId, SessionId, list[str]]]()
         for sender in fleet.sessions:
             if sender.via == self._machine and sender.peer_messages > self._register.delivered(sender.id):
@@ -114,7 +114,7 @@ class ChildMessages:
 
         Once its recipient takes none, the rest is not sent to it.
         """
-        written = await asyncio.to_thread(messages.read_messages, self._places, sender.id)
+        written = await asyncio.to_thread(messages.read_messages, self._paths, sender.id)
         reasons, takes_none = list[str](), ""
         for number, message in enumerate(written, 1):
             if number <= self._register.delivered(sender.id):
@@ -139,12 +139,12 @@ class ChildMessages:
 
     async def _send(self, sender: Session, line: list[SessionId], text: str, number: int) -> None:
         recipient = await asyncio.to_thread(self._recipient, line[-1])
-        depth = await asyncio.to_thread(find_depth, self._places, recipient.id) + len(line) - 1
+        depth = await asyncio.to_thread(find_depth, self._paths, recipient.id) + len(line) - 1
         actor = ActingAgent(session=sender.id, depth=depth, machine=self._machine)
         key = f"{self._machine}.{sender.id}.{number}"
-        await messages.send(self._places, sender, recipient, text, key, actor=actor, resumes=False)
+        await messages.send(self._paths, sender, recipient, text, key, actor=actor, resumes=False)
 
     def _recipient(self, starter: SessionId) -> Session:
         """Return the session of *starter*. Blocks. Raises `KasmonError` if no agent may reach that machine."""
-        require_machine(load_or_default(self._places).fleet.machines, self._machine)
-        return read_fleet(self._places).require(starter)
+        require_machine(load_or_default(self._paths).fleet.machines, self._machine)
+        return read_fleet(self._paths).require(starter)

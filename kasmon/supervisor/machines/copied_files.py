@@ -29,52 +29,52 @@ AGAIN_S: Final = 30.0
 _copied_at: dict[SessionId, float] = {}
 
 
-def read_blob(places: Paths, session: Session, digest: str) -> str:
+def read_blob(paths: Paths, session: Session, digest: str) -> str:
     """Return the text of a blob; one of another machine is copied first, if its content has that SHA-256. Blocks.
 
     Raises `OSError` if it does not exist, or cannot be copied.
     """
-    path = places.blobs(session.id) / Path(digest).name
+    path = paths.blobs(session.id) / Path(digest).name
     if session.via and not path.exists():
         with contextlib.suppress(KasmonError):
-            content = read_file(places, session, f"blobs/{path.name}")
+            content = read_file(paths, session, f"blobs/{path.name}")
             if hashlib.sha256(content).hexdigest() == path.name:
                 text = clean_block(content.decode("utf-8", "replace"))
                 write_private(private_folder(path.parent) / path.name, text.encode())
     return path.read_text("utf-8", "replace")
 
 
-def copy_record(places: Paths, session: Session) -> None:
+def copy_record(paths: Paths, session: Session) -> None:
     """Copy the record of the terminal of *session*, if it is another machine's and that can be reached. Blocks."""
     now = time.monotonic()
     if not session.via or now < _copied_at.get(session.id, -AGAIN_S) + AGAIN_S:
         return
     _copied_at[session.id] = now
     with contextlib.suppress(KasmonError, OSError):
-        listed = read_file(places, session, "terminal").decode("ascii", "replace").split("\n")
+        listed = read_file(paths, session, "terminal").decode("ascii", "replace").split("\n")
         names = [name for name in listed if RECORD_FILE.fullmatch(name)][:MOST_PARTS]
-        folder = places.record(session.id)
+        folder = paths.record(session.id)
         if names:
             private_folder(folder)
         newest = max((name for name in names if name != "screen.json"), default="")
         for name in names:
             if name in (newest, "screen.json") or not (folder / name).exists():  # the other parts are complete
-                content = read_file(places, session, f"terminal/{name}")
+                content = read_file(paths, session, f"terminal/{name}")
                 write_private(folder / name, replace_controls(content))
         for old in folder.iterdir() if folder.is_dir() else ():
             if old.name not in names:
                 old.unlink(missing_ok=True)
 
 
-def copy_files(places: Paths, session: Session) -> None:
+def copy_files(paths: Paths, session: Session) -> None:
     """Copy the record of *session* and the blobs that its log names, for a search. Blocks."""
     if time.monotonic() < _copied_at.get(session.id, -AGAIN_S) + AGAIN_S:
         return
-    copy_record(places, session)
-    if read_presence(places, session.via).why:
+    copy_record(paths, session)
+    if read_presence(paths, session.via).why:
         return
     with contextlib.suppress(KasmonError, OSError):
-        for line, _ in EventLog(places.log(session.id)).lines():
+        for line, _ in EventLog(paths.log(session.id)).lines():
             for digest in BLOB.findall(line):
                 with contextlib.suppress(OSError):
-                    read_blob(places, session, digest.decode())
+                    read_blob(paths, session, digest.decode())

@@ -23,7 +23,7 @@ machines. It was done all the same."""
 
 
 async def run_there(
-    places: Paths, session: Session, *arguments: str, until: Callable[[Session | None], bool], stdin: bytes = b""
+    paths: Paths, session: Session, *arguments: str, until: Callable[[Session | None], bool], stdin: bytes = b""
 ) -> bytes:
     """Run `kasmon ARGUMENTS --json` on the machine of *session*, and return its JSON.
 
@@ -35,34 +35,34 @@ async def run_there(
         RemoteUnreachableError: if the machine is not connected; or if it is unknown whether it was done.
         KasmonError: why it was not done, as the command there reports it.
     """
-    output = await in_thread(lambda: run_for(places, session, *arguments, stdin=stdin))
-    await wait_for_copy(places, session.id, until)
+    output = await in_thread(lambda: run_for(paths, session, *arguments, stdin=stdin))
+    await wait_for_copy(paths, session.id, until)
     return output
 
 
-async def wait_for_copy(places: Paths, session: SessionId, until: Callable[[Session | None], bool]) -> None:
+async def wait_for_copy(paths: Paths, session: SessionId, until: Callable[[Session | None], bool]) -> None:
     """Wait a moment until *until* is true of *session* as it is listed here; None if it is not.
 
     An unreachable machine sends nothing to wait for.
     """
     deadline = time.monotonic() + COPIED_S
     while time.monotonic() < deadline:
-        now = (await in_thread(read_fleet, places)).get(session)
+        now = (await in_thread(read_fleet, paths)).get(session)
         if until(now) or (now is not None and now.is_unreachable):
             break
         await sleep(0.05)
 
 
-def require_undrained(places: Paths, machine: str) -> None:
+def require_undrained(paths: Paths, machine: str) -> None:
     """Raise `RefusedError` if no more sessions start on *machine*, `NotFoundError` if it is not registered. Blocks."""
-    if read_machine(places, machine).drained:
+    if read_machine(paths, machine).drained:
         raise RefusedError(
             f"machine {machine!r} is drained: no more sessions start there.",
             hint=f"`kasmon machines drain {machine} --undo` lets them.",
         )
 
 
-async def start_there(places: Paths, machine: str, new: NewSession) -> SessionId:
+async def start_there(paths: Paths, machine: str, new: NewSession) -> SessionId:
     """Start the requested session on *machine*, whose config and folders apply; return its id once it is listed here.
 
     Raises:
@@ -71,12 +71,12 @@ async def start_there(places: Paths, machine: str, new: NewSession) -> SessionId
         RemoteUnreachableError: if it is not connected; or if it is unknown whether the session was started.
         KasmonError: why it was not started, as `kasmon new` reports it there.
     """
-    await in_thread(require_undrained, places, machine)
+    await in_thread(require_undrained, paths, machine)
     words = ["new", new.name, *_options(new), "--json", *(["--", *new.argv] if new.argv else [])]
-    output = await in_thread(run, places, machine, words, new.prompt.encode())
+    output = await in_thread(run, paths, machine, words, new.prompt.encode())
     session = started_session(machine, output)
-    await wait_for_copy(places, session, lambda now: now is not None)
-    await in_thread(start_companions, places)
+    await wait_for_copy(paths, session, lambda now: now is not None)
+    await in_thread(start_companions, paths)
     return session
 
 

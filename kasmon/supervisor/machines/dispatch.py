@@ -1,10 +1,10 @@
 """Does an operation on a session where that session is: here, or by kasmon's commands on its machine.
 
     @dispatch
-    def read_history(places: Paths, session: Session) -> SandboxHistory: ...
+    def read_history(paths: Paths, session: Session) -> SandboxHistory: ...
 
     @read_history.elsewhere
-    def _read_history_there(places: Paths, session: Session) -> SandboxHistory: ...
+    def _read_history_there(paths: Paths, session: Session) -> SandboxHistory: ...
 
 Callers need not know where the session is. Besides this module only those of `tests/safety/test_session_places.py` ask.
 """
@@ -30,14 +30,14 @@ class SessionOperation(Generic[Parameters, Result]):
         functools.update_wrapper(self, here)
 
     def __call__(
-        self, places: Paths, session: Session, /, *arguments: Parameters.args, **options: Parameters.kwargs
+        self, paths: Paths, session: Session, /, *arguments: Parameters.args, **options: Parameters.kwargs
     ) -> Result:
         """Raises `OtherMachineError` if it can only be done on the session's machine, which is another one."""
         if not session.via:
-            return self._here(places, session, *arguments, **options)
+            return self._here(paths, session, *arguments, **options)
         if self._there is None:
             raise OtherMachineError(session.id, session.name, session.via)
-        return self._there(places, session, *arguments, **options)
+        return self._there(paths, session, *arguments, **options)
 
     def elsewhere(
         self, there: Callable[Concatenate[Paths, Session, Parameters], Result]

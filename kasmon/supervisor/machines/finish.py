@@ -36,31 +36,31 @@ class _Result(msgspec.Struct, frozen=True):
     receipt: dict[str, object] | None = None
 
 
-def plan_finish(places: Paths, session: Session, request: FinishRequest) -> PlannedFinish:
+def plan_finish(paths: Paths, session: Session, request: FinishRequest) -> PlannedFinish:
     """Return how *request* is done there; its texts name paths of that machine. See `finish_plan.plan_finish`.
 
     Raises `PushedCommitsError` if only `rewrites` is missing; else as `run_for`.
     """
     try:
-        return _plan(places, session, request)
+        return _plan(paths, session, request)
     except RefusedError as error:
         if (request.update == "rebase" or request.pushes or request.proposes) and not request.rewrites:
-            _check_only_rewrite_lacks(places, session, request, error)
+            _check_only_rewrite_lacks(paths, session, request, error)
         raise
 
 
-def _check_only_rewrite_lacks(places: Paths, session: Session, request: FinishRequest, error: RefusedError) -> None:
+def _check_only_rewrite_lacks(paths: Paths, session: Session, request: FinishRequest, error: RefusedError) -> None:
     """Raise `PushedCommitsError` if *request* could be done with `rewrites`: the command's errors do not say so."""
     try:
-        _plan(places, session, msgspec.structs.replace(request, rewrites=True))
+        _plan(paths, session, msgspec.structs.replace(request, rewrites=True))
     except KasmonError:
         return
     raise PushedCommitsError(error.message, hint=error.hint) from error
 
 
-def _plan(places: Paths, session: Session, request: FinishRequest) -> PlannedFinish:
+def _plan(paths: Paths, session: Session, request: FinishRequest) -> PlannedFinish:
     words = ("finish", session.id, *_options(request), *(() if request.is_empty else ("--dry-run",)))
-    found = parse_reply(session.via, run_for(places, session, *words), _Plan)
+    found = parse_reply(session.via, run_for(paths, session, *words), _Plan)
     state = found.branch
     tree = session.worktree or SessionWorktree(
         path=session.workdir.removeprefix(f"{session.via}:"), branch=state.name, base=state.base, source=""
@@ -79,7 +79,7 @@ def _plan(places: Paths, session: Session, request: FinishRequest) -> PlannedFin
     )
 
 
-def finish(places: Paths, session: Session, plan: PlannedFinish) -> FinishResult:
+def finish(paths: Paths, session: Session, plan: PlannedFinish) -> FinishResult:
     """Do what *plan* says there, if nothing changed since. See `finish.finish`.
 
     Raises:
@@ -90,7 +90,7 @@ def finish(places: Paths, session: Session, plan: PlannedFinish) -> FinishResult
     words = ["finish", session.id, *_options(plan.request), f"--digest={plan.digest}"]
     if plan.request.discards:
         words.append(f"--confirm-name={session.name or plan.state.name}")
-    output = run_for(places, session, *words, shows="left_conflicts")
+    output = run_for(paths, session, *words, shows="left_conflicts")
     result = parse_reply(session.via, output, _Result)
     return FinishResult(
         done=result.done,

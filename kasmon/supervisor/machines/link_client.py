@@ -103,7 +103,7 @@ _decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 
 
 def run(
-    places: Paths,
+    paths: Paths,
     machine: str,
     arguments: Sequence[str],
     stdin: bytes = b"",
@@ -119,10 +119,10 @@ def run(
             carried out is unknown then.
         RefusedError: if the machine's owner does not allow it.
     """
-    return _request(places, machine, RunCommand(1, tuple(arguments), stdin, order), limit_s, CommandReply).output
+    return _request(paths, machine, RunCommand(1, tuple(arguments), stdin, order), limit_s, CommandReply).output
 
 
-def ask_for_agent(places: Paths, machine: str, request: AgentRequest) -> CommandOutput:
+def ask_for_agent(paths: Paths, machine: str, request: AgentRequest) -> CommandOutput:
     """Have *request* of this process's agent done on *machine*, and return the output of the command there. Blocks.
 
     Raises:
@@ -130,20 +130,20 @@ def ask_for_agent(places: Paths, machine: str, request: AgentRequest) -> Command
         RemoteUnreachableError: as `run`.
         KasmonError: why it was not done, as the command reports it there.
     """
-    output = _request(places, machine, request, COMMAND_S, CommandReply).output
+    output = _request(paths, machine, request, COMMAND_S, CommandReply).output
     is_sent = request.act in ("prompt", "message") and b'"receipt":' in output.stdout  # its state may be a failure
     if output.exit_code and not is_sent:
         raise error_of(machine, output)
     return output
 
 
-def run_for(places: Paths, session: Session, *arguments: str, stdin: bytes = b"", shows: str = "") -> bytes:
+def run_for(paths: Paths, session: Session, *arguments: str, stdin: bytes = b"", shows: str = "") -> bytes:
     """Run a command with `--json` on the machine of *session*, and return its JSON. Blocks.
 
     *shows*: the field that is printed once it was carried out, also with another exit code than 0. Raises the error
     that the command reported there, else as `run`.
     """
-    output = run(places, session.via, [*arguments, "--json"], stdin)
+    output = run(paths, session.via, [*arguments, "--json"], stdin)
     if output.exit_code and not (shows and f'"{shows}":'.encode() in output.stdout):
         raise error_of(session.via, output)
     return output.stdout
@@ -202,7 +202,7 @@ def error_of(machine: str, output: CommandOutput) -> KasmonError:
     return rebuilt(FailureReply(n=0, error=fields.code, exit_code=output.exit_code, message=message, hint=fields.hint))
 
 
-def read_file(places: Paths, session: Session, name: str) -> bytes:
+def read_file(paths: Paths, session: Session, name: str) -> bytes:
     """Return the file *name* of the session's folder on its machine. Blocks.
 
     Raises:
@@ -212,7 +212,7 @@ def read_file(places: Paths, session: Session, name: str) -> bytes:
     """
     content = b""
     while True:
-        part = _request(places, session.via, ReadFile(1, session.id, name, len(content)), FILE_S, FileReply).content
+        part = _request(paths, session.via, ReadFile(1, session.id, name, len(content)), FILE_S, FileReply).content
         if not part:
             return content
         content += part
@@ -221,18 +221,18 @@ def read_file(places: Paths, session: Session, name: str) -> bytes:
 
 
 def _request(
-    places: Paths, machine: str, request: RunCommand | ReadFile | AgentRequest, limit_s: float, kind: type[Value]
+    paths: Paths, machine: str, request: RunCommand | ReadFile | AgentRequest, limit_s: float, kind: type[Value]
 ) -> Value:
     try:
         with socket.socket(socket.AF_UNIX) as connected:
             connected.settimeout(limit_s)
-            connected.connect(str(places.machine_socket(machine)))
+            connected.connect(str(paths.machine_socket(machine)))
             connected.sendall(pack(_encode(request)))
             reply = _decoder.decode(_receive(connected.recv))
     except TimeoutError as error:
         raise RemoteUnreachableError(machine, f"it did not answer within {limit_s:g} s", is_registered=True) from error
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        why = read_presence(places, machine).why or "the link to it does not run"
+        why = read_presence(paths, machine).why or "the link to it does not run"
         raise RemoteUnreachableError(machine, why, is_registered=True) from error
     except (OSError, EOFError, msgspec.DecodeError) as error:
         raise RemoteUnreachableError(

@@ -79,7 +79,7 @@ class _Reply(msgspec.Struct, frozen=True):
 
 
 def read_own_marks(
-    places: Paths, config: Config, sessions: Sequence[Session], branches: Mapping[SessionId, BranchState]
+    paths: Paths, config: Config, sessions: Sequence[Session], branches: Mapping[SessionId, BranchState]
 ) -> dict[SessionId, SessionMarks]:
     """Return the marks of the sessions of this machine among *sessions*; *branches* were read before. Blocks."""
     here = [each for each in sessions if not each.via]
@@ -91,16 +91,16 @@ def read_own_marks(
         found[session.id] = SessionMarks(
             id=session.id,
             branch=branch,
-            pull_request=stored_pull_request(places, Path(tree.path), branch.name) if branch and tree else None,
+            pull_request=stored_pull_request(paths, Path(tree.path), branch.name) if branch and tree else None,
             collisions=tuple(Collision(other, hit.file, hit.lines) for other, hit in hits.get(session.id, ())),
             sharers=tuple(each.id for each in list_sharers(session, here, profiles)) if session.exists else (),
         )
     return found
 
 
-def read_marks(places: Paths, machine: str) -> tuple[SessionMarks, ...]:
+def read_marks(paths: Paths, machine: str) -> tuple[SessionMarks, ...]:
     """Return the marks of the sessions of *machine*, as it reads them. Blocks. Raises as `run`, or what it reports."""
-    output = run(places, machine, MARKS_COMMAND, limit_s=LIMIT_S)
+    output = run(paths, machine, MARKS_COMMAND, limit_s=LIMIT_S)
     if output.exit_code:
         raise error_of(machine, output)
     return parse_reply(machine, output.stdout, _Reply).sessions
@@ -121,12 +121,12 @@ class MachineMarks:
 
     def __init__(
         self,
-        places: Paths,
+        paths: Paths,
         sessions: Callable[[], tuple[Session, ...]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """*sessions*: returns all sessions; the same tuple while none of them changes."""
-        self._places, self._sessions, self._clock = places, sessions, clock
+        self._paths, self._sessions, self._clock = paths, sessions, clock
         self._grouped: tuple[tuple[Session, ...], dict[str, tuple[Session, ...]]] = (), {}
         self._grouped_at = -math.inf
         self._readings: dict[str, _Reading] = {}
@@ -194,7 +194,7 @@ class MachineMarks:
     async def _read(self, machine: str, of: tuple[Session, ...]) -> _Reading:
         before = self._readings.get(machine)
         try:
-            marks = await asyncio.to_thread(read_marks, self._places, machine)
+            marks = await asyncio.to_thread(read_marks, self._paths, machine)
         except RemoteUnreachableError:
             marks = before.marks if before else ()  # its rows are dimmed: they show what was read last
         except KasmonError:

@@ -60,7 +60,7 @@ say {NOT_INSTALLED}
     return fields[0], fields[2]
 
 
-def describe(places: Paths, name: str, destination: str, ssh: Sequence[str], command: str = "") -> Machine:
+def describe(paths: Paths, name: str, destination: str, ssh: Sequence[str], command: str = "") -> Machine:
     """Return the machine at the ssh *destination*, to be registered as *name*. Blocks.
 
     *command*: how kasmon is run there; empty: it is looked for.
@@ -71,9 +71,9 @@ def describe(places: Paths, name: str, destination: str, ssh: Sequence[str], com
         NotInstalledError: if kasmon is not installed there.
         RemoteUnreachableError: if the machine cannot be reached.
     """
-    check_is_person(places, REGISTERS)
+    check_is_person(paths, REGISTERS)
     check_destination(destination)
-    require_free(places, name)
+    require_free(paths, name)
     words = tuple(shlex.split(command)) or (find_kasmon(destination, ssh)[0],)
     return Machine(name=name, ssh=destination, command=words, added_at=time.time())
 
@@ -87,46 +87,46 @@ def check_destination(destination: str) -> None:
         )
 
 
-def register(places: Paths, machine: Machine) -> None:
+def register(paths: Paths, machine: Machine) -> None:
     """Register *machine*, and start the link to it. Raises `RefusedError` if its name is taken, or for an agent."""
-    check_is_person(places, REGISTERS)
-    write_machine(places, machine, is_new=True)
-    start_link(places, machine.name)
+    check_is_person(paths, REGISTERS)
+    write_machine(paths, machine, is_new=True)
+    start_link(paths, machine.name)
 
 
-def drain(places: Paths, name: str, *, drained: bool) -> None:
+def drain(paths: Paths, name: str, *, drained: bool) -> None:
     """Record whether no more sessions start on the machine *name*; for this one, no more tasks that are placed.
 
     Raises `NotFoundError` if there is none, `RefusedError` if an agent calls it.
     """
-    check_is_person(places, "drain a machine")
-    if is_own_name(places, name):
-        write_drained(places, drained=drained)
+    check_is_person(paths, "drain a machine")
+    if is_own_name(paths, name):
+        write_drained(paths, drained=drained)
         return
-    write_machine(places, msgspec.structs.replace(read_machine(places, name), drained=drained))
+    write_machine(paths, msgspec.structs.replace(read_machine(paths, name), drained=drained))
 
 
-def remove(places: Paths, name: str) -> None:
+def remove(paths: Paths, name: str) -> None:
     """Remove the registration of *name*; its link removes the copies of its sessions, and ends. Blocks.
 
     Raises `NotFoundError` if it is not registered, `RefusedError` if an agent calls it.
     """
-    check_is_person(places, REGISTERS)
-    read_machine(places, name)
-    start_link(places, name)  # which removes the copies
-    (places.machine(name) / "machine.json").unlink(missing_ok=True)
-    _wait_for_end(places, name)
-    remove_machine(places, name)
+    check_is_person(paths, REGISTERS)
+    read_machine(paths, name)
+    start_link(paths, name)  # which removes the copies
+    (paths.machine(name) / "machine.json").unlink(missing_ok=True)
+    _wait_for_end(paths, name)
+    remove_machine(paths, name)
 
 
-def _wait_for_end(places: Paths, name: str) -> None:
+def _wait_for_end(paths: Paths, name: str) -> None:
     """Wait until the link to *name* has ended, at most `ENDING_S` seconds."""
     deadline = time.monotonic() + ENDING_S
-    while lock_holder(places.machine_lock(name)) is not None and time.monotonic() < deadline:
+    while lock_holder(paths.machine_lock(name)) is not None and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
-def terminal_argv(places: Paths, name: str, arguments: Sequence[str]) -> list[str]:
+def terminal_argv(paths: Paths, name: str, arguments: Sequence[str]) -> list[str]:
     """Return the command line that runs `kasmon ARGUMENTS` on the machine *name* in this terminal.
 
     Raises:
@@ -134,46 +134,46 @@ def terminal_argv(places: Paths, name: str, arguments: Sequence[str]) -> list[st
         RefusedError: if it is reached over a cluster, which carries no terminal.
         ConfigError: if the config cannot be read.
     """
-    machine = read_machine(places, name)
+    machine = read_machine(paths, name)
     if machine.cluster:
         raise RefusedError(
             f"{name!r} is reached over the cluster {machine.cluster!r}, which carries no terminal.",
             hint="Use the dashboard, or run the command there.",
         )
     argv = [*machine.command, *arguments]
-    return [*load(places).remote.ssh, "-t", "--", machine.ssh, shlex.join(argv)] if machine.ssh else argv
+    return [*load(paths).remote.ssh, "-t", "--", machine.ssh, shlex.join(argv)] if machine.ssh else argv
 
 
-def start_link(places: Paths, name: str) -> None:
+def start_link(paths: Paths, name: str) -> None:
     """Start the link to *name* unless it runs; one of an older kasmon is replaced. Blocks.
 
     Raises `UnavailableError` if it cannot be started.
     """
-    link = lock_holder(places.machine_lock(name))
+    link = lock_holder(paths.machine_lock(name))
     if link is not None:
-        presence = read_presence(places, name)
+        presence = read_presence(paths, name)
         if presence.link != link or numbers(presence.link_kasmon) >= numbers(__version__):
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(link, signal.SIGTERM)
-        _wait_for_end(places, name)
+        _wait_for_end(paths, name)
     try:
-        spawn_link(places, name)
+        spawn_link(paths, name)
     except OSError as error:
         raise UnavailableError(f"the link to {name!r} cannot be started: {error.strerror}.") from error
 
 
-def start_links(places: Paths, names: Iterable[str] | None = None) -> None:
+def start_links(paths: Paths, names: Iterable[str] | None = None) -> None:
     """Start each link to *names* (None: all) that does not run; a failure shows as a machine without one. Blocks."""
-    for name in machine_names(places) if names is None else names:
+    for name in machine_names(paths) if names is None else names:
         with contextlib.suppress(UnavailableError, OSError):
-            start_link(places, name)
+            start_link(paths, name)
 
 
-def status(places: Paths, name: str) -> MachineStatus:
+def status(paths: Paths, name: str) -> MachineStatus:
     """Return what is known of the machine *name*. Raises `NotFoundError` if it is not registered."""
     return MachineStatus(
-        machine=read_machine(places, name),
-        presence=read_presence(places, name),
-        link=lock_holder(places.machine_lock(name)),
+        machine=read_machine(paths, name),
+        presence=read_presence(paths, name),
+        link=lock_holder(paths.machine_lock(name)),
     )

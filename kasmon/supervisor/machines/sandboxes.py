@@ -86,7 +86,7 @@ class _Replay(msgspec.Struct, frozen=True):
     ran: tuple[dict[str, Any], ...]
 
 
-async def execute(places: Paths, session: Session, command: SandboxCommand) -> str:
+async def execute(paths: Paths, session: Session, command: SandboxCommand) -> str:
     """Execute *command* there, where a host of the sandbox is started if none runs; return as `use.execute` does."""
     words: tuple[str, ...]
     match command:
@@ -99,41 +99,41 @@ async def execute(places: Paths, session: Session, command: SandboxCommand) -> s
         case Allow():
             words = ("allow", session.id, *command.hosts)
         case Checkpoint():
-            output = await in_thread(run_for, places, session, "sandbox", "checkpoint", session.id)
+            output = await in_thread(run_for, paths, session, "sandbox", "checkpoint", session.id)
             return parse_reply(session.via, output, _CheckpointReply).checkpoint.id
         case _:
             raise TypeError(command)
-    output = await in_thread(run_for, places, session, "sandbox", *words)
+    output = await in_thread(run_for, paths, session, "sandbox", *words)
     return "" if isinstance(command, Allow) else parse_reply(session.via, output, _Reply).lost or ""
 
 
-async def fork(places: Paths, session: Session, name: str, checkpoint: str) -> ForkedSession:
+async def fork(paths: Paths, session: Session, name: str, checkpoint: str) -> ForkedSession:
     """Fork the sandbox there; the fork is listed here when this returns. See `sandbox_operations.fork`."""
     words = ("fork", session.id, *([name] if name else []), *([f"--at={checkpoint}"] if checkpoint else []))
-    output = await in_thread(run_for, places, session, "sandbox", *words)
+    output = await in_thread(run_for, paths, session, "sandbox", *words)
     made = parse_reply(session.via, output, _Reply)
-    await wait_for_copy(places, made.session.id, lambda now: now is not None)
+    await wait_for_copy(paths, made.session.id, lambda now: now is not None)
     origin = made.session.origin or _Origin(session=session.id, name=session.name, at=0.0)
     return ForkedSession(session=made.session.id, origin=origin.value(), lost=made.lost or "")
 
 
-async def replay(places: Paths, session: Session, name: str, until: str) -> tuple[int, int]:
+async def replay(paths: Paths, session: Session, name: str, until: str) -> tuple[int, int]:
     """Replay there what the sandbox ran, in a new one; return the number of runs, and of those that failed."""
     words = ("replay", session.id, name, "--create", *([f"--until={until}"] if until else []))
-    output = await in_thread(lambda: run_for(places, session, "sandbox", *words, shows="ran"))
+    output = await in_thread(lambda: run_for(paths, session, "sandbox", *words, shows="ran"))
     done = parse_reply(session.via, output, _Replay)
-    await wait_for_copy(places, done.session, lambda now: now is not None)
+    await wait_for_copy(paths, done.session, lambda now: now is not None)
     return len(done.ran), sum(bool(each.get("exit_code")) for each in done.ran)
 
 
-def read_history(places: Paths, session: Session) -> SandboxHistory:
+def read_history(paths: Paths, session: Session) -> SandboxHistory:
     """Return the history of the sandbox; only what its log says if its machine does not answer. Blocks."""
     runs = tuple[ReplayedRun, ...]()
     if session.mode is Mode.INTERPRETER:
-        facts = (event for event, _ in EventLog(places.log(session.id)).read())
-        runs = find_runs(facts, lambda digest: read_blob(places, session, digest))
+        facts = (event for event, _ in EventLog(paths.log(session.id)).read())
+        runs = find_runs(facts, lambda digest: read_blob(paths, session, digest))
     try:
-        output = run_for(places, session, "sandbox", "show", session.id)
+        output = run_for(paths, session, "sandbox", "show", session.id)
         shown = parse_reply(session.via, output, _Reply).session
         policy = msgspec.convert(
             {

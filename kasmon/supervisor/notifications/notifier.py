@@ -70,37 +70,37 @@ class NotifierStatus(msgspec.Struct, kw_only=True):
     targets: dict[str, TargetStatus] = {}
 
 
-def read_status(places: Paths) -> NotifierStatus:
+def read_status(paths: Paths) -> NotifierStatus:
     """Return what the notifier reported last; an empty one if there is no readable report."""
-    status: NotifierStatus = read_json(places.notifications / "status.json", NotifierStatus, NotifierStatus())
+    status: NotifierStatus = read_json(paths.notifications / "status.json", NotifierStatus, NotifierStatus())
     return status
 
 
-def start_notifier(places: Paths, config: Config | None = None) -> None:
+def start_notifier(paths: Paths, config: Config | None = None) -> None:
     """Start the notifier if the config has targets and none runs; one of an older kasmon is replaced. Blocks.
 
     *config*: where it was read already. Raises `UnavailableError` if it cannot be started.
     """
     try:
-        notify = (config or load(places)).notify
+        notify = (config or load(paths)).notify
     except ConfigError:
         return  # every command says so
-    if not notify.targets and not PushSubscriptions(places).active(time.time()):
+    if not notify.targets and not PushSubscriptions(paths).active(time.time()):
         return
     try:
-        private_folder(places.notifications)
-        if (holder := lock_holder(places.notifier_lock)) is not None:
-            status = read_status(places)
+        private_folder(paths.notifications)
+        if (holder := lock_holder(paths.notifier_lock)) is not None:
+            status = read_status(paths)
             if status.pid != holder or numbers(status.kasmon) >= numbers(__version__):
                 return
             with contextlib.suppress(ProcessLookupError):
                 os.kill(holder, signal.SIGTERM)
             deadline = time.monotonic() + ENDING_S
-            while lock_holder(places.notifier_lock) is not None and time.monotonic() < deadline:
+            while lock_holder(paths.notifier_lock) is not None and time.monotonic() < deadline:
                 time.sleep(0.05)
         from kasmon.host.rpc.spawn import spawn_notifier  # rarely needed
 
-        spawn_notifier(places, [target.url_env for target in notify.targets.values() if target.url_env])
+        spawn_notifier(paths, [target.url_env for target in notify.targets.values() if target.url_env])
     except OSError as error:
         raise UnavailableError(f"the notifier cannot be started: {error.strerror or error}.") from error
 
@@ -122,18 +122,18 @@ class Notifier:
 
     def __init__(
         self,
-        places: Paths,
+        paths: Paths,
         *,
         clock: Callable[[], float] = time.time,
         is_locked: Callable[[], bool] = presence.is_screen_locked,
     ) -> None:
-        self._places, self._clock, self._is_locked = places, clock, is_locked
+        self._paths, self._clock, self._is_locked = paths, clock, is_locked
         self._writing = threading.Lock()
-        self._delivered = read_json(places.notifications / "sent.json", SentRecord, {})
+        self._delivered = read_json(paths.notifications / "sent.json", SentRecord, {})
         self._schedule = PushSchedule(self._delivered)
         self._status = NotifierStatus(pid=os.getpid(), kasmon=__version__)
         self._config, self._config_stamp = Config(), -1
-        self._subscriptions = PushSubscriptions(places)
+        self._subscriptions = PushSubscriptions(paths)
         self._browsers: dict[str, PushSubscription] = {}
         """The browsers that are subscribed, by the name of the target that each is."""
         self._fleet: Fleet | None = None
@@ -154,14 +154,14 @@ class Notifier:
         """Return whether the config has targets, or a browser is subscribed, and a session runs. Blocks."""
         self._read_browsers()
         with contextlib.suppress(ConfigError):
-            self._config = load(self._places)
-        watch = FleetWatch(self._places, writes=False)
+            self._config = load(self._paths)
+        watch = FleetWatch(self._paths, writes=False)
         return bool(self._targets) and any(session.state in ALIVE for session in watch.refresh().sessions)
 
     async def run(self) -> None:
         """Run until no session has run for `LINGER_S` and nothing is left to push, or the config has no targets."""
         await asyncio.to_thread(self._read_config)
-        watch = FleetWatch(self._places, writes=False)
+        watch = FleetWatch(self._paths, writes=False)
         self._start(self._load_services())
         following, ticked_at = asyncio.ensure_future(self._follow(watch)), time.monotonic()
         try:
@@ -226,16 +226,16 @@ class Notifier:
 
     def _read_boards(self) -> "tuple[PlanBoard, ...]":
         with contextlib.suppress(OSError):
-            if self._plans is None and any(self._places.plans.iterdir()):
+            if self._plans is None and any(self._paths.plans.iterdir()):
                 from kasmon.supervisor.plans.boards import PlanBoards  # half a megabyte, and most have no plans
 
-                self._plans = PlanBoards(self._places, lambda: self._fleet or Fleet(), lambda: self._config)
+                self._plans = PlanBoards(self._paths, lambda: self._fleet or Fleet(), lambda: self._config)
             if self._plans is not None:
                 return self._plans.read()
         return ()
 
     def _has_no_key(self, now: float) -> bool:
-        return now - presence.last_key_at(self._places) >= 60 * self._config.notify.away_after_minutes
+        return now - presence.last_key_at(self._paths) >= 60 * self._config.notify.away_after_minutes
 
     def _push(self) -> None:
         """Hand what is due to the targets' own queues: a slow service delays no other."""
@@ -269,7 +269,7 @@ class Notifier:
                 async with asyncio.timeout(SEND_S):
                     return await asyncio.to_thread(self._send_to_browser, browser, push)
             target = self._config.notify.targets[push.target]
-            address = await asyncio.to_thread(push_sender.read_address, self._places, push.target, target)
+            address = await asyncio.to_thread(push_sender.read_address, self._paths, push.target, target)
             link = await asyncio.to_thread(self._link, push.request) if target.link and push.request is not None else ""
             async with asyncio.timeout(SEND_S):
                 return await asyncio.to_thread(push_sender.send, push.target, address, push.alert, link)
@@ -299,7 +299,7 @@ class Notifier:
     def _link(self, request: Request, login: str = "") -> str:
         """Return a link to *request*, or nothing where none can be made: the message is sent then too. Blocks."""
         try:
-            return link_of(self._places, self._config.web, request, self._clock(), login)
+            return link_of(self._paths, self._config.web, request, self._clock(), login)
         except (OSError, UnavailableError) as error:
             log.warning("no link to request %r: %s", request.id, error)
             return ""
@@ -308,7 +308,7 @@ class Notifier:
         """Load apprise now: the first message would wait 2 s for it."""
         for name, target in self._config.notify.targets.items():
             with contextlib.suppress(KasmonError):
-                address = await asyncio.to_thread(push_sender.read_address, self._places, name, target)
+                address = await asyncio.to_thread(push_sender.read_address, self._paths, name, target)
                 await asyncio.to_thread(push_sender.open_service, name, address)
 
     def _is_over(self) -> bool:
@@ -329,13 +329,13 @@ class Notifier:
         """Read the config if its file changed; an invalid one leaves the last good one in effect."""
         self._read_browsers()
         try:
-            stamp = self._places.config_file.stat().st_mtime_ns
+            stamp = self._paths.config_file.stat().st_mtime_ns
         except OSError:
             stamp = 0
         if stamp != self._config_stamp:
             self._config_stamp = stamp
             try:
-                self._config = load(self._places)
+                self._config = load(self._paths)
                 self._schedule.reasons.finished_after_s = self._config.notify.finished_after_s
                 for status in self._status.targets.values():
                     status.why = ""  # it may be corrected
@@ -344,7 +344,7 @@ class Notifier:
             self._write_status()
 
     def _write_status(self) -> None:
-        folder = self._places.notifications
+        folder = self._paths.notifications
         try:
             with self._writing:  # several threads write: the last one has what is newest
                 write_private(folder / "sent.json", msgspec.json.encode(self._delivered))

@@ -10,17 +10,17 @@ from kasmon.paths import Paths, private_folder, write_private
 LOGIND_S: Final = 2.0
 
 
-def note_key(places: Paths, at: float) -> None:
+def note_key(paths: Paths, at: float) -> None:
     """Record that a key was pressed in a dashboard at *at*, in seconds since the epoch. Raises `OSError`."""
-    private_folder(places.notifications)
-    if at > last_key_at(places):
-        write_private(places.notifications / "last-key", f"{at:.3f}\n".encode())
+    private_folder(paths.notifications)
+    if at > last_key_at(paths):
+        write_private(paths.notifications / "last-key", f"{at:.3f}\n".encode())
 
 
-def last_key_at(places: Paths) -> float:
+def last_key_at(paths: Paths) -> float:
     """Return when a key was last pressed in any dashboard, in seconds since the epoch; 0 if never."""
     with contextlib.suppress(OSError, ValueError):
-        return float((places.notifications / "last-key").read_bytes())
+        return float((paths.notifications / "last-key").read_bytes())
     return 0.0
 
 

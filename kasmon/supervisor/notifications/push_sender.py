@@ -59,10 +59,10 @@ class PushReceipt(msgspec.Struct, frozen=True, kw_only=True):
     took_ms: int = 0
 
 
-def read_address(places: Paths, name: str, target: NotifyTarget, environment: Mapping[str, str] = os.environ) -> str:
+def read_address(paths: Paths, name: str, target: NotifyTarget, environment: Mapping[str, str] = os.environ) -> str:
     """Return the address of *target*, which is a secret. Raises `ConfigError` unless it has one that is readable."""
     key = f"notify.targets.{name}"
-    file = str(places.config_file)
+    file = str(paths.config_file)
     if sum(map(bool, (target.url, target.url_file, target.url_env))) != 1:
         raise ConfigError(file, "it needs exactly one of url, url_file and url_env", key=key)
     if target.url_env:

@@ -32,7 +32,7 @@ class MachinePreview(NamedTuple):
     """On machines that get none of them."""
 
 
-def ask_machines(places: Paths, config: Config, plan: Plan, folder: Path) -> MachinePreview:
+def ask_machines(paths: Paths, config: Config, plan: Plan, folder: Path) -> MachinePreview:
     """Ask the machines what they offer to *plan* in *folder*, if one of its tasks is placed. Blocks.
 
     Raises `RefusedError` if a task may only run on a machine whose kasmon is too old for that.
@@ -41,8 +41,8 @@ def ask_machines(places: Paths, config: Config, plan: Plan, folder: Path) -> Mac
         return MachinePreview({}, ())
     from kasmon.supervisor.plans.machines.placement import check_versions, find_offers, propose  # not for other plans
 
-    offers = find_offers(places, config, plan, folder)
-    return MachinePreview(propose(places, plan, offers), check_versions(places, plan, offers))
+    offers = find_offers(paths, config, plan, folder)
+    return MachinePreview(propose(paths, plan, offers), check_versions(paths, plan, offers))
 
 
 def describe_plan(

@@ -68,8 +68,8 @@ class PlanBoard(msgspec.Struct, frozen=True, kw_only=True):
 class PlanBoards:
     """All plans of one kasmon. Its methods may be called from any thread, and may block."""
 
-    def __init__(self, places: Paths, fleet: Callable[[], Fleet], config: Callable[[], Config]) -> None:
-        self._places = places
+    def __init__(self, paths: Paths, fleet: Callable[[], Fleet], config: Callable[[], Config]) -> None:
+        self._paths = paths
         self._fleet, self._config = fleet, config
         self._busy = threading.Lock()
         self._watched: dict[str, _PlanWatch] = {}
@@ -81,7 +81,7 @@ class PlanBoards:
         self._copies: dict[str, Session] = {}
         """The sessions of other machines, by id."""
         self._boards: tuple[PlanBoard, ...] = ()
-        self._files = _Files(places)
+        self._files = _Files(paths)
 
     def read(self) -> tuple[PlanBoard, ...]:
         """Return the plans now: first those that have not ended, then the ended ones, the newest of each first.
@@ -122,14 +122,14 @@ class PlanBoards:
     def _find(self) -> None:
         """Add plans that were started since the last refresh."""
         try:
-            stamp = self._places.plans.stat().st_mtime_ns
+            stamp = self._paths.plans.stat().st_mtime_ns
         except OSError:
             stamp = 0
         if stamp == self._folder_stamp:
             return
         self._folder_stamp = stamp
-        newest = plans(self._places)[-MOST:]
-        self._watched = {id_: self._watched.get(id_) or _PlanWatch(self._places, id_) for id_ in newest}
+        newest = plans(self._paths)[-MOST:]
+        self._watched = {id_: self._watched.get(id_) or _PlanWatch(self._paths, id_) for id_ in newest}
 
     def _group(self, fleet: Fleet) -> None:
         if fleet is self._grouped_of:
@@ -138,13 +138,13 @@ class PlanBoards:
         self._copies = {str(session.id): session for session in fleet.sessions if session.via}
         self._started = group_by_starter(fleet)
         for session in fleet.sessions:
-            if session.plan in self._watched and not is_of_other_plan(self._places, session):
+            if session.plan in self._watched and not is_of_other_plan(self._paths, session):
                 self._groups.setdefault(session.plan, []).append(session)
 
 
 class _Files:
-    def __init__(self, places: Paths) -> None:
-        self._places = places
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
         self._config: Config | None = None
         self._folders = PlanFolders(())
         self._looked_at = float("-inf")
@@ -160,16 +160,15 @@ class _Files:
             self._looked_at = time.monotonic()
             known = {id(found): board for found, board in self._boards.items() if found.faults or not board.problem}
             self._boards = {
-                found: known.get(id(found)) or _file_board(self._places, found, config)
-                for found in self._folders.read()
+                found: known.get(id(found)) or _file_board(self._paths, found, config) for found in self._folders.read()
             }
         return list(self._boards.values())
 
 
-def _file_board(places: Paths, plan_file: PlanFile, config: Config) -> PlanBoard:
+def _file_board(paths: Paths, plan_file: PlanFile, config: Config) -> PlanBoard:
     file, plan = Path(plan_file.file), apply_config(plan_file.plan, config)
     edit = build_first_edit(
-        places, plan, file, tuple(describe_fault(file.name, fault) for fault in plan_file.faults), config
+        paths, plan, file, tuple(describe_fault(file.name, fault) for fault in plan_file.faults), config
     )
     run = PlanRun(name=plan.name, file=plan_file.file, folder=str(file.parent))
     problem = edit.refused[0] if edit.refused else ""
@@ -177,9 +176,9 @@ def _file_board(places: Paths, plan_file: PlanFile, config: Config) -> PlanBoard
 
 
 class _PlanWatch:
-    def __init__(self, places: Paths, id_: str) -> None:
-        self._places = places
-        self._plan_log = plan_log = PlanLog(places, id_)
+    def __init__(self, paths: Paths, id_: str) -> None:
+        self._paths = paths
+        self._plan_log = plan_log = PlanLog(paths, id_)
         self._size = -1
         self._sessions: tuple[Session, ...] = ()
         self._children: dict[str, tuple[Session, ...]] = {}
@@ -285,7 +284,7 @@ class _PlanWatch:
         if stamp is not None:
             with contextlib.suppress(KasmonError, OSError):
                 text, run = start.text_of(file), self._plan_log.run
-                self._edit = find_edit(self._places, text, file, self._plan, run, config)
+                self._edit = find_edit(self._paths, text, file, self._plan, run, config)
 
     def _build_board(self, problem: str) -> PlanBoard:
         plan_log, config = self._plan_log, self._config or Config()

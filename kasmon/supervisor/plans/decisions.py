@@ -18,7 +18,7 @@ from kasmon.supervisor.plans.view import PlanView, apply_config, approved_plan, 
 
 
 def record_decision(
-    places: Paths, config: Config, fleet: Fleet, requested: str, decision: PlanAction, task: str = "", agent: str = ""
+    paths: Paths, config: Config, fleet: Fleet, requested: str, decision: PlanAction, task: str = "", agent: str = ""
 ) -> PlanView:
     """Log *decision* for the plan *requested*, make sure that it has a runner, and return its view. Blocks.
 
@@ -33,8 +33,8 @@ def record_decision(
         UsageError: if it has no such task, or there is no such agent.
         UnavailableError: if the decision cannot be logged.
     """
-    check_is_person(places, "decide about a plan")
-    plan_log = start.find_plan(places, requested)
+    check_is_person(paths, "decide about a plan")
+    plan_log = start.find_plan(paths, requested)
     _check_not_ended(plan_log)
     view = read_view(plan_log, fleet, config)
     task = _id_of(view.plan, task) if task else ""
@@ -45,12 +45,12 @@ def record_decision(
             f"plan {plan_log.plan!r}: {why}.", hint=f"`kasmon plan show {plan_log.plan}` shows its state."
         )
     plan_log.record_decision(decision, task, agent)
-    start.run(places, plan_log)
+    start.run(paths, plan_log)
     plan_log.more()
     return view._replace(run=plan_log.run)
 
 
-def apply_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
+def apply_edit(paths: Paths, config: Config, plan: str, digest: str) -> None:
     """Apply the edited file of *plan*, if its text still has the *digest* that was shown. Blocks.
 
     A plan that never ran, identified by its file's path, is started.
@@ -63,32 +63,32 @@ def apply_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
         KasmonError: if a task cannot have its sandbox.
         UnavailableError: if it cannot be logged.
     """
-    check_is_person(places, "change a plan")
+    check_is_person(paths, "change a plan")
     if "/" in plan:
-        _begin(places, config, Path(plan), digest)
+        _begin(paths, config, Path(plan), digest)
         return
-    plan_log = start.find_plan(places, plan)
+    plan_log = start.find_plan(paths, plan)
     _check_not_ended(plan_log)
     file = Path(plan_log.run.file)
     text = _read_shown(file, digest)
     new, old = read(text, file.name, tuple(config.agents), plan_log.run.on), approved_plan(plan_log)
-    must_be_able(places, config, new, Path(plan_log.run.folder))
+    must_be_able(paths, config, new, Path(plan_log.run.folder))
     plan_log.more()  # a task may have begun meanwhile
     _check_not_ended(plan_log)
     if refused := changes(old, new, plan_log.run).refused:
         raise RefusedError(f"the edit of {plan_log.plan!r} cannot be applied: {'; '.join(refused)}.")
     start.apply_edit(plan_log, text)
-    start.run(places, plan_log)
+    start.run(paths, plan_log)
 
 
-def _begin(places: Paths, config: Config, file: Path, digest: str) -> None:
+def _begin(paths: Paths, config: Config, file: Path, digest: str) -> None:
     """Start the plan in *file*, if its text still has the *digest* that was shown with its commands."""
     text = _read_shown(file, digest)
     plan = read(text, file.name, tuple(config.agents))
-    must_be_able(places, config, plan, file.parent)
-    approval.check_repository(plan, file.parent, start.next_id(places, plan))
-    approval.ask_machines(places, config, apply_config(plan, config), file.parent)
-    start.run(places, start.store_approved_plan(places, plan, text, file, file.parent, headless=False))
+    must_be_able(paths, config, plan, file.parent)
+    approval.check_repository(plan, file.parent, start.next_id(paths, plan))
+    approval.ask_machines(paths, config, apply_config(plan, config), file.parent)
+    start.run(paths, start.store_approved_plan(paths, plan, text, file, file.parent, headless=False))
 
 
 def _read_shown(file: Path, digest: str) -> str:

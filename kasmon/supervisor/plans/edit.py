@@ -31,11 +31,11 @@ class PlanEdit(msgspec.Struct, frozen=True, kw_only=True):
     """What the user approves by applying it."""
 
 
-def build_first_edit(places: Paths, plan: Plan, file: Path, faults: Sequence[str], config: Config) -> PlanEdit:
+def build_first_edit(paths: Paths, plan: Plan, file: Path, faults: Sequence[str], config: Config) -> PlanEdit:
     """Return all of *plan* as an edit; its *file* never ran and has *faults*."""
     lines = tuple(f"+ task {task.id}: {task.title}" for task in plan.tasks)
     refused = tuple(faults)
-    if not refused and (why := find_problem(places, config, plan, file.parent)):
+    if not refused and (why := find_problem(paths, config, plan, file.parent)):
         refused = (why,)
     if refused:
         return PlanEdit(digest=start.digest(""), lines=lines, refused=refused)
@@ -43,12 +43,12 @@ def build_first_edit(places: Paths, plan: Plan, file: Path, faults: Sequence[str
         text = start.text_of(file)
     except (KasmonError, OSError):
         text = ""
-    sessions = read_fleet(places).sessions
-    described = agreement.describe_plan(plan, config, file.parent, own_names=own_names(places), sessions=sessions)
+    sessions = read_fleet(paths).sessions
+    described = agreement.describe_plan(plan, config, file.parent, own_names=own_names(paths), sessions=sessions)
     return PlanEdit(digest=start.digest(text), lines=lines, agreement=tuple(described))
 
 
-def find_edit(places: Paths, text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> PlanEdit | None:
+def find_edit(paths: Paths, text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> PlanEdit | None:
     """Return how *text* differs from *plan*; None if it does not."""
     digest = start.digest(text)
     if digest == run.digest:
@@ -60,11 +60,11 @@ def find_edit(places: Paths, text: str, file: Path, plan: Plan, run: PlanRun, co
     if not lines:
         return None
     folder, remarks = Path(run.folder), []
-    refused = (*refused, why) if (why := find_problem(places, config, new, folder)) else refused
+    refused = (*refused, why) if (why := find_problem(paths, config, new, folder)) else refused
     try:
         remarks = [f"  but {remark}" for remark in agreement.check_repository(new, folder, run.plan, run)]
     except KasmonError as error:
         refused = (*refused, error.message)
-    sessions = read_fleet(places).sessions
-    described = agreement.describe_plan(new, config, folder, own_names=own_names(places), sessions=sessions)
+    sessions = read_fleet(paths).sessions
+    described = agreement.describe_plan(new, config, folder, own_names=own_names(paths), sessions=sessions)
     return PlanEdit(digest=digest, lines=lines, refused=refused, agreement=(*described, *remarks))

@@ -43,15 +43,15 @@ class InterruptedPlan(NamedTuple):
     why: str = ""
 
 
-def find_interrupted_plans(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
+def find_interrupted_plans(paths: Paths, fleet: Fleet) -> list[InterruptedPlan]:
     """Return what the plans that are not over lost; each plan's own runner follows its tasks.
 
     Raises:
         PlanNotFoundError, PlanFaultyError: if a plan's approved text is gone.
     """
     found: list[InterruptedPlan] = []
-    for id_ in plans(places):
-        plan_log = PlanLog(places, id_)
+    for id_ in plans(paths):
+        plan_log = PlanLog(paths, id_)
         plan_log.more()
         if not plan_log.run.began_at or is_over(plan_log.run):
             continue
@@ -87,11 +87,11 @@ def _may_run_check(at: TaskRun) -> bool:
     return is_elsewhere or runs_check(at.checking)
 
 
-async def recover(places: Paths, loss: InterruptedPlan) -> str:
+async def recover(paths: Paths, loss: InterruptedPlan) -> str:
     """Recover from *loss*; describe the result. If that fails, a task whose session cannot be restarted has failed."""
-    plan_log = PlanLog(places, loss.plan)
+    plan_log = PlanLog(paths, loss.plan)
     if loss.action == "run":
-        await asyncio.to_thread(start.run, places, plan_log)
+        await asyncio.to_thread(start.run, paths, plan_log)
         return "continues"
     if loss.action == "fail" or loss.session is None:
         failed = TaskFailed(at=time.time(), task=loss.task, attempt=loss.attempt, why=loss.why)
@@ -99,10 +99,10 @@ async def recover(places: Paths, loss: InterruptedPlan) -> str:
         return f"has failed: {loss.why}"
     before = loss.session
     try:
-        await session_operations.restart(places, before)
-        now = (await asyncio.to_thread(read_fleet, places)).get(before.id)
+        await session_operations.restart(paths, before)
+        now = (await asyncio.to_thread(read_fleet, paths)).get(before.id)
         if now is not None and was_cut(before) and not now.queue:
-            await session_operations.send(places, now, GO_ON, "now", "wave")
+            await session_operations.send(paths, now, GO_ON, "now", "wave")
     except KasmonError as error:
         why = f"its session did not come back: {error.message.rstrip('.')}"
         failed = TaskFailed(at=time.time(), task=loss.task, attempt=loss.attempt, why=why)

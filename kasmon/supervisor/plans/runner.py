@@ -99,19 +99,19 @@ log = logging.getLogger(__name__)
 class PlanRunner:
     """Runs the plan of *plan_log* until it ends. The caller holds its lock."""
 
-    def __init__(self, places: Paths, plan_log: PlanLog, config: Config) -> None:
+    def __init__(self, paths: Paths, plan_log: PlanLog, config: Config) -> None:
         self.ahead = NextSteps((), {})
-        self._places = places
+        self._paths = paths
         self._plan_log = plan_log
         self._config = config
         self._current_config, self._config_read_at = config, -math.inf
         """The config as it was read last, for budgets and accounts."""
         self._limits = NO_LIMITS
-        self._task_folders = TaskFolders(places, plan_log.plan, Path(plan_log.run.folder))
-        self._starter = TaskStarter(places, config, plan_log, self._task_folders)
-        self._actions = TaskActions(places, plan_log, config, self._task_folders)
-        self._placement = TaskPlacement(places, plan_log, config)
-        self._contexts = TaskContexts(places)
+        self._task_folders = TaskFolders(paths, plan_log.plan, Path(plan_log.run.folder))
+        self._starter = TaskStarter(paths, config, plan_log, self._task_folders)
+        self._actions = TaskActions(paths, plan_log, config, self._task_folders)
+        self._placement = TaskPlacement(paths, plan_log, config)
+        self._contexts = TaskContexts(paths)
         self._lost_machines: Mapping[str, str] = {}
         self._machines_read_at = -math.inf
         self._fleet = Fleet()
@@ -140,7 +140,7 @@ class PlanRunner:
             ProtocolVersionError: if a host has another version. No task fails by that; the next runner continues.
         """
         await asyncio.to_thread(self._end_orphaned_checks)
-        self._fleet = await asyncio.to_thread(read_fleet, self._places)
+        self._fleet = await asyncio.to_thread(read_fleet, self._paths)
         watching = asyncio.create_task(self._watch())
         listening = asyncio.create_task(self._follow_log())
         sweeping = asyncio.create_task(self._sweep())
@@ -173,7 +173,7 @@ class PlanRunner:
                 end_orphaned_check(at.checking)
 
     async def _watch(self) -> None:
-        async with fleets(self._places, NEWS_S) as changes:
+        async with fleets(self._paths, NEWS_S) as changes:
             async for fleet in changes:
                 self._fleet = fleet
                 self._changed.set()
@@ -225,7 +225,7 @@ class PlanRunner:
         for machine in self._contexts.unsent():
             self._start(("contexts", machine), partial(self._send_contexts, machine))
         for sender in find_senders(run, self._fleet):
-            action = partial(deliver, self._places, self._plan_log, sender, self._fleet)
+            action = partial(deliver, self._paths, self._plan_log, sender, self._fleet)
             self._start(("messages", sender.id), action)
 
     async def _send_contexts(self, machine: str) -> None:
@@ -302,7 +302,7 @@ class PlanRunner:
         left = {placement.machine for _, placement in self._find_lost_placements()}
         if (left | {run.of(task.id).machine for task in self._find_stopped_checks()}) - self._away:
             return False
-        fleet = await asyncio.to_thread(read_fleet, self._places)
+        fleet = await asyncio.to_thread(read_fleet, self._paths)
         return not any(session.exists for session in find_sessions(self._plan_log, fleet).values())
 
     def _read_log(self) -> None:
@@ -317,7 +317,7 @@ class PlanRunner:
         if (now := time.monotonic()) - self._config_read_at >= LOOK_S:
             self._config_read_at = now
             try:
-                self._current_config = load(self._places)
+                self._current_config = load(self._paths)
             except ConfigError as error:  # a person is editing it
                 log.warning("the config is not valid, so its budgets and accounts stay as they were: %s", error)
         return find_start_limits(self._current_config, self._plan, sessions, self._fleet.sessions)
@@ -374,7 +374,7 @@ class PlanRunner:
 
     async def _bring_back_host(self) -> None:
         """Restart the shared tmux host: without it no session in a terminal reports its state."""
-        if await bring_back(self._places):
+        if await bring_back(self._paths):
             log.warning("the shared tmux host was restarted after it was lost")
 
     async def _bring_back_host_of(self, run: PlanRun, task: Task) -> None:
@@ -448,7 +448,7 @@ class PlanRunner:
 
     async def _finish(self, step: FinishPlan) -> None:
         """End the plan, unless something was just started that must be ended first."""
-        self._fleet = await asyncio.to_thread(read_fleet, self._places)
+        self._fleet = await asyncio.to_thread(read_fleet, self._paths)
         run, sessions = self._plan_log.run, find_sessions(self._plan_log, self._fleet)
         ahead = next_steps(self._plan, run, sessions, self._plan.limit, time.time(), limits=self._limits)
         if ahead.steps != (step,):

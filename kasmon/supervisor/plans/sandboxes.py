@@ -49,7 +49,7 @@ def resolve_confined(config: Config, plan: Plan, task: Task) -> ResolvedProfile 
     return resolved if resolved.sandbox else None
 
 
-def must_be_able(places: Paths, config: Config, plan: Plan, folder: Path) -> None:
+def must_be_able(paths: Paths, config: Config, plan: Plan, folder: Path) -> None:
     """Refuse *plan* in *folder* if one of its tasks cannot have its sandbox or its account now.
 
     Raises:
@@ -60,16 +60,16 @@ def must_be_able(places: Paths, config: Config, plan: Plan, folder: Path) -> Non
     check_accounts(config, plan)
     for task in plan.tasks:
         try:
-            _check(places, config, plan, task, folder)
+            _check(paths, config, plan, task, folder)
         except KasmonError as error:
             error.message = f"task {task.id!r} cannot run in its sandbox: {error.message}"
             raise
 
 
-def find_problem(places: Paths, config: Config, plan: Plan, folder: Path) -> str:
+def find_problem(paths: Paths, config: Config, plan: Plan, folder: Path) -> str:
     """Return the error of `must_be_able` as a sentence; empty if there is none."""
     try:
-        must_be_able(places, config, plan, folder)
+        must_be_able(paths, config, plan, folder)
     except KasmonError as error:
         return str(error)
     return ""
@@ -84,7 +84,7 @@ def sandboxes(config: Config, plan: Plan) -> dict[Tier, list[str]]:
     return found
 
 
-def record_folder(places: Paths, launch: Launch) -> None:
+def record_folder(paths: Paths, launch: Launch) -> None:
     """Record the state of the folder of *launch*, if its sandbox is to work on a copy. Blocks.
 
     Raises `SandboxError` if it is too large or cannot be read, `OSError` if the record cannot be written.
@@ -94,31 +94,31 @@ def record_folder(places: Paths, launch: Launch) -> None:
     from kasmon.sandbox.agent import launch as agent_launch
     from kasmon.sandbox.shared import copy_back
 
-    if agent_launch.works_on_copy(places, launch.session, Path(launch.workdir)):
-        copy_back.store_folder_state(Path(launch.workdir), places.fetched(launch.session))
+    if agent_launch.works_on_copy(paths, launch.session, Path(launch.workdir)):
+        copy_back.store_folder_state(Path(launch.workdir), paths.fetched(launch.session))
 
 
-def fetch_changes(places: Paths, session: SessionId, folder: Path) -> str:
+def fetch_changes(paths: Paths, session: SessionId, folder: Path) -> str:
     """Copy the changes of *session* from its sandbox, if any, to *folder*; describe what was not copied. Blocks."""
-    if not places.sandbox(session).exists():
+    if not paths.sandbox(session).exists():
         return ""
     from kasmon.sandbox.agent import launch as agent_launch
     from kasmon.sandbox.shared import copy_back
 
     problems: list[str] = []
     try:
-        known = read_fleet(places).get(session)
+        known = read_fleet(paths).get(session)
         if known is not None and known.exists and known.state not in ASLEEP:  # one suspended to disk was synced before
-            agent_launch.sync_folders(places, session)
-        problems += copy_back.fetched(agent_launch.copy_of(places, session), folder, places.fetched(session))
+            agent_launch.sync_folders(paths, session)
+        problems += copy_back.fetched(agent_launch.copy_of(paths, session), folder, paths.fetched(session))
     except (KasmonError, OSError) as error:
         problems.append(
-            f"Its changes are in {str(agent_launch.copy_of(places, session))!r} and were not fetched: {error}"
+            f"Its changes are in {str(agent_launch.copy_of(paths, session))!r} and were not fetched: {error}"
         )
     return " ".join(problems)
 
 
-def _check(places: Paths, config: Config, plan: Plan, task: Task, folder: Path) -> None:
+def _check(paths: Paths, config: Config, plan: Plan, task: Task, folder: Path) -> None:
     if task.run and task.inherits and plan.task(task.inherits).run and task.sandbox:
         before = _tier(config, plan, plan.task(task.inherits))
         if before != task.sandbox:
@@ -133,8 +133,8 @@ def _check(places: Paths, config: Config, plan: Plan, task: Task, folder: Path) 
     from kasmon.supervisor.sandboxes import agent_policy, availability  # only where there is a sandbox
 
     agent_policy.policy_of(resolved)
-    availability.must_confine(places, resolved, str(folder))
-    agent_policy.check_agreed(places, resolved, agrees=False)
+    availability.must_confine(paths, resolved, str(folder))
+    agent_policy.check_agreed(paths, resolved, agrees=False)
 
 
 def _tier(config: Config, plan: Plan, task: Task) -> Tier | None:

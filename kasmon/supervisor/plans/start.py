@@ -24,7 +24,7 @@ from kasmon.supervisor.worktrees.worktree import proper_branch
 
 
 def store_approved_plan(
-    places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, headless: bool, on: str = ""
+    paths: Paths, plan: Plan, text: str, file: Path, folder: Path, *, headless: bool, on: str = ""
 ) -> PlanLog:
     """Store a plan that the user approved, and return its log; nothing of it runs yet.
 
@@ -35,20 +35,20 @@ def store_approved_plan(
         UnavailableError: if it cannot be written.
         GitError: if its folder is in a repository that git refuses to open.
     """
-    check_is_person(places, "start a plan")
+    check_is_person(paths, "start a plan")
     shared = _shared(plan, folder)
     try:
-        places.make()
-        private_folder(places.plans)
-        id_ = _claim_id(places, _id_of(plan.name))
-        plan_log = PlanLog(places, id_)
+        paths.make()
+        private_folder(paths.plans)
+        id_ = _claim_id(paths, _id_of(plan.name))
+        plan_log = PlanLog(paths, id_)
         private_folder(plan_log.folder / "agreed")
         own = file.name if is_plan(file.name) else f"{file.stem}.md"
         write_private(plan_log.folder / "agreed" / own, text.encode(), durable=True)
         write_private(plan_log.notes, b"")
     except OSError as error:
         raise UnavailableError(
-            f"cannot write into {str(places.plans)!r}: {error.strerror or error}.",
+            f"cannot write into {str(paths.plans)!r}: {error.strerror or error}.",
             hint="Run `kasmon doctor` for a diagnosis.",
         ) from error
     plan_log.add(
@@ -68,18 +68,18 @@ def store_approved_plan(
     return plan_log
 
 
-def next_id(places: Paths, plan: Plan) -> str:
+def next_id(paths: Paths, plan: Plan) -> str:
     """Return the id that *plan* would get if it were approved now."""
-    return next(id_ for id_ in _ids(_id_of(plan.name)) if not places.plan(id_).exists())
+    return next(id_ for id_ in _ids(_id_of(plan.name)) if not paths.plan(id_).exists())
 
 
-def run(places: Paths, plan_log: PlanLog) -> None:
+def run(paths: Paths, plan_log: PlanLog) -> None:
     """Start a runner for *plan_log*, unless it has one or is over. Raises `UnavailableError` if that fails."""
     plan_log.more()
     if is_over(plan_log.run) or is_run(plan_log):
         return
     try:
-        spawn_runner(places, plan_log.plan)
+        spawn_runner(paths, plan_log.plan)
     except OSError as error:
         raise UnavailableError(f"cannot run plan {plan_log.plan!r}: {error.strerror or error}.") from error
 
@@ -95,10 +95,10 @@ def apply_edit(plan_log: PlanLog, text: str) -> None:
     plan_log.add(PlanChanged(at=time.time(), digest=digest(text)))
 
 
-def find_plan(places: Paths, requested: str) -> PlanLog:
+def find_plan(paths: Paths, requested: str) -> PlanLog:
     """Return the plan with the id *requested*, or the newest run of that file. Raises `PlanNotFoundError`."""
-    ids = plans(places)
-    plan_logs = [PlanLog(places, id_) for id_ in ([requested] if requested in ids else ids)]
+    ids = plans(paths)
+    plan_logs = [PlanLog(paths, id_) for id_ in ([requested] if requested in ids else ids)]
     for plan_log in plan_logs:
         plan_log.more()
     path = str(Path(requested).absolute())
@@ -151,11 +151,11 @@ def _id_of(name: str) -> str:
         return "plan"
 
 
-def _claim_id(places: Paths, name: str) -> str:
+def _claim_id(paths: Paths, name: str) -> str:
     """Return a free id for a plan called *name*, claimed by creating its folder."""
     for id_ in _ids(name):
         with contextlib.suppress(FileExistsError):
-            places.plan(id_).mkdir(mode=0o700)
+            paths.plan(id_).mkdir(mode=0o700)
             break
     return id_
 

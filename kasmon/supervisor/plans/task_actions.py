@@ -44,12 +44,12 @@ log = logging.getLogger(__name__)
 class TaskActions:
     """Acts on the tasks of the plan of *plan_log*; used by its runner only."""
 
-    def __init__(self, places: Paths, plan_log: PlanLog, config: Config, task_folders: task_folder.TaskFolders) -> None:
-        self._places = places
+    def __init__(self, paths: Paths, plan_log: PlanLog, config: Config, task_folders: task_folder.TaskFolders) -> None:
+        self._paths = paths
         self._plan_log = plan_log
         self._task_folders = task_folders
         self.remote_tasks = RemoteTasks(config.remote.ssh)
-        self.registered_tasks = RegisteredTasks(places, plan_log)
+        self.registered_tasks = RegisteredTasks(paths, plan_log)
         self._unreachable_since: dict[str, float] = {}
         """Session -> when its machine first failed to answer, on the monotonic clock, in seconds."""
 
@@ -155,14 +155,14 @@ class TaskActions:
         known = fleet.get(SessionId(at.session))
         if step.task.run and not step.done and known is not None and known.state is SessionState.WORKING:
             with contextlib.suppress(KasmonError):  # another command may run in its terminal, if this one ends
-                await session_operations.interrupt(self._places, known)
+                await session_operations.interrupt(self._paths, known)
 
     async def end(self, session: SessionId, fleet: Fleet) -> None:
         """Stop *session*, which no task needs any more."""
         known = fleet.get(session)
         if known is not None and known.exists:
             with contextlib.suppress(SessionEndedError):  # the fleet was not up to date
-                await session_operations.stop(self._places, known)
+                await session_operations.stop(self._paths, known)
 
     async def end_placement(self, plan: Plan, id_: str, placement: Placement, session: Session | None) -> None:
         """End an attempt of the task *id_* that must not run any more on its machine, and log what it did.
@@ -184,13 +184,13 @@ class TaskActions:
 
     def _fetch_changes(self, plan: Plan, task: Task, at: TaskRun) -> str:
         """Copy the changes of *task* from its sandbox to its folder; describe what was not copied."""
-        if not self._places.sandbox(SessionId(at.session)).exists():
+        if not self._paths.sandbox(SessionId(at.session)).exists():
             return ""
         try:
             self._task_folders.check(plan, task, self._plan_log.run)
         except KasmonError as error:
             return f"Its changes in the sandbox were not fetched: {error}"
-        return fetch_changes(self._places, SessionId(at.session), Path(at.workdir))
+        return fetch_changes(self._paths, SessionId(at.session), Path(at.workdir))
 
     def _store_result(self, task: Task, result: str, claimed: TaskClaimed) -> None:
         """Store the result of *task*, if any, before it counts as claimed."""

@@ -68,10 +68,10 @@ class TaskFolders:
     worktree gets that worktree, verified in this call, or an error; never the plan's folder.
     """
 
-    def __init__(self, places: Paths, plan_id: str, folder: Path) -> None:
+    def __init__(self, paths: Paths, plan_id: str, folder: Path) -> None:
         import asyncio  # only in this class: commands of tasks do without
 
-        self._trees = places.plan(plan_id) / "trees"
+        self._trees = paths.plan(plan_id) / "trees"
         self._id = plan_id
         self._folder = folder
         self._lock = asyncio.Lock()
@@ -192,7 +192,7 @@ class TaskFolders:
         return _OwnWorktree(repo, tree, branch, folder, kind == "own")
 
 
-def check_session(places: Paths, session: Session) -> None:
+def check_session(paths: Paths, session: Session) -> None:
     """Raise unless *session* may restart: one of a plan's task needs the worktree of that task, verified. Blocks.
 
     A session without a plan passes, as does one of a deleted plan, or of a plan or a task of another machine.
@@ -201,9 +201,9 @@ def check_session(places: Paths, session: Session) -> None:
         RefusedError: if no task of its plan has this session, or as `TaskFolders.check` raises.
         PlanNotFoundError, PlanFaultyError: if the plan's approved text is gone, or can no longer be read.
     """
-    if not session.plan or is_of_other_plan(places, session):
+    if not session.plan or is_of_other_plan(paths, session):
         return
-    plan_log = PlanLog(places, session.plan)
+    plan_log = PlanLog(paths, session.plan)
     plan_log.more()
     run = plan_log.run
     if not run.began_at:
@@ -213,7 +213,7 @@ def check_session(places: Paths, session: Session) -> None:
         at = run.of(task.id)
         if session.id in (at.session, *at.earlier):
             if not host_of(plan, task, at.agent) and not is_elsewhere(plan, task, run):
-                TaskFolders(places, plan_log.plan, Path(run.folder)).check(plan, task, run)
+                TaskFolders(paths, plan_log.plan, Path(run.folder)).check(plan, task, run)
             return
     raise RefusedError(
         f"session {session.name!r} belongs to plan {plan_log.plan!r}, but to none of its tasks now.",

@@ -70,19 +70,19 @@ class TaskStarter:
 
     def __init__(
         self,
-        places: Paths,
+        paths: Paths,
         config: Config,
         plan_log: PlanLog,
         task_folders: TaskFolders,
         begin_session: Callable[[Paths, Launch], Awaitable[None]] = begin,
     ) -> None:
         self._begin = begin_session
-        self._places = places
+        self._paths = paths
         self._config = config
         self._plan_log = plan_log
         self._task_folders = task_folders
         self._remote_tasks = RemoteTasks(config.remote.ssh)
-        self._registered_tasks = RegisteredTasks(places, plan_log)
+        self._registered_tasks = RegisteredTasks(paths, plan_log)
 
     async def attempt(
         self,
@@ -115,11 +115,11 @@ class TaskStarter:
                 await asyncio.to_thread(lay_out, Path(tree.path), task)
                 started = AttemptStart(terminal.agent, terminal.mode, terminal.sandbox or "")
                 await asyncio.to_thread(self._note, task, number, terminal.id, terminal.name, tree, started)
-                await session_operations.send(self._places, terminal, task.run, "idle")
+                await session_operations.send(self._paths, terminal, task.run, "idle")
                 return
             launch = await asyncio.to_thread(self._prepare, plan, run, task, number, tree, fleet, account.account)
             session = launch.session
-            await asyncio.to_thread(record_folder, self._places, launch)
+            await asyncio.to_thread(record_folder, self._paths, launch)
             started = AttemptStart(
                 launch.agent,
                 launch.mode,
@@ -129,7 +129,7 @@ class TaskStarter:
                 account_why=account.why if launch.account == account.account else "",
             )
             await asyncio.to_thread(self._note, task, number, session, launch.name, tree, started)
-            await self._begin(self._places, launch)
+            await self._begin(self._paths, launch)
         except ProtocolVersionError:
             raise
         except (KasmonError, OSError) as error:
@@ -151,7 +151,7 @@ class TaskStarter:
                 terminal.agent, terminal.mode, terminal.sandbox or "", since=math.nextafter(last, math.inf)
             )
             await asyncio.to_thread(self._note, task, number, terminal.id, terminal.name, tree, continued)
-            await session_operations.send(self._places, terminal, task.run, "idle")
+            await session_operations.send(self._paths, terminal, task.run, "idle")
             return
         request = await asyncio.to_thread(self._build_start, plan, run, task, key)
         started = await asyncio.to_thread(self._registered_tasks.start, machine, request)
@@ -186,16 +186,16 @@ class TaskStarter:
             if not runs_elsewhere and self._remote_tasks.machine(plan, run, task) is None:
                 await self._task_folders.of(plan, task, run)
                 await asyncio.to_thread(self._task_folders.check, plan, task, run)
-            terminal = (await asyncio.to_thread(read_fleet, self._places)).get(session)
+            terminal = (await asyncio.to_thread(read_fleet, self._paths)).get(session)
             if terminal is not None and terminal.exists:
                 if all(receipt.at < run.of(task.id).prompts_since for receipt in terminal.receipts):
                     if not runs_elsewhere:
                         await self._check_terminal(plan, run, task, terminal)
-                    await session_operations.send(self._places, terminal, task.run, "idle")
+                    await session_operations.send(self._paths, terminal, task.run, "idle")
                 return
             if not runs_elsewhere:
-                launch = await asyncio.to_thread(launch_of, self._places, session)
-                await self._begin(self._places, launch)
+                launch = await asyncio.to_thread(launch_of, self._paths, session)
+                await self._begin(self._paths, launch)
         except ProtocolVersionError:
             raise
         except (KasmonError, OSError) as error:
@@ -204,7 +204,7 @@ class TaskStarter:
     async def _check_terminal(self, plan: Plan, run: PlanRun, task: Task, terminal: Session) -> None:
         """Raise `RefusedError` if the command of *task*, typed into *terminal*, would run in another checkout."""
         if terminal.sandbox is None:
-            pane = await session_operations.pane(self._places, terminal)
+            pane = await session_operations.pane(self._paths, terminal)
             await asyncio.to_thread(self._task_folders.check_terminal, plan, task, run, pane.cwd)
 
     def _prepare(
@@ -222,8 +222,8 @@ class TaskStarter:
         request = self._request(plan, run, task, number, tree, text, fleet)
         config = self._config
         if account:  # it may have been added while the plan ran
-            config = msgspec.structs.replace(config, accounts=load(self._places).accounts)
-        return prepare(self._places, config, msgspec.structs.replace(request, account=account), time.time())
+            config = msgspec.structs.replace(config, accounts=load(self._paths).accounts)
+        return prepare(self._paths, config, msgspec.structs.replace(request, account=account), time.time())
 
     def _prompt(self, plan: Plan, run: PlanRun, task: Task) -> str:
         at = run.of(task.id)
@@ -273,7 +273,7 @@ class TaskStarter:
             is_called = session.name == name or session.name.startswith(f"{name}.")
             is_here = session.workdir == tree.path  # another machine's plan may have the same id
             if session.plan == run.plan and is_called and is_here and not session.generation:
-                return launch_of(self._places, session.id)
+                return launch_of(self._paths, session.id)
         return None
 
     def _fail(

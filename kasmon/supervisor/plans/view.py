@@ -39,7 +39,7 @@ def find_sessions(plan_log: PlanLog, fleet: Fleet) -> dict[str, Session]:
     return {
         str(session.id): session
         for session in fleet.sessions
-        if session.id in logged or (session.plan == plan_log.plan and not is_of_other_plan(plan_log.places, session))
+        if session.id in logged or (session.plan == plan_log.plan and not is_of_other_plan(plan_log.paths, session))
     }
 
 
@@ -48,9 +48,9 @@ def logged_sessions(run: PlanRun) -> frozenset[str]:
     return frozenset(id_ for at in run.tasks.values() for id_ in (at.session, *at.earlier))
 
 
-def is_of_other_plan(places: Paths, session: Session) -> bool:
+def is_of_other_plan(paths: Paths, session: Session) -> bool:
     """Whether *session* works here on a task of another machine's plan."""
-    return Path(session.workdir).is_relative_to(places.plan_tasks)
+    return Path(session.workdir).is_relative_to(paths.plan_tasks)
 
 
 def approved_plan(plan_log: PlanLog) -> Plan:

@@ -78,11 +78,11 @@ def clean(plan_log: PlanLog, fleet: Fleet, ignored: Mapping[Path, IgnoredFiles])
     return CleanResult(tuple(removed), tuple(kept))
 
 
-def list_plan_worktrees(places: Paths, fleet: Fleet) -> tuple[WorktreeEntry, ...]:
+def list_plan_worktrees(paths: Paths, fleet: Fleet) -> tuple[WorktreeEntry, ...]:
     """Return the worktrees of all plans that exist, by plan and name."""
     entries = []
-    for id_ in plans(places):
-        plan_log = find_plan(places, id_)
+    for id_ in plans(paths):
+        plan_log = find_plan(paths, id_)
         found = find_ignored(plan_log, ())
         for path in _worktrees(plan_log):
             if not os.path.lexists(path / ".git"):
@@ -108,12 +108,12 @@ def list_plan_worktrees(places: Paths, fleet: Fleet) -> tuple[WorktreeEntry, ...
     return tuple(entries)
 
 
-def remove_plan_worktree(places: Paths, entry: WorktreeEntry, fleet: Fleet) -> str:
+def remove_plan_worktree(paths: Paths, entry: WorktreeEntry, fleet: Fleet) -> str:
     """Remove the worktree of *entry*, as `clean`; its branch stays. Describe the result.
 
     Raises `RefusedError` if the plan has not ended, the worktree is used, or something in it could be lost.
     """
-    plan_log = find_plan(places, entry.plan)
+    plan_log = find_plan(paths, entry.plan)
     _check_ended(plan_log)
     _remove(plan_log, Path(entry.tree.path), fleet, find_ignored(plan_log, ()))
     return f"{entry.tree.path}: removed; its branch {entry.tree.branch} stays"

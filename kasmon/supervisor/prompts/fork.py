@@ -52,7 +52,7 @@ def copies_conversation(session: Session, *, whole: bool) -> bool:
 
 
 async def fork(
-    places: Paths, config: "Config", session: Session, prompt: str, later: int, text: str
+    paths: Paths, config: "Config", session: Session, prompt: str, later: int, text: str
 ) -> tuple[SessionId, str]:
     """Start a session that continues *session* with *text* in the place of an earlier *prompt*; return id and name.
 
@@ -75,9 +75,9 @@ async def fork(
         )
     if not prompt and session.in_turn:
         raise RefusedError(f"the turn of {session.label!r} still runs.", hint="Wait for its end, or interrupt it.")
-    launch = await in_thread(load_launch, places, session.id)
-    events = await in_thread(_read_before, places, session.id, prompt, later)
-    own = await in_thread(load_variables, places, session.id)
+    launch = await in_thread(load_launch, paths, session.id)
+    events = await in_thread(_read_before, paths, session.id, prompt, later)
+    own = await in_thread(load_variables, paths, session.id)
     new, before = _build_request(launch, own), [each for each in events if isinstance(each, TurnStarted)]
     has_earlier = any(isinstance(each, EntryImported) for each in events) or (launch.generation == 1 and launch.resume)
     if not (before or has_earlier):
@@ -89,17 +89,17 @@ async def fork(
         new = msgspec.structs.replace(new, prompt=text, fork=copied)
     else:
         transcript = "".join(export_events(events, in_terminal=False))[-LONGEST:]
-        redactor = Redactor(await in_thread(secrets_of, places, session.id))
+        redactor = Redactor(await in_thread(secrets_of, paths, session.id))
         extent = " up to a prompt that I changed" if prompt else ""
         preface = PREFACE.format(extent=extent, transcript=redactor.line(transcript), prompt=text)
         new = msgspec.structs.replace(new, prompt=preface)
     stem = re.sub(r"-\d{1,6}\Z", "", session.name)[:LONGEST_STEM]
-    return await create_with_free_name(places, config, msgspec.structs.replace(new, name=stem))
+    return await create_with_free_name(paths, config, msgspec.structs.replace(new, name=stem))
 
 
-def _read_before(places: Paths, session: SessionId, prompt: str, later: int) -> list[Event]:
+def _read_before(paths: Paths, session: SessionId, prompt: str, later: int) -> list[Event]:
     """Return the events before the turn of *prompt*, or all without one; *later* turns have the same one. Blocks."""
-    events = [event for event, _ in EventLog(places.log(session)).read()]
+    events = [event for event, _ in EventLog(paths.log(session)).read()]
     if not prompt:
         return events
     found = [number for number, event in enumerate(events) if isinstance(event, TurnStarted) and event.prompt == prompt]

@@ -46,7 +46,7 @@ def find_mentioned(session: Session, text: str) -> list[PromptImage]:
     return read_images(names, session.workdir)
 
 
-def store_picture(places: Paths, data: bytes) -> Path:
+def store_picture(paths: Paths, data: bytes) -> Path:
     """Write the picture *data* to a file that only the user can read; return its path.
 
     Those that were stored more than `KEPT_S` ago are removed. Raises `UsageError` if it is no picture that agents
@@ -54,8 +54,8 @@ def store_picture(places: Paths, data: bytes) -> Path:
     """
     image = build_image("clipboard", data)
     try:
-        places.make()
-        path = private_folder(places.pasted) / f"{image.digest[:16]}{SUFFIXES[image.media_type]}"
+        paths.make()
+        path = private_folder(paths.pasted) / f"{image.digest[:16]}{SUFFIXES[image.media_type]}"
         _remove_old(path.parent)
         write_private(path, data)
     except OSError as error:

@@ -19,7 +19,7 @@ MOST_CHARACTERS: Final = OUTPUT_BYTES + CHUNK_BYTES
 
 
 @dispatch
-async def run_command(places: Paths, session: Session, command: str, report: Callable[[str], None]) -> int:
+async def run_command(paths: Paths, session: Session, command: str, report: Callable[[str], None]) -> int:
     """Run *command* as `run_in_folder`, in the folder of *session*; elsewhere the session's host there runs it.
 
     *report* gets its output, uncleaned. Cancelling ends it with its child processes.
@@ -33,7 +33,7 @@ async def run_command(places: Paths, session: Session, command: str, report: Cal
 
 
 @run_command.elsewhere
-async def _run_there(places: Paths, session: Session, command: str, report: Callable[[str], None]) -> int:
+async def _run_there(paths: Paths, session: Session, command: str, report: Callable[[str], None]) -> int:
     count = 0
 
     def handle_push(frame: FromHost) -> None:
@@ -48,7 +48,7 @@ async def _run_there(places: Paths, session: Session, command: str, report: Call
 
     if session.state in OVER:
         raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)
-    host = await open_link(places, session.id, session.mode)
+    host = await open_link(paths, session.id, session.mode)
     host.on_push = handle_push
     try:
         answer = await host.ask(RunShellCommand(n=0, session=session.id, command=command), LONGEST_S)

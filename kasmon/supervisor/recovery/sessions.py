@@ -31,9 +31,9 @@ from kasmon.supervisor.sessions.conversation import home_of
 ARRIVED = (ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED, ReceiptState.FAILED)
 
 
-def read_conversation(places: Paths, session: Session) -> LoggedConversation:
+def read_conversation(paths: Paths, session: Session) -> LoggedConversation:
     """Return what the log of *session* has of its conversation; without a log, only the session's data. Blocks."""
-    return collect_conversation(session, read_events(places, session.id))
+    return collect_conversation(session, read_events(paths, session.id))
 
 
 def collect_conversation(session: Session, events: Iterable[Event]) -> LoggedConversation:
@@ -86,7 +86,7 @@ class LostSession(msgspec.Struct, frozen=True, kw_only=True):
     """What cannot be recovered, as text."""
 
 
-def find_lost_sessions(places: Paths, fleet: Fleet) -> list[LostSession]:
+def find_lost_sessions(paths: Paths, fleet: Fleet) -> list[LostSession]:
     """Return what to do about each lost or handed-over session of *fleet*, oldest first. Blocks.
 
     Sessions of plans and of other machines are left out.
@@ -97,7 +97,7 @@ def find_lost_sessions(places: Paths, fleet: Fleet) -> list[LostSession]:
         if (each.state is SessionState.LOST or each.handed_over) and not (each.plan or each.mode is Mode.INTERPRETER)
     ]
     taken = {each.resume_id for each in fleet.sessions if each.resume_id}
-    return [_case(places, each, taken - {each.resume_id}) for each in sorted(gone, key=lambda each: each.created_at)]
+    return [_case(paths, each, taken - {each.resume_id}) for each in sorted(gone, key=lambda each: each.created_at)]
 
 
 def choose(case: LostSession, conversation: str) -> LostSession:
@@ -111,20 +111,20 @@ def choose(case: LostSession, conversation: str) -> LostSession:
     return msgspec.structs.replace(case, action="resume", resume=kept.id, why="chosen by you")
 
 
-async def bring_back(places: Paths, case: LostSession) -> str:
+async def bring_back(paths: Paths, case: LostSession) -> str:
     """Restart the session of *case* with its conversation; describe it with the proof. It stays lost if that fails."""
     before = case.session
     if before.resume_id != case.resume:
-        launch = msgspec.structs.replace(await asyncio.to_thread(load_launch, places, before.id), resume=case.resume)
-        await asyncio.to_thread(write_private, places.launch(before.id), msgspec.json.encode(launch))
+        launch = msgspec.structs.replace(await asyncio.to_thread(load_launch, paths, before.id), resume=case.resume)
+        await asyncio.to_thread(write_private, paths.launch(before.id), msgspec.json.encode(launch))
         before = msgspec.structs.replace(before, resume_id=case.resume)
-    await session_operations.restart(places, before)
-    now = (await asyncio.to_thread(read_fleet, places)).get(before.id)
+    await session_operations.restart(paths, before)
+    now = (await asyncio.to_thread(read_fleet, paths)).get(before.id)
     proof = f"; {now.proof}" if now is not None and now.proof else ""
     return f"resumed conversation {case.resume}, {case.why}{proof}"
 
 
-def _case(places: Paths, session: Session, taken: set[str]) -> LostSession:
+def _case(paths: Paths, session: Session, taken: set[str]) -> LostSession:
     lost = tuple(_lost(session))
     if session.adopted:
         return LostSession(
@@ -134,7 +134,7 @@ def _case(places: Paths, session: Session, taken: set[str]) -> LostSession:
         why = f"it may still run on its machine: `kasmon restart {session.id}` reconnects"
         return LostSession(session=session, action="leave", why=why)
     try:
-        finding = find_conversation(places, session, load_launch(places, session.id), taken)
+        finding = find_conversation(paths, session, load_launch(paths, session.id), taken)
     except (LaunchError, OSError) as error:
         told = error.message if isinstance(error, LaunchError) else error.strerror
         why = f"its log cannot be read: {told}"
@@ -152,7 +152,7 @@ def _case(places: Paths, session: Session, taken: set[str]) -> LostSession:
 
 
 def find_conversation(
-    places: Paths, session: Session, launch: Launch, taken: Collection[str], *, only: str = ""
+    paths: Paths, session: Session, launch: Launch, taken: Collection[str], *, only: str = ""
 ) -> RecoveryMatch:
     """Return the conversation of *session* that its agent stores, with what proves it. Blocks.
 
@@ -160,9 +160,9 @@ def find_conversation(
         taken: ids of other sessions' conversations, which are excluded.
         only: read no other conversation than the one with this id, where the agent's files are named by it.
     """
-    there = read_conversations(places, launch, only)
+    there = read_conversations(paths, launch, only)
     if there is not None:
-        return find_match(read_conversation(places, session), there, taken)
+        return find_match(read_conversation(paths, session), there, taken)
     if session.resume_id and launch.mode is not Mode.TMUX:  # its backend verifies it before the first prompt
         return RecoveryMatch(kind="proven", why="matched by its id")
     return RecoveryMatch(kind="none", why="kasmon knows of no conversation that its program stores")
@@ -200,7 +200,7 @@ STORES: Final = {
 
 
 def read_conversations(
-    places: Paths, launch: Launch, only: str = "", own: Mapping[str, str] | None = None
+    paths: Paths, launch: Launch, only: str = "", own: Mapping[str, str] | None = None
 ) -> list[StoredConversation] | None:
     """Return all conversations that the agent of *launch* stores; None if their format is unknown. Blocks.
 
@@ -211,8 +211,8 @@ def read_conversations(
     store = STORES.get(program_of(launch.argv)) or STORES.get(launch.agent)
     if store is None:
         return None
-    inside = home_of(places, launch)
-    variables = load_variables(places, launch.session) if own is None else dict(own)
+    inside = home_of(paths, launch)
+    variables = load_variables(paths, launch.session) if own is None else dict(own)
     if inside is None:
         variables = inherited(own_prefixes(launch.argv), os.environ) | variables
     name = glob.escape(only).replace("/", "[/]") if only else "*"  # an agent reported it

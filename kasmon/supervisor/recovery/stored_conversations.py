@@ -22,7 +22,7 @@ from kasmon.supervisor.sessions.create import NewSession, agent_variables
 
 
 async def list_conversations(
-    places: Paths, config: Config, new: NewSession, *, everywhere: bool = False
+    paths: Paths, config: Config, new: NewSession, *, everywhere: bool = False
 ) -> ConversationOffers:
     """Return the conversations that the agent of *new* stores for its folder, the last used one first.
 
@@ -38,8 +38,8 @@ async def list_conversations(
         UnableError: if its conversations cannot be listed.
         KasmonError: as `resolve`; or if the agent cannot be started, or requires a log-in.
     """
-    await in_thread(check_is_person, places, "list the conversations of an agent")
-    await in_thread(places.make)
+    await in_thread(check_is_person, paths, "list the conversations of an agent")
+    await in_thread(paths.make)
     resolved, launch, own = await in_thread(_prepare, config, new)
     folder = "" if everywhere else launch.workdir
     offers: ConversationOffers | None = None
@@ -50,13 +50,13 @@ async def list_conversations(
         except UnableError as error:
             problem = error
     if offers is None:
-        offers = await in_thread(_read_files, places, launch, own, folder)
+        offers = await in_thread(_read_files, paths, launch, own, folder)
     if offers is None:
         raise problem
-    return await in_thread(_with_sessions, places, offers)
+    return await in_thread(_with_sessions, paths, offers)
 
 
-async def delete_conversation(places: Paths, session: Session) -> None:
+async def delete_conversation(paths: Paths, session: Session) -> None:
     """Have the agent of the ended *session* delete its own conversation; it runs for that alone.
 
     Raises:
@@ -64,15 +64,15 @@ async def delete_conversation(places: Paths, session: Session) -> None:
         RefusedError: if an agent requests it, or another session has the same conversation.
         KasmonError: if the agent cannot be started, or refuses.
     """
-    await in_thread(check_is_person, places, "delete a conversation")
+    await in_thread(check_is_person, paths, "delete a conversation")
     if not session.deletes_conversation:
         raise UnableError(f"the agent of {session.label!r} deletes no conversation for kasmon.")
-    sharing = (each for each in (await in_thread(read_fleet, places)).sessions if each.resume_id == session.resume_id)
+    sharing = (each for each in (await in_thread(read_fleet, paths)).sessions if each.resume_id == session.resume_id)
     if (other := next((each for each in sharing if each.id != session.id and not each.forgotten), None)) is not None:
         raise RefusedError(f"session {other.label!r} has the same conversation.", hint="Remove that one first.")
-    await in_thread(require_free_conversation, places, session.resume_id or "", session.id)
-    launch = await in_thread(load_launch, places, session.id)
-    own = await in_thread(load_variables, places, session.id)
+    await in_thread(require_free_conversation, paths, session.resume_id or "", session.id)
+    launch = await in_thread(load_launch, paths, session.id)
+    own = await in_thread(load_variables, paths, session.id)
     await acp.delete_conversation(launch, own, session.resume_id or "")
 
 
@@ -94,9 +94,9 @@ def _prepare(config: Config, new: NewSession) -> tuple[ResolvedProfile, Launch, 
     return resolved, launch, agent_variables(config, new, resolved, os.environ)
 
 
-def _read_files(places: Paths, launch: Launch, own: dict[str, str], folder: str) -> ConversationOffers | None:
+def _read_files(paths: Paths, launch: Launch, own: dict[str, str], folder: str) -> ConversationOffers | None:
     """Return the conversations in the agent's files; None if their format is unknown."""
-    stored = read_conversations(places, launch, own=own)
+    stored = read_conversations(paths, launch, own=own)
     if stored is None:
         return None
     allowed = {folder, os.path.realpath(folder)}
@@ -108,8 +108,8 @@ def _read_files(places: Paths, launch: Launch, own: dict[str, str], folder: str)
     return ConversationOffers(conversations=tuple(offer for offer in offers if offer is not None))
 
 
-def _with_sessions(places: Paths, offers: ConversationOffers) -> ConversationOffers:
-    names = {each.resume_id: each.label for each in read_fleet(places).here if each.resume_id}
+def _with_sessions(paths: Paths, offers: ConversationOffers) -> ConversationOffers:
+    names = {each.resume_id: each.label for each in read_fleet(paths).here if each.resume_id}
 
     def complete(offer: ConversationOffer) -> ConversationOffer:
         return msgspec.structs.replace(offer, session=names.get(offer.id, ""))

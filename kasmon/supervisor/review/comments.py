@@ -47,9 +47,9 @@ UNDELIVERED: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST, Receipt
 
 
 @dispatch
-def list_comments(places: Paths, session: Session) -> tuple[LoggedComment, ...]:
+def list_comments(paths: Paths, session: Session) -> tuple[LoggedComment, ...]:
     """Return the comments of *session*, oldest first, each with its state by the current files. Blocks."""
-    logged = fold_comments(_read_events(places, session))
+    logged = fold_comments(_read_events(paths, session))
     if not logged:
         return ()
     contents = {name: _read_lines(session, name) for name in {each.comment.file for each in logged}}
@@ -63,9 +63,9 @@ class _Comments(msgspec.Struct, frozen=True):
 
 
 @list_comments.elsewhere
-def _list_comments_there(places: Paths, session: Session) -> tuple[LoggedComment, ...]:
+def _list_comments_there(paths: Paths, session: Session) -> tuple[LoggedComment, ...]:
     found = []
-    for fields in parse_reply(session.via, run_for(places, session, "comments", session.id), _Comments).comments:
+    for fields in parse_reply(session.via, run_for(paths, session, "comments", session.id), _Comments).comments:
         logged = {
             "comment": fields,
             "at": fields.get("at", 0.0),
@@ -131,67 +131,67 @@ def check_text(text: str) -> str:
 
 
 @dispatch
-async def write_comment(places: Paths, session: Session, comment: ReviewComment) -> None:
+async def write_comment(paths: Paths, session: Session, comment: ReviewComment) -> None:
     """Log *comment*; one with the same id is replaced. Raises `KasmonError` as `_record`."""
-    await _record(places, session, CommentWritten(at=time.time(), comment=comment))
+    await _record(paths, session, CommentWritten(at=time.time(), comment=comment))
 
 
 @write_comment.elsewhere
-async def _write_comment_there(places: Paths, session: Session, comment: ReviewComment) -> None:
+async def _write_comment_there(paths: Paths, session: Session, comment: ReviewComment) -> None:
     """Write *comment*; its id is chosen there."""
     words, stdin = [f"{comment.file}:{comment.line}-{comment.last_line}", "-"], comment.text.encode()
     if comment.side == "old":
         words.append("--removed")
         stdin = msgspec.json.encode({"lines": comment.lines, "hunk": comment.hunk, "text": comment.text})
-    await in_thread(run_for, places, session, "comment", session.id, *words, stdin=stdin)
+    await in_thread(run_for, paths, session, "comment", session.id, *words, stdin=stdin)
 
 
 @dispatch
-async def edit_comment(places: Paths, session: Session, comment: str, text: str) -> ReviewComment:
+async def edit_comment(paths: Paths, session: Session, comment: str, text: str) -> ReviewComment:
     """Replace the text of the comment with this id, and return it; it is open again if it was sent.
 
     Raises as `find_comment`, `check_text` and `_record`.
     """
-    known = await in_thread(find_comment, places, session, comment)
+    known = await in_thread(find_comment, paths, session, comment)
     edited = msgspec.structs.replace(known, text=check_text(text))
-    await write_comment(places, session, edited)
+    await write_comment(paths, session, edited)
     return edited
 
 
 @edit_comment.elsewhere
-async def _edit_comment_there(places: Paths, session: Session, comment: str, text: str) -> ReviewComment:
-    known, text = await in_thread(find_comment, places, session, comment), check_text(text)
-    await in_thread(run_for, places, session, "comments", session.id, "edit", comment, "-", stdin=text.encode())
+async def _edit_comment_there(paths: Paths, session: Session, comment: str, text: str) -> ReviewComment:
+    known, text = await in_thread(find_comment, paths, session, comment), check_text(text)
+    await in_thread(run_for, paths, session, "comments", session.id, "edit", comment, "-", stdin=text.encode())
     return msgspec.structs.replace(known, text=text)
 
 
 @dispatch
-async def remove_comment(places: Paths, session: Session, comment: str) -> None:
+async def remove_comment(paths: Paths, session: Session, comment: str) -> None:
     """Delete the comment with this id. Raises as `find_comment` and `_record`."""
-    await in_thread(find_comment, places, session, comment)
-    await _record(places, session, CommentRemoved(at=time.time(), comment=comment))
+    await in_thread(find_comment, paths, session, comment)
+    await _record(paths, session, CommentRemoved(at=time.time(), comment=comment))
 
 
 @remove_comment.elsewhere
-async def _remove_comment_there(places: Paths, session: Session, comment: str) -> None:
-    await in_thread(run_for, places, session, "comments", session.id, "rm", comment)
+async def _remove_comment_there(paths: Paths, session: Session, comment: str) -> None:
+    await in_thread(run_for, paths, session, "comments", session.id, "rm", comment)
 
 
 @dispatch
-async def mark_comment(places: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
+async def mark_comment(paths: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
     """Mark the comment with this id as resolved, or reopen it: then it is sent again. Raises as `remove_comment`."""
-    await in_thread(find_comment, places, session, comment)
-    await _record(places, session, CommentMarked(at=time.time(), comment=comment, is_resolved=is_resolved))
+    await in_thread(find_comment, paths, session, comment)
+    await _record(paths, session, CommentMarked(at=time.time(), comment=comment, is_resolved=is_resolved))
 
 
 @mark_comment.elsewhere
-async def _mark_comment_there(places: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
-    await in_thread(run_for, places, session, "comments", session.id, "resolve" if is_resolved else "reopen", comment)
+async def _mark_comment_there(paths: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
+    await in_thread(run_for, paths, session, "comments", session.id, "resolve" if is_resolved else "reopen", comment)
 
 
-def find_comment(places: Paths, session: Session, comment: str) -> ReviewComment:
+def find_comment(paths: Paths, session: Session, comment: str) -> ReviewComment:
     """Return the comment with this id. Blocks. Raises `NotFoundError` if there is none."""
-    for each in fold_comments(_read_events(places, session)):
+    for each in fold_comments(_read_events(paths, session)):
         if each.comment.id == comment:
             return each.comment
     raise NotFoundError(
@@ -200,32 +200,32 @@ def find_comment(places: Paths, session: Session, comment: str) -> ReviewComment
 
 
 @dispatch
-async def send_comments(places: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:
+async def send_comments(paths: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:
     """Send the open comments to the agent as one prompt; return its receipt and their number.
 
     Raises `NotFoundError` if no comment is open; else as `session_operations.send`, and as `_record`.
     """
     from kasmon.supervisor.sessions import session_operations  # heavy: comments are listed more often than sent
 
-    listed = await in_thread(list_comments, places, session)
+    listed = await in_thread(list_comments, paths, session)
     waiting = [each for each in listed if each.state == "open"]
     if not waiting:
         raise NotFoundError(f"{session.name!r} has no open comments.", hint="Each is sent, resolved or deleted.")
-    receipt = await session_operations.send(places, session, build_prompt(waiting), when)
+    receipt = await session_operations.send(paths, session, build_prompt(waiting), when)
     if receipt.state not in UNDELIVERED:
         names = tuple(each.comment.id for each in waiting)
-        await _record(places, session, CommentsSent(at=time.time(), comments=names, receipt=receipt.id))
+        await _record(paths, session, CommentsSent(at=time.time(), comments=names, receipt=receipt.id))
     return receipt, len(waiting)
 
 
 @send_comments.elsewhere
-async def _send_comments_there(places: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:
-    count = sum(each.state == "open" for each in await in_thread(list_comments, places, session))
-    output = await in_thread(run_for, places, session, "comments", session.id, "--send", f"--when={when}")
+async def _send_comments_there(paths: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:
+    count = sum(each.state == "open" for each in await in_thread(list_comments, paths, session))
+    output = await in_thread(run_for, paths, session, "comments", session.id, "--send", f"--when={when}")
     return parse_receipt(session.via, output), count
 
 
-async def _record(places: Paths, session: Session, event: CommentEvent) -> None:
+async def _record(paths: Paths, session: Session, event: CommentEvent) -> None:
     """Have the session's host log *event*; without a host, append it.
 
     Raises:
@@ -234,35 +234,35 @@ async def _record(places: Paths, session: Session, event: CommentEvent) -> None:
         OtherMachineError: if the log is another machine's.
     """
     check_here(session)
-    if await in_thread(_append, places, session, event):
+    if await in_thread(_append, paths, session, event):
         return
     from kasmon.host.rpc.connect import reach  # as above
     from kasmon.host.rpc.frames import RecordComment
 
     try:
-        async with reach(places, session.id, session.mode) as host:
+        async with reach(paths, session.id, session.mode) as host:
             await host.ask(RecordComment(n=0, session=session.id, event=event))
     except SessionEndedError:  # it has just ended
-        if not await in_thread(_append, places, session, event):
+        if not await in_thread(_append, paths, session, event):
             raise
 
 
-def _append(places: Paths, session: Session, event: CommentEvent) -> bool:
+def _append(paths: Paths, session: Session, event: CommentEvent) -> bool:
     """Append *event* to the session's log, unless a host runs; return whether it was appended."""
     from kasmon.supervisor.sessions.start import open_log  # as above
 
     try:
-        with open_log(places, session.id) as session_log:
+        with open_log(paths, session.id) as session_log:
             if session_log is not None and not session_log.append(event):
-                raise UnavailableError(f"cannot write {str(places.log(session.id))!r}: {session_log.trouble}.")
+                raise UnavailableError(f"cannot write {str(paths.log(session.id))!r}: {session_log.trouble}.")
             return session_log is not None
     except OSError as error:
-        raise UnavailableError(f"cannot write {str(places.log(session.id))!r}: {error.strerror or error}.") from error
+        raise UnavailableError(f"cannot write {str(paths.log(session.id))!r}: {error.strerror or error}.") from error
 
 
-def _read_events(places: Paths, session: Session) -> Iterator[Event]:
+def _read_events(paths: Paths, session: Session) -> Iterator[Event]:
     try:
-        for line, _ in EventLog(places.log(session.id)).lines():
+        for line, _ in EventLog(paths.log(session.id)).lines():
             if line.startswith(LINE_BEGINS):
                 yield decode(line)
     except LogMissingError:

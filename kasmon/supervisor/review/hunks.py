@@ -72,9 +72,9 @@ class LastAction(NamedTuple):
     patch: Path
 
 
-def list_hunks(places: Paths, session: Session, turn: int | None) -> list[ShownHunk]:
+def list_hunks(paths: Paths, session: Session, turn: int | None) -> list[ShownHunk]:
     """Return the hunks of what *session* changed in this *turn*, or since its branch began. Raises as for the diff."""
-    shown = changes.diff_of(session) if turn is None else turn_changes.turn_diff(places, session, turn)[1]
+    shown = changes.diff_of(session) if turn is None else turn_changes.turn_diff(paths, session, turn)[1]
     return [
         ShownHunk(name=file.name, head=file.head, lines=file.lines[hunk.start : hunk.end], turn=turn)
         for file in split(shown)
@@ -84,7 +84,7 @@ def list_hunks(places: Paths, session: Session, turn: int | None) -> list[ShownH
 
 
 @dispatch
-def revert_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
+def revert_hunk(paths: Paths, session: Session, shown: ShownHunk) -> str:
     """Take *shown* back in the file in the worktree; return a sentence that says so.
 
     Raises:
@@ -93,13 +93,13 @@ def revert_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
         UnableError: if the file is a submodule; or as for the diff.
     """
     turn_changes.check_resting(session)
-    top, hunk = _find(places, session, shown)
+    top, hunk = _find(paths, session, shown)
     if any(line.endswith(SUBMODULE) for line in hunk.head):  # git applies no such patch to a worktree, and is silent
         raise UnableError(
             f"{clean_line(hunk.name)!r} is a submodule, so its hunk cannot be reverted.",
             hint="`git submodule update` checks out its recorded commit.",
         )
-    return _carry_out(places, session, top, "revert", _whole_patch(hunk), hunk.name)
+    return _carry_out(paths, session, top, "revert", _whole_patch(hunk), hunk.name)
 
 
 class _Hunk(msgspec.Struct, frozen=True):
@@ -109,18 +109,18 @@ class _Hunk(msgspec.Struct, frozen=True):
 
 
 @revert_hunk.elsewhere
-def _revert_hunk_there(places: Paths, session: Session, shown: ShownHunk) -> str:
-    return _change_there(places, session, "revert", shown)
+def _revert_hunk_there(paths: Paths, session: Session, shown: ShownHunk) -> str:
+    return _change_there(paths, session, "revert", shown)
 
 
-def _change_there(places: Paths, session: Session, action: Action, shown: ShownHunk) -> str:
+def _change_there(paths: Paths, session: Session, action: Action, shown: ShownHunk) -> str:
     turn = [] if shown.turn is None else [f"--turn={shown.turn}"]
-    output = run_for(places, session, "hunks", session.id, action, f"--digest={shown.digest}", *turn)
+    output = run_for(paths, session, "hunks", session.id, action, f"--digest={shown.digest}", *turn)
     return f"The hunk of {parse_reply(session.via, output, _Hunk).file} is {DONE[action]}."
 
 
 @dispatch
-def stage_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
+def stage_hunk(paths: Paths, session: Session, shown: ShownHunk) -> str:
     """Add the unstaged changes of *shown* to the index; return a sentence that says so.
 
     Raises:
@@ -131,23 +131,23 @@ def stage_hunk(places: Paths, session: Session, shown: ShownHunk) -> str:
     """
     if shown.turn is not None:
         raise UnableError("a hunk of a turn cannot be staged.", hint="Stage it in the changes of the branch.")
-    top, hunk = _find(places, session, shown)
+    top, hunk = _find(paths, session, shown)
     name = hunk.name
     _check_unconverted(top, name)
     if any(line.startswith(("new file", "deleted file")) for line in hunk.head):
         is_tracked = bool(git(top, "ls-files", "-z", "--", f":(literal){name}"))
         if not is_tracked:
-            return _carry_out(places, session, top, "stage", _whole_patch(hunk), name)
+            return _carry_out(paths, session, top, "stage", _whole_patch(hunk), name)
     words = (*changes.PLAIN_DIFF, "-U0", "--no-renames", "--", f":(literal){name}")
     unstaged = [each for each in _hunks_of(git(top, *words)) if _is_within(each, hunk)]
     if not unstaged:
         raise RefusedError(f"nothing of this hunk of {clean_line(name)!r} is unstaged: it is staged or committed.")
-    return _carry_out(places, session, top, "stage", _partial_patch(unstaged), name)
+    return _carry_out(paths, session, top, "stage", _partial_patch(unstaged), name)
 
 
 @stage_hunk.elsewhere
-def _stage_hunk_there(places: Paths, session: Session, shown: ShownHunk) -> str:
-    return _change_there(places, session, "stage", shown)
+def _stage_hunk_there(paths: Paths, session: Session, shown: ShownHunk) -> str:
+    return _change_there(paths, session, "stage", shown)
 
 
 def _check_unconverted(top: Path, name: str) -> None:
@@ -162,10 +162,10 @@ def _check_unconverted(top: Path, name: str) -> None:
             )
 
 
-def last_action(places: Paths, session: Session) -> LastAction:
+def last_action(paths: Paths, session: Session) -> LastAction:
     """Return the last action on a hunk of *session* that was not undone. Raises `NotFoundError` if there is none."""
     check_here(session)
-    patches = _patches(places.hunks(session.id))
+    patches = _patches(paths.hunks(session.id))
     if not patches:
         raise NotFoundError(f"no hunk of {session.name!r} was reverted or staged here.")
     patch = patches[-1]
@@ -174,7 +174,7 @@ def last_action(places: Paths, session: Session) -> LastAction:
     return LastAction("revert" if patch.stem.endswith("revert") else "stage", change.name, lines, patch)
 
 
-def undo_hunk(places: Paths, session: Session, last: LastAction) -> str:
+def undo_hunk(paths: Paths, session: Session, last: LastAction) -> str:
     """Undo *last*; return a sentence that says so.
 
     Raises:
@@ -184,8 +184,8 @@ def undo_hunk(places: Paths, session: Session, last: LastAction) -> str:
     """
     if last.action == "revert":
         turn_changes.check_resting(session)
-    with lock(places.hunks(session.id)):
-        if last_action(places, session) != last:
+    with lock(paths.hunks(session.id)):
+        if last_action(paths, session) != last:
             raise _changed(last.name)
         _apply(changes.top_of(session), last.patch, UNDOES[last.action], last.name)
         last.patch.unlink()
@@ -193,18 +193,18 @@ def undo_hunk(places: Paths, session: Session, last: LastAction) -> str:
 
 
 @dispatch
-def undo_last_hunk(places: Paths, session: Session) -> str:
+def undo_last_hunk(paths: Paths, session: Session) -> str:
     """Undo the last action on a hunk, whichever it is; return a sentence that says so. Raises as `undo_hunk`."""
-    return undo_hunk(places, session, last_action(places, session))
+    return undo_hunk(paths, session, last_action(paths, session))
 
 
 @undo_last_hunk.elsewhere
-def _undo_last_hunk_there(places: Paths, session: Session) -> str:
-    output = run_for(places, session, "hunks", session.id, "undo", "--yes")
+def _undo_last_hunk_there(paths: Paths, session: Session) -> str:
+    output = run_for(paths, session, "hunks", session.id, "undo", "--yes")
     return f"The last change of {parse_reply(session.via, output, _Hunk).file} by a hunk is undone."
 
 
-def _find(places: Paths, session: Session, shown: ShownHunk) -> tuple[Path, _RawHunk]:
+def _find(paths: Paths, session: Session, shown: ShownHunk) -> tuple[Path, _RawHunk]:
     """Return the top of the worktree, and *shown* as git prints it now."""
     if session.mode is Mode.INTERPRETER:
         raise UnableError(f"{session.name!r} works in a sandbox, so its hunks cannot be changed here.")
@@ -212,7 +212,7 @@ def _find(places: Paths, session: Session, shown: ShownHunk) -> tuple[Path, _Raw
     if shown.turn is None:
         whole = changes.diff(top, changes.fork(top))
     else:
-        whole = turn_changes.raw_turn_diff(places, session, shown.turn)[1].decode("utf-8", "surrogateescape")
+        whole = turn_changes.raw_turn_diff(paths, session, shown.turn)[1].decode("utf-8", "surrogateescape")
     wanted = "\n".join(shown.lines).rstrip("\n")
     for hunk in _hunks_of(whole):
         is_its_file = clean_lines(hunk.head[0]) == shown.head
@@ -282,8 +282,8 @@ def _is_within(unstaged: _RawHunk, hunk: _RawHunk) -> bool:
     )
 
 
-def _carry_out(places: Paths, session: Session, top: Path, action: Action, patch: str, name: str) -> str:
-    folder = places.hunks(session.id)
+def _carry_out(paths: Paths, session: Session, top: Path, action: Action, patch: str, name: str) -> str:
+    folder = paths.hunks(session.id)
     private_folder(folder)
     with lock(folder):
         patches = _patches(folder)

@@ -103,19 +103,19 @@ def granted_files(resolved: ResolvedProfile) -> tuple[str, ...]:
     return tuple(file.source for file in resolved.confined.files if expanded(file.source).exists())
 
 
-def is_agreed(places: Paths, resolved: ResolvedProfile) -> bool:
+def is_agreed(paths: Paths, resolved: ResolvedProfile) -> bool:
     """Whether its sandbox gets no files or credentials, or the user has confirmed exactly these."""
     if not granted_files(resolved) and not resolved.confined.credentials:
         return True
-    return _digest(resolved) in _agreed(places)
+    return _digest(resolved) in _agreed(paths)
 
 
-def check_agreed(places: Paths, resolved: ResolvedProfile, *, agrees: bool) -> None:
+def check_agreed(paths: Paths, resolved: ResolvedProfile, *, agrees: bool) -> None:
     """Check that the grants are confirmed; with *agrees*, record the confirmation.
 
     Raises `RefusedError` if the user has not confirmed, now or before, what its sandbox gets.
     """
-    if is_agreed(places, resolved):
+    if is_agreed(paths, resolved):
         return
     if not agrees:
         handed = [*granted_files(resolved), *(known.name for known in resolved.confined.credentials)]
@@ -124,9 +124,9 @@ def check_agreed(places: Paths, resolved: ResolvedProfile, *, agrees: bool) -> N
             hint=f"`kasmon new NAME --agent {resolved.agent} --sandbox {resolved.sandbox or 'jail'} --yes` "
             f"confirms it, once per profile. The list is in agents.{resolved.agent}.confined.",
         )
-    places.make()
-    known = _agreed(places) | {_digest(resolved): resolved.agent}
-    write_private(places.state / AGREED, msgspec.json.encode(known))
+    paths.make()
+    known = _agreed(paths) | {_digest(resolved): resolved.agent}
+    write_private(paths.state / AGREED, msgspec.json.encode(known))
 
 
 def _digest(resolved: ResolvedProfile) -> str:
@@ -137,5 +137,5 @@ def _digest(resolved: ResolvedProfile) -> str:
     return hashlib.sha256(msgspec.json.encode([resolved.agent, *handed, *seen])).hexdigest()
 
 
-def _agreed(places: Paths) -> dict[str, str]:
-    return read_json(places.state / AGREED, dict[str, str], {})
+def _agreed(paths: Paths) -> dict[str, str]:
+    return read_json(paths.state / AGREED, dict[str, str], {})

@@ -26,22 +26,22 @@ class TierAvailability(msgspec.Struct, frozen=True, kw_only=True):
     """Whether agents run in it; interpreters run in every tier."""
 
 
-def list_tiers(places: Paths) -> tuple[TierAvailability, ...]:
+def list_tiers(paths: Paths) -> tuple[TierAvailability, ...]:
     """Return every tier, in the order of the config."""
     found = []
     for tier in tiers.TIERS:
-        why_not, hint = tiers.load(tier, places).missing() or ("", "")
-        found.append(TierAvailability(tier=tier, why_not=why_not, hint=hint, has_agents=has_agents(tier, places)))
+        why_not, hint = tiers.load(tier, paths).missing() or ("", "")
+        found.append(TierAvailability(tier=tier, why_not=why_not, hint=hint, has_agents=has_agents(tier, paths)))
     return tuple(found)
 
 
-def must_be_there(places: Paths, tier: LoggedTier) -> None:
+def must_be_there(paths: Paths, tier: LoggedTier) -> None:
     """Raise `NoSandboxError` if the requirements of *tier* are missing, `UnableError` if there is no such tier."""
-    if (missing := tiers.load(tier, places).missing()) is not None:
+    if (missing := tiers.load(tier, paths).missing()) is not None:
         raise NoSandboxError(tier, *missing)
 
 
-def must_confine(places: Paths, resolved: ResolvedProfile, workdir: str) -> None:
+def must_confine(paths: Paths, resolved: ResolvedProfile, workdir: str) -> None:
     """Raise unless the agent of *resolved* can start in its sandbox, working in *workdir*.
 
     Raises:
@@ -53,8 +53,8 @@ def must_confine(places: Paths, resolved: ResolvedProfile, workdir: str) -> None
     if tier is None:
         return
     policy = SandboxPolicy(session=SessionId(""), tier=tier)
-    agent_tier = None if tier == "jail" else load_agent_tier(places, policy)
-    must_be_there(places, tier)
+    agent_tier = None if tier == "jail" else load_agent_tier(paths, policy)
+    must_be_there(paths, tier)
     if agent_tier is not None and resolved.argv:
         words, guest_variables = adapted(resolved.argv, dict(os.environ))
         agent_tier.prepare_program(policy, tuple(words), workdir, guest_variables)

@@ -68,7 +68,7 @@ def policy_of(config: SandboxConfig, session: SessionId, **given: object) -> San
     return msgspec.structs.replace(policy, **given)
 
 
-def prepare(places: Paths, config: Config, new_sandbox: NewSandbox, at: float) -> Launch:
+def prepare(paths: Paths, config: Config, new_sandbox: NewSandbox, at: float) -> Launch:
     """Create the session and announce it to the fleet; return its launch.
 
     Raises:
@@ -86,19 +86,19 @@ def prepare(places: Paths, config: Config, new_sandbox: NewSandbox, at: float) -
     }
     given = {key: value for key, value in given.items() if value is not None}
     policy = policy_of(config.sandbox, SessionId(""), **given)
-    must_be_there(places, policy.tier)
-    return create_session(places, name, policy, at)
+    must_be_there(paths, policy.tier)
+    return create_session(paths, name, policy, at)
 
 
 def create_session(
-    places: Paths, name: str, policy: SandboxPolicy, at: float, origin: ForkOrigin | None = None
+    paths: Paths, name: str, policy: SandboxPolicy, at: float, origin: ForkOrigin | None = None
 ) -> Launch:
     """Create and announce a session called *name* with a sandbox like *policy*; return its launch.
 
     *origin*: the snapshot that it is to be a copy of.
     """
     sandbox = tiers.load(policy.tier)
-    with claim_id(places) as session:
+    with claim_id(paths) as session:
         policy = msgspec.structs.replace(policy, session=session)
         launch = Launch(
             session=session,
@@ -110,53 +110,53 @@ def create_session(
             sandbox=policy.tier,
             created_at=at,
         )
-        write_private(places.sandbox(session), msgspec.json.encode(policy))
-        write_private(places.launch(session), msgspec.json.encode(launch))
+        write_private(paths.sandbox(session), msgspec.json.encode(policy))
+        write_private(paths.launch(session), msgspec.json.encode(launch))
         if origin is not None:
-            store_origin(places, session, origin)
-        announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=socket.gethostname()))
+            store_origin(paths, session, origin)
+        announce(paths, SessionCreated(at=launch.created_at, launch=launch, machine=socket.gethostname()))
     return launch
 
 
-def policy_of_session(places: Paths, session: SessionId) -> SandboxPolicy:
+def policy_of_session(paths: Paths, session: SessionId) -> SandboxPolicy:
     """Return the policy of the sandbox of *session*. Raises `SandboxError` if it cannot be read."""
     try:
-        return msgspec.json.decode(places.sandbox(session).read_bytes(), type=SandboxPolicy)
+        return msgspec.json.decode(paths.sandbox(session).read_bytes(), type=SandboxPolicy)
     except (OSError, msgspec.DecodeError) as error:
         raise SandboxError(f"the sandbox of {session!r} is unknown", str(error)) from error
 
 
-def delete_unstarted(places: Paths, session: SessionId) -> None:
-    remove_sandbox(places, session)
-    note(places, SessionForgotten(at=time.time(), session=session))
-    shutil.rmtree(places.folder(session), ignore_errors=True)
+def delete_unstarted(paths: Paths, session: SessionId) -> None:
+    remove_sandbox(paths, session)
+    note(paths, SessionForgotten(at=time.time(), session=session))
+    shutil.rmtree(paths.folder(session), ignore_errors=True)
 
 
-def remove_sandbox(places: Paths, session: SessionId) -> str:
+def remove_sandbox(paths: Paths, session: SessionId) -> str:
     """Remove what is left of an ended sandbox; return the path of its work if that is a copy, which stays."""
     kept = ""
     with contextlib.suppress(SandboxError):
-        policy = policy_of_session(places, session)
+        policy = policy_of_session(paths, session)
         if policy.tier in tiers.TIERS:
             sandbox = tiers.load(policy.tier)
             sandbox.destroy(policy, None)
             kept = sandbox.forget(policy)
         else:
-            kept = forget_removed_tier(places, policy)
-    shutil.rmtree(places.checkpoints(session), ignore_errors=True)
-    places.inherited(session).unlink(missing_ok=True)
-    places.socket(session).unlink(missing_ok=True)
+            kept = forget_removed_tier(paths, policy)
+    shutil.rmtree(paths.checkpoints(session), ignore_errors=True)
+    paths.inherited(session).unlink(missing_ok=True)
+    paths.socket(session).unlink(missing_ok=True)
     return kept
 
 
-def remove_stray_jails(places: Paths) -> tuple[str, ...]:
+def remove_stray_jails(paths: Paths) -> tuple[str, ...]:
     """End and remove our jails that belong to no session; return the folders with work, which stay."""
     from kasmon.sandbox.jail.jail import Jail  # rarely needed
     from kasmon.sandbox.jail.strays import strays
 
     kept: list[str] = []
-    jail, known = Jail(places), {session.id for session in read_fleet(places).sessions}
-    for stray in strays(places, known):
+    jail, known = Jail(paths), {session.id for session in read_fleet(paths).sessions}
+    for stray in strays(paths, known):
         if not stray.is_ours:
             continue
         policy = SandboxPolicy(session=SessionId(stray.folder.name))

@@ -40,13 +40,13 @@ class StoredSnapshots(msgspec.Struct, frozen=True, kw_only=True):
 class SnapshotReader:
     """Reads snapshots; the requirements of each tier are determined once."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
-        self._load = functools.cache(lambda tier: tiers.load(tier, places))
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._load = functools.cache(lambda tier: tiers.load(tier, paths))
 
     def of(self, session: Session, *, whole: bool = False) -> StoredSnapshots:
         """Return the snapshots of the sandbox of *session*; their content is verified only with *whole*."""
-        origin = origin_of(self._places, session.id)
+        origin = origin_of(self._paths, session.id)
         tier = session.sandbox
         if session.sandbox_state is None or tier not in REMEMBERING:
             return StoredSnapshots(origin=origin)
@@ -61,7 +61,7 @@ class SnapshotReader:
 
     def _judge(self, session: SessionId, tier: LoggedTier, whole: bool) -> SnapshotVerdict | None:
         sandbox: SandboxTier = self._load(tier)
-        policy: SandboxPolicy = policy_of_session(self._places, session)
+        policy: SandboxPolicy = policy_of_session(self._paths, session)
         return sandbox.check_snapshot(policy, whole=whole) if isinstance(sandbox, LocalSnapshotTier) else None
 
 
@@ -82,32 +82,32 @@ class SandboxHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dispatch
-def read_history(places: Paths, session: Session) -> SandboxHistory:
+def read_history(paths: Paths, session: Session) -> SandboxHistory:
     """Return the history of the sandbox of *session*. Raises `SandboxError` if its checkpoints cannot be read."""
-    policy = read_policy(places, session)
+    policy = read_policy(paths, session)
     if session.mode is not Mode.INTERPRETER:
         return SandboxHistory(policy=policy, refused=_refused(policy))
-    facts = (event for event, _ in EventLog(places.log(session.id)).read())
+    facts = (event for event, _ in EventLog(paths.log(session.id)).read())
     return SandboxHistory(
         policy=policy,
-        runs=find_runs(facts, lambda digest: read_blob(places, session, digest)),
-        checkpoints=CheckpointStore(places.checkpoints(session.id)).all(),
+        runs=find_runs(facts, lambda digest: read_blob(paths, session, digest)),
+        checkpoints=CheckpointStore(paths.checkpoints(session.id)).all(),
         refused=_refused(policy),
-        remembered=SnapshotReader(places).of(session),
+        remembered=SnapshotReader(paths).of(session),
     )
 
 
 @read_history.elsewhere
-def _read_history_there(places: Paths, session: Session) -> SandboxHistory:
+def _read_history_there(paths: Paths, session: Session) -> SandboxHistory:
     from kasmon.supervisor.machines import sandboxes  # only for sessions of other machines
 
-    return sandboxes.read_history(places, session)
+    return sandboxes.read_history(paths, session)
 
 
-def read_policy(places: Paths, session: Session) -> SandboxPolicy | None:
+def read_policy(paths: Paths, session: Session) -> SandboxPolicy | None:
     """Return the policy of the sandbox of *session*; None if it is unknown."""
     with contextlib.suppress(SandboxError):
-        return policy_of_session(places, session.id)
+        return policy_of_session(paths, session.id)
     return None
 
 

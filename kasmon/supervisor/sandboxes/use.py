@@ -31,7 +31,7 @@ HOSTS: Final = 3
 
 
 async def run(
-    places: Paths,
+    paths: Paths,
     session: Session,
     interpreter: Interpreter,
     code: str,
@@ -66,7 +66,7 @@ async def run(
 
     for hosts_left in reversed(range(HOSTS)):
         try:
-            async with _link_host(places, session) as host:
+            async with _link_host(paths, session) as host:
                 host.on_push = handle_push
                 try:
                     done = await _ask_host(host, session, command, limit_s)
@@ -78,7 +78,7 @@ async def run(
         except OtherMachineError:  # no host of it runs there
             if not hosts_left:
                 raise
-            await execute(places, session, Resume())
+            await execute(paths, session, Resume())
             continue
         if done.ran is not None:
             return done.ran
@@ -90,46 +90,46 @@ def new_run() -> str:
     return os.urandom(8).hex()
 
 
-async def execute(places: Paths, session: Session, command: SandboxCommand) -> str:
+async def execute(paths: Paths, session: Session, command: SandboxCommand) -> str:
     """Pause or resume the session's sandbox, or save or restore a checkpoint, once its turn is over. Raises as `run`.
 
     Returns the checkpoint's id; else a description of what was lost, empty if nothing.
     """
     is_agents = bool(session.sandbox) and isinstance(command, Pause | Resume)
     try:
-        async with _link_host(places, session, is_agents=is_agents) as host:
+        async with _link_host(paths, session, is_agents=is_agents) as host:
             return (await _ask_host(host, session, command, MOVING_S)).outcome
     except OtherMachineError:  # no host of it runs there
         from kasmon.supervisor.machines import sandboxes  # rarely needed
 
-        return await sandboxes.execute(places, session, command)
+        return await sandboxes.execute(paths, session, command)
 
 
-async def start_host(places: Paths, session: Session) -> None:
+async def start_host(paths: Paths, session: Session) -> None:
     """Start the host of a session whose sandbox outlived it, to enforce its timeouts; the sandbox may stay paused."""
-    async with _link_host(places, session):
+    async with _link_host(paths, session):
         pass
 
 
-async def interrupt(places: Paths, session: Session, interpreter: Interpreter | None = None, *, run: str = "") -> None:
+async def interrupt(paths: Paths, session: Session, interpreter: Interpreter | None = None, *, run: str = "") -> None:
     """Interrupt what runs in the session's sandbox; optionally only in one interpreter, or only the run with id *run*.
 
     Interpreters keep their state if they react. Raises `RefusedError` if *run* is over, or did not exist: nothing is
     interrupted then; `SandboxError` if it continues nevertheless; else as `run`.
     """
-    async with _link_host(places, session) as host:
+    async with _link_host(paths, session) as host:
         await host.ask(ExecuteCommand(n=0, session=session.id, command=Interrupt(interpreter=interpreter, run=run)))
 
 
 @contextlib.asynccontextmanager
-async def _link_host(places: Paths, session: Session, *, is_agents: bool = False) -> AsyncIterator[HostLink]:
+async def _link_host(paths: Paths, session: Session, *, is_agents: bool = False) -> AsyncIterator[HostLink]:
     if not is_agents:
         must_be_sandbox(session)
     if session.state is SessionState.ENDED:
         raise SessionEndedError(session.name)
     is_lost = session.state is SessionState.LOST
     try:
-        host = await open_link(places, session.id, session.mode, start=is_lost, limit_s=AROUND_S)
+        host = await open_link(paths, session.id, session.mode, start=is_lost, limit_s=AROUND_S)
     except HostUnreachableError:
         check_here(session)  # its machine can start one
         raise

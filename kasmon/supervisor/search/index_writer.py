@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 
 
 class SearchIndexWriter:
-    """Updates the index of *places* in a thread of its own, while *may* returns that this process may write it."""
+    """Updates the index of *paths* in a thread of its own, while *may* returns that this process may write it."""
 
-    def __init__(self, places: Paths, fleet: Callable[[], Sequence[Session]], may: Callable[[], bool]) -> None:
-        self._places, self._fleet, self._may = places, fleet, may
-        self._index = SearchIndex(places.search_index)
+    def __init__(self, paths: Paths, fleet: Callable[[], Sequence[Session]], may: Callable[[], bool]) -> None:
+        self._paths, self._fleet, self._may = paths, fleet, may
+        self._index = SearchIndex(paths.search_index)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeps the search index", daemon=True)
         self._last_problem = ""
-        self._cache = SourceCache(places)
+        self._cache = SourceCache(paths)
 
     def start(self) -> None:
         """Start the thread. Call once."""
@@ -74,8 +74,8 @@ class SearchIndexWriter:
 class SourceCache:
     """The files of sessions. Those of a session that has ended are listed once, until something of it changes."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
         self._listed: dict[SessionId, tuple[Session, list[SearchSource]]] = {}
 
     def collect(self, sessions: Iterable[Session]) -> list[SearchSource]:
@@ -83,7 +83,7 @@ class SourceCache:
         for session in sessions:
             known = before.get(session.id)
             if known is None or known[0] is not session or session.state not in OVER:
-                known = session, sources(self._places, session.id)
+                known = session, sources(self._paths, session.id)
             self._listed[session.id] = known
         return [source for _, listed in self._listed.values() for source in listed]
 
@@ -104,11 +104,11 @@ def update_some(index: SearchIndex, cache: SourceCache, sessions: Sequence[Sessi
     return indexed_bytes
 
 
-def update_all(places: Paths) -> None:
+def update_all(paths: Paths) -> None:
     """Update the index completely; the caller holds `fleet.lock`, or is alone. Raises as `update_some`."""
-    index, cache = SearchIndex(places.search_index), SourceCache(places)
+    index, cache = SearchIndex(paths.search_index), SourceCache(paths)
     try:
-        while update_some(index, cache, list_sessions(places), 1 << 24):
+        while update_some(index, cache, list_sessions(paths), 1 << 24):
             pass
     finally:
         index.close()

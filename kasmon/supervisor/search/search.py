@@ -48,7 +48,7 @@ class SessionHits(msgspec.Struct, frozen=True):
 
 
 def search(
-    places: Paths,
+    paths: Paths,
     sessions: Iterable[Session],
     pattern: SearchPattern,
     *,
@@ -66,7 +66,7 @@ def search(
         stopped: called now and then; the search ends when it returns True.
     """
     parameters = _SearchParameters(
-        places, SearchQuery(pattern, context, most), SearchLookup(places.search_index, pattern.grams), stopped
+        paths, SearchQuery(pattern, context, most), SearchLookup(paths.search_index, pattern.grams), stopped
     )
     for session in sessions:
         if stopped():
@@ -75,7 +75,7 @@ def search(
             found = _in_session(parameters, session)
         except OSError as error:
             yield SessionHits(
-                session, (), problem=f"{str(error.filename or places.folder(session.id))!r}: {error.strerror}"
+                session, (), problem=f"{str(error.filename or paths.folder(session.id))!r}: {error.strerror}"
             )
             continue
         if found:
@@ -84,31 +84,31 @@ def search(
             )
 
 
-def list_sessions(places: Paths) -> tuple[Session, ...]:
+def list_sessions(paths: Paths) -> tuple[Session, ...]:
     """Return every session that is not forgotten, the most recently active first, without reading their logs.
 
     Raises `OSError` if the fleet's log exists and cannot be read.
     """
-    fold = FleetIndex(places)
-    load_cache(places.index, fold)
+    fold = FleetIndex(paths)
+    load_cache(paths.index, fold)
     fold.read_fleet()
-    return sort_by_use(places, [folded.session for folded in fold.sessions.values()])
+    return sort_by_use(paths, [folded.session for folded in fold.sessions.values()])
 
 
-def sort_by_use(places: Paths, sessions: Iterable[Session]) -> tuple[Session, ...]:
+def sort_by_use(paths: Paths, sessions: Iterable[Session]) -> tuple[Session, ...]:
     """Return *sessions*, the most recently active first."""
-    return tuple(sorted(sessions, key=lambda session: -_used_at(places, session)))
+    return tuple(sorted(sessions, key=lambda session: -_used_at(paths, session)))
 
 
-def _used_at(places: Paths, session: Session) -> float:
-    for path in (places.record(session.id) / terminal_record.SCREEN, places.log(session.id)):
+def _used_at(paths: Paths, session: Session) -> float:
+    for path in (paths.record(session.id) / terminal_record.SCREEN, paths.log(session.id)):
         with contextlib.suppress(OSError):
             return path.stat().st_mtime
     return 0.0
 
 
 class _SearchParameters(NamedTuple):
-    places: Paths
+    paths: Paths
     query: SearchQuery
     lookup: SearchLookup
     stopped: Callable[[], bool]
@@ -116,24 +116,24 @@ class _SearchParameters(NamedTuple):
 
 def _in_session(parameters: _SearchParameters, session: Session) -> list[SearchHit]:
     """Return the hits in *session*, oldest first; of each of its files about as many of the newest as suffice."""
-    places, query = parameters.places, parameters.query
+    paths, query = parameters.paths, parameters.query
     if session.via:
-        copy_files(places, session)
-    log = places.log(session.id)
+        copy_files(paths, session)
+    log = paths.log(session.id)
     with contextlib.suppress(FileNotFoundError):
         check_regular(log, log.stat())  # a FIFO has no bytes to search, so reading it would not fail
-    collected = hits_on_screen(places, session.id, query)
+    collected = hits_on_screen(paths, session.id, query)
     in_parts = 0
-    for source in sources(places, session.id):
+    for source in sources(paths, session.id):
         if source.kind == "record" and query.is_enough(in_parts):
             continue
         found = _in_source(parameters, source, in_terminal=session.mode is Mode.TMUX)
         in_parts += len(found) if source.kind == "record" else 0
-        collected += _add_positions(places, source, found) if source.kind == "blob" else found
+        collected += _add_positions(paths, source, found) if source.kind == "blob" else found
     if not collected:
         return []
     collected.sort(key=lambda hit: (hit.at, hit.position))
-    return _redact(query.newest(collected), query.pattern, Redactor(secrets_of(places, session.id)))
+    return _redact(query.newest(collected), query.pattern, Redactor(secrets_of(paths, session.id)))
 
 
 def _in_source(parameters: _SearchParameters, source: SearchSource, *, in_terminal: bool) -> list[SearchHit]:
@@ -173,11 +173,11 @@ def _line_start(source: SearchSource, at: int) -> int:
     return 0
 
 
-def _add_positions(places: Paths, source: SearchSource, hits: Sequence[SearchHit]) -> list[SearchHit]:
+def _add_positions(paths: Paths, source: SearchSource, hits: Sequence[SearchHit]) -> list[SearchHit]:
     """Return hits in a blob with the time and place of the event that it belongs to."""
     if not hits:
         return []
-    place, at = find_blob_event(places.log(source.session), source.name)
+    place, at = find_blob_event(paths.log(source.session), source.name)
     return [msgspec.structs.replace(hit, position=place, at=at) for hit in hits] if at else []
 
 

@@ -38,7 +38,7 @@ from kasmon.supervisor.sessions.start import open_log
 log = logging.getLogger(__name__)
 
 
-def import_turns(places: Paths, session: SessionId, program: str, folder: Path, conversation: str) -> int:
+def import_turns(paths: Paths, session: SessionId, program: str, folder: Path, conversation: str) -> int:
     """Import what *program* wrote in its terminal into the log of *session*; return the number of entries. Blocks.
 
     It must have no running host. What cannot be read or written is left out: a move does not fail because of it.
@@ -51,8 +51,8 @@ def import_turns(places: Paths, session: SessionId, program: str, folder: Path, 
     if program not in READERS:
         return 0
     try:
-        with open_log(places, session) as session_log:
-            after, earlier = _terminal_time(event for event, _ in EventLog(places.log(session)).read())
+        with open_log(paths, session) as session_log:
+            after, earlier = _terminal_time(event for event, _ in EventLog(paths.log(session)).read())
             if session_log is None or after is None:
                 return 0
             read, ids = READERS[program], dict.fromkeys((*earlier, conversation))
@@ -121,7 +121,7 @@ BUSY: Final = frozenset({"busy", "waiting"})
 """The statuses in claude's registry for a turn that runs, or waits for the user."""
 
 
-def folder_of(places: Paths, launch: Launch, home: Path | None) -> Path | None:
+def folder_of(paths: Paths, launch: Launch, home: Path | None) -> Path | None:
     """Return the folder where the agent of *launch* stores its conversations; None for an unsupported program.
 
     *home* as in `conversation_of`.
@@ -132,22 +132,22 @@ def folder_of(places: Paths, launch: Launch, home: Path | None) -> Path | None:
     variable, name = named
     if home is not None:
         return home / name
-    variables = inherited(own_prefixes(launch.argv), os.environ) | load_variables(places, launch.session)
+    variables = inherited(own_prefixes(launch.argv), os.environ) | load_variables(paths, launch.session)
     return Path(variables.get(variable) or Path(variables.get("HOME") or Path.home()) / name)
 
 
-def home_of(places: Paths, launch: Launch) -> Path | None:
+def home_of(paths: Paths, launch: Launch) -> Path | None:
     """Return the local folder that is the home of the agent of *launch* in its sandbox; None without a sandbox."""
     if launch.sandbox is None:
         return None
     from kasmon.sandbox.agent import launch as agent_launch  # only imported if there is a sandbox
 
-    return agent_launch.home_of(places, launch.session)
+    return agent_launch.home_of(paths, launch.session)
 
 
-def codex_permissions(places: Paths, launch: Launch, home: Path | None, conversation: str) -> CodexPermissions:
+def codex_permissions(paths: Paths, launch: Launch, home: Path | None, conversation: str) -> CodexPermissions:
     """Return what codex's rollout has of the permissions of its *conversation*; for other programs nothing."""
-    folder = folder_of(places, launch, home) if program_of(launch.argv) == "codex" else None
+    folder = folder_of(paths, launch, home) if program_of(launch.argv) == "codex" else None
     return of_codex(folder, conversation) if folder else CodexPermissions()
 
 

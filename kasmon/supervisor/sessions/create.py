@@ -148,7 +148,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare(
-    places: Paths, config: Config, new: NewSession, at: float, variables: Mapping[str, str] = os.environ
+    paths: Paths, config: Config, new: NewSession, at: float, variables: Mapping[str, str] = os.environ
 ) -> Launch:
     """Create the requested session, announce it to the fleet, and return its launch.
 
@@ -173,35 +173,35 @@ def prepare(
             "an agent cannot give a session tools.",
             hint=f"Do it in your own terminal: this came from a process of kasmon ({shown}).",
         )
-    actor = find_actor(places, os.getpid())
+    actor = find_actor(paths, os.getpid())
     if actor is None and new.actor is None:
-        return _create(places, config, msgspec.structs.replace(new, limits=None), at, variables)
+        return _create(paths, config, msgspec.structs.replace(new, limits=None), at, variables)
     from kasmon.supervisor.limits.agents import check_is_person, find_limits, starting  # only for agents
 
     if actor is None:
         assert new.actor is not None
         actor, limits = new.actor, new.limits
     elif new.plan:
-        check_is_person(places, "start sessions of a plan")
-        return _create(places, config, msgspec.structs.replace(new, actor=None, limits=None), at, variables)
+        check_is_person(paths, "start sessions of a plan")
+        return _create(paths, config, msgspec.structs.replace(new, actor=None, limits=None), at, variables)
     else:
-        limits = find_limits(places, actor.session)
+        limits = find_limits(paths, actor.session)
     new = msgspec.structs.replace(new, actor=actor, limits=limits)
-    with starting(places, actor, limits):
-        return _create(places, config, new, at, variables)
+    with starting(paths, actor, limits):
+        return _create(paths, config, new, at, variables)
 
 
-def _create(places: Paths, config: Config, new: NewSession, at: float, variables: Mapping[str, str]) -> Launch:
+def _create(paths: Paths, config: Config, new: NewSession, at: float, variables: Mapping[str, str]) -> Launch:
     if new.account and not (new.agent or new.argv):
         new = msgspec.structs.replace(new, agent=find_account(config, new.account).agent)
     resolved = resolve(config, new.agent, new.mode, new.argv, sandbox=new.sandbox, environment=variables)
     if not has_worktree(config, new, resolved):
-        return _prepare(places, config, new, resolved, at, variables)
+        return _prepare(paths, config, new, resolved, at, variables)
     from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree  # rarely needed
 
     request = WorktreeRequest(base=new.base, branch=new.branch, reuses_branch=new.reuses_branch)
     with new_worktree(config.worktree, request, require_folder(new.workdir), new.name) as (tree, workdir):
-        return _prepare(places, config, new, resolved, at, variables, tree, workdir)
+        return _prepare(paths, config, new, resolved, at, variables, tree, workdir)
 
 
 def has_worktree(config: Config, new: NewSession, resolved: ResolvedProfile) -> bool:
@@ -234,7 +234,7 @@ def has_worktree(config: Config, new: NewSession, resolved: ResolvedProfile) -> 
 
 
 def _prepare(
-    places: Paths,
+    paths: Paths,
     config: Config,
     new: NewSession,
     resolved: ResolvedProfile,
@@ -247,7 +247,7 @@ def _prepare(
     name = check_name(new.name)
     account = _account(config, new, resolved, variables)
     own = own_variables(resolved.environment | account.own, (*new.environment, *new.public_environment), variables)
-    argv = _resuming(places, new, resolved) if new.resume else resolved.argv
+    argv = _resuming(paths, new, resolved) if new.resume else resolved.argv
     secret, public = named(new.environment), named(new.public_environment)
     directory_variable = find(program_of(resolved.argv, resolved.agent)).variables.config_folder
     if both := secret & public:
@@ -267,7 +267,7 @@ def _prepare(
         prompt=new.prompt,
         fork=new.fork,
         model=resolved.model,
-        parent=_parent(places, new.parent, resolved),
+        parent=_parent(paths, new.parent, resolved),
         actor=new.actor,
         limits=new.limits,
         tools=tuple(sorted({*new.tools, *resolved.tools})),
@@ -281,7 +281,7 @@ def _prepare(
         bypassing=resolved.bypassing,
         is_command=resolved.is_command,
         public_variables=tuple(sorted(public.union(account.public, own.keys() & {directory_variable}))),
-        brought="" if resolved.machine else profile_hash(places, config, new.workdir, resolved.agent),
+        brought="" if resolved.machine else profile_hash(paths, config, new.workdir, resolved.agent),
         machine=resolved.machine,
         sandbox=resolved.sandbox,
         window=new.window,
@@ -295,13 +295,13 @@ def _prepare(
         launch = msgspec.structs.replace(launch, account=new.account or (passed | own).get(directory_variable, ""))
     if launch.mode is Mode.SDK:
         project_trust.check(launch.backend, launch.argv, launch.workdir, passed | own)
-    policy = _policy(places, resolved, launch, agrees=new.agrees)
+    policy = _policy(paths, resolved, launch, agrees=new.agrees)
     if policy is not None:
         secrets = secret | secret_names(launch, passed | own)
         policy = msgspec.structs.replace(policy, secret_variables=tuple(sorted(secrets)))
-    with claim_id(places) as session:
+    with claim_id(paths) as session:
         launch = msgspec.structs.replace(launch, session=session)
-        _write_files(places, launch, own, variables, policy)
+        _write_files(paths, launch, own, variables, policy)
     return launch
 
 
@@ -313,7 +313,7 @@ def agent_variables(
     return own_variables(resolved.environment | account.own, (*new.environment, *new.public_environment), variables)
 
 
-def _resuming(places: Paths, new: NewSession, resolved: ResolvedProfile) -> tuple[str, ...]:
+def _resuming(paths: Paths, new: NewSession, resolved: ResolvedProfile) -> tuple[str, ...]:
     """Return the command line of the session that resumes `new.resume`.
 
     Raises:
@@ -327,7 +327,7 @@ def _resuming(places: Paths, new: NewSession, resolved: ResolvedProfile) -> tupl
         raise UnableError("a new sandbox has no earlier conversations to resume.", hint="Leave out --resume.")
     if resolved.machine:
         raise UnableError(f"the conversations on {resolved.machine!r} are not known here.", hint="Leave out --resume.")
-    require_free_conversation(places, new.resume)
+    require_free_conversation(paths, new.resume)
     if resolved.mode is not Mode.TMUX:
         return resolved.argv
     command = add_conversation(program_of(resolved.argv, resolved.agent), resolved.argv, new.resume)
@@ -362,7 +362,7 @@ def _account(
     return account
 
 
-def _policy(places: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees: bool) -> SandboxPolicy | None:
+def _policy(paths: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees: bool) -> SandboxPolicy | None:
     """Return the policy of its sandbox; None if it has none.
 
     Raises `RefusedError` if it gets something that the user has not confirmed, or an agent confirms it.
@@ -372,37 +372,37 @@ def _policy(places: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees:
     from kasmon.supervisor.sandboxes import agent_policy, availability  # only imported if there is a sandbox
 
     policy = agent_policy.policy_of(resolved)
-    if agrees and not agent_policy.is_agreed(places, resolved):
+    if agrees and not agent_policy.is_agreed(paths, resolved):
         from kasmon.supervisor.limits.agents import check_is_person  # once for each profile
 
-        check_is_person(places, "confirm what a sandbox gets")
-    availability.must_confine(places, resolved, launch.workdir)
-    agent_policy.check_agreed(places, resolved, agrees=agrees)
+        check_is_person(paths, "confirm what a sandbox gets")
+    availability.must_confine(paths, resolved, launch.workdir)
+    agent_policy.check_agreed(paths, resolved, agrees=agrees)
     return policy
 
 
 def _write_files(
-    places: Paths, launch: Launch, own: Mapping[str, str], variables: Mapping[str, str], policy: SandboxPolicy | None
+    paths: Paths, launch: Launch, own: Mapping[str, str], variables: Mapping[str, str], policy: SandboxPolicy | None
 ) -> None:
     """Write the files into the session's folder and announce it to the fleet."""
     if policy is not None:
         workspace = "" if policy.tier == "jail" else launch.workdir  # a jail gets it at each start
         policy = msgspec.structs.replace(policy, session=launch.session, workspace=workspace)
-        write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
-    write_private(places.environment(launch.session), encoded(own))
-    write_private(places.launch(launch.session), msgspec.json.encode(launch))
+        write_private(paths.sandbox(launch.session), msgspec.json.encode(policy))
+    write_private(paths.environment(launch.session), encoded(own))
+    write_private(paths.launch(launch.session), msgspec.json.encode(launch))
     passed = inherited(own_prefixes(launch.argv), variables)
     hidden = [value for name, value in own.items() if name not in launch.public_variables]
     logged = Redactor((*hidden, *secret_values(passed))).fact(msgspec.structs.replace(launch, prompt=""))
     machine = launch.machine or socket.gethostname()
-    announce(places, SessionCreated(at=launch.created_at, launch=logged, machine=machine))
+    announce(paths, SessionCreated(at=launch.created_at, launch=logged, machine=machine))
 
 
-def _parent(places: Paths, requested: SessionId | None, resolved: ResolvedProfile) -> SessionId | None:
+def _parent(paths: Paths, requested: SessionId | None, resolved: ResolvedProfile) -> SessionId | None:
     """Return the session whose terminal gets another window; None if none is requested."""
     if requested is None:
         return None
-    parent = read_session(places, requested)
+    parent = read_session(paths, requested)
     if parent.mode is not Mode.TMUX:
         raise UnableError(f"cannot open a window of {parent.name!r}: a structured session has no terminal.")
     if resolved.mode is not Mode.TMUX:

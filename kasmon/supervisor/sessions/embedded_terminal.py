@@ -30,12 +30,12 @@ class EmbeddedTerminal:
         host.on_close = self._handle_loss
 
     @classmethod
-    async def open(cls, places: Paths, session: SessionId, columns: int, rows: int) -> "EmbeddedTerminal":
+    async def open(cls, paths: Paths, session: SessionId, columns: int, rows: int) -> "EmbeddedTerminal":
         """Subscribe to the terminal of *session* and resize it.
 
         Raises `HostUnreachableError` if it has no terminal, `TimedOutError` if no rows arrive within 10 s.
         """
-        terminal = cls(await open_link(places, session, Mode.TMUX), session)
+        terminal = cls(await open_link(paths, session, Mode.TMUX), session)
         try:
             terminal.resize(columns, rows)
             async with asyncio.timeout(FIRST_S):

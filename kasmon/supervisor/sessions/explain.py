@@ -124,7 +124,7 @@ class ExplainedState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def explain(
-    places: Paths, session: Session, catalogue: "Callable[[str], RuleCatalog] | None" = None
+    paths: Paths, session: Session, catalogue: "Callable[[str], RuleCatalog] | None" = None
 ) -> ExplainedState:
     """Explain the current state of *session*.
 
@@ -142,52 +142,52 @@ async def explain(
             lost=verdict.lost if verdict is not None else (),
         ),
         signals=session.signals,
-        transitions=await in_thread(_changes, places, session, now),
+        transitions=await in_thread(_changes, paths, session, now),
     )
     if session.mode is not Mode.TMUX:
         return msgspec.structs.replace(found, unseen=NO_SCREEN)
-    found = msgspec.structs.replace(found, absent=await in_thread(_absent, places, session))
+    found = msgspec.structs.replace(found, absent=await in_thread(_absent, paths, session))
     if session.host is None or not session.host.alive:
         return msgspec.structs.replace(found, unseen=NO_HOST)
     try:
-        pane, rows = await _capture(places, session)
+        pane, rows = await _capture(paths, session)
     except KasmonError as error:
         return msgspec.structs.replace(found, unseen=error.message)
-    return await in_thread(_read, places, session, found, pane, rows, catalogue)
+    return await in_thread(_read, paths, session, found, pane, rows, catalogue)
 
 
-def program_in(places: Paths, session: Session) -> str:
+def program_in(paths: Paths, session: Session) -> str:
     """Return the program of *session*, as the files of screen rules name it."""
     try:
-        launch = launch_of(places, session.id)
+        launch = launch_of(paths, session.id)
     except LaunchError:
         return session.agent
     return program_of(launch.argv, launch.agent)
 
 
-def _absent(places: Paths, session: Session) -> tuple[tuple[str, str], ...]:
+def _absent(paths: Paths, session: Session) -> tuple[tuple[str, str], ...]:
     try:
-        launch = launch_of(places, session.id)
+        launch = launch_of(paths, session.id)
     except LaunchError:
         return ()
     reporting = {signal.source for signal in session.signals}
     return tuple(absent(program_of(launch.argv, launch.agent), launch.argv, reporting).items())
 
 
-def _changes(places: Paths, session: Session, now: float) -> tuple[Transition, ...]:
+def _changes(paths: Paths, session: Session, now: float) -> tuple[Transition, ...]:
     try:
-        before, facts = load_initial_session(places, session.id), read_events(places, session.id)
+        before, facts = load_initial_session(paths, session.id), read_events(paths, session.id)
         return tuple(transitions(before, facts, now)[-KEPT:])
     except OSError:
         return ()
 
 
-async def _capture(places: Paths, session: Session) -> tuple[PaneDescription, TerminalRows]:
+async def _capture(paths: Paths, session: Session) -> tuple[PaneDescription, TerminalRows]:
 
     def is_screen(push: FromHost) -> bool:
         return isinstance(push, TerminalRows | SubscriptionEnd) and push.session == session.id
 
-    async with reach_running_tmux_host(places, session.id) as host:
+    async with reach_running_tmux_host(paths, session.id) as host:
         pane = await host.ask(DescribePane(n=0, session=session.id))
         try:
             rows = await host.watch(Watch(session=session.id, rate_hz=1.0), is_screen, LOOK_S)
@@ -199,7 +199,7 @@ async def _capture(places: Paths, session: Session) -> tuple[PaneDescription, Te
 
 
 def _read(
-    places: Paths,
+    paths: Paths,
     session: Session,
     explained: ExplainedState,
     pane: PaneDescription,
@@ -216,14 +216,14 @@ def _read(
         columns=rows.columns,
     )
     explained = msgspec.structs.replace(explained, text=text, shot=shot)
-    program = program_in(places, session)
+    program = program_in(paths, session)
     from kasmon.agents.catalog import catalog
     from kasmon.detection.rule_catalog import RuleCatalog
 
     rules = (
         catalogue(program)
         if catalogue is not None
-        else RuleCatalog([places.config / "screens"], program, catalog(places))
+        else RuleCatalog([paths.config / "screens"], program, catalog(paths))
     )
     chosen = rules.rules(program, pane.agent_version)
     if chosen is None:

@@ -28,46 +28,46 @@ NOT_THERE: Final = "\n… the rest no longer exists"
 NOT_RECORDED: Final = "… (some output was missed here)"
 
 
-def as_markdown(places: Paths, session: Session, turn: int = 0) -> str:
+def as_markdown(paths: Paths, session: Session, turn: int = 0) -> str:
     """Return the transcript of *session*, then its recorded terminal output, without truncation.
 
     With *turn*, only that turn, as `export.turn_events`. Raises `UsageError` if there is no such turn.
     """
-    copy_record(places, session)
-    redactor = Redactor(secrets_of(places, session.id))
-    whole = _read_whole(places, session, turn)
+    copy_record(paths, session)
+    redactor = Redactor(secrets_of(paths, session.id))
+    whole = _read_whole(paths, session, turn)
     parts = [export.export_header(session), *export.export_events(whole, session.mode is Mode.TMUX)]
-    parts.append(export.export_output(_printed(places, session)) if not turn else "")
+    parts.append(export.export_output(_printed(paths, session)) if not turn else "")
     return redactor.line("".join(parts))
 
 
-def as_html(places: Paths, session: Session, turn: int = 0) -> str:
+def as_html(paths: Paths, session: Session, turn: int = 0) -> str:
     """Return the transcript of *session*, or one *turn* of it, as a page that needs no other file.
 
     Raises `UsageError` if there is no such turn.
     """
     from kasmon.model.transcript.html import html_page  # only to share
 
-    copy_record(places, session)
-    redactor = Redactor(secrets_of(places, session.id))
-    whole = _read_whole(places, session, turn)
+    copy_record(paths, session)
+    redactor = Redactor(secrets_of(paths, session.id))
+    whole = _read_whole(paths, session, turn)
     return "".join(html_page(session, (redactor.fact(event) for event in whole)))
 
 
-def _read_whole(places: Paths, session: Session, turn: int) -> Iterator[Event]:
+def _read_whole(paths: Paths, session: Session, turn: int) -> Iterator[Event]:
     """Yield the events of *session*, or of one *turn*, with their texts in full."""
-    events: Iterable[Event] = read_events(places, session.id)
+    events: Iterable[Event] = read_events(paths, session.id)
     if turn and not (events := export.turn_events(events, turn)):
         raise UsageError(f"session {session.id!r} has no turn {turn}.", hint="1 is the first turn, -1 the last one.")
-    return (_with_full_texts(places, session, event) for event in events)
+    return (_with_full_texts(paths, session, event) for event in events)
 
 
-def as_objects(places: Paths, session: Session) -> dict[str, Any]:
+def as_objects(paths: Paths, session: Session) -> dict[str, Any]:
     """Return `events`: each event as logged; `terminal`: each recorded line with its number and time."""
-    copy_record(places, session)
-    redactor = Redactor(secrets_of(places, session.id))
-    events = [_redact(event, redactor) for event in read_events(places, session.id)]
-    lines = terminal_record.number_lines(terminal_record.everything(places.record(session.id)))
+    copy_record(paths, session)
+    redactor = Redactor(secrets_of(paths, session.id))
+    events = [_redact(event, redactor) for event in read_events(paths, session.id)]
+    lines = terminal_record.number_lines(terminal_record.everything(paths.record(session.id)))
     terminal = [{"n": number, "at": at, "line": redactor.line(line)} for number, at, line in lines]
     return {"events": events, "terminal": terminal}
 
@@ -106,32 +106,32 @@ def write_beside(folder: Path, session: Session, text: str, format_: Format = "m
     raise KasmonError(os.strerror(errno.EEXIST), hint=f"{str(folder)!r} already contains a thousand exports of it.")
 
 
-def _with_full_texts(places: Paths, session: Session, event: Event) -> Event:
+def _with_full_texts(paths: Paths, session: Session, event: Event) -> Event:
     replace = msgspec.structs.replace
     if isinstance(event, EntryImported):
-        return replace(event, entry=_with_full_texts(places, session, event.entry))
+        return replace(event, entry=_with_full_texts(paths, session, event.entry))
     if isinstance(event, MessageWritten) and event.blob:
-        return replace(event, text=_blob(places, session, event.blob, event.text), blob="")
+        return replace(event, text=_blob(paths, session, event.blob, event.text), blob="")
     if isinstance(event, ToolFinished) and event.blob:
-        whole = _blob(places, session, event.blob, event.output)
+        whole = _blob(paths, session, event.blob, event.output)
         return replace(event, output=whole, diff=event.diff if whole.endswith(NOT_THERE) else "", blob="")
     for name in ("text", "input", "prompt"):
         text = getattr(event, name, None)
         if isinstance(text, str) and (cut := CUT.search(text)) is not None:
-            return replace(event, **{name: _blob(places, session, cut[1], text[: cut.start()])})
+            return replace(event, **{name: _blob(paths, session, cut[1], text[: cut.start()])})
     return event
 
 
-def _blob(places: Paths, session: Session, digest: str, beginning: str) -> str:
+def _blob(paths: Paths, session: Session, digest: str, beginning: str) -> str:
     """Return the text of a blob; if it no longer exists, its *beginning* with a remark."""
     try:
-        return read_blob(places, session, digest)
+        return read_blob(paths, session, digest)
     except OSError:
         return f"{beginning}{NOT_THERE}"
 
 
-def _printed(places: Paths, session: Session) -> Iterator[str]:
-    for each in terminal_record.everything(places.record(session.id)):
+def _printed(paths: Paths, session: Session) -> Iterator[str]:
+    for each in terminal_record.everything(paths.record(session.id)):
         if each.gap:
             yield NOT_RECORDED
         yield from each.lines

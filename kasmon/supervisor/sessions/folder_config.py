@@ -28,20 +28,20 @@ class FolderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One line: why the folder's own config does not apply, and what the user can do; empty if there is no need."""
 
 
-def in_folder(places: Paths, config: Config, folder: str | Path) -> FolderSettings:
+def in_folder(paths: Paths, config: Config, folder: str | Path) -> FolderSettings:
     """Return *config* as it applies in *folder*, a path as a user writes it; empty is the caller's own. Blocks."""
     local = read_folder_config(expanded(str(folder) or ".").absolute())
     if local is None:
         return FolderSettings(config=config)
-    if TrustedFolders(places).counts(local):
+    if TrustedFolders(paths).counts(local):
         try:
             return FolderSettings(config=overlay(config, local), local=local, counts=True)
         except ConfigError as error:
             return FolderSettings(config=config, local=local, notice=f"It is ignored: {error}")
-    return FolderSettings(config=config, local=local, notice=_notice(places, local))
+    return FolderSettings(config=config, local=local, notice=_notice(paths, local))
 
 
-def for_session(places: Paths, config: Config, folder: str, agent: str) -> FolderSettings:
+def for_session(paths: Paths, config: Config, folder: str, agent: str) -> FolderSettings:
     """Return *config* as it applies to a new session of *agent* in *folder*; on another machine, *config* itself.
 
     Raises `UsageError` if *agent* names an invalid machine; `RefusedError` if only the folder's own config defines
@@ -50,13 +50,13 @@ def for_session(places: Paths, config: Config, folder: str, agent: str) -> Folde
     name, machine = split(agent)
     if machine:
         return FolderSettings(config=config)
-    here = in_folder(places, config, folder)
+    here = in_folder(paths, config, folder)
     if here.local is not None and not here.counts and name and name not in config.agents and defines(here.local, name):
         raise RefusedError(f"the agent {name!r} is defined only in a config that is ignored.", hint=here.notice)
     return here
 
 
-def profile_hash(places: Paths, config: Config, folder: str, agent: str) -> str:
+def profile_hash(paths: Paths, config: Config, folder: str, agent: str) -> str:
     """Return the hash of the profile of *agent* in *config*, if a trusted config of *folder* contributes to it; else
     empty. Blocks."""
     local = read_folder_config(expanded(folder or ".").absolute())
@@ -64,21 +64,21 @@ def profile_hash(places: Paths, config: Config, folder: str, agent: str) -> str:
         local is None
         or agent not in config.agents
         or not defines(local, agent)
-        or not TrustedFolders(places).counts(local)
+        or not TrustedFolders(paths).counts(local)
     ):
         return ""
     return _profile_digest(config.agents[agent])
 
 
-def check_brought(places: Paths, launch: Launch) -> None:
+def check_brought(paths: Paths, launch: Launch) -> None:
     """Raise `RefusedError` if the profile of an agent came from a folder's own config that no longer applies. Blocks.
 
     The user has revoked the trust, or the trusted content has changed.
     """
     if not launch.brought:
         return
-    own = load_or_default(places)
-    here = in_folder(places, own, launch.worktree.source if launch.worktree else launch.workdir)
+    own = load_or_default(paths)
+    here = in_folder(paths, own, launch.worktree.source if launch.worktree else launch.workdir)
     profiles = (config.agents.get(launch.agent) for config in (own, here.config))
     if not any(profile is not None and _profile_digest(profile) == launch.brought for profile in profiles):
         raise RefusedError(
@@ -97,7 +97,7 @@ def _profile_digest(profile: Profile) -> str:
     return hashlib.sha256(msgspec.json.encode(settings, order="deterministic")).hexdigest()
 
 
-def _notice(places: Paths, local: FolderConfig) -> str:
+def _notice(paths: Paths, local: FolderConfig) -> str:
     """Return why *local* does not apply, and what the user can do."""
     if local.fault:
         return f"{local.file!r} is ignored: {local.fault}."
@@ -106,6 +106,6 @@ def _notice(places: Paths, local: FolderConfig) -> str:
             f"{local.file!r} is ignored: its folder was reached through a symbolic link. Its real path is "
             f"{local.root!r}."
         )
-    was_trusted = any(known.root == local.root for known in TrustedFolders(places).read())
+    was_trusted = any(known.root == local.root for known in TrustedFolders(paths).read())
     why = "it, or its folder, is not the one that you trusted" if was_trusted else "you have not trusted it"
     return f"{local.file!r} is ignored: {why}. Review it with `kasmon trust {local.root}`."

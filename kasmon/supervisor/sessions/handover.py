@@ -69,20 +69,20 @@ LOOK_S = 0.1
 """How often to check whether the host has ended, in seconds."""
 
 
-async def request(places: Paths, session: Session, kind: ControlKind) -> HostStatus | None:
+async def request(paths: Paths, session: Session, kind: ControlKind) -> HostStatus | None:
     """Send *kind* to the structured host of *session*; None if it is older than control requests."""
-    return await in_thread(request_host, places.socket(session.id), kind)
+    return await in_thread(request_host, paths.socket(session.id), kind)
 
 
-async def speaks_other_version(places: Paths, session: Session) -> bool:
+async def speaks_other_version(paths: Paths, session: Session) -> bool:
     """Whether the structured host of *session* runs, and reports another protocol version than this kasmon's."""
     with contextlib.suppress(HostUnreachableError, TimedOutError):
-        status = await request(places, session, ControlKind.STATUS)
+        status = await request(paths, session, ControlKind.STATUS)
         return status is not None and status.protocol != VERSION
     return False
 
 
-async def hand_over(places: Paths, session: Session, limit_s: float = HAND_OVER_S) -> None:
+async def hand_over(paths: Paths, session: Session, limit_s: float = HAND_OVER_S) -> None:
     """Have the structured host of *session* finish the agent's turn and end; return when it has ended.
 
     Raises:
@@ -90,11 +90,11 @@ async def hand_over(places: Paths, session: Session, limit_s: float = HAND_OVER_
         TimedOutError: if the turn did not end within *limit_s* seconds. The host still hands over when it ends.
         KasmonError: if the host does not answer.
     """
-    lock, deadline = places.host_lock(session.id), time.monotonic() + limit_s
-    status = await request(places, session, ControlKind.HAND_OVER)
+    lock, deadline = paths.host_lock(session.id), time.monotonic() + limit_s
+    status = await request(paths, session, ControlKind.HAND_OVER)
     while await in_thread(lock_holder, lock) is not None:
         with contextlib.suppress(HostUnreachableError, TimedOutError):
-            status = await request(places, session, ControlKind.STATUS) or status
+            status = await request(paths, session, ControlKind.STATUS) or status
         if status is None:
             raise RefusedError(f"the host of session {session.name!r} is too old to hand over.")
         if status.is_asking:

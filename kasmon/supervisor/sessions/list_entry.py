@@ -25,28 +25,28 @@ from kasmon.supervisor.sessions.start import forget_prompt
 
 
 @dispatch
-async def rename(places: Paths, session: Session, name: str) -> str:
+async def rename(paths: Paths, session: Session, name: str) -> str:
     """Rename the session, and return the name as displayed from now on.
 
     Raises `UsageError` if the name is invalid, `NameTakenError` if another session has it.
     """
     clean = check_name(name)
     fact = SessionRenamed(at=time.time(), session=session.id, name=clean)
-    await in_thread(announce, places, fact)
+    await in_thread(announce, paths, fact)
     if session.mode is Mode.TMUX:
         with contextlib.suppress(KasmonError):  # a title is a courtesy: the host takes the new name when it starts
-            await _ask_running_host(places, RenameWindow(n=0, session=session.id, name=clean))
+            await _ask_running_host(paths, RenameWindow(n=0, session=session.id, name=clean))
     return clean
 
 
 @rename.elsewhere
-async def _rename_there(places: Paths, session: Session, name: str) -> str:
+async def _rename_there(paths: Paths, session: Session, name: str) -> str:
     clean = check_name(name)
-    await _run_there(places, session, "rename", clean, until=lambda now: now is None or now.name == clean)
+    await _run_there(paths, session, "rename", clean, until=lambda now: now is None or now.name == clean)
     return clean
 
 
-async def tag(places: Paths, session: Session, added: Iterable[str] = (), removed: Iterable[str] = ()) -> str:
+async def tag(paths: Paths, session: Session, added: Iterable[str] = (), removed: Iterable[str] = ()) -> str:
     """Add and remove tags, and return a sentence with the tags that the session has from now on.
 
     Raises `UsageError` if a tag is invalid, or both added and removed, or the session would have too many.
@@ -57,44 +57,44 @@ async def tag(places: Paths, session: Session, added: Iterable[str] = (), remove
     tags = tuple(sorted({*session.tags, *added} - {*removed}))
     if added:
         check_tags(tags)
-    await _change_tags(places, session, added, removed, tags)
+    await _change_tags(paths, session, added, removed, tags)
     return f"tags: {', '.join(tags)}" if tags else "no tags"
 
 
 @dispatch
 async def _change_tags(
-    places: Paths, session: Session, added: tuple[str, ...], removed: tuple[str, ...], tags: tuple[str, ...]
+    paths: Paths, session: Session, added: tuple[str, ...], removed: tuple[str, ...], tags: tuple[str, ...]
 ) -> None:
     if tags != session.tags:
         fact = SessionTagged(at=time.time(), session=session.id, added=added, removed=removed)
-        await in_thread(note, places, fact)
+        await in_thread(note, paths, fact)
 
 
 @_change_tags.elsewhere
 async def _change_tags_there(
-    places: Paths, session: Session, added: tuple[str, ...], removed: tuple[str, ...], tags: tuple[str, ...]
+    paths: Paths, session: Session, added: tuple[str, ...], removed: tuple[str, ...], tags: tuple[str, ...]
 ) -> None:
     words = [*(f"--add={each}" for each in added), *(f"--remove={each}" for each in removed)]
-    await _run_there(places, session, "tag", *words, until=lambda now: now is None or now.tags == tags)
+    await _run_there(paths, session, "tag", *words, until=lambda now: now is None or now.tags == tags)
 
 
-async def mark_viewed(places: Paths, session: Session) -> None:
+async def mark_viewed(paths: Paths, session: Session) -> None:
     """Log that the user viewed the result of *session*, unless that is logged already."""
     if session.is_unviewed:
-        await _mark_viewed(places, session)
+        await _mark_viewed(paths, session)
 
 
 @dispatch
-async def _mark_viewed(places: Paths, session: Session) -> None:
-    await in_thread(note, places, SessionViewed(at=time.time(), session=session.id))
+async def _mark_viewed(paths: Paths, session: Session) -> None:
+    await in_thread(note, paths, SessionViewed(at=time.time(), session=session.id))
 
 
 @_mark_viewed.elsewhere
-async def _mark_viewed_there(places: Paths, session: Session) -> None:
-    await _run_there(places, session, "mark", until=lambda now: now is None or not now.is_unviewed)
+async def _mark_viewed_there(paths: Paths, session: Session) -> None:
+    await _run_there(paths, session, "mark", until=lambda now: now is None or not now.is_unviewed)
 
 
-async def forget(places: Paths, session: Session, *, deletes_conversation: bool = False) -> str:
+async def forget(paths: Paths, session: Session, *, deletes_conversation: bool = False) -> str:
     """Remove an ended session from the list, with its variables, first prompt and dead pane; its log stays.
 
     With *deletes_conversation*, its agent first deletes its own conversation; if it does not, nothing is removed.
@@ -111,36 +111,36 @@ async def forget(places: Paths, session: Session, *, deletes_conversation: bool 
             f"cannot remove session {session.name!r}: it is {session.state}.",
             hint=f"Stop it first: `kasmon stop {session.id}`.",
         )
-    return await _forget(places, session, deletes_conversation)
+    return await _forget(paths, session, deletes_conversation)
 
 
 @dispatch
-async def _forget(places: Paths, session: Session, deletes_conversation: bool) -> str:
+async def _forget(paths: Paths, session: Session, deletes_conversation: bool) -> str:
     if deletes_conversation:
         from kasmon.supervisor.recovery.stored_conversations import delete_conversation  # rarely needed
 
-        await delete_conversation(places, session)
+        await delete_conversation(paths, session)
     if session.mode is Mode.TMUX:
         with contextlib.suppress(UnavailableError, TimedOutError):  # then its pane is gone, or goes with its server
-            await _ask_running_host(places, ReleasePane(n=0, session=session.id))
+            await _ask_running_host(paths, ReleasePane(n=0, session=session.id))
     kept = ""
     if session.sandbox and session.mode is not Mode.INTERPRETER:
         from kasmon.sandbox.agent import launch  # only imported if there was a sandbox
 
         with contextlib.suppress(KasmonError):
-            kept = await in_thread(launch.forget, places, session.id)
+            kept = await in_thread(launch.forget, paths, session.id)
     elif session.mode is Mode.INTERPRETER:
         from kasmon.supervisor.sandboxes.create import remove_sandbox  # likewise
 
-        kept = await in_thread(remove_sandbox, places, session.id)
-    await in_thread(_remove_from_list, places, session.id)
+        kept = await in_thread(remove_sandbox, paths, session.id)
+    await in_thread(_remove_from_list, paths, session.id)
     return kept
 
 
 @_forget.elsewhere
-async def _forget_there(places: Paths, session: Session, deletes_conversation: bool) -> str:
+async def _forget_there(paths: Paths, session: Session, deletes_conversation: bool) -> str:
     words = ["--conversation"] * deletes_conversation
-    removed = await _run_there(places, session, "rm", *words, until=lambda now: now is None)
+    removed = await _run_there(paths, session, "rm", *words, until=lambda now: now is None)
     kept = msgspec.json.decode(removed, type=_Removal).kept
     return there(session.via, kept) if kept else ""
 
@@ -152,11 +152,11 @@ class _Removal(msgspec.Struct, frozen=True):
 
 
 async def _run_there(
-    places: Paths, session: Session, command: str, *words: str, until: Callable[[Session | None], bool]
+    paths: Paths, session: Session, command: str, *words: str, until: Callable[[Session | None], bool]
 ) -> bytes:
     from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines
 
-    return await run_there(places, session, command, session.id, *words, until=until)
+    return await run_there(paths, session, command, session.id, *words, until=until)
 
 
 def copy_stays(path: str) -> str:
@@ -164,18 +164,18 @@ def copy_stays(path: str) -> str:
     return f"Its work is in a copy of its folder, which is kept: {path}. `rm -r {shlex.quote(path)}` deletes it."
 
 
-async def _ask_running_host(places: Paths, frame: NumberedFrame) -> None:
+async def _ask_running_host(paths: Paths, frame: NumberedFrame) -> None:
     """Send *frame* to the shared tmux host, if it runs; it is not started for this."""
-    async with reach_running_tmux_host(places) as host:
+    async with reach_running_tmux_host(paths) as host:
         await host.ask(frame)
 
 
-def _remove_from_list(places: Paths, session: SessionId) -> None:
-    note(places, SessionForgotten(at=time.time(), session=session))
-    places.environment(session).unlink(missing_ok=True)
-    forget_prompt(places, session)
-    forget_record(places.record(session))
+def _remove_from_list(paths: Paths, session: SessionId) -> None:
+    note(paths, SessionForgotten(at=time.time(), session=session))
+    paths.environment(session).unlink(missing_ok=True)
+    forget_prompt(paths, session)
+    forget_record(paths.record(session))
     with contextlib.suppress(KasmonError, OSError):  # a rule for a session that is gone applies to nothing
         from kasmon.store.rules import RuleBook  # here: it takes 5 ms to load, and `new` imports this module
 
-        RuleBook(places.rules).drop_session(session)
+        RuleBook(paths.rules).drop_session(session)

@@ -62,7 +62,7 @@ HOLD_S: Final = 2.0
 
 
 async def move(
-    places: Paths,
+    paths: Paths,
     config: Config,
     session: Session,
     to: Mode,
@@ -95,8 +95,8 @@ async def move(
         words = ["move", session.id, "--to", to.value, *["--change-permissions"] * changes_permissions]
         words += [] if account is None else [f"--account={account}"]
         generation = session.generation
-        await run_there(places, session, *words, until=lambda now: now is None or now.generation > generation)
-        return await asyncio.to_thread(launch_of, places, session.id)
+        await run_there(paths, session, *words, until=lambda now: now is None or now.generation > generation)
+        return await asyncio.to_thread(launch_of, paths, session.id)
     if session.adopted:
         raise RefusedError(f"cannot move session {session.name!r}: it is in your own tmux.")
     if to is session.mode and account is None:
@@ -110,8 +110,8 @@ async def move(
     latest = max((receipt.at for receipt in session.receipts if receipt.state in given), default=0.0)
     if session.state in ALIVE and session.mode is not Mode.TMUX and time.time() - latest < BEGIN_S:
         raise RefusedError(f"a prompt is being sent to session {session.name!r}.", hint="Try again in a moment.")
-    await asyncio.to_thread(check_session, places, session)
-    before = await asyncio.to_thread(launch_of, places, session.id)
+    await asyncio.to_thread(check_session, paths, session)
+    before = await asyncio.to_thread(launch_of, paths, session.id)
     if before.machine:
         raise UnableError(
             f"session {session.name!r} runs on {before.machine!r}, where only terminal mode is available."
@@ -126,36 +126,34 @@ async def move(
     resolved = resolve(config, before.agent, to, sandbox=before.sandbox or "")
     if resolved.mode is not to:
         raise UnableError(f"cannot move {session.name!r} to {to.value!r}: {resolved.fallback}.")
-    program, home = Path(before.argv[0]).name if before.argv else "", home_of(places, before)
+    program, home = Path(before.argv[0]).name if before.argv else "", home_of(paths, before)
     conversation = await asyncio.to_thread(_conversation, session, program, home)
-    config_of_folder = await asyncio.to_thread(profile_hash, places, config, before.workdir, before.agent)
+    config_of_folder = await asyncio.to_thread(profile_hash, paths, config, before.workdir, before.agent)
     before = msgspec.structs.replace(before, brought=config_of_folder)
-    permissions = await asyncio.to_thread(codex_permissions, places, before, home, conversation)
+    permissions = await asyncio.to_thread(codex_permissions, paths, before, home, conversation)
     after, problem = _build_launch(session, before, resolved, conversation, permissions)
     if problem and not changes_permissions:
         raise PermissionModeError(session.name, problem)
     if problem:
         await must_be_a_person(os.getpid(), None, action="change a permission mode")
-    change = (
-        None if account is None else await asyncio.to_thread(_change_account, places, config, before, account, home)
-    )
+    change = None if account is None else await asyncio.to_thread(_change_account, paths, config, before, account, home)
     previous_profile = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
     previous_launch, _ = _build_launch(session, before, previous_profile, conversation, permissions)
     if session.state in ALIVE:
         with contextlib.suppress(SessionEndedError):
-            await stop(places, session)
-    await wait_for_host_exit(places, session.id)
-    if to is not Mode.TMUX and (folder := folder_of(places, before, home)) is not None:
-        await asyncio.to_thread(import_turns, places, session.id, program_of(before.argv), folder, conversation)
+            await stop(paths, session)
+    await wait_for_host_exit(paths, session.id)
+    if to is not Mode.TMUX and (folder := folder_of(paths, before, home)) is not None:
+        await asyncio.to_thread(import_turns, paths, session.id, program_of(before.argv), folder, conversation)
     if change is None:
-        await _start(places, after, previous_launch, None, f"in mode {to.value!r}")
+        await _start(paths, after, previous_launch, None, f"in mode {to.value!r}")
         return after
     after = msgspec.structs.replace(after, account=change.name, public_variables=change.public)
-    await _start(places, after, previous_launch, change, f"with the account {change.name!r}")
+    await _start(paths, after, previous_launch, change, f"with the account {change.name!r}")
     return after
 
 
-async def _start(places: Paths, after: Launch, previous: Launch, change: "_AccountChange | None", where: str) -> None:
+async def _start(paths: Paths, after: Launch, previous: Launch, change: "_AccountChange | None", where: str) -> None:
     """Start the agent of *after*, with its *change* of the account; if that fails, start that of *previous* again.
 
     Raises `LaunchError` if it did not start, as `move`; the message says *where*.
@@ -163,16 +161,16 @@ async def _start(places: Paths, after: Launch, previous: Launch, change: "_Accou
     try:
         if change is not None:
             await asyncio.to_thread(change.apply, after.resume or "")
-        await _resume(places, after)
+        await _resume(paths, after)
     except KasmonError as error:
         told = f"session {after.name!r} did not start {where}"
         back = "in its previous mode" if change is None else "with its previous account"
         try:
-            await _end(places, after)
-            await wait_for_host_exit(places, after.session)
+            await _end(paths, after)
+            await wait_for_host_exit(paths, after.session)
             if change is not None:
                 await asyncio.to_thread(change.revert)
-            await _resume(places, msgspec.structs.replace(previous, generation=after.generation + 1))
+            await _resume(paths, msgspec.structs.replace(previous, generation=after.generation + 1))
         except KasmonError as other:
             raise LaunchError(
                 f"{told}: {error.message} It also did not restart {back}: {other.message}",
@@ -184,7 +182,7 @@ async def _start(places: Paths, after: Launch, previous: Launch, change: "_Accou
 class _AccountChange(msgspec.Struct, frozen=True, kw_only=True):
     """The change of a session to the account *name*: its variables, and where its conversation is and has to be."""
 
-    places: Paths
+    paths: Paths
     launch: Launch
     name: str
     public: tuple[str, ...]
@@ -194,10 +192,10 @@ class _AccountChange(msgspec.Struct, frozen=True, kw_only=True):
     def apply(self, conversation: str) -> None:
         """Copy *conversation*, then store the variables; if it cannot be copied, nothing is stored."""
         program = program_of(self.launch.argv, self.launch.agent)
-        source = folder_of(self.places, self.launch, None)
+        source = folder_of(self.paths, self.launch, None)
         self._store(self.after)
         try:
-            target = folder_of(self.places, self.launch, None)
+            target = folder_of(self.paths, self.launch, None)
             if source is None or target is None:
                 raise UnableError(f"kasmon does not know where {program!r} keeps its conversations.")
             copy_conversation(program, conversation, source, target)
@@ -210,10 +208,10 @@ class _AccountChange(msgspec.Struct, frozen=True, kw_only=True):
         self._store(self.before)
 
     def _store(self, variables: dict[str, str]) -> None:
-        write_private(self.places.environment(self.launch.session), encoded(variables))
+        write_private(self.paths.environment(self.launch.session), encoded(variables))
 
 
-def _change_account(places: Paths, config: Config, launch: Launch, account: str, home: Path | None) -> _AccountChange:
+def _change_account(paths: Paths, config: Config, launch: Launch, account: str, home: Path | None) -> _AccountChange:
     """Return the change of the session of *launch* to *account*; nothing is changed yet.
 
     Raises:
@@ -225,13 +223,13 @@ def _change_account(places: Paths, config: Config, launch: Launch, account: str,
         raise RefusedError(f"session {launch.name!r} uses that account.")
     if home is not None:
         raise UnableError(f"session {launch.name!r} is in a sandbox, which has a log-in of its own.")
-    if folder_of(places, launch, home) is None:
+    if folder_of(paths, launch, home) is None:
         program = program_of(launch.argv, launch.agent)
         raise UnableError(
             f"a conversation of {program!r} cannot be moved to another account: its files are not known.",
             hint="Start a new session with `kasmon new --account`.",
         )
-    before = load_variables(places, launch.session)
+    before = load_variables(paths, launch.session)
     after, public = remove_account(config, launch, before), frozenset[str]()
     if account:
         program = program_of(launch.argv, launch.agent)
@@ -239,17 +237,17 @@ def _change_account(places: Paths, config: Config, launch: Launch, account: str,
         after, public = after | variables.own, variables.public
     names = public.union(launch.public_variables) & after.keys()
     return _AccountChange(
-        places=places, launch=launch, name=account, public=tuple(sorted(names)), before=before, after=after
+        paths=paths, launch=launch, name=account, public=tuple(sorted(names)), before=before, after=after
     )
 
 
-async def _resume(places: Paths, launch: Launch) -> None:
+async def _resume(paths: Paths, launch: Launch) -> None:
     """Start the agent of *launch*, and verify that it continues its conversation; else raise `LaunchError`."""
-    facts = await asyncio.to_thread(NewEvents, places, launch.session)
-    await asyncio.to_thread(write_private, places.launch(launch.session), msgspec.json.encode(launch))
-    await begin(places, launch, again=True)
+    facts = await asyncio.to_thread(NewEvents, paths, launch.session)
+    await asyncio.to_thread(write_private, paths.launch(launch.session), msgspec.json.encode(launch))
+    await begin(paths, launch, again=True)
     if launch.mode is Mode.TMUX:  # the backend of a structured agent verifies it
-        await _settle(launch, facts, home_of(places, launch))
+        await _settle(launch, facts, home_of(paths, launch))
 
 
 async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
@@ -276,11 +274,11 @@ async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _end(places: Paths, launch: Launch) -> None:
-    now = (await asyncio.to_thread(read_fleet, places)).get(launch.session)
+async def _end(paths: Paths, launch: Launch) -> None:
+    now = (await asyncio.to_thread(read_fleet, paths)).get(launch.session)
     if now is not None and now.state in ALIVE:
         with contextlib.suppress(SessionEndedError):
-            await stop(places, now)
+            await stop(paths, now)
 
 
 def _conversation(session: Session, program: str, home: Path | None) -> str:

@@ -65,29 +65,29 @@ def _check_tag(tag: str) -> str:
     return name
 
 
-def next_name(places: Paths, name: str) -> Clean:
+def next_name(paths: Paths, name: str) -> Clean:
     """Return *name* with the first number, from 2 on, that no session has: `lab-2`."""
     stem = Clean(clean_line(name).strip())
     taken: set[str] = set()
     with contextlib.suppress(LogMissingError):
-        taken = {*session_names(event for event, _ in EventLog(places.fleet_log).read()).values()}
+        taken = {*session_names(event for event, _ in EventLog(paths.fleet_log).read()).values()}
     numbered = (Clean(f"{stem}-{number}") for number in itertools.count(2))
     return check_name(next(each for each in numbered if each not in taken))
 
 
 def note(
-    places: Paths,
+    paths: Paths,
     fact: SessionCreated | SessionRenamed | SessionTagged | SessionForgotten | SessionViewed,
     check: Callable[[], None] | None = None,
 ) -> None:
     """Append *fact* to the fleet's log, unless *check* raises. Raises `UnavailableError` if it cannot be written."""
     try:
-        EventLog(places.fleet_log).append(fact, check=check)
+        EventLog(paths.fleet_log).append(fact, check=check)
     except OSError as error:
-        raise UnavailableError(f"cannot write {str(places.fleet_log)!r}: {error.strerror or error}.") from error
+        raise UnavailableError(f"cannot write {str(paths.fleet_log)!r}: {error.strerror or error}.") from error
 
 
-def announce(places: Paths, fact: SessionCreated | SessionRenamed) -> None:
+def announce(paths: Paths, fact: SessionCreated | SessionRenamed) -> None:
     """Append *fact* to the fleet's log. Raises `NameTakenError` if another session that is not forgotten has the name.
 
     Check and append are atomic: if two callers request one name at the same moment, one gets it.
@@ -97,47 +97,47 @@ def announce(places: Paths, fact: SessionCreated | SessionRenamed) -> None:
     )
 
     def require_free() -> None:
-        names = session_names(event for event, _ in EventLog(places.fleet_log).read())
+        names = session_names(event for event, _ in EventLog(paths.fleet_log).read())
         for other, taken in names.items():
             if other != session and name in (taken, other):
                 raise NameTakenError(name, other)
 
-    note(places, fact, require_free)
+    note(paths, fact, require_free)
 
 
 @contextlib.contextmanager
-def claim_id(places: Paths) -> Iterator[SessionId]:
+def claim_id(paths: Paths) -> Iterator[SessionId]:
     """Claim a new session id with an empty folder; if the context raises, the folder is removed.
 
     Raises `UnavailableError` if the state folder is not writable.
     """
     try:
-        places.make()
-        session = claim(places)
+        paths.make()
+        session = claim(paths)
         try:
             yield session
         except BaseException:
             import shutil  # only here: it takes as long to load as the log of a session
 
-            shutil.rmtree(places.folder(session), ignore_errors=True)
+            shutil.rmtree(paths.folder(session), ignore_errors=True)
             raise
     except OSError as error:
         is_file = isinstance(error, FileExistsError)
         why = "a file is in the way" if is_file else error.strerror or error
-        folder = error.filename if is_file else places.state
+        folder = error.filename if is_file else paths.state
         raise UnavailableError(
             f"cannot write into {str(folder)!r}: {why}.", hint="Run `kasmon doctor` for a diagnosis."
         ) from error
 
 
-def claim(places: Paths) -> SessionId:
+def claim(paths: Paths) -> SessionId:
     """Return a new session id, claimed by creating its folder."""
     while True:
         first, *others = os.urandom(ID_LENGTH)  # `secrets` would take 9 ms to load
         letters = (LETTERS[other % len(LETTERS)] for other in others)
         session = SessionId(FIRST_LETTERS[first % len(FIRST_LETTERS)] + "".join(letters))
         with contextlib.suppress(FileExistsError):
-            places.folder(session).mkdir(mode=0o700)
+            paths.folder(session).mkdir(mode=0o700)
             return session
 
 

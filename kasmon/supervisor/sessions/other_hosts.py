@@ -50,12 +50,12 @@ class OtherHost(msgspec.Struct, frozen=True):
         return end_old_host("tmux" if self.session is None else self.session.id, self.pid)
 
 
-def find_other_hosts(places: Paths, sessions: Iterable[Session]) -> list[OtherHost]:
+def find_other_hosts(paths: Paths, sessions: Iterable[Session]) -> list[OtherHost]:
     """Return the running hosts whose release or protocol differs from ours, the tmux host first. Blocks."""
     own = [each for each in sessions if each.mode is not Mode.TMUX and not each.via]
     alone = [each for each in own if each.host is not None and each.host.alive]
-    hosts: list[tuple[Session | None, Path, Path]] = [(None, places.tmux_host_lock, places.tmux_host_socket)]
-    hosts += [(each, places.host_lock(each.id), places.socket(each.id)) for each in alone]
+    hosts: list[tuple[Session | None, Path, Path]] = [(None, paths.tmux_host_lock, paths.tmux_host_socket)]
+    hosts += [(each, paths.host_lock(each.id), paths.socket(each.id)) for each in alone]
     found = []
     for session, lock, socket in hosts:
         if (pid := lock_holder(lock)) is None:
@@ -69,7 +69,7 @@ def find_other_hosts(places: Paths, sessions: Iterable[Session]) -> list[OtherHo
     return found
 
 
-async def replace(places: Paths, other: OtherHost) -> None:
+async def replace(paths: Paths, other: OtherHost) -> None:
     """Have *other* hand over, and start a host of this version in its place; agents in tmux continue.
 
     Raises:
@@ -81,22 +81,22 @@ async def replace(places: Paths, other: OtherHost) -> None:
         raise RefusedError(f"{other.text} cannot hand over.", hint=other.end)
     session = other.session
     if session is None:
-        await _leave(places.tmux_host_socket, places.tmux_host_lock, other)
-        await _start(places, SessionId("tmux"), Mode.TMUX)
+        await _leave(paths.tmux_host_socket, paths.tmux_host_lock, other)
+        await _start(paths, SessionId("tmux"), Mode.TMUX)
     elif session.mode is Mode.INTERPRETER:
-        await _leave(places.socket(session.id), places.host_lock(session.id), other)
-        await _start(places, session.id, session.mode)
+        await _leave(paths.socket(session.id), paths.host_lock(session.id), other)
+        await _start(paths, session.id, session.mode)
     else:
         plan = session.plan
-        if plan and await asyncio.to_thread(lock_holder, PlanLog(places, plan).lock) is not None:
+        if plan and await asyncio.to_thread(lock_holder, PlanLog(paths, plan).lock) is not None:
             raise RefusedError(
                 f"{other.text} cannot hand over before plan {plan!r} ends: the plan's runner would count the "
                 "task as failed."
             )
-        await hand_over(places, session, TURN_S)
-        now = (await asyncio.to_thread(read_fleet, places)).get(session.id)
+        await hand_over(paths, session, TURN_S)
+        now = (await asyncio.to_thread(read_fleet, paths)).get(session.id)
         if now is not None:
-            await session_operations.restart(places, now)
+            await session_operations.restart(paths, now)
 
 
 async def _leave(socket: Path, lock: Path, other: OtherHost) -> None:
@@ -109,6 +109,6 @@ async def _leave(socket: Path, lock: Path, other: OtherHost) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def _start(places: Paths, session: SessionId, mode: Mode) -> None:
-    async with contextlib.aclosing(await open_link(places, session, mode)):
+async def _start(paths: Paths, session: SessionId, mode: Mode) -> None:
+    async with contextlib.aclosing(await open_link(paths, session, mode)):
         pass

@@ -31,7 +31,7 @@ class OwnScreen(NamedTuple):
     workdir: Path
 
 
-def find_own_screen(places: Paths, session: Session) -> OwnScreen:
+def find_own_screen(paths: Paths, session: Session) -> OwnScreen:
     """Return how the agent's own screen shows the conversation of *session*, which continues here meanwhile.
 
     Raises:
@@ -45,13 +45,13 @@ def find_own_screen(places: Paths, session: Session) -> OwnScreen:
         raise InteractiveOnlyError(session.name, why="codex's own screen does not reach into its sandbox")
     if session.state not in ALIVE or not session.resume_id:
         raise InteractiveOnlyError(session.name, why="its codex does not run")
-    socket = places.shared_server(session.id)
+    socket = paths.shared_server(session.id)
     if not socket.is_socket():
         raise InteractiveOnlyError(session.name, why="its codex does not listen on a socket; newer versions do")
-    launch = load_launch(places, session.id)
+    launch = load_launch(paths, session.id)
     if has_permissions(launch.argv[1:], launch.permission_mode):
         why = "codex's own screen would not apply this session's permission flags to other conversations (`/new`)"
         raise InteractiveOnlyError(session.name, why=why)
-    variables = {**os.environ, **load_variables(places, session.id)}
+    variables = {**os.environ, **load_variables(paths, session.id)}
     program = find_program(launch.agent, launch.argv[0], variables)
     return OwnScreen(screen_argv(program, session.resume_id, socket), variables, Path(launch.workdir))

@@ -21,7 +21,7 @@ Line = TypeVar("Line")
 
 
 def read_lines(
-    places: Paths,
+    paths: Paths,
     session: Session,
     start: int | None = None,
     end: int | None = None,
@@ -39,7 +39,7 @@ def read_lines(
         UnavailableError: if a terminal's host or tmux is unavailable.
     """
     if session.mode is not Mode.TMUX:
-        return _drawn(places, session, start, end, lines, width)
+        return _drawn(paths, session, start, end, lines, width)
     is_whole = start is None and end is None
     frame = ReadTerminal(
         n=0,
@@ -49,19 +49,19 @@ def read_lines(
         ansi=ansi,
         screen_and=ABOVE if is_whole and lines is None else None,
     )
-    text = event_loop.run(_ask(places, session, frame))
+    text = event_loop.run(_ask(paths, session, frame))
     if not isinstance(text, TerminalText):
         raise HostUnreachableError(session.name, "it did not send its screen")
     return list(text.lines)
 
 
-async def _ask(places: Paths, session: Session, frame: ReadTerminal) -> FromHost:
-    async with reach(places, session.id, session.mode) as host:
+async def _ask(paths: Paths, session: Session, frame: ReadTerminal) -> FromHost:
+    async with reach(paths, session.id, session.mode) as host:
         return await host.ask(frame)
 
 
 async def read(
-    places: Paths,
+    paths: Paths,
     session: Session,
     start: int | None = None,
     end: int | None = None,
@@ -73,7 +73,7 @@ async def read(
     """Return what `read_lines` does, without blocking the loop."""
     import asyncio
 
-    return await asyncio.to_thread(read_lines, places, session, start, end, lines=lines, ansi=ansi, width=width)
+    return await asyncio.to_thread(read_lines, paths, session, start, end, lines=lines, ansi=ansi, width=width)
 
 
 def within(lines: Sequence[Line], start: int | None, end: int | None) -> Sequence[Line]:
@@ -84,12 +84,12 @@ def within(lines: Sequence[Line], start: int | None, end: int | None) -> Sequenc
 
 
 def _drawn(
-    places: Paths, session: Session, start: int | None, end: int | None, lines: int | None, width: int
+    paths: Paths, session: Session, start: int | None, end: int | None, lines: int | None, width: int
 ) -> list[str]:
     from kasmon.model.transcript.layout import Transcript  # its import would be half of the time of `kasmon send`
 
     transcript = Transcript(fold=False)
-    for event in read_events(places, session.id):
+    for event in read_events(paths, session.id):
         transcript.add(event)
     drawn = transcript.lines(width)
     if start is None and end is None and lines is not None:

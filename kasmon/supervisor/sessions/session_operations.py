@@ -101,19 +101,19 @@ ENDING_S: Final = 20.0
 """How long a stop may take in addition to its grace until the log has the end of the agent, in seconds."""
 
 
-async def create_with_free_name(places: Paths, config: "Config", new: "NewSession") -> tuple[SessionId, str]:
+async def create_with_free_name(paths: Paths, config: "Config", new: "NewSession") -> tuple[SessionId, str]:
     """Do as `create`, with the first free number behind the name if that is taken; return the id and the name."""
     name = new.name
     while True:
         try:
-            return await create(places, config, msgspec.structs.replace(new, name=name)), name
+            return await create(paths, config, msgspec.structs.replace(new, name=name)), name
         except NameTakenError:
             from kasmon.supervisor.sessions.names import next_name  # rarely needed
 
-            name = await in_thread(next_name, places, new.name)
+            name = await in_thread(next_name, paths, new.name)
 
 
-async def create(places: Paths, config: "Config", new_session: "NewSession") -> SessionId:
+async def create(paths: Paths, config: "Config", new_session: "NewSession") -> SessionId:
     """Start the requested session and return its id; its agent runs then. Raises as `prepare` and `begin`.
 
     If the agent could not be started, the session has ended.
@@ -121,14 +121,14 @@ async def create(places: Paths, config: "Config", new_session: "NewSession") -> 
     from kasmon.supervisor.sessions.create import prepare  # most commands create none
 
     if new_session.prompt.strip():
-        await in_thread(_check_budget, places, None)
-    launch = await in_thread(prepare, places, config, new_session, time.time())
-    launch = await in_thread(_set_up, places, launch)
+        await in_thread(_check_budget, paths, None)
+    launch = await in_thread(prepare, paths, config, new_session, time.time())
+    launch = await in_thread(_set_up, paths, launch)
     try:
-        await begin(places, launch)
+        await begin(paths, launch)
     except ProtocolVersionError as error:
         end = SessionEnded(at=time.time(), why=error.message, never_began=True)
-        await in_thread(leave_ended, places, launch.session, end)
+        await in_thread(leave_ended, paths, launch.session, end)
         raise
     except TimedOutError:  # it may still start
         raise
@@ -143,7 +143,7 @@ async def create(places: Paths, config: "Config", new_session: "NewSession") -> 
 
 
 async def send(
-    places: Paths,
+    paths: Paths,
     session: Session,
     text: str,
     when: When = "now",
@@ -182,39 +182,39 @@ async def send(
         raise UsageError("missing prompt.")
     _check_images(session, images)
     if not over_budget:
-        await in_thread(_check_budget, places, session)
-    sender = actor if session.actor is None else await in_thread(find_actor, places, os.getpid()) or actor
+        await in_thread(_check_budget, paths, session)
+    sender = actor if session.actor is None else await in_thread(find_actor, paths, os.getpid()) or actor
     if session.actor is not None and sender is not None:
         from kasmon.supervisor.limits.agents import check_prompt  # only for agents
 
-        await in_thread(check_prompt, places, session, sender)
+        await in_thread(check_prompt, paths, session, sender)
     prompt = Prompt(text=text, when=when, by=by, anyway=anyway, login=login, over_budget=over_budget, key=key)
     prompt = msgspec.structs.replace(prompt, images=tuple(images), actor=actor)
     if not resumes or (not session.handed_over and session.state is not SessionState.HIBERNATED):
         try:
-            return await _receipt(places, session, prompt)
+            return await _receipt(paths, session, prompt)
         except ProtocolVersionError:
             if not resumes or (session.mode is not Mode.SDK and not session.via):
                 raise
         except SessionEndedError:
             if not resumes:
                 raise
-            session = await _await_hibernation(places, session)
+            session = await _await_hibernation(paths, session)
             if session.state is not SessionState.HIBERNATED:
                 raise
-    return await _resume_and_send(places, session, prompt, on_resumed)
+    return await _resume_and_send(paths, session, prompt, on_resumed)
 
 
 @dispatch
 async def _resume_and_send(
-    places: Paths, session: Session, prompt: Prompt, on_resumed: Callable[[float], None]
+    paths: Paths, session: Session, prompt: Prompt, on_resumed: Callable[[float], None]
 ) -> Receipt:
     was_hibernated, began = session.state is SessionState.HIBERNATED, time.monotonic()
-    await restart(places, session, actor=prompt.actor)
+    await restart(paths, session, actor=prompt.actor)
     if was_hibernated:
         on_resumed(time.monotonic() - began)
     resumed_session = msgspec.structs.replace(session, state=SessionState.STARTING, handed_over=False)
-    return await _receipt(places, resumed_session, prompt)
+    return await _receipt(paths, resumed_session, prompt)
 
 
 def _check_images(session: Session, images: Sequence[PromptImage]) -> None:
@@ -228,62 +228,62 @@ def _check_images(session: Session, images: Sequence[PromptImage]) -> None:
     )
 
 
-def _check_budget(places: Paths, session: Session | None) -> None:
+def _check_budget(paths: Paths, session: Session | None) -> None:
     """Raise if a budget of the config does not allow a prompt to *session*, or to a new one. Blocks."""
-    config = load_or_default(places)
+    config = load_or_default(paths)
     if config.budget == BudgetConfig():
         return
     from kasmon.supervisor.limits.budgets import require_budget  # only with a budget
 
-    require_budget(config, session, read_fleet(places).sessions)
+    require_budget(config, session, read_fleet(paths).sessions)
 
 
-async def _await_hibernation(places: Paths, session: Session) -> Session:
+async def _await_hibernation(paths: Paths, session: Session) -> Session:
     """Return *session* as it is once its agent has ended, if it is being hibernated; else as it is now."""
     deadline = time.monotonic() + ENDING_S
     while True:
-        now = (await in_thread(read_fleet, places)).get(session.id) or session
+        now = (await in_thread(read_fleet, paths)).get(session.id) or session
         if now.freed_bytes is None or now.state is SessionState.HIBERNATED or time.monotonic() > deadline:
             return now
         await sleep(0.02)
 
 
 @_resume_and_send.elsewhere
-async def _send_there(places: Paths, session: Session, prompt: Prompt, on_resumed: Callable[[float], None]) -> Receipt:
+async def _send_there(paths: Paths, session: Session, prompt: Prompt, on_resumed: Callable[[float], None]) -> Receipt:
     from kasmon.supervisor.machines.link_client import parse_receipt, run_for  # only for sessions of other machines
 
     if prompt.images:
         raise UnableError(f"pictures cannot be sent to {session.label!r} before its agent was resumed.")
     words = ["send", session.id, "-", "--when", prompt.when, *["--anyway"] * prompt.anyway]
     words += [*([f"--key={prompt.key}"] if prompt.key else []), *([f"--by={prompt.by}"] if prompt.by != "user" else [])]
-    output = await in_thread(run_for, places, session, *words, stdin=prompt.text.encode())
+    output = await in_thread(run_for, paths, session, *words, stdin=prompt.text.encode())
     return parse_receipt(session.via, output)
 
 
-async def requeue(places: Paths, session: Session, command: Requeue) -> Receipt:
+async def requeue(paths: Paths, session: Session, command: Requeue) -> Receipt:
     """Change, move or cancel a queued prompt, and return its receipt. Raises as `execute`.
 
     The host raises `NotFoundError` if there is no such prompt, `RefusedError` if it is no longer queued, and
     `UsageError` if it would be empty.
     """
-    return await _receipt(places, session, command)
+    return await _receipt(paths, session, command)
 
 
-async def configure(places: Paths, session: Session, command: Configure) -> None:
+async def configure(paths: Paths, session: Session, command: Configure) -> None:
     """Change settings of the running agent. Raises as `execute`, and `UnableError` if it cannot change that."""
-    await execute(places, session, command)
+    await execute(paths, session, command)
 
 
-async def declare(places: Paths, session: Session, *, waiting: str | None = None, done: str | None = None) -> None:
+async def declare(paths: Paths, session: Session, *, waiting: str | None = None, done: str | None = None) -> None:
     """Log what the session's agent reports: what it deliberately waits for, or that its task is done.
 
     Raises `SessionEndedError` or `HostUnreachableError` if it does not run.
     """
-    await _ask_running_host(places, session, ReportContext(n=0, session=session.id, waiting=waiting, done=done))
+    await _ask_running_host(paths, session, ReportContext(n=0, session=session.id, waiting=waiting, done=done))
 
 
 async def propose_finish(
-    places: Paths, session: Session, text: str, actor: ActingAgent | None = None, name: str = ""
+    paths: Paths, session: Session, text: str, actor: ActingAgent | None = None, name: str = ""
 ) -> None:
     """Log that this process's agent proposes to the person to finish *session*; *text* says what was done.
 
@@ -295,32 +295,32 @@ async def propose_finish(
         SessionEndedError, HostUnreachableError: if *session* does not run.
     """
     request = ProposeFinish(n=0, session=session.id, text=text, actor=actor, name=name)
-    await _ask_running_host(places, session, request)
+    await _ask_running_host(paths, session, request)
 
 
-async def record_peer_message(places: Paths, session: Session, message: PeerMessageWritten) -> None:
+async def record_peer_message(paths: Paths, session: Session, message: PeerMessageWritten) -> None:
     """Log a message of the session's agent to a peer on another machine. Raises as `declare`."""
-    await _ask_running_host(places, session, RecordPeerMessage(n=0, session=session.id, event=message))
+    await _ask_running_host(paths, session, RecordPeerMessage(n=0, session=session.id, event=message))
 
 
 async def _ask_running_host(
-    places: Paths, session: Session, frame: ReportContext | ProposeFinish | RecordPeerMessage
+    paths: Paths, session: Session, frame: ReportContext | ProposeFinish | RecordPeerMessage
 ) -> None:
     if session.state in OVER:
         raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)
-    async with reach(places, session.id, session.mode) as host:
+    async with reach(paths, session.id, session.mode) as host:
         await host.ask(frame)
 
 
-async def interrupt(places: Paths, session: Session) -> str:
+async def interrupt(paths: Paths, session: Session) -> str:
     """Interrupt the agent's turn, and describe the result; "interrupted" means that the turn has ended.
 
     It also says what happens to prompts that were queued, or sent during the turn. Raises as `execute`, and
     `TimedOutError` if the agent's turn continues.
     """
-    facts = await in_thread(NewEvents, places, session.id)
-    now = (await in_thread(read_fleet, places)).get(session.id) or session
-    await execute(places, session, Interrupt())
+    facts = await in_thread(NewEvents, paths, session.id)
+    now = (await in_thread(read_fleet, paths)).get(session.id) or session
+    await execute(paths, session, Interrupt())
     if now.state is SessionState.UNSURE:
         return END_UNKNOWN
     if now.state not in IN_TURN:
@@ -351,22 +351,22 @@ def _describe_queue(now: Session, dropped: int) -> str:
     return sent + (lost if dropped else "")
 
 
-async def continue_stopped(places: Paths, session: Session) -> None:
+async def continue_stopped(paths: Paths, session: Session) -> None:
     """Continue an agent that a stop signal (Ctrl-Z) stopped in its terminal. Raises as `execute`."""
-    await execute(places, session, Continue())
+    await execute(paths, session, Continue())
 
 
-async def answer(places: Paths, session: Session, answer: Answer) -> None:
+async def answer(paths: Paths, session: Session, answer: Answer) -> None:
     """Send *answer* to the agent whose request it answers. Raises as `execute`.
 
     The host raises `RequestClosedError`, `StaleRequestError` or `RequestNotFoundError` if the agent does not wait for
     this answer, and `UnableError` if it does not accept this kind.
     """
-    await execute(places, session, answer)
+    await execute(paths, session, answer)
 
 
 @dispatch
-async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
+async def stop(paths: Paths, session: Session, grace_s: float = 5.0) -> None:
     """Ask the agent to finish, end it after *grace_s* seconds, and return when it has ended. Raises as `execute`.
 
     It raises `TimedOutError` if it was sent, but the end of the agent was not logged in time.
@@ -374,15 +374,15 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
     if session.is_orphaned:
         await _end_orphan(session)
         end = SessionEnded(at=time.time(), why="stopped")
-        await in_thread(leave_ended, places, session.id, end)
+        await in_thread(leave_ended, paths, session.id, end)
         return
-    facts = await in_thread(NewEvents, places, session.id)
+    facts = await in_thread(NewEvents, paths, session.id)
     try:
-        await execute(places, session, Stop(grace_s=grace_s))
+        await execute(paths, session, Stop(grace_s=grace_s))
     except ProtocolVersionError as other:
         if session.mode is Mode.TMUX or other.host_version is None:
             raise
-        await request(places, session, ControlKind.STOP)
+        await request(paths, session, ControlKind.STOP)
     deadline = time.monotonic() + grace_s + ENDING_S
     while not any(isinstance(event, SessionEnded) for event in await in_thread(facts.more)):
         if time.monotonic() > deadline:
@@ -391,23 +391,23 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
 
 
 @stop.elsewhere
-async def _stop_there(places: Paths, session: Session, grace_s: float = 5.0) -> None:
+async def _stop_there(paths: Paths, session: Session, grace_s: float = 5.0) -> None:
     from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines, as below
 
-    await run_there(places, session, "stop", session.id, until=lambda now: now is None or not now.exists)
+    await run_there(paths, session, "stop", session.id, until=lambda now: now is None or not now.exists)
 
 
-async def stop_children(places: Paths, session: Session) -> tuple[Session, ...]:
+async def stop_children(paths: Paths, session: Session) -> tuple[Session, ...]:
     """Stop the running children of *session*, those that its agent started and theirs, and return them.
 
     Raises as `stop`, for the first that fails; the others were stopped all the same.
     """
-    fleet = await in_thread(read_fleet, places)
+    fleet = await in_thread(read_fleet, paths)
     stopped, errors = [], []
     for child in find_children(fleet, session.id):
         if child.state in ALIVE:
             try:
-                await stop(places, child)
+                await stop(paths, child)
                 stopped.append(child)
             except KasmonError as error:
                 errors.append(error)
@@ -418,7 +418,7 @@ async def stop_children(places: Paths, session: Session) -> tuple[Session, ...]:
 
 @dispatch
 async def restart(
-    places: Paths,
+    paths: Paths,
     session: Session,
     *,
     force: bool = False,
@@ -450,24 +450,24 @@ async def restart(
     if session.actor is not None:
         from kasmon.supervisor.limits.agents import check_restart  # only for sessions that agents started
 
-        await in_thread(check_restart, places, session, actor)
+        await in_thread(check_restart, paths, session, actor)
     if session.plan:
         from kasmon.supervisor.plans.task_folder import check_session  # it loads plans and git
 
-        await in_thread(check_session, places, session)
-    await in_thread(lambda: check_brought(places, launch_of(places, session.id)))
+        await in_thread(check_session, paths, session)
+    await in_thread(lambda: check_brought(paths, launch_of(paths, session.id)))
     await in_thread(_check_worktree, session)
     if session.resume_id:
-        await in_thread(require_free_conversation, places, session.resume_id, session.id)
+        await in_thread(require_free_conversation, paths, session.resume_id, session.id)
     if session.state is SessionState.HIBERNATED:
         from kasmon.supervisor.hibernation.hibernate import check_resumable  # it reads the files of agents
 
-        await in_thread(check_resumable, places, session)
+        await in_thread(check_resumable, paths, session)
     if session.is_orphaned or session.state is SessionState.LOST:
         await _end_orphan(session)
     elif session.state in ALIVE:
-        if not force and session.mode is Mode.SDK and await speaks_other_version(places, session):
-            await hand_over(places, session)
+        if not force and session.mode is Mode.SDK and await speaks_other_version(paths, session):
+            await hand_over(paths, session)
         elif not force:
             raise RefusedError(
                 f"session {session.name!r} is already running ({session.state}).",
@@ -475,12 +475,12 @@ async def restart(
             )
         else:
             with contextlib.suppress(SessionEndedError):
-                await stop(places, session)
-    launch = await in_thread(launch_of, places, session.id)
+                await stop(paths, session)
+    launch = await in_thread(launch_of, paths, session.id)
     conversation = session.resume_id or launch.resume
     if launch.generation > session.generation:  # a host was started, and its agent's start was not logged
-        await _end_remains(session, since=(await in_thread(places.launch(session.id).stat)).st_mtime)
-    launch, problem = await in_thread(_with_permission_mode, places, launch, conversation)
+        await _end_remains(session, since=(await in_thread(paths.launch(session.id).stat)).st_mtime)
+    launch, problem = await in_thread(_with_permission_mode, paths, launch, conversation)
     argv = launch.argv
     if launch.mode is Mode.TMUX and conversation and argv:
         argv = add_conversation(Path(argv[0]).name, argv, conversation) or argv
@@ -492,17 +492,17 @@ async def restart(
         argv=argv,
     )
     if problem:
-        await wait_for_host_exit(places, session.id)
+        await wait_for_host_exit(paths, session.id)
         notice = f"After the restart the agent may ask more or less than before: {problem}."
-        await in_thread(leave_notice, places, session.id, notice)
-    launch = await in_thread(_set_up, places, launch, skips=skips_setup)
-    await in_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
-    await begin(places, launch, again=True)
+        await in_thread(leave_notice, paths, session.id, notice)
+    launch = await in_thread(_set_up, paths, launch, skips=skips_setup)
+    await in_thread(write_private, paths.launch(session.id), msgspec.json.encode(launch))
+    await begin(paths, launch, again=True)
 
 
 @restart.elsewhere
 async def _restart_there(
-    places: Paths,
+    paths: Paths,
     session: Session,
     *,
     force: bool = False,
@@ -512,12 +512,12 @@ async def _restart_there(
     from kasmon.supervisor.machines.delegation import run_there
 
     if force and session.state in ALIVE:
-        await stop(places, session)
+        await stop(paths, session)
     words = ["restart", session.id, *["--skip-setup"] * skips_setup]
-    await run_there(places, session, *words, until=lambda now: now is None or now.generation > session.generation)
+    await run_there(paths, session, *words, until=lambda now: now is None or now.generation > session.generation)
 
 
-def _set_up(places: Paths, launch: Launch, *, skips: bool = False) -> Launch:
+def _set_up(paths: Paths, launch: Launch, *, skips: bool = False) -> Launch:
     """Set up the worktree of *launch*, if that is due, and return the launch without it. Blocks.
 
     The output is in the session's log. Raises `LaunchError` if it failed; the session has ended then.
@@ -528,8 +528,8 @@ def _set_up(places: Paths, launch: Launch, *, skips: bool = False) -> Launch:
     if not skips:
         from kasmon.supervisor.worktrees.setup import set_up  # rarely needed
 
-        set_up(places, launch, launch.worktree)
-    write_private(places.launch(launch.session), msgspec.json.encode(done))
+        set_up(paths, launch, launch.worktree)
+    write_private(paths.launch(launch.session), msgspec.json.encode(done))
     return done
 
 
@@ -560,7 +560,7 @@ async def _end_remains(session: Session, since: float = 0.0) -> None:
         await in_thread(end_remains, session.id, since)
 
 
-def _with_permission_mode(places: Paths, launch: Launch, conversation: str | None) -> tuple[Launch, str]:
+def _with_permission_mode(paths: Paths, launch: Launch, conversation: str | None) -> tuple[Launch, str]:
     """Return *launch* with the permission mode that its agent last reported, and why it may not be kept. Blocks.
 
     Arguments that resume a conversation are removed. An agent that never reported its mode keeps its arguments.
@@ -568,7 +568,7 @@ def _with_permission_mode(places: Paths, launch: Launch, conversation: str | Non
     argv, is_terminal = launch.argv, launch.mode is Mode.TMUX
     if is_terminal and argv:
         argv = remove_conversation(Path(argv[0]).name, argv, launch.resume)
-    mode, program = apply_log(places, load_initial_session(places, launch.session))[0].permission_mode, program_of(argv)
+    mode, program = apply_log(paths, load_initial_session(paths, launch.session))[0].permission_mode, program_of(argv)
     if not mode or launch.is_command or attached_id(program, argv):
         return msgspec.structs.replace(launch, argv=argv), ""
     if launch.backend == "acp" and program not in FLAGS:  # every agent of this protocol takes its mode by it
@@ -577,7 +577,7 @@ def _with_permission_mode(places: Paths, launch: Launch, conversation: str | Non
 
     auto = tuple(word for word in argv if word == "--auto" and program == "opencode" and is_terminal)
     plain = tuple(word for word in argv if word not in auto)  # which stays where it is
-    codex = codex_permissions(places, launch, home_of(places, launch), conversation or "")
+    codex = codex_permissions(paths, launch, home_of(paths, launch), conversation or "")
     carried = translate(program, plain, mode, launch.mode, codex)
     kept = msgspec.structs.replace(
         launch,
@@ -588,14 +588,14 @@ def _with_permission_mode(places: Paths, launch: Launch, conversation: str | Non
     return kept, carried.problem
 
 
-async def pane(places: Paths, session: Session, *, attaching: bool = False) -> PaneDescription:
+async def pane(paths: Paths, session: Session, *, attaching: bool = False) -> PaneDescription:
     """Return tmux's description of the session's pane. *attaching*: a user is about to attach to it.
 
     Raises `InteractiveOnlyError` if it has no pane, `UnavailableError` if tmux or its host is unavailable.
     """
     if session.mode is not Mode.TMUX:
         raise InteractiveOnlyError(session.name)
-    async with reach(places, session.id, session.mode) as host:
+    async with reach(paths, session.id, session.mode) as host:
         seen = await host.ask(DescribePane(n=0, session=session.id, attaching=attaching))
     if not isinstance(seen, PaneDescription):
         raise HostUnreachableError(session.name, "it did not describe its pane")
@@ -603,7 +603,7 @@ async def pane(places: Paths, session: Session, *, attaching: bool = False) -> P
 
 
 @dispatch
-async def attach_argv(places: Paths, session: Session) -> list[str]:
+async def attach_argv(paths: Paths, session: Session) -> list[str]:
     """Return the command line that attaches a terminal to the session's pane; for another machine's, by ssh.
 
     For a structured session it is `kasmon attach`, which starts the agent's own screen. Raises as `pane` and
@@ -612,28 +612,28 @@ async def attach_argv(places: Paths, session: Session) -> list[str]:
     if session.mode is Mode.SDK:
         from kasmon.supervisor.sessions.own_screen import find_own_screen  # rarely needed
 
-        await in_thread(find_own_screen, places, session)
+        await in_thread(find_own_screen, paths, session)
         return [sys.executable, "-P", "-m", "kasmon", "attach", session.id]
-    return list((await pane(places, session, attaching=True)).attach)
+    return list((await pane(paths, session, attaching=True)).attach)
 
 
 @attach_argv.elsewhere
-async def _attach_argv_there(places: Paths, session: Session) -> list[str]:
+async def _attach_argv_there(paths: Paths, session: Session) -> list[str]:
     if session.mode is not Mode.TMUX:
         raise InteractiveOnlyError(session.name)
     from kasmon.supervisor.machines.registration import terminal_argv
 
-    return await in_thread(terminal_argv, places, session.via, ("attach", session.id))
+    return await in_thread(terminal_argv, paths, session.via, ("attach", session.id))
 
 
-async def _receipt(places: Paths, session: Session, command: Prompt | Requeue) -> Receipt:
-    receipt = (await execute(places, session, command)).receipt
+async def _receipt(paths: Paths, session: Session, command: Prompt | Requeue) -> Receipt:
+    receipt = (await execute(paths, session, command)).receipt
     if receipt is None:
         raise HostUnreachableError(session.name, "it did not report the receipt of the prompt")
     return receipt
 
 
-async def execute(places: Paths, session: Session, command: AgentCommand | Requeue | Hibernate) -> CommandResult:
+async def execute(paths: Paths, session: Session, command: AgentCommand | Requeue | Hibernate) -> CommandResult:
     """Have the host of *session* execute *command*, and return its answer.
 
     Raises:
@@ -649,7 +649,7 @@ async def execute(places: Paths, session: Session, command: AgentCommand | Reque
     if session.is_orphaned:
         ways = f"`kasmon stop {session.id}` stops it, `kasmon restart {session.id}` restarts it"
         raise HostUnreachableError(session.name, f"{session.unsure_why}; {ways}")
-    async with reach(places, session.id, session.mode) as host:
+    async with reach(paths, session.id, session.mode) as host:
         limit_s = WAKING_S if session.state is SessionState.PAUSED else None  # else the host's own limit
         try:
             done = await host.ask(ExecuteCommand(n=0, session=session.id, command=command), limit_s)

@@ -47,7 +47,7 @@ LEAVE_S: Final = 10.0
 """How long the host of an agent that has ended may take to clean up, in seconds."""
 
 
-async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
+async def begin(paths: Paths, launch: Launch, *, again: bool = False) -> None:
     """Start the agent of *launch* and return when it runs, or has run.
 
     If it does not start, the session ends with the reason. One that was started meanwhile is not started twice.
@@ -59,69 +59,69 @@ async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
         ProtocolVersionError: if the host has another version; nothing is logged.
     """
     try:
-        facts = await in_thread(NewEvents, places, launch.session)
-        now, _ = await in_thread(lambda: apply_log(places, load_initial_session(places, launch.session)))
+        facts = await in_thread(NewEvents, paths, launch.session)
+        now, _ = await in_thread(lambda: apply_log(paths, load_initial_session(paths, launch.session)))
         if now.generation < launch.generation:
-            await _start(places, launch, facts, again)
-        await in_thread(forget_prompt, places, launch.session)
-        await in_thread(start_companions, places)
+            await _start(paths, launch, facts, again)
+        await in_thread(forget_prompt, paths, launch.session)
+        await in_thread(start_companions, paths)
     except (TimedOutError, ProtocolVersionError):
         raise
     except KasmonError as error:
         end = SessionEnded(at=time.time(), why=error.message, never_began=True)
-        await in_thread(leave_ended, places, launch.session, end, unless_lost=bool(launch.machine))
+        await in_thread(leave_ended, paths, launch.session, end, unless_lost=bool(launch.machine))
         raise
     except OSError as error:
         raise UnavailableError(f"cannot read the state of {launch.name!r}: {error.strerror or error}.") from error
 
 
-def start_companions(places: Paths) -> None:
+def start_companions(paths: Paths) -> None:
     """Start the processes that push notifications and feed watchers, if the config has any."""
     with contextlib.suppress(OSError):
-        content = places.config_file.read_bytes()
+        content = paths.config_file.read_bytes()
         if b"[[watch]]" in content:
             from kasmon.supervisor.watchers.feeder import start_feeder
 
-            start_feeder(places)
+            start_feeder(paths)
         if b"targets" in content:  # few configs have some
             from kasmon.supervisor.notifications.notifier import start_notifier
 
             with contextlib.suppress(KasmonError):
-                start_notifier(places)
+                start_notifier(paths)
 
 
-def forget_prompt(places: Paths, session: SessionId) -> None:
+def forget_prompt(paths: Paths, session: SessionId) -> None:
     """Remove the first prompt from the session's `launch.json`; the log has it, and its delivery.
 
     It stays there until the agent runs, since a retry of a failed start needs it.
     """
     with contextlib.suppress(KasmonError, OSError):  # it is a courtesy, and only this user can read the file
-        launch = load_launch(places, session)
+        launch = load_launch(paths, session)
         if launch.prompt:
             spent = msgspec.structs.replace(launch, prompt="")
-            write_private(places.launch(session), msgspec.json.encode(spent))
+            write_private(paths.launch(session), msgspec.json.encode(spent))
 
 
-async def _start(places: Paths, launch: Launch, facts: NewEvents, again: bool) -> None:
+async def _start(paths: Paths, launch: Launch, facts: NewEvents, again: bool) -> None:
     unreachable: KasmonError | None = None
     passed = inherited_by(launch, os.environ)
     if launch.sandbox is not None and launch.mode is not Mode.INTERPRETER:
-        await in_thread(_note_secrets, places, launch, passed)
+        await in_thread(_note_secrets, paths, launch, passed)
     try:
-        async with reach(places, launch.session, launch.mode, start=again) as host:
+        async with reach(paths, launch.session, launch.mode, start=again) as host:
             if launch.mode is Mode.TMUX:
-                passed |= await in_thread(_credentials, places, launch)
+                passed |= await in_thread(_credentials, paths, launch)
                 await host.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), START_S)
     except (SessionEndedError, HostUnreachableError) as error:  # it may have ended already: the log shows that
         unreachable = error
-    await _wait_until_running(places, launch, facts, unreachable)
+    await _wait_until_running(paths, launch, facts, unreachable)
 
 
-async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, unreachable: KasmonError | None) -> None:
+async def _wait_until_running(paths: Paths, launch: Launch, facts: NewEvents, unreachable: KasmonError | None) -> None:
     """Wait until *facts* show that the agent runs, or never will."""
     is_tmux = launch.mode is Mode.TMUX
-    lock = places.tmux_host_lock if is_tmux else places.host_lock(launch.session)
-    limit_s = START_S + ((await in_thread(load_or_default, places)).limits.handshake_s or 0.0)
+    lock = paths.tmux_host_lock if is_tmux else paths.host_lock(launch.session)
+    limit_s = START_S + ((await in_thread(load_or_default, paths)).limits.handshake_s or 0.0)
     limit_s += 0.0 if launch.sandbox in (None, "jail") else LODGED_S
     deadline, pause_s = time.monotonic() + limit_s, 0.01
     while True:
@@ -136,7 +136,7 @@ async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, u
             from kasmon.host.rpc.spawn import read_last_line  # it starts processes, and is rarely needed
 
             last_message = await in_thread(
-                read_last_line, places.tmux_host_log if is_tmux else places.host_log(launch.session)
+                read_last_line, paths.tmux_host_log if is_tmux else paths.host_log(launch.session)
             )
             raise unreachable or HostUnreachableError(launch.name, last_message or "it ended without a message")
         if time.monotonic() > deadline:
@@ -158,24 +158,24 @@ def secret_names(launch: Launch, variables: Mapping[str, str]) -> frozenset[str]
     return frozenset(named.difference(launch.public_variables))
 
 
-def _note_secrets(places: Paths, launch: Launch, passed: Mapping[str, str]) -> None:
+def _note_secrets(paths: Paths, launch: Launch, passed: Mapping[str, str]) -> None:
     """Note in its sandbox's policy which of the variables *passed* by this caller are secret: it is paused by that."""
     from kasmon.sandbox.agent.launch import policy_of  # only imported if there is a sandbox
 
-    policy = policy_of(places, launch.session)
+    policy = policy_of(paths, launch.session)
     secret = secret_names(launch, passed).union(policy.secret_variables)
     if secret != frozenset(policy.secret_variables):
         policy = msgspec.structs.replace(policy, secret_variables=tuple(sorted(secret)))
-        write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
+        write_private(paths.sandbox(launch.session), msgspec.json.encode(policy))
 
 
-def _credentials(places: Paths, launch: Launch) -> dict[str, str]:
+def _credentials(paths: Paths, launch: Launch) -> dict[str, str]:
     """Return our variables that its sandbox's credentials come from, or that its remote sandbox service needs."""
     if launch.sandbox is None:
         return {}
     from kasmon.sandbox.agent.launch import policy_of  # only imported if there is a sandbox
 
-    needed = [credential.variable for credential in policy_of(places, launch.session).credentials]
+    needed = [credential.variable for credential in policy_of(paths, launch.session).credentials]
     if launch.sandbox == "e2b":
         from kasmon.host.rpc.spawn import SERVICES  # likewise
 
@@ -184,40 +184,40 @@ def _credentials(places: Paths, launch: Launch) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def open_log(places: Paths, session: SessionId) -> "Iterator[SessionLog | None]":
+def open_log(paths: Paths, session: SessionId) -> "Iterator[SessionLog | None]":
     """Yield the log of *session* to write to; None if its host runs, which alone may write. Raises `OSError`."""
     from kasmon.host.journal.session_log import SessionLog  # few commands write a log
 
-    lock = HostLock(places.host_lock(session))
+    lock = HostLock(paths.host_lock(session))
     try:
-        yield SessionLog(places, session) if lock.acquire() else None
+        yield SessionLog(paths, session) if lock.acquire() else None
     finally:
         lock.let_go()
 
 
-def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_lost: bool = False) -> None:
+def leave_ended(paths: Paths, session: SessionId, end: SessionEnded, unless_lost: bool = False) -> None:
     """Log *end* of *session*, if no host runs that could and it has not ended; *unless_lost*: nor was it lost.
 
     If it cannot be written, the session is displayed as lost.
     """
-    with contextlib.suppress(OSError), open_log(places, session) as session_log:
+    with contextlib.suppress(OSError), open_log(paths, session) as session_log:
         before = None if session_log is None else session_log.session.state
         if session_log and before not in OVER and not (unless_lost and before is SessionState.LOST):
             session_log.append(end)
 
 
-async def wait_for_host_exit(places: Paths, session: SessionId) -> None:
+async def wait_for_host_exit(paths: Paths, session: SessionId) -> None:
     """Wait at most `LEAVE_S` until the host of an ended agent has cleaned up; the next host waits no longer."""
     deadline = time.monotonic() + LEAVE_S
-    while await in_thread(lock_holder, places.host_lock(session)) is not None:
+    while await in_thread(lock_holder, paths.host_lock(session)) is not None:
         if time.monotonic() > deadline:
             return
         await sleep(0.01)
 
 
-def leave_notice(places: Paths, session: SessionId, text: str, level: Literal["info", "warning"] = "warning") -> bool:
+def leave_notice(paths: Paths, session: SessionId, text: str, level: Literal["info", "warning"] = "warning") -> bool:
     """Log the notice *text* of *session*, if no host runs that could; return whether it was written."""
-    with contextlib.suppress(OSError), open_log(places, session) as session_log:
+    with contextlib.suppress(OSError), open_log(paths, session) as session_log:
         if session_log is not None:
             session_log.append(NoticeRaised(at=time.time(), text=text, level=level))
             return True

@@ -31,9 +31,9 @@ def lacks_host(session: Session) -> bool:
     return is_gone and (session.state is SessionState.UNSURE or is_lost)
 
 
-async def bring_back(places: Paths) -> bool:
+async def bring_back(paths: Paths) -> bool:
     """Start the shared tmux host if none runs, and wait until it answers; return whether it was started."""
-    if await asyncio.to_thread(lock_holder, places.tmux_host_lock) is not None:
+    if await asyncio.to_thread(lock_holder, paths.tmux_host_lock) is not None:
         return False
-    async with contextlib.aclosing(await open_link(places, SessionId("tmux"), Mode.TMUX)):
+    async with contextlib.aclosing(await open_link(paths, SessionId("tmux"), Mode.TMUX)):
         return True

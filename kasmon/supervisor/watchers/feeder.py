@@ -55,10 +55,10 @@ KEPT: Final = 200
 log = logging.getLogger(__name__)
 
 
-def start_feeder(places: Paths) -> None:
+def start_feeder(paths: Paths) -> None:
     """Start the process if the config has rules and none runs. Blocks. Raises `OSError` if it cannot be started."""
-    if load_or_default(places).watch and lock_holder(places.feeder_lock) is None:
-        spawn_prompter(places, "watch")
+    if load_or_default(paths).watch and lock_holder(paths.feeder_lock) is None:
+        spawn_prompter(paths, "watch")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -76,8 +76,8 @@ def main(argv: Sequence[str]) -> int:
 class Feeder:
     """Feeds the watchers of the config; the caller holds the lock, so that nothing is sent twice."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
         self._before: Fleet | None = None
         self._waiting: dict[str, list[WatchedEvent]] = {}
         self._checks: dict[str, str] = {}
@@ -86,7 +86,7 @@ class Feeder:
 
     async def run(self) -> None:
         """Feed watchers until no other session runs."""
-        async with fleets(self._places, NEWS_S) as changes:
+        async with fleets(self._paths, NEWS_S) as changes:
             upcoming = asyncio.ensure_future(anext(changes))
             try:
                 while True:
@@ -95,8 +95,8 @@ class Feeder:
                         fleet = upcoming.result()
                         upcoming = asyncio.ensure_future(anext(changes))
                     else:
-                        fleet = await asyncio.to_thread(read_fleet, self._places)
-                    config = await asyncio.to_thread(load_or_default, self._places, log.warning)
+                        fleet = await asyncio.to_thread(read_fleet, self._paths)
+                    config = await asyncio.to_thread(load_or_default, self._paths, log.warning)
                     if not is_feeder_needed(config, fleet):
                         return
                     await self.step(config, fleet, time.time())
@@ -127,14 +127,14 @@ class Feeder:
 
     async def _feed(self, config: Config, rule: WatchRule, fleet: Fleet, now: float) -> None:
         """Send the waiting events to the watcher of *rule*, if it can take them and the limits of *rule* allow it."""
-        sent = await asyncio.to_thread(read_sent, self._places, rule.session)
+        sent = await asyncio.to_thread(read_sent, self._paths, rule.session)
         if not may_send(sent, rule.per_hour, rule.most, now):
             return
         watcher = next((each for each in fleet.here if each.name == rule.session), None)
         if watcher is not None and not is_ready(watcher):
             if watcher.exists or not rule.agent:
                 return
-            await session_operations.restart(self._places, watcher)
+            await session_operations.restart(self._paths, watcher)
         events, self._waiting[rule.session] = self._waiting[rule.session], []
         shown = [await asyncio.to_thread(self._without_secrets, event) for event in events[-MOST_EVENTS:]]
         prompt = build_prompt(rule.prompt, shown, len(events) - len(shown))
@@ -143,17 +143,17 @@ class Feeder:
                 log.warning("there is no session %r to tell about %d events", rule.session, len(events))
                 return
             new = NewSession(name=rule.session, agent=rule.agent, workdir=rule.folder or str(Path.home()))
-            session = await session_operations.create(self._places, config, new)
+            session = await session_operations.create(self._paths, config, new)
             watcher = next(
-                each for each in (await asyncio.to_thread(read_fleet, self._places)).sessions if each.id == session
+                each for each in (await asyncio.to_thread(read_fleet, self._paths)).sessions if each.id == session
             )
         fact = WatchSent(at=now, rule=rule.session, session=watcher.id, events=len(events))
-        await asyncio.to_thread(_note, self._places, fact)
-        receipt = await session_operations.send(self._places, watcher, prompt, "idle", "peer")
+        await asyncio.to_thread(_note, self._paths, fact)
+        receipt = await session_operations.send(self._paths, watcher, prompt, "idle", "peer")
         log.info("told %s about %d events: %s", watcher.label, len(events), receipt.state)
 
     def _without_secrets(self, event: WatchedEvent) -> WatchedEvent:
-        secrets = secrets_of(self._places, event.session.id)
+        secrets = secrets_of(self._paths, event.session.id)
         return event._replace(text=redact(event.text, secrets)[0])
 
     async def _failed_checks(self, fleet: Fleet, names: Sequence[str], now: float) -> list[WatchedEvent]:
@@ -166,7 +166,7 @@ class Feeder:
             if session.name in names or session.worktree is None or session.state not in ALIVE:
                 continue
             try:
-                checks, text = await asyncio.to_thread(_read_checks, self._places, session, now)
+                checks, text = await asyncio.to_thread(_read_checks, self._paths, session, now)
             except (KasmonError, OSError) as error:
                 log.info("the pull request of %s cannot be read: %s", session.label, error)
                 continue
@@ -182,29 +182,29 @@ def is_feeder_needed(config: Config, fleet: Fleet) -> bool:
     return bool(names) and any(each.state in ALIVE and each.name not in names for each in fleet.sessions)
 
 
-def read_sent(places: Paths, rule: str) -> list[WatchSent]:
+def read_sent(paths: Paths, rule: str) -> list[WatchSent]:
     """Return the prompts that were sent for the watcher named *rule*. Blocks."""
     decoder = msgspec.json.Decoder(WatchSent)
     sent: list[WatchSent] = []
     with contextlib.suppress(LogMissingError):
-        for line, _ in EventLog(places.watch / "sent.jsonl").lines():
+        for line, _ in EventLog(paths.watch / "sent.jsonl").lines():
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                 sent.append(decoder.decode(line))
     return [each for each in sent if each.rule == rule]
 
 
-def _note(places: Paths, fact: WatchSent) -> None:
-    private_folder(places.watch)
-    append_line(places.watch / "sent.jsonl", msgspec.json.encode(fact), durable=True)
+def _note(paths: Paths, fact: WatchSent) -> None:
+    private_folder(paths.watch)
+    append_line(paths.watch / "sent.jsonl", msgspec.json.encode(fact), durable=True)
 
 
-def _read_checks(places: Paths, session: Session, now: float) -> tuple[str, str]:
+def _read_checks(paths: Paths, session: Session, now: float) -> tuple[str, str]:
     """Return the checks of the pull request of *session* with its commit, and the names of those that failed."""
     tree = worktree_of(session)
     if tree is None or not Path(tree.path).is_dir():
         return "", ""
     path, state = Path(tree.path), read_state(tree)
-    request, _ = find_pull_request(places, path, find_remote(path, state.base_ref), state.name, now)
+    request, _ = find_pull_request(paths, path, find_remote(path, state.base_ref), state.name, now)
     if request is None or request.state != "open":
         return "", ""
     return f"{request.checks} {request.head}", "\n".join((request.words, *request.failed))

@@ -38,7 +38,7 @@ class CodeSymbol(msgspec.Struct, frozen=True):
 
 
 @dispatch
-def list_symbols(places: Paths, session: Session) -> list[CodeSymbol]:
+def list_symbols(paths: Paths, session: Session) -> list[CodeSymbol]:
     """Return the definitions in the session's folder, as `find_symbols`."""
     return find_symbols(Path(session.workdir or "."))
 
@@ -50,8 +50,8 @@ class _Symbols(msgspec.Struct, frozen=True):
 
 
 @list_symbols.elsewhere
-def _list_symbols_there(places: Paths, session: Session) -> list[CodeSymbol]:
-    found = parse_reply(session.via, run_for(places, session, "show", session.id, "--symbols"), _Symbols).symbols
+def _list_symbols_there(paths: Paths, session: Session) -> list[CodeSymbol]:
+    found = parse_reply(session.via, run_for(paths, session, "show", session.id, "--symbols"), _Symbols).symbols
     return [each for each in found[:MOST_SENT] if clean_line(each.name + each.file) == each.name + each.file]
 
 

@@ -40,7 +40,7 @@ class CollisionDetector:
     def __init__(self, *, alone: bool = False) -> None:
         """*alone*: also cover worktrees that have no other one to collide with."""
         self._alone = alone
-        self._places: dict[str, WorktreeLocation | None] = {}
+        self._locations: dict[str, WorktreeLocation | None] = {}
         self._changes: dict[str, WorktreeChanges] = {}
         self._busy = threading.Lock()
 
@@ -51,8 +51,8 @@ class CollisionDetector:
             stale: the tops of the changed worktrees; None for all. For the others, the last result is used.
         """
         with self._busy:
-            places = {session.id: self._place(session.workdir) for session in sessions if session.has_folder_here}
-            tops = self._counting(places.values())
+            locations = {session.id: self._place(session.workdir) for session in sessions if session.has_folder_here}
+            tops = self._counting(locations.values())
             wanted = [top for top in tops if stale is None or top in stale or top not in self._changes]
             with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
                 self._changes |= zip(wanted, pool.map(_read_changes, wanted), strict=True)
@@ -60,7 +60,7 @@ class CollisionDetector:
             for repository in set(tops.values()):
                 found |= find_collisions({top: self._changes[top] for top, of in tops.items() if of == repository})
         by_top: dict[str, list[SessionId]] = {}
-        for session, place in places.items():
+        for session, place in locations.items():
             if place is not None and place.top in tops:
                 by_top.setdefault(place.top, []).append(session)
         return CollisionSweep(
@@ -77,16 +77,16 @@ class CollisionDetector:
         with self._busy:
             return frozenset(self._counting([self._place(folder) for folder in folders]))
 
-    def _counting(self, places: Iterable[WorktreeLocation | None]) -> dict[str, str]:
-        tops = {place.top: place.repository for place in places if place is not None}
+    def _counting(self, locations: Iterable[WorktreeLocation | None]) -> dict[str, str]:
+        tops = {place.top: place.repository for place in locations if place is not None}
         many = Counter(tops.values())
         return {top: repository for top, repository in tops.items() if self._alone or many[repository] > 1}
 
     def _place(self, folder: str) -> WorktreeLocation | None:
         """Return the worktree that *folder* is in, None if in none; cached by folder."""
-        if folder not in self._places:
-            self._places[folder] = _locate(folder)
-        return self._places[folder]
+        if folder not in self._locations:
+            self._locations[folder] = _locate(folder)
+        return self._locations[folder]
 
 
 def _locate(folder: str) -> WorktreeLocation | None:

@@ -24,7 +24,7 @@ LEFT_OUT: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "d
 
 
 @dispatch
-def list_files(places: Paths, session: Session) -> list[str]:
+def list_files(paths: Paths, session: Session) -> list[str]:
     """Return the files of the session's folder, as `listed`."""
     return listed(Path(session.workdir or "."))
 
@@ -36,8 +36,8 @@ class _Files(msgspec.Struct, frozen=True):
 
 
 @list_files.elsewhere
-def _list_files_there(places: Paths, session: Session) -> list[str]:
-    names = parse_reply(session.via, run_for(places, session, "show", session.id, "--files"), _Files).files
+def _list_files_there(paths: Paths, session: Session) -> list[str]:
+    names = parse_reply(session.via, run_for(paths, session, "show", session.id, "--files"), _Files).files
     return [name for name in names[:MOST_SENT] if clean_line(name) == name]
 
 

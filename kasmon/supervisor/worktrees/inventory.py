@@ -47,10 +47,10 @@ class WorktreeEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about that."""
 
 
-def list_session_worktrees(places: Paths, fleet: Fleet) -> tuple[WorktreeEntry, ...]:
+def list_session_worktrees(paths: Paths, fleet: Fleet) -> tuple[WorktreeEntry, ...]:
     """Return the worktrees of all sessions, also of removed ones, that exist, oldest first."""
     found: dict[str, WorktreeEntry] = {}
-    events = EventLog(places.fleet_log).read() if places.fleet_log.exists() else ()  # no session was ever started
+    events = EventLog(paths.fleet_log).read() if paths.fleet_log.exists() else ()  # no session was ever started
     for event, _ in events:
         if not isinstance(event, SessionCreated) or (tree := event.launch.worktree) is None:
             continue

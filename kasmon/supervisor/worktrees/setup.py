@@ -34,15 +34,15 @@ REPORTED: Final = 4000
 """At most this many characters are reported at once, the last ones."""
 
 
-def set_up(places: Paths, launch: Launch, tree: SessionWorktree) -> None:
+def set_up(paths: Paths, launch: Launch, tree: SessionWorktree) -> None:
     """Set up *tree*, the worktree of *launch*, by the config of its repository as far as the user trusts it now.
 
     Raises why it failed. The session has ended with that reason, and its worktree stays: a person decides.
     """
-    here = in_folder(places, load_or_default(places), tree.source)
+    here = in_folder(paths, load_or_default(paths), tree.source)
 
     def report(text: str) -> None:
-        leave_notice(places, launch.session, text, "info")
+        leave_notice(paths, launch.session, text, "info")
 
     if here.config.worktree.setup:
         report(f"setting up the worktree: {here.config.worktree.setup}")
@@ -50,7 +50,7 @@ def set_up(places: Paths, launch: Launch, tree: SessionWorktree) -> None:
         prepare_worktree(here.config.worktree, repository(Path(tree.source)), Path(tree.path), report)
     except KasmonError as error:
         why = f"{error.message} The agent was not started."
-        leave_ended(places, launch.session, SessionEnded(at=time.time(), why=why, never_began=True))
+        leave_ended(paths, launch.session, SessionEnded(at=time.time(), why=why, never_began=True))
         error.hint = (
             f"`kasmon restart {launch.session}` tries again, with --skip-setup it starts the agent anyway; "
             f"`kasmon rm {launch.session}` removes the session."

@@ -29,7 +29,7 @@ class PlannedUndo(msgspec.Struct, frozen=True, kw_only=True):
     """Names of files that it changes, cleaned."""
 
 
-def turn_diff(places: Paths, session: Session, number: int | None = None) -> tuple[Turn, str]:
+def turn_diff(paths: Paths, session: Session, number: int | None = None) -> tuple[Turn, str]:
     """Return turn *number* of *session*, the last one for None, with its cleaned diff.
 
     A turn that still runs, or whose end is not stored, is compared with the current files.
@@ -37,13 +37,13 @@ def turn_diff(places: Paths, session: Session, number: int | None = None) -> tup
     Raises:
         NotFoundError: if it is not stored.
     """
-    turn, diff = raw_turn_diff(places, session, number)
+    turn, diff = raw_turn_diff(paths, session, number)
     return turn, clean_lines(shorten(diff.decode("utf-8", "replace")))
 
 
-def raw_turn_diff(places: Paths, session: Session, number: int | None) -> tuple[Turn, bytes]:
+def raw_turn_diff(paths: Paths, session: Session, number: int | None) -> tuple[Turn, bytes]:
     """Return the same with the diff as git prints it, untrusted."""
-    trees = _trees(places, session)
+    trees = _trees(paths, session)
     turn = trees.turn(number)
     return turn, trees.diff(turn.before, _end_of(trees, turn, session))
 
@@ -55,7 +55,7 @@ class _Diff(msgspec.Struct, frozen=True):
     turn: int | None = None
 
 
-def read_diff_there(places: Paths, session: Session, turn: int | None) -> tuple[int | None, str]:
+def read_diff_there(paths: Paths, session: Session, turn: int | None) -> tuple[int | None, str]:
     """Return the number of the turn of a session of another machine, and its cleaned diff. Raises as `run_for`.
 
     *turn*: None for the whole branch, 0 for the last turn.
@@ -64,42 +64,42 @@ def read_diff_there(places: Paths, session: Session, turn: int | None) -> tuple[
         words = ["sandbox", "diff", session.id, *([str(turn)] if turn else [])]
     else:
         words = ["diff", session.id, *([] if turn is None else [f"--turn={turn}"] if turn else ["--last"])]
-    found = parse_reply(session.via, run_for(places, session, *words), _Diff)
+    found = parse_reply(session.via, run_for(paths, session, *words), _Diff)
     return found.turn, shorten(found.diff)
 
 
-def list_turns(places: Paths, session: Session) -> tuple[int, ...]:
+def list_turns(paths: Paths, session: Session) -> tuple[int, ...]:
     """Return the numbers of the stored turns of *session*, oldest first."""
-    return tuple(turn.number for turn in _trees(places, session).turns())
+    return tuple(turn.number for turn in _trees(paths, session).turns())
 
 
-def plan_undo(places: Paths, session: Session, number: int | None = None) -> PlannedUndo:
+def plan_undo(paths: Paths, session: Session, number: int | None = None) -> PlannedUndo:
     """Return how the files that turn *number* changed, the last one for None, get back their earlier contents.
 
     Raises:
         NotFoundError: if the turn, or its end, is not stored; or if it changed nothing.
         SessionBusyError: if a turn is running.
     """
-    trees = _trees(places, session)
+    trees = _trees(paths, session)
     check_resting(session)
     turn = trees.turn(number)
     return _planned(trees, session, turn.number, _end_of(trees, turn, session), turn.before)
 
 
-def plan_redo(places: Paths, session: Session) -> PlannedUndo:
+def plan_redo(paths: Paths, session: Session) -> PlannedUndo:
     """Return how the last undo of *session* is taken back.
 
     Raises:
         NotFoundError: if there was none, or it changed nothing.
         SessionBusyError: if a turn is running.
     """
-    trees = _trees(places, session)
+    trees = _trees(paths, session)
     check_resting(session)
     before, after = trees.last_restore()
     return _planned(trees, session, None, after, before)
 
 
-def undo(places: Paths, session: Session, planned: PlannedUndo) -> tuple[str, ...]:
+def undo(paths: Paths, session: Session, planned: PlannedUndo) -> tuple[str, ...]:
     """Carry out *planned*; return why single files were left as they are.
 
     Raises:
@@ -107,7 +107,7 @@ def undo(places: Paths, session: Session, planned: PlannedUndo) -> tuple[str, ..
         SessionBusyError: if a turn is running.
     """
     check_resting(session)
-    failed = _trees(places, session).restore(Path(session.workdir), planned.plan)
+    failed = _trees(paths, session).restore(Path(session.workdir), planned.plan)
     return tuple(clean_line(why) for why in failed)
 
 
@@ -122,14 +122,14 @@ def cleaned(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(clean_line(name) for name in names)
 
 
-def _trees(places: Paths, session: Session) -> TurnTrees:
+def _trees(paths: Paths, session: Session) -> TurnTrees:
     check_here(session)
     if session.mode is Mode.INTERPRETER or session.sandbox is not None:
         raise UnableError(
             f"{session.name!r} works in a sandbox, so the files of its turns are not stored here.",
             hint=f"`kasmon sandbox diff {session.id}` shows them where the sandbox has checkpoints.",
         )
-    return TurnTrees(places.turns(session.id))
+    return TurnTrees(paths.turns(session.id))
 
 
 def _end_of(trees: TurnTrees, turn: Turn, session: Session) -> str:

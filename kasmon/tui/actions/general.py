@@ -197,9 +197,9 @@ class GeneralActions:
         if isinstance(below, HelpDialog):
             below.dismiss()
             return
-        places = below.places if isinstance(below, Overlay) else app.key_dispatcher.help_contexts
+        contexts = below.contexts if isinstance(below, Overlay) else app.key_dispatcher.help_contexts
         offers = below.named_keys if isinstance(below, Dialog) else ()
-        app.push_screen(HelpDialog(app.look, app.keys, places, offers))
+        app.push_screen(HelpDialog(app.look, app.keys, contexts, offers))
 
     def quit(self) -> None:
         """Close at once, and print a line if agents keep running. A demo, whose agents stop, asks first."""

@@ -60,7 +60,7 @@ Note = tuple[str, Token]
 class FinishScreen(Overlay):
     """The branch of *session*. Gets its values by `show` and `note`, and posts `FinishActionRequested`."""
 
-    places = (KeyContext.FINISH,)
+    contexts = (KeyContext.FINISH,)
     DEFAULT_CSS = """
     FinishScreen { align: left top; background: $background; }
     FinishScreen Reader { height: 1fr; max-height: 100%; width: 1fr; }

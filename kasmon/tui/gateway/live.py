@@ -93,18 +93,18 @@ def _with_kasmon_errors(
 class LiveGateway:
     """Implements `Gateway` over the folders of one kasmon."""
 
-    def __init__(self, places: Paths) -> None:
-        self.places = places
-        self.watch = FleetWatch(places)
+    def __init__(self, paths: Paths) -> None:
+        self.paths = paths
+        self.watch = FleetWatch(paths)
         self._fleet = Fleet()
-        self.terminals = TerminalHosts(places, self._is_remote)
-        self._settings = LiveSettings(places)
+        self.terminals = TerminalHosts(paths, self._is_remote)
+        self._settings = LiveSettings(paths)
         self._operations: Operations | None = None
-        self._sandbox_adopter = SandboxAdopter(places)
+        self._sandbox_adopter = SandboxAdopter(paths)
         self._searcher: SearchIndexWriter | None = None
         self._here: tuple[Session, ...] = ()
         """The sessions of this machine; the same tuple while none of them changes."""
-        self._marks = LiveMarks(places, lambda: self._fleet, lambda: self._here, lambda: self._config)
+        self._marks = LiveMarks(paths, lambda: self._fleet, lambda: self._here, lambda: self._config)
 
     @property
     def _config(self) -> Config:
@@ -121,7 +121,7 @@ class LiveGateway:
             await import_in_thread("kasmon.tui.gateway.operations")  # with all that it imports: 15 ms
             from kasmon.tui.gateway.operations import Operations
 
-            self._operations = Operations(self.places, lambda: self._config, lambda: self._fleet)
+            self._operations = Operations(self.paths, lambda: self._config, lambda: self._fleet)
         return self._operations
 
     def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
@@ -148,7 +148,7 @@ class LiveGateway:
                         requested.discard(gone)
                     if new := [each for each in change.changed if each.requests and each.id not in requested]:
                         requested |= {each.id for each in new}
-                        reads.add(asyncio.create_task(asyncio.to_thread(_read_cards, self.places, new)))
+                        reads.add(asyncio.create_task(asyncio.to_thread(_read_cards, self.paths, new)))
                         await asyncio.wait(reads, timeout=PREPARED_S)  # while the dashboard draws, threads wait
                 for read in [each for each in reads if each.done()]:
                     reads.remove(read)
@@ -163,7 +163,7 @@ class LiveGateway:
     async def update_search_index(self) -> None:
         """Keep the search index up to date from now on, while this dashboard is the one that writes it."""
         module = await asyncio.to_thread(import_module, "kasmon.supervisor.search.index_writer")
-        writer = module.SearchIndexWriter(self.places, lambda: self._fleet.sessions, lambda: self.watch.is_writer)
+        writer = module.SearchIndexWriter(self.paths, lambda: self._fleet.sessions, lambda: self.watch.is_writer)
         self._searcher = writer
         self._searcher.start()
 
@@ -173,13 +173,13 @@ class LiveGateway:
         while not await asyncio.to_thread(self._may_have_plans):  # noqa: ASYNC110 - files are what it waits for
             await asyncio.sleep(RECONCILE_S)
         module = await asyncio.to_thread(import_module, "kasmon.supervisor.plans.boards")
-        async for boards in module.PlanBoards(self.places, lambda: self._fleet, lambda: self._config).changes():
+        async for boards in module.PlanBoards(self.paths, lambda: self._fleet, lambda: self._config).changes():
             yield boards
 
     def _may_have_plans(self) -> bool:
         """Whether a plan was ever started, or is in a folder of the config; only then half a megabyte is imported."""
         with contextlib.suppress(OSError):
-            return bool(self._config.plans.folders) or any(self.places.plans.iterdir())
+            return bool(self._config.plans.folders) or any(self.paths.plans.iterdir())
         return False
 
     async def fleet_machines(self) -> AsyncIterator[tuple["MachineStatus", ...]]:
@@ -190,7 +190,7 @@ class LiveGateway:
             missing = [each.machine.name for each in machines or () if _needs_link(each)]
             if missing and time.monotonic() >= started_at + LINKS_S:
                 registration = await asyncio.to_thread(import_module, "kasmon.supervisor.machines.registration")
-                await asyncio.to_thread(registration.start_links, self.places, missing)
+                await asyncio.to_thread(registration.start_links, self.paths, missing)
                 started_at = time.monotonic()
             if machines is not None and machines != shown:
                 shown = machines
@@ -221,20 +221,20 @@ class LiveGateway:
         return self._settings.changes()
 
     def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[TranscriptUpdate]:
-        return follow(self.places, self._fleet.get(session), session, since)
+        return follow(self.paths, self._fleet.get(session), session, since)
 
     @_with_kasmon_errors
     async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
         await import_in_thread("kasmon.tui.gateway.live_sandbox")
         from kasmon.tui.gateway.live_sandbox import list_offers
 
-        return await asyncio.to_thread(list_offers, self.places, self._config, folder)
+        return await asyncio.to_thread(list_offers, self.paths, self._config, folder)
 
     @_with_kasmon_errors
     async def folder_notice(self, folder: str, /) -> str:
         from kasmon.supervisor.sessions.folder_config import in_folder  # rarely needed
 
-        notice = (await asyncio.to_thread(in_folder, self.places, self._config, folder)).notice
+        notice = (await asyncio.to_thread(in_folder, self.paths, self._config, folder)).notice
         return f"{notice} {await asyncio.to_thread(self._notice_of_sharers, folder)}".strip()
 
     def _notice_of_sharers(self, folder: str) -> str:
@@ -247,7 +247,7 @@ class LiveGateway:
     async def templates(self, folder: str, /) -> Mapping[str, TemplateConfig]:
         from kasmon.supervisor.sessions.folder_config import in_folder  # rarely needed
 
-        return (await asyncio.to_thread(in_folder, self.places, self._config, folder)).config.templates
+        return (await asyncio.to_thread(in_folder, self.paths, self._config, folder)).config.templates
 
     @_with_kasmon_errors
     async def worktrees(self, folder: str, base: str = "", /) -> WorktreeChoices | None:
@@ -261,23 +261,23 @@ class LiveGateway:
         from kasmon.supervisor.sessions.create import NewSession
         from kasmon.supervisor.sessions.folder_config import for_session
 
-        here = await asyncio.to_thread(for_session, self.places, self._config, folder, agent)
+        here = await asyncio.to_thread(for_session, self.paths, self._config, folder, agent)
         new = NewSession(name="", agent=agent, mode=mode, workdir=folder, account=account)
-        return await list_conversations(self.places, here.config, new)
+        return await list_conversations(self.paths, here.config, new)
 
     @_with_kasmon_errors
     async def sandboxes(self) -> SandboxChoices:
         await import_in_thread("kasmon.tui.gateway.live_sandbox")
         from kasmon.tui.gateway.live_sandbox import list_sandboxes
 
-        return await asyncio.to_thread(list_sandboxes, self.places, self._config)
+        return await asyncio.to_thread(list_sandboxes, self.paths, self._config)
 
     @_with_kasmon_errors
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
         await import_in_thread("kasmon.tui.gateway.live_sandbox")
         from kasmon.tui.gateway.live_sandbox import preview
 
-        return await asyncio.to_thread(preview, self.places, self._config, agent, mode, workdir, tier)
+        return await asyncio.to_thread(preview, self.paths, self._config, agent, mode, workdir, tier)
 
     async def machines(self) -> Sequence[str]:
         from kasmon.supervisor.machines.candidates import find_machines  # rarely needed
@@ -288,30 +288,30 @@ class LiveGateway:
     async def foreign_panes(self) -> Sequence[AdoptablePane]:
         from kasmon.supervisor.sessions.adoption.panes import foreign_panes
 
-        return await foreign_panes(self.places)
+        return await foreign_panes(self.paths)
 
     @_with_kasmon_errors
     async def background_sessions(self) -> Sequence[BackgroundSession]:
         from kasmon.supervisor.sessions.adoption.background import list_sessions
 
-        return await list_sessions(self.places, self._config)
+        return await list_sessions(self.paths, self._config)
 
     @_with_kasmon_errors
     async def files(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.worktrees.file_listing import list_files  # only for file name completion
 
-        return await asyncio.to_thread(list_files, self.places, self._session(session))
+        return await asyncio.to_thread(list_files, self.paths, self._session(session))
 
     @_with_kasmon_errors
     async def slash_commands(self, session: SessionId, /) -> Sequence[SlashCommand]:
-        event = await asyncio.to_thread(EventLog(self.places.log(session)).find_last, CommandsAnnounced)
+        event = await asyncio.to_thread(EventLog(self.paths.log(session)).find_last, CommandsAnnounced)
         return event.slash_commands if isinstance(event, CommandsAnnounced) else ()
 
     @_with_kasmon_errors
     async def symbols(self, session: SessionId, /) -> Sequence["CodeSymbol"]:
         from kasmon.supervisor.worktrees.code_symbols import list_symbols  # only for completion
 
-        return await asyncio.to_thread(list_symbols, self.places, self._session(session))
+        return await asyncio.to_thread(list_symbols, self.paths, self._session(session))
 
     async def prompt_images(self, session: SessionId, text: str, /) -> Sequence[PromptImage]:
         from kasmon.supervisor.prompts.images import find_mentioned  # only for a mention of a picture
@@ -321,12 +321,12 @@ class LiveGateway:
     async def image_content(self, session: SessionId, image: PromptImage, /) -> bytes:
         from kasmon.host.session.prompt_images import load_image
 
-        return (await asyncio.to_thread(load_image, self.places, session, image)).data
+        return (await asyncio.to_thread(load_image, self.paths, session, image)).data
 
     async def run_command(self, session: SessionId, command: str, report: Callable[[str], None], /) -> int:
         from kasmon.supervisor.prompts import shell_command  # rarely needed
 
-        return await shell_command.run_command(self.places, self._session(session), command, report)
+        return await shell_command.run_command(self.paths, self._session(session), command, report)
 
     async def folders(self, written: str, /) -> Sequence[str]:
         from kasmon.supervisor.worktrees.file_listing import folders_like  # only for folder name completion
@@ -337,12 +337,12 @@ class LiveGateway:
     async def printed(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.sessions.read import read as printed  # rarely needed
 
-        return await printed(self.places, self._session(session), 0, ansi=True)
+        return await printed(self.paths, self._session(session), 0, ansi=True)
 
     async def search(self, words: str, /) -> AsyncGenerator["SessionHits", None]:
         from kasmon.tui.gateway.live_search import search_sessions  # rarely needed
 
-        async with contextlib.aclosing(search_sessions(self.places, self._fleet, words)) as there:
+        async with contextlib.aclosing(search_sessions(self.paths, self._fleet, words)) as there:
             async for each in there:
                 yield each
 
@@ -350,19 +350,19 @@ class LiveGateway:
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
         from kasmon.tui.gateway.live_search import read_recorded
 
-        return await asyncio.to_thread(read_recorded, self.places, session, line, at)
+        return await asyncio.to_thread(read_recorded, self.paths, session, line, at)
 
     async def fact(self, session: SessionId, place: int, /) -> Event | None:
         from kasmon.tui.gateway.live_search import find_event
 
-        return await asyncio.to_thread(find_event, self.places, session, place)
+        return await asyncio.to_thread(find_event, self.paths, session, place)
 
     @_with_kasmon_errors
     async def explained(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.sessions.explain import explain  # rarely needed
         from kasmon.supervisor.sessions.explanation_text import lines
 
-        return lines(await explain(self.places, self._session(session)))
+        return lines(await explain(self.paths, self._session(session)))
 
     def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
         return self._marks.collisions()
@@ -375,7 +375,7 @@ class LiveGateway:
         await import_in_thread("kasmon.supervisor.finish.finish_plan")  # rarely needed
         from kasmon.supervisor.finish.finish_plan import plan_finish
 
-        return await asyncio.to_thread(plan_finish, self.places, self._session(session), request, self._fleet)
+        return await asyncio.to_thread(plan_finish, self.paths, self._session(session), request, self._fleet)
 
     @_with_kasmon_errors
     async def plan_merges(self, sessions: Sequence[SessionId], /) -> "MergePlan":
@@ -383,31 +383,31 @@ class LiveGateway:
         from kasmon.supervisor.finish.merge_plan import plan_merges  # rarely needed
 
         wanted, fleet = [self._session(each) for each in sessions], self._fleet
-        return await asyncio.to_thread(lambda: plan_merges(self.places, wanted, "merge", "", fleet=fleet))
+        return await asyncio.to_thread(lambda: plan_merges(self.paths, wanted, "merge", "", fleet=fleet))
 
     @_with_kasmon_errors
     async def proposed_message(self, session: SessionId, /) -> str:
         from kasmon.supervisor.finish.commit_message import find_message  # rarely needed
 
-        return await find_message(self.places, self._session(session))
+        return await find_message(self.paths, self._session(session))
 
     @_with_kasmon_errors
     async def changes_of(self, session: SessionId, turn: int | None = None, /) -> SessionChanges:
         from kasmon.tui.gateway.live_review import read_changes  # rarely needed
 
-        return await read_changes(self.places, self._session(session), turn)
+        return await read_changes(self.paths, self._session(session), turn)
 
     @_with_kasmon_errors
     async def sandbox(self, session: SessionId, /) -> "SandboxHistory":
         from kasmon.supervisor.sandboxes.history import read_history  # rarely needed
 
-        return await asyncio.to_thread(read_history, self.places, self._session(session))
+        return await asyncio.to_thread(read_history, self.paths, self._session(session))
 
     @_with_kasmon_errors
     async def comments(self, session: SessionId, /) -> Sequence["LoggedComment"]:
         from kasmon.supervisor.review.comments import list_comments
 
-        return await asyncio.to_thread(list_comments, self.places, self._session(session))
+        return await asyncio.to_thread(list_comments, self.paths, self._session(session))
 
     @_with_kasmon_errors
     async def editor_argv(self, session: SessionId, name: str, line: int, /) -> Sequence[str]:
@@ -419,7 +419,7 @@ class LiveGateway:
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.sessions.session_operations import attach_argv  # rarely needed
 
-        return await attach_argv(self.places, self._session(session))
+        return await attach_argv(self.paths, self._session(session))
 
     def close(self) -> None:
         """Close the connections to hosts, and bring the search index up to date; agents and hosts keep running."""
@@ -432,22 +432,22 @@ class LiveGateway:
         return self._fleet.require(session)
 
 
-def _read_cards(places: Paths, sessions: Sequence[Session]) -> dict[SessionId, CardContext]:
+def _read_cards(paths: Paths, sessions: Sequence[Session]) -> dict[SessionId, CardContext]:
     from kasmon.host.session.rules import project_of  # for a shown request
 
     def read(session: Session) -> CardContext:
         project = project_of(session.workdir) if session.workdir else ""
-        return CardContext(secrets=_read_secrets(places, session.id), project=project)
+        return CardContext(secrets=_read_secrets(paths, session.id), project=project)
 
     return {session.id: read(session) for session in sessions}
 
 
-def _read_secrets(places: Paths, session: SessionId) -> tuple[str, ...]:
+def _read_secrets(paths: Paths, session: SessionId) -> tuple[str, ...]:
     """The secret values of the session's variables that are long enough to differ from ordinary words."""
     from kasmon.backends.common.environment import given_secrets  # only where something is shown that may hold one
 
     try:
-        return tuple(value for value in given_secrets(places, session) if len(value) >= SHORTEST_SECRET)
+        return tuple(value for value in given_secrets(paths, session) if len(value) >= SHORTEST_SECRET)
     except OSError:
         return ()
 

@@ -33,13 +33,13 @@ class LiveMarks:
 
     def __init__(
         self,
-        places: Paths,
+        paths: Paths,
         fleet: Callable[[], Fleet],
         here: Callable[[], tuple[Session, ...]],
         config: Callable[[], Config],
     ) -> None:
         """*here*: returns the sessions of this machine, the same tuple while none of them changes."""
-        self._places, self._fleet, self._here, self._config = places, fleet, here, config
+        self._paths, self._fleet, self._here, self._config = paths, fleet, here, config
         self._others: MachineMarks | None = None
         self._checked: tuple[tuple[Session, ...], tuple[Session, ...]] = (), ()
         """The sessions of this machine, and those of them whose files are checked for collisions."""
@@ -106,7 +106,7 @@ class LiveMarks:
         def fix_rounds() -> int:
             return self._config().finish.rounds if self._config().finish.auto_fix else 0
 
-        async for branches in watch_branches(self._places, self._here, self._folder_watch, may_ask, fix_rounds):
+        async for branches in watch_branches(self._paths, self._here, self._folder_watch, may_ask, fix_rounds):
             yield branches
 
     async def _branches_elsewhere(self) -> AsyncGenerator[Mapping[SessionId, BranchSummary], None]:
@@ -122,7 +122,7 @@ class LiveMarks:
         while not any(each.via for each in self._fleet().sessions):  # noqa: ASYNC110 - events are what it waits for
             await asyncio.sleep(LOOK_S)
         module = await asyncio.to_thread(import_module, "kasmon.supervisor.machines.marks")
-        self._others = self._others or module.MachineMarks(self._places, lambda: self._fleet().sessions)
+        self._others = self._others or module.MachineMarks(self._paths, lambda: self._fleet().sessions)
         return self._others
 
 

@@ -31,7 +31,7 @@ COLON: Final = frozenset({"hx", "helix", "subl", "zed"})
 
 
 @dispatch
-async def read_changes(places: Paths, session: Session, turn: int | None) -> SessionChanges:
+async def read_changes(paths: Paths, session: Session, turn: int | None) -> SessionChanges:
     """Return what *session* changed; *turn* as in `Gateway.changes_of`.
 
     Raises:
@@ -40,18 +40,18 @@ async def read_changes(places: Paths, session: Session, turn: int | None) -> Ses
     if session.mode is Mode.INTERPRETER or (session.sandbox is not None and turn is not None):
         from kasmon.supervisor.sandboxes import sandbox_operations  # heavy, and only for sandboxes
 
-        diff = await asyncio.to_thread(sandbox_operations.diff, places, session, turn or None)
+        diff = await asyncio.to_thread(sandbox_operations.diff, paths, session, turn or None)
         return SessionChanges(diff=clean_lines(diff), turn=turn or None)
     if turn is None:
         return SessionChanges(diff=await asyncio.to_thread(changes.diff_of, session))
-    found, diff = await asyncio.to_thread(turn_changes.turn_diff, places, session, turn or None)
-    turns = await asyncio.to_thread(turn_changes.list_turns, places, session)
+    found, diff = await asyncio.to_thread(turn_changes.turn_diff, paths, session, turn or None)
+    turns = await asyncio.to_thread(turn_changes.list_turns, paths, session)
     return SessionChanges(diff=diff, turn=found.number, turns=turns)
 
 
 @read_changes.elsewhere
-async def _read_changes_there(places: Paths, session: Session, turn: int | None) -> SessionChanges:
-    number, text = await asyncio.to_thread(turn_changes.read_diff_there, places, session, turn)
+async def _read_changes_there(paths: Paths, session: Session, turn: int | None) -> SessionChanges:
+    number, text = await asyncio.to_thread(turn_changes.read_diff_there, paths, session, turn)
     return SessionChanges(diff=text, turn=number)
 
 

@@ -24,7 +24,7 @@ AROUND: Final = 5000
 """Number of lines shown above and below a hit in printed text."""
 
 
-async def search_sessions(places: Paths, fleet: Fleet, words: str) -> AsyncGenerator[SessionHits, None]:
+async def search_sessions(paths: Paths, fleet: Fleet, words: str) -> AsyncGenerator[SessionHits, None]:
     """Yield where *words* occur; see `Gateway.search`."""
     loop = asyncio.get_running_loop()
     hits: asyncio.Queue[SessionHits | None] = asyncio.Queue()
@@ -37,8 +37,8 @@ async def search_sessions(places: Paths, fleet: Fleet, words: str) -> AsyncGener
 
     def read() -> None:
         try:
-            everyone = sort_by_use(places, fleet.sessions)
-            for each in search(places, everyone, pattern, context=CONTEXT, most=MOST, stopped=ended.is_set):
+            everyone = sort_by_use(paths, fleet.sessions)
+            for each in search(paths, everyone, pattern, context=CONTEXT, most=MOST, stopped=ended.is_set):
                 publish(each)
         finally:
             publish(None)
@@ -51,9 +51,9 @@ async def search_sessions(places: Paths, fleet: Fleet, words: str) -> AsyncGener
         ended.set()
 
 
-def read_recorded(places: Paths, session: SessionId, line: int | None, at: float) -> RecordedText:
+def read_recorded(paths: Paths, session: SessionId, line: int | None, at: float) -> RecordedText:
     """Return the text printed around a line or a time; see `Gateway.recorded`."""
-    everything = [*terminal_record.number_lines(terminal_record.everything(places.record(session)))]
+    everything = [*terminal_record.number_lines(terminal_record.everything(paths.record(session)))]
     if line is None:
         here = next((n for n, (_, printed_at, _) in enumerate(everything) if printed_at >= at), len(everything) - 1)
     else:
@@ -64,8 +64,8 @@ def read_recorded(places: Paths, session: SessionId, line: int | None, at: float
     return RecordedText(lines=tuple(text for _, _, text in everything[first : here + AROUND]), here=here - first)
 
 
-def find_event(places: Paths, session: SessionId, place: int) -> Event | None:
+def find_event(paths: Paths, session: SessionId, place: int) -> Event | None:
     """Return the event that begins at byte *place* of the session's log; None if there is none."""
     with contextlib.suppress(LogMissingError, OSError):
-        return next((event for event, _ in EventLog(places.log(session)).read(Cursor(place))), None)
+        return next((event for event, _ in EventLog(paths.log(session)).read(Cursor(place))), None)
     return None

@@ -25,24 +25,24 @@ RECONCILE_S: Final = 1.0
 class LiveSettings:
     """The settings from the folders of one kasmon."""
 
-    def __init__(self, places: Paths) -> None:
+    def __init__(self, paths: Paths) -> None:
         self.config = Config()
         """The config as read last."""
-        self._places = places
+        self._paths = paths
         self._text = ""
 
     async def changes(self) -> AsyncIterator[DashboardSettings]:
         """Yield the settings now, then after each change of a file. Never ends by itself."""
         stamp_before: object = None
-        async for _ in _watch_files(self._places.config):
-            stamp = await asyncio.to_thread(_read_stamp, self._places)
+        async for _ in _watch_files(self._paths.config):
+            stamp = await asyncio.to_thread(_read_stamp, self._paths)
             if stamp != stamp_before:
                 stamp_before = stamp
                 yield await asyncio.to_thread(self._read)
 
     def _read(self) -> DashboardSettings:
         """The settings now; if the config is broken, the last good ones with the problem."""
-        file, problems = self._places.config_file, list[str]()
+        file, problems = self._paths.config_file, list[str]()
         try:
             text = read(file)
             self.config, self._text = parse(text, str(file)), text
@@ -59,13 +59,13 @@ class LiveSettings:
             agents=programs(config),
             popup=config.attention.popup,
             preview=ui.preview,
-            split=_load(self._places.split, Split()),
-            layout=_load(self._places.list_layout, ListLayout()),
+            split=_load(self._paths.split, Split()),
+            layout=_load(self._paths.list_layout, ListLayout()),
             ascii=ui.ascii,
             workdir=_own_folder(),
             clipboard=tuple(name for name, profile in configured(config).items() if profile.clipboard),
             keys=dict(config.keys),
-            theme_files=_theme_files(self._places.themes, problems),
+            theme_files=_theme_files(self._paths.themes, problems),
             config_path=str(file),
             config_text=self._text,
             problems=tuple(problems),
@@ -97,11 +97,11 @@ def _theme_files(folder: Path, problems: list[str]) -> tuple[tuple[str, str], ..
     return tuple(files)
 
 
-def _read_stamp(places: Paths) -> tuple[tuple[str, int, int], ...]:
+def _read_stamp(paths: Paths) -> tuple[tuple[str, int, int], ...]:
     """Path, time and size of each config and theme file: differs after any change."""
     found: list[tuple[str, int, int]] = []
-    themes = places.themes.glob("*.toml") if places.themes.is_dir() else ()
-    for path in (places.config_file, *sorted(themes)):
+    themes = paths.themes.glob("*.toml") if paths.themes.is_dir() else ()
+    for path in (paths.config_file, *sorted(themes)):
         with contextlib.suppress(OSError):
             status = path.stat()
             found.append((str(path), status.st_mtime_ns, status.st_size))

@@ -34,7 +34,7 @@ RETRY_S: Final = 2.0
 
 
 async def follow(
-    places: Paths, current: Session | None, session: SessionId, since: Cursor
+    paths: Paths, current: Session | None, session: SessionId, since: Cursor
 ) -> AsyncIterator[TranscriptUpdate]:
     """Yield what the log has after *since*, then what is added, with the text being written; never ends by itself."""
     loop = asyncio.get_running_loop()
@@ -46,11 +46,11 @@ async def follow(
             loop.call_soon_threadsafe(updates.put_nowait, facts)
 
     reader = threading.Thread(
-        target=_read_events, args=(EventLog(places.log(session)), since, publish, ended), daemon=True
+        target=_read_events, args=(EventLog(paths.log(session)), since, publish, ended), daemon=True
     )
     reader.start()
     structured = current is not None and current.mode is not Mode.TMUX
-    writing = loop.create_task(_follow_text(places, session, updates.put_nowait)) if structured else None
+    writing = loop.create_task(_follow_text(paths, session, updates.put_nowait)) if structured else None
     try:
         while True:
             yield await updates.get()
@@ -124,7 +124,7 @@ def _read_end(log: EventLog, since: Cursor) -> EventBatch:
     return EventBatch(tuple(event for event, _ in log.read(whole)), whole, is_end=True)
 
 
-async def _follow_text(places: Paths, session: SessionId, publish: Callable[[TranscriptUpdate], None]) -> None:
+async def _follow_text(paths: Paths, session: SessionId, publish: Callable[[TranscriptUpdate], None]) -> None:
     """Receive the text that the agent is writing from its host, while it has one; this starts no agent."""
     from kasmon.host.rpc.connect import open_link  # not before the first frame
 
@@ -134,7 +134,7 @@ async def _follow_text(places: Paths, session: SessionId, publish: Callable[[Tra
 
     while True:
         with contextlib.suppress(KasmonError):
-            reached = await open_link(places, session, Mode.SDK, only_looks=True)
+            reached = await open_link(paths, session, Mode.SDK, only_looks=True)
             gone = asyncio.Event()
             reached.on_push, reached.on_close = push, gone.set
             try:

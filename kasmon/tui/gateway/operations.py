@@ -69,8 +69,8 @@ class Operations:
     `OSError` if it was not done; the message is for the user.
     """
 
-    def __init__(self, places: Paths, config: Callable[[], Config], fleet: Callable[[], Fleet]) -> None:
-        self._places = places
+    def __init__(self, paths: Paths, config: Callable[[], Config], fleet: Callable[[], Fleet]) -> None:
+        self._paths = paths
         self._config = config
         self._fleet = fleet
         self._delivery = NotificationDelivery()
@@ -83,14 +83,14 @@ class Operations:
         *fields*: the values of the fields in its prompt; None if the prompt is not a template's.
         """
         config = await self._config_in(new.workdir, new.agent)
-        await session_operations.create(self._places, config, _with_fields(config, new, fields))
+        await session_operations.create(self._paths, config, _with_fields(config, new, fields))
 
     async def start_there(self, machine: str, new: NewSession, /, *, fields: Mapping[str, str] | None = None) -> None:
         """As `create_session`, on a registered machine; an empty `workdir` is the home folder there."""
         from kasmon.supervisor.machines.delegation import start_there  # rarely needed, as the next two
 
         new = _with_fields(self._config(), new, fields)
-        await start_there(self._places, machine, new)
+        await start_there(self._paths, machine, new)
 
     async def add_machine(self, name: str, destination: str, /, *, install: bool = False) -> str:
         """Register the machine at the ssh *destination*, if its kasmon can be reached and speaks this protocol.
@@ -105,16 +105,16 @@ class Operations:
             from kasmon.supervisor.machines import installation
 
             await asyncio.to_thread(installation.install, destination, ssh)
-        machine = await asyncio.to_thread(registration.describe, self._places, name, destination, ssh)
+        machine = await asyncio.to_thread(registration.describe, self._paths, name, destination, ssh)
         await check_machine(machine, ssh)
-        await asyncio.to_thread(registration.register, self._places, machine)
+        await asyncio.to_thread(registration.register, self._paths, machine)
         return f"{name} is registered; its sessions appear in the list."
 
     async def remove_machine(self, name: str, /) -> str:
         """Remove the registration of a machine, and the copies of its sessions here."""
         from kasmon.supervisor.machines import registration
 
-        await asyncio.to_thread(registration.remove, self._places, name)
+        await asyncio.to_thread(registration.remove, self._paths, name)
         return f"{name} is removed; its sessions continue there."
 
     async def create_interpreters(self, new: "NewSandbox", prompt: str = "", /) -> None:
@@ -122,16 +122,16 @@ class Operations:
         from kasmon.supervisor.fleet.snapshot import read_fleet  # these three are rarely needed
         from kasmon.supervisor.sandboxes import sandbox_operations, use
 
-        made = await sandbox_operations.create(self._places, self._config(), new)
-        session = (await asyncio.to_thread(read_fleet, self._places)).get(made)
+        made = await sandbox_operations.create(self._paths, self._config(), new)
+        session = (await asyncio.to_thread(read_fleet, self._paths)).get(made)
         if prompt and session is not None:
-            await use.run(self._places, session, "bash", prompt)
+            await use.run(self._paths, session, "bash", prompt)
 
     async def adopt_pane(self, pane: str, name: str, /) -> None:
         """Watch this pane of the user's own tmux (`%5`) as a session with this name."""
         from kasmon.supervisor.sessions.adoption.panes import adopt  # rarely needed
 
-        await adopt(self._places, pane, name)
+        await adopt(self._paths, pane, name)
 
     async def begin_log_in(self, session: SessionId, shown: TerminalLogIn, /) -> str:
         """Start the log-in *shown* that the agent offers, in a terminal, and return the name of that session.
@@ -141,17 +141,17 @@ class Operations:
         from kasmon.supervisor.limits.log_in import begin_log_in  # rarely needed
 
         known = self._session(session)
-        return await begin_log_in(self._places, await self._config_in(known.config_folder, ""), known, shown)
+        return await begin_log_in(self._paths, await self._config_in(known.config_folder, ""), known, shown)
 
     async def adopt_background(self, background: str, /) -> str:
         """Show the background session of Claude Code with this id as a session, and return that session's name."""
         from kasmon.supervisor.sessions.adoption.background import adopt_background  # rarely needed
 
-        return (await adopt_background(self._places, self._config(), background))[1]
+        return (await adopt_background(self._paths, self._config(), background))[1]
 
     async def restart(self, session: SessionId, /) -> str:
         known, began = self._session(session), time.monotonic()
-        await session_operations.restart(self._places, known)
+        await session_operations.restart(self._paths, known)
         return _resumed(known, time.monotonic() - began) if known.state is SessionState.HIBERNATED else ""
 
     async def hibernate(self, session: SessionId, /) -> str:
@@ -159,7 +159,7 @@ class Operations:
         from kasmon.supervisor.hibernation.hibernate import hibernate  # rarely needed
 
         known = self._session(session)
-        done = await hibernate(self._places, known)
+        done = await hibernate(self._paths, known)
         return f"{known.label}: {done}." if done else ""
 
     async def hibernate_all(self, sessions: Sequence[SessionId], /) -> str:
@@ -185,10 +185,10 @@ class Operations:
 
         known = self._session(session)
         config = await self._config_in(known.config_folder, known.agent)
-        await move(self._places, config, known, to, account, changes_permissions=changes_permissions)
+        await move(self._paths, config, known, to, account, changes_permissions=changes_permissions)
 
     async def rename(self, session: SessionId, name: str, /) -> None:
-        await list_entry.rename(self._places, self._session(session), name)
+        await list_entry.rename(self._paths, self._session(session), name)
 
     async def set_tags(self, session: SessionId, before: Sequence[str], tags: Sequence[str], /) -> None:
         """Give the session *tags*; of its tags, only those in *before* that are not among them are removed."""
@@ -196,12 +196,12 @@ class Operations:
 
         wanted = check_tags(tags)
         added, removed = (set(wanted) - set(before), set(before) - set(wanted))
-        await list_entry.tag(self._places, self._session(session), added, removed)
+        await list_entry.tag(self._paths, self._session(session), added, removed)
 
     async def mark_viewed(self, session: SessionId, /) -> None:
         known = self._session(session)
         try:
-            await list_entry.mark_viewed(self._places, known)
+            await list_entry.mark_viewed(self._paths, known)
         except RefusedError:
             if not known.via:  # who may only see the sessions of a machine leaves no mark there
                 raise
@@ -213,11 +213,11 @@ class Operations:
         """
         known = self._session(session)
         if known.mode is not Mode.INTERPRETER:
-            kept = await list_entry.forget(self._places, known, deletes_conversation=deletes_conversation)
+            kept = await list_entry.forget(self._paths, known, deletes_conversation=deletes_conversation)
         else:
             from kasmon.supervisor.sandboxes import sandbox_operations
 
-            kept = await sandbox_operations.remove(self._places, known)
+            kept = await sandbox_operations.remove(self._paths, known)
         return list_entry.copy_stays(kept) if kept else ""
 
     async def export(
@@ -227,7 +227,7 @@ class Operations:
         from kasmon.supervisor.sessions.export import as_html, as_markdown, write_beside  # rarely needed
 
         known, write_as = self._session(session), as_html if format_ == "html" else as_markdown
-        text = await asyncio.to_thread(write_as, self._places, known, turn)
+        text = await asyncio.to_thread(write_as, self._paths, known, turn)
         return f"Exported {known.name} to {await asyncio.to_thread(write_beside, Path.cwd(), known, text, format_)}."
 
     async def send_prompt(self, session: SessionId, prompt: Prompt, /) -> str:
@@ -235,15 +235,15 @@ class Operations:
         known, took_s = self._session(session), list[float]()
         images = await asyncio.to_thread(find_mentioned, known, prompt.text)
         receipt = await session_operations.send(
-            self._places, known, prompt.text, prompt.when, anyway=prompt.anyway, images=images, on_resumed=took_s.append
+            self._paths, known, prompt.text, prompt.when, anyway=prompt.anyway, images=images, on_resumed=took_s.append
         )
-        warnings = await asyncio.to_thread(find_warnings, self._places, known)
+        warnings = await asyncio.to_thread(find_warnings, self._paths, known)
         resumed = f"{_resumed(known, took_s[0])} " if took_s else ""
         return " · ".join([resumed + describe_receipt(known, receipt), *warnings])
 
     async def store_picture(self, picture: bytes, /) -> str:
         """Write a picture to a file that only the user can read, and return its path."""
-        return str(await asyncio.to_thread(store_picture, self._places, picture))
+        return str(await asyncio.to_thread(store_picture, self._paths, picture))
 
     async def fork_session(self, session: SessionId, prompt: str, later: int, text: str, /) -> str:
         """Start a session that continues this one with *text* in the place of *prompt*, before *later* equal ones."""
@@ -251,33 +251,33 @@ class Operations:
 
         known = self._session(session)
         config = await self._config_in(known.config_folder, known.agent)
-        _, name = await fork(self._places, config, known, prompt, later, text)
+        _, name = await fork(self._paths, config, known, prompt, later, text)
         return f"{name} continues {clean_line(known.label)} from that prompt. Files were not rewound."
 
     async def change_queue(self, session: SessionId, change: Requeue, /) -> None:
         """Move, edit or remove a queued prompt."""
-        await session_operations.requeue(self._places, self._session(session), change)
+        await session_operations.requeue(self._paths, self._session(session), change)
 
     async def answer(self, session: SessionId, answer: Answer, /) -> None:
-        await session_operations.answer(self._places, self._session(session), answer)
+        await session_operations.answer(self._paths, self._session(session), answer)
 
     async def interrupt(self, session: SessionId, /) -> str:
         """Interrupt the turn; the text says what happens to the queue, if there is one."""
         known = self._session(session)
-        said = await session_operations.interrupt(self._places, known)
+        said = await session_operations.interrupt(self._paths, known)
         return f"{clean_line(known.label)}: {said}." if ";" in said else ""
 
     async def continue_stopped(self, session: SessionId, /) -> None:
-        await session_operations.continue_stopped(self._places, self._session(session))
+        await session_operations.continue_stopped(self._paths, self._session(session))
 
     async def stop(self, session: SessionId, /, *, with_children: bool = False) -> None:
         known = self._session(session)
-        await session_operations.stop(self._places, known)
+        await session_operations.stop(self._paths, known)
         if with_children:
-            await session_operations.stop_children(self._places, known)
+            await session_operations.stop_children(self._paths, known)
 
     async def configure(self, session: SessionId, changes: Configure, /) -> None:
-        await session_operations.configure(self._places, self._session(session), changes)
+        await session_operations.configure(self._paths, self._session(session), changes)
 
     async def write_comment(self, session: SessionId, comment: ReviewComment, /) -> None:
         """Log a comment on lines that the session changed; if it has an id, edit the text of that comment."""
@@ -285,7 +285,7 @@ class Operations:
 
         known = self._session(session)
         if comment.id:
-            await comments.edit_comment(self._places, known, comment.id, comment.text)
+            await comments.edit_comment(self._paths, known, comment.id, comment.text)
             return
         built = await asyncio.to_thread(
             comments.build_comment,
@@ -297,43 +297,43 @@ class Operations:
             side=comment.side,
             hunk=comment.hunk,
         )
-        await comments.write_comment(self._places, known, built)
+        await comments.write_comment(self._paths, known, built)
 
     async def remove_comment(self, session: SessionId, comment: str, /) -> None:
         from kasmon.supervisor.review import comments
 
-        await comments.remove_comment(self._places, self._session(session), comment)
+        await comments.remove_comment(self._paths, self._session(session), comment)
 
     async def mark_comment(self, session: SessionId, comment: str, /, *, is_resolved: bool) -> None:
         """Mark a comment as resolved, or reopen it."""
         from kasmon.supervisor.review import comments
 
-        await comments.mark_comment(self._places, self._session(session), comment, is_resolved=is_resolved)
+        await comments.mark_comment(self._paths, self._session(session), comment, is_resolved=is_resolved)
 
     async def send_comments(self, session: SessionId, /) -> str:
         """Send the open comments to the agent as one prompt."""
         from kasmon.supervisor.review import comments
 
         known = self._session(session)
-        receipt, count = await comments.send_comments(self._places, known)
+        receipt, count = await comments.send_comments(self._paths, known)
         return f"{count} {'comment' if count == 1 else 'comments'} to {describe_receipt(known, receipt)}"
 
     async def revert_hunk(self, session: SessionId, hunk: ShownHunk, /) -> str:
         """Take the changes of a hunk back in the worktree, if its file is still as it was shown."""
         from kasmon.supervisor.review import hunks  # rarely needed, as in the next two
 
-        return await asyncio.to_thread(hunks.revert_hunk, self._places, self._session(session), hunk)
+        return await asyncio.to_thread(hunks.revert_hunk, self._paths, self._session(session), hunk)
 
     async def stage_hunk(self, session: SessionId, hunk: ShownHunk, /) -> str:
         """Add the unstaged changes of a hunk to the index, if its file is still as it was shown."""
         from kasmon.supervisor.review import hunks
 
-        return await asyncio.to_thread(hunks.stage_hunk, self._places, self._session(session), hunk)
+        return await asyncio.to_thread(hunks.stage_hunk, self._paths, self._session(session), hunk)
 
     async def undo_hunk(self, session: SessionId, /) -> str:
         from kasmon.supervisor.review import hunks
 
-        return await asyncio.to_thread(hunks.undo_last_hunk, self._places, self._session(session))
+        return await asyncio.to_thread(hunks.undo_last_hunk, self._paths, self._session(session))
 
     async def change_sandbox(self, session: SessionId, command: SandboxCommand, /) -> str:
         """Execute *command* in the session's sandbox; the output of a `Run` appears in the transcript."""
@@ -341,9 +341,9 @@ class Operations:
 
         known = self._session(session)
         if isinstance(command, Run):
-            await use.run(self._places, known, command.interpreter, command.code)
+            await use.run(self._paths, known, command.interpreter, command.code)
             return ""
-        checkpoint = await use.execute(self._places, known, command)
+        checkpoint = await use.execute(self._paths, known, command)
         if isinstance(command, Checkpoint):
             text = f"checkpoint {checkpoint} created" if checkpoint else "no checkpoint could be created"
             return f"{known.name}: {text}"
@@ -355,7 +355,7 @@ class Operations:
         from kasmon.supervisor.sandboxes import sandbox_operations
 
         known = self._session(session)
-        made = await sandbox_operations.fork(self._places, known, name, checkpoint)
+        made = await sandbox_operations.fork(self._paths, known, name, checkpoint)
         text = f"Created {name} from {known.name}, {describe_origin(made.origin)}."
         return f"{text} {known.name} lost: {made.lost}" if made.lost else text
 
@@ -363,20 +363,20 @@ class Operations:
         """Create a session called *name*, and run in it what this one ran until *checkpoint* (empty: until now)."""
         from kasmon.supervisor.sandboxes import sandbox_operations
 
-        return await sandbox_operations.replay_session(self._places, self._session(session), name, checkpoint)
+        return await sandbox_operations.replay_session(self._paths, self._session(session), name, checkpoint)
 
     async def decide_on_plan(self, plan: str, action: PlanAction, task: str = "", agent: str = "", /) -> None:
         """Apply a decision to a running plan; *agent* takes the task over, for `replace`."""
         from kasmon.supervisor.plans import decisions  # imports all plan modules
 
         config, fleet = self._config(), self._fleet()
-        await asyncio.to_thread(decisions.record_decision, self._places, config, fleet, plan, action, task, agent)
+        await asyncio.to_thread(decisions.record_decision, self._paths, config, fleet, plan, action, task, agent)
 
     async def apply_plan_edit(self, plan: str, digest: str, /) -> None:
         """Apply the edited file of this plan, as it was shown."""
         from kasmon.supervisor.plans import decisions
 
-        await asyncio.to_thread(decisions.apply_edit, self._places, self._config(), plan, digest)
+        await asyncio.to_thread(decisions.apply_edit, self._paths, self._config(), plan, digest)
 
     async def finish(self, session: SessionId, plan: "PlannedFinish", report: Callable[[str], None], /) -> str:
         """Do with the session's branch what *plan* says; *report* gets a sentence after each step.
@@ -391,7 +391,7 @@ class Operations:
         def pass_on(text: str) -> None:
             loop.call_soon_threadsafe(report, text)
 
-        result = await finish(self._places, known, plan, pass_on)
+        result = await finish(self._paths, known, plan, pass_on)
         await asyncio.sleep(0)  # for the last report
         if not result.conflicts:
             return ""
@@ -415,7 +415,7 @@ class Operations:
         def pass_on(text: str) -> None:
             loop.call_soon_threadsafe(report, text)
 
-        outcome = await merge_one_by_one(self._places, sessions, plan, pass_on, decide)
+        outcome = await merge_one_by_one(self._paths, sessions, plan, pass_on, decide)
         await asyncio.sleep(0)  # for the last report
         return "\n".join(outcome_lines(outcome, len(plan.steps)))
 
@@ -424,23 +424,23 @@ class Operations:
         from kasmon.supervisor.finish.feedback import send_feedback  # rarely needed
 
         known = self._session(session)
-        receipt = await send_feedback(self._places, known)
+        receipt = await send_feedback(self._paths, known)
         return f"{known.name}: {RECEIPT_WORDS[receipt.state]}: {receipt.text}"
 
     async def save_theme(self, name: str, key: str, /) -> None:
         """Write this theme's name into the config, as the value of *key*: `ui.theme` or `ui.light_theme`."""
-        await asyncio.to_thread(put, self._places, key, name)
+        await asyncio.to_thread(put, self._paths, key, name)
 
     async def save_split(self, split: msgspec.Struct, /) -> None:
         """Store how the window is split, a `protocol.Split`, for the next start."""
-        await asyncio.to_thread(self._store, self._places.split, split)
+        await asyncio.to_thread(self._store, self._paths.split, split)
 
     async def save_layout(self, layout: msgspec.Struct, /) -> None:
         """Store how the list is arranged, a `ListLayout`, for the next start."""
-        await asyncio.to_thread(self._store, self._places.list_layout, layout)
+        await asyncio.to_thread(self._store, self._paths.list_layout, layout)
 
     def _store(self, path: Path, value: msgspec.Struct) -> None:
-        self._places.make()
+        self._paths.make()
         write_private(path, msgspec.json.encode(value))
 
     async def copy_text(self, text: str, /) -> None:
@@ -497,14 +497,14 @@ class Operations:
         def maintain() -> dict[str, "TargetStatus"]:
             from kasmon.supervisor.notifications import notifier, presence  # most configs have no targets
 
-            presence.note_key(self._places, time.time() - quiet_s)
+            presence.note_key(self._paths, time.time() - quiet_s)
             if any(session.state in ALIVE for session in self._fleet().sessions):
-                notifier.start_notifier(self._places, self._config())
+                notifier.start_notifier(self._paths, self._config())
                 if self._config().watch:
                     from kasmon.supervisor.watchers.feeder import start_feeder
 
-                    start_feeder(self._places)
-            return notifier.read_status(self._places).targets
+                    start_feeder(self._paths)
+            return notifier.read_status(self._paths).targets
 
         targets = await asyncio.to_thread(maintain)
         for name, status in targets.items():
@@ -515,7 +515,7 @@ class Operations:
                     raise UnavailableError(problem, hint=f"`kasmon notify test {name}` tries it again.")
 
     async def _config_in(self, folder: str, agent: str) -> Config:
-        return (await asyncio.to_thread(for_session, self._places, self._config(), folder, agent)).config
+        return (await asyncio.to_thread(for_session, self._paths, self._config(), folder, agent)).config
 
     def _session(self, session: SessionId) -> Session:
         return self._fleet().require(session)

@@ -29,9 +29,9 @@ SHARED: Final = SessionId("tmux")
 class TerminalHosts:
     """Implements `TerminalLink`. *is_remote*: whether a session is of another machine."""
 
-    def __init__(self, places: Paths, is_remote: Callable[[SessionId], bool]) -> None:
+    def __init__(self, paths: Paths, is_remote: Callable[[SessionId], bool]) -> None:
         self.listener: Callable[[FromTerminal], None] = lambda frame: None
-        self._places, self._is_remote = places, is_remote
+        self._paths, self._is_remote = paths, is_remote
         self._hosts: dict[SessionId, TerminalHost] = {}
 
     def send(self, command: TerminalCommand, /) -> None:
@@ -43,7 +43,7 @@ class TerminalHosts:
         session = command.session if self._is_remote(command.session) else SHARED
         host = self._hosts.get(session)
         if host is None:
-            host = self._hosts[session] = TerminalHost(self._places, session, lambda frame: self.listener(frame))
+            host = self._hosts[session] = TerminalHost(self._paths, session, lambda frame: self.listener(frame))
         host.send(command)
         if session != SHARED and not host.is_used():
             del self._hosts[session]
@@ -57,9 +57,9 @@ class TerminalHosts:
 class TerminalHost:
     """The connection to the host of *session*'s terminal. After a reconnect it repeats the subscriptions."""
 
-    def __init__(self, places: Paths, session: SessionId, listener: Callable[[FromTerminal], None]) -> None:
+    def __init__(self, paths: Paths, session: SessionId, listener: Callable[[FromTerminal], None]) -> None:
         self.listener = listener
-        self._places, self._session = places, session
+        self._paths, self._session = paths, session
         self._link: HostLink | None = None
         self._opening: asyncio.Task[None] | None = None
         self._is_first = True
@@ -112,7 +112,7 @@ class TerminalHost:
         pause_s = FIRST_PAUSE_S
         while self.is_used():
             try:
-                opened = await open_link(self._places, self._session, Mode.TMUX)
+                opened = await open_link(self._paths, self._session, Mode.TMUX)
             except KasmonError as error:
                 self._is_first = False
                 self._typed.clear()

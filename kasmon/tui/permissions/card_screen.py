@@ -21,7 +21,7 @@ from kasmon.tui.theme.look import ThemeStyles
 class CardScreen(Overlay):
     """Shows one request after the other. Updates come by `update_requests`."""
 
-    places = (KeyContext.CARD,)
+    contexts = (KeyContext.CARD,)
     AUTO_FOCUS = ""
 
     def __init__(

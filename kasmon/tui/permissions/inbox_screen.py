@@ -86,7 +86,7 @@ HERE = ("help", "palette", "quit")
 class InboxScreen(Overlay):
     """Gets `PermissionSnapshot` by `update_requests`; its card calls *send* with answers, and it posts `CardClosed`."""
 
-    places = (KeyContext.INBOX, KeyContext.CARD)
+    contexts = (KeyContext.INBOX, KeyContext.CARD)
     AUTO_FOCUS = ""
 
     def __init__(

@@ -47,7 +47,7 @@ WORDS: Final = {"plan_abort": ("Abort", "abort"), "task_skip": ("Skip", "skip")}
 class PlanBoardScreen(Overlay):
     """Gets the plans by `update_boards`; runs decisions, and posts which session or diff to show."""
 
-    places = (KeyContext.BOARD,)
+    contexts = (KeyContext.BOARD,)
     AUTO_FOCUS = ""
     carries_notice = True
 

@@ -55,16 +55,16 @@ def log_errors_to(path: Path) -> None:
     process_log.configure(ErrorLog(path))
 
 
-def run(places: Paths, *, agents_go_on: bool = True) -> int:
-    """Run the dashboard over *places* until the user quits, and return the exit code.
+def run(paths: Paths, *, agents_go_on: bool = True) -> int:
+    """Run the dashboard over *paths* until the user quits, and return the exit code.
 
     *agents_go_on* is what the dashboard tells the user; the agents of a demo stop.
     """
     sys.setswitchinterval(SWITCH_S)
-    log_errors_to(places.own_log)
+    log_errors_to(paths.own_log)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # a shell may have exported them; the terminal reports its size itself
-    gateway = LiveGateway(places)
+    gateway = LiveGateway(paths)
     app = Kasmon(gateway.first(), gateway, driver_class=TapDriver)
     app.agents_go_on = agents_go_on
     app.on_suspend = gateway.watch.close  # other processes write the index while this one is stopped

@@ -148,7 +148,7 @@ class DiffRows:
         self._text_cells = max(LEAST_CELLS, self._column - self._digits - 2)
         self.entries = list(self._entries(comments or {}))
         self.starts = [0, *accumulate(self._heights())]
-        self._places: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
         """The index of a line -> that of its entry; filled when it is needed."""
         self._changed: dict[int, tuple[Range, ...]] = {}
         self._drawn: dict[int, list[Row]] = {}
@@ -167,15 +167,15 @@ class DiffRows:
             if at < len(self.entries) and self.entries[at].line == line:
                 return at
             return max(0, at - 1)
-        if not self._places:
+        if not self._positions:
             for at, entry in enumerate(self.entries):
                 if entry.kind != "comment":
                     for each in (entry.old, entry.new):
                         if each is not None:
-                            self._places.setdefault(each, at)
-        if line in self._places or not self.file.hunks:
-            return self._places.get(line, 0)
-        return self._places.get(self.file.hunks[self.file.hunk_at(line)].start, 0)
+                            self._positions.setdefault(each, at)
+        if line in self._positions or not self.file.hunks:
+            return self._positions.get(line, 0)
+        return self._positions.get(self.file.hunks[self.file.hunk_at(line)].start, 0)
 
     def row(self, number: int) -> Row:
         at = self.entry_at(number)

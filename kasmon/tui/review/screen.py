@@ -83,7 +83,7 @@ class ReviewRequests(Protocol):
 class ReviewScreen(Overlay):
     """The review of one session; *requests* does what needs more than the screen."""
 
-    places = (KeyContext.REVIEW, KeyContext.FIND)
+    contexts = (KeyContext.REVIEW, KeyContext.FIND)
     AUTO_FOCUS = ""  # else Textual focuses the hidden input of a search once a dialog above is closed
     DEFAULT_CSS = """
     ReviewScreen { align: left top; background: $background; }

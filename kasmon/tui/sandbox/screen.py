@@ -45,7 +45,7 @@ AGENTS: Final = (
 class SandboxScreen(Overlay):
     """The sandbox of *session*. Posts `SandboxActionRequested`."""
 
-    places = (KeyContext.SANDBOX,)
+    contexts = (KeyContext.SANDBOX,)
     DEFAULT_CSS = """
     SandboxScreen { align: left top; background: $background; }
     SandboxScreen #box-middle { layout: vertical; height: 1fr; width: 1fr; }

@@ -74,10 +74,10 @@ class SearchResultsList(ScrollView, can_focus=False):
 
     def move(self, by: int) -> None:
         """Move the cursor by so many matches, up if negative."""
-        places = [at for at, row in enumerate(self.rows) if row.hit is not None]
-        if places:
-            here = places.index(self.at) if self.at in places else 0
-            self._go(places[min(max(here + by, 0), len(places) - 1)])
+        positions = [at for at, row in enumerate(self.rows) if row.hit is not None]
+        if positions:
+            here = positions.index(self.at) if self.at in positions else 0
+            self._go(positions[min(max(here + by, 0), len(positions) - 1)])
 
     def turn_page(self, pages: int) -> None:
         self.move(pages * max(1, self.size.height - 1))
@@ -124,7 +124,7 @@ class SearchResultsList(ScrollView, can_focus=False):
         session, count = hits.session, len(hits.hits)
         left: list[Span] = [(" ", "text"), (clean_line(session.label), "text.bold")]
         left.append((f"  {clean_line(session.agent)}", "faint"))
-        return self.look.between(left, [(f"{places(count, hits.more)} ", "soft")], width)
+        return self.look.between(left, [(f"{count_hits(count, hits.more)} ", "soft")], width)
 
     def _of_hit(self, hit: SearchHit, here: bool, width: int) -> Strip:
         look = self.look
@@ -137,7 +137,7 @@ class SearchResultsList(ScrollView, can_focus=False):
         return look.between(left, right, width, "selected" if here else "background")
 
 
-def places(count: int, more: bool) -> str:
+def count_hits(count: int, more: bool) -> str:
     """Return the number of matches in words; *more*: there are further ones."""
     return f"{count}{'+' if more else ''} {'match' if count == 1 and not more else 'matches'}"
 

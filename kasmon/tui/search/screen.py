@@ -15,7 +15,7 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.messages import HitOpened, SearchClosed, SearchRequested
-from kasmon.tui.search.results_list import SearchResultsList, highlight_match, places
+from kasmon.tui.search.results_list import SearchResultsList, count_hits, highlight_match
 from kasmon.tui.status_bars import KeyBar, KeyHint
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.textual_ext.modal import Overlay
@@ -49,7 +49,7 @@ LOOKING: Final = (("", Token.TEXT), ("Searching…", Token.FAINT))
 class SearchScreen(Overlay):
     """Posts `SearchRequested` for words, `HitOpened` for a match and `SearchClosed`; gets results by `add`."""
 
-    places = (KeyContext.SEARCH,)
+    contexts = (KeyContext.SEARCH,)
     AUTO_FOCUS = ""
     DEFAULT_CSS = """
     SearchScreen { layout: vertical; align: left top; background: $background; }
@@ -143,7 +143,7 @@ class SearchScreen(Overlay):
         left: list[Span] = [(" search ", "accent.bold"), (" ", "text")]
         if count:
             sessions = len(self.results)
-            left.append((places(count, more), "text.bold"))
+            left.append((count_hits(count, more), "text.bold"))
             left.append((f" in {sessions} {'session' if sessions == 1 else 'sessions'}", "soft"))
         right: list[Span] = [(f"{self.problem} ", "warn")] if self.problem else []
         if not self.is_done:

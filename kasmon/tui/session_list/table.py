@@ -415,13 +415,13 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
     def _restore_cursor(self, top: int) -> None:
         """Find the selected line again in changed rows; the view moves with it unless it shows the top."""
         before = self._index
-        places = [
+        positions = [
             index
             for index, item in enumerate(self.items if self._is_chosen else ())
             if self._selected == (item.session if isinstance(item, SessionRow) else item.key)
         ]
-        if places:
-            self._index = next((index for index in places if _tag_of(self.items[index]) == self._tag), places[0])
+        if positions:
+            self._index = next((index for index in positions if _tag_of(self.items[index]) == self._tag), positions[0])
         else:
             self._index = max(0, min(before, len(self.items) - 1)) if self._is_chosen else self._first_row()
         if top and self._index != before:

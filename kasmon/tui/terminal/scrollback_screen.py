@@ -25,7 +25,7 @@ ROOMY_WIDTH: Final = 100
 class ScrollbackScreen(Overlay):
     """The scrollback of one terminal, above everything else. *copied* gets a text, *looked* a link to open."""
 
-    places = (KeyContext.READING, KeyContext.TEXT, KeyContext.FIND)
+    contexts = (KeyContext.READING, KeyContext.TEXT, KeyContext.FIND)
     DEFAULT_CSS = """
     ScrollbackScreen { align: left top; background: $background; }
     """
@@ -89,12 +89,12 @@ class ScrollbackScreen(Overlay):
 
     def takes(self, key: events.Key) -> bool:
         if self.focused is self.view:
-            places: tuple[KeyContext, ...] = (KeyContext.TEXT, KeyContext.READING)
+            contexts: tuple[KeyContext, ...] = (KeyContext.TEXT, KeyContext.READING)
         elif self.focused is not None and self.focused is self.find_bar.box:
-            places = (KeyContext.FIND,)
+            contexts = (KeyContext.FIND,)
         else:
             return False
-        row = self.keys.action_of(key.aliases, *places)
+        row = self.keys.action_of(key.aliases, *contexts)
         return row is not None and self.do(row.id)
 
     def on_find_changed(self, message: FindChanged) -> None:

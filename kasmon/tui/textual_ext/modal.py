@@ -32,7 +32,7 @@ class Overlay(FullRedrawMixin, Backdrop, ModalScreen[None]):
     """A modal that takes the keyboard while it is open, and follows theme changes."""
 
     look: ThemeStyles
-    places: ClassVar[tuple[KeyContext, ...]] = ()
+    contexts: ClassVar[tuple[KeyContext, ...]] = ()
     """The key contexts that apply; the help shows them first."""
     handlers: Mapping[str, Callable[[], object]] = {}
     """The handler of each row of the key table that it runs, by the action's id."""

@@ -50,9 +50,9 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
     class SearchUpdated(Message):
         """The progress of the search: matching blocks so far, whether it is done, whether one is at the cursor."""
 
-        def __init__(self, places: int, done: bool, here: bool) -> None:
+        def __init__(self, matches: int, done: bool, here: bool) -> None:
             super().__init__()
-            self.places, self.done, self.here = places, done, here
+            self.matches, self.done, self.here = matches, done, here
 
     class CodeClicked(Message):
         """A click on the button of a code block: copy *piece*."""
@@ -398,8 +398,8 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
             self.cursor = event.y
             self.refresh()
 
-    def report(self, places: int, done: bool, here: bool) -> None:
-        self.post_message(self.SearchUpdated(places, done, here))
+    def report(self, matches: int, done: bool, here: bool) -> None:
+        self.post_message(self.SearchUpdated(matches, done, here))
 
 
 def _token_at(row: TextLine, x: int) -> Token | None:

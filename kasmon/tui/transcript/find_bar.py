@@ -96,14 +96,14 @@ class FindBar(Horizontal):
         self.words.words, self.is_open = "", False
         self.close_input()
 
-    def show_count(self, places: int, done: bool, here: bool) -> None:
+    def show_count(self, matches: int, done: bool, here: bool) -> None:
         """Show the number of matches so far; *here*: the cursor is on one."""
-        if done and not places:
+        if done and not matches:
             self.words.result = ("not found", "warn.bold")
         else:
             more = "" if done else " so far"
             no_more = "no more matches; " if done and not here else ""
-            self.words.result = (f"{no_more}{places} {'match' if places == 1 else 'matches'}{more}", "soft")
+            self.words.result = (f"{no_more}{matches} {'match' if matches == 1 else 'matches'}{more}", "soft")
         self.words.refresh()
 
 

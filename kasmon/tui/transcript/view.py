@@ -239,7 +239,7 @@ class SessionView(UniformLinesMixin, Vertical):
 
     def on_event_view_search_updated(self, message: EventView.SearchUpdated) -> None:
         message.stop()
-        self.find_bar.show_count(message.places, message.done, message.here)
+        self.find_bar.show_count(message.matches, message.done, message.here)
 
     def on_text_area_changed(self, message: TextArea.Changed) -> None:
         """Show the pictures that the prompt mentions now."""

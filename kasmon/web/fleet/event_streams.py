@@ -30,8 +30,8 @@ WRITE_S: Final = 10.0
 class EventStreams:
     """The open streams of one server. Use it on the server's loop."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
         self._fleet: Fleet | None = None
         self._following: asyncio.Task[None] | None = None
         self._streams: dict[asyncio.Event, str] = {}
@@ -98,7 +98,7 @@ class EventStreams:
                 self._following.cancel()
 
     async def _follow(self) -> None:
-        changes = FleetWatch(self._places, writes=False).changes()
+        changes = FleetWatch(self._paths, writes=False).changes()
         try:
             async for fleet in changes:
                 self._fleet = fleet

@@ -68,15 +68,15 @@ log = logging.getLogger(__name__)
 class FleetPages:
     """Serves the list of sessions, and a page for each, below `PREFIX`. Use it on the server's loop."""
 
-    def __init__(self, places: Paths, config: WebConfig) -> None:
-        self._places, self._config = places, config
-        self._logins, self._links = WebLogins(places), RequestLinks(places)
-        self._passkeys = Passkeys(places)
-        self._subscriptions = PushSubscriptions(places)
+    def __init__(self, paths: Paths, config: WebConfig) -> None:
+        self._paths, self._config = paths, config
+        self._logins, self._links = WebLogins(paths), RequestLinks(paths)
+        self._passkeys = Passkeys(paths)
+        self._subscriptions = PushSubscriptions(paths)
         self._checks = PasskeyChecks(self._passkeys)
         self._sent: OrderedDict[str, None] = OrderedDict()
         """The values of forms whose prompts were sent, the oldest first."""
-        self.streams = EventStreams(places)
+        self.streams = EventStreams(paths)
         self.limits = RequestLimits()
 
     @property
@@ -222,12 +222,12 @@ class FleetPages:
             return web.Response(text=text, content_type=kind, charset="utf-8", headers=html.HEADERS)
         value = await asyncio.to_thread(self._logins.form_value, login)
         if path == "":
-            blocks = html.list_blocks(await asyncio.to_thread(read_fleet, self._places))
+            blocks = html.list_blocks(await asyncio.to_thread(read_fleet, self._paths))
             can_add = self._passkey_host(request) is not None
             page = html.render_list(blocks, value, time.time(), can_add_passkey=can_add)
             return respond(page, headers=html.HEADERS)
         if path.startswith("s/"):
-            session = await asyncio.to_thread(read_session, self._places, SessionId(path.removeprefix("s/")))
+            session = await asyncio.to_thread(read_session, self._paths, SessionId(path.removeprefix("s/")))
             return await self._show_session(session, login)
         raise RefusedPageError(404, "There is no such page")
 
@@ -314,7 +314,7 @@ class FleetPages:
         if path == "push/subscribe":
             said = (fields.get("subscription") or [""])[0].encode()
             await asyncio.to_thread(self._subscriptions.add, said, login.id, time.time())
-            await asyncio.to_thread(start_notifier, self._places)
+            await asyncio.to_thread(start_notifier, self._paths)
             log.info("login %s subscribed to Web Push", login.id)
         elif path == "push/end":
             await asyncio.to_thread(lambda: self._subscriptions.remove(login=login.id))
@@ -331,7 +331,7 @@ class FleetPages:
 
     async def _open_request(self, wanted: str, login: WebLogin) -> web.StreamResponse:
         """Lead to the page of a request, by a link of this login."""
-        found = html.find_request(await asyncio.to_thread(read_fleet, self._places), wanted)
+        found = html.find_request(await asyncio.to_thread(read_fleet, self._paths), wanted)
         if found is None:
             raise RefusedPageError(410, "This request is closed", "The agent no longer waits for it.")
         token = await asyncio.to_thread(self._links.create, found[1], self._config.link_minutes, time.time(), login.id)
@@ -339,7 +339,7 @@ class FleetPages:
 
     async def _send(self, place: str, wanted: SessionId, login: WebLogin, fields: Fields) -> web.StreamResponse:
         """Send a prompt once, and lead to the page that shows its receipt."""
-        session = await asyncio.to_thread(read_session, self._places, wanted)
+        session = await asyncio.to_thread(read_session, self._paths, wanted)
         text = (fields.get("prompt") or [""])[0].replace("\r\n", "\n").strip()
         once = (fields.get("once") or [""])[0]
         if not text or len(text) > html.PROMPT_LENGTH:
@@ -357,7 +357,7 @@ class FleetPages:
         try:
             async with asyncio.timeout(SEND_S):
                 receipt = await session_operations.send(
-                    self._places, session, text, "idle" if fields.get("when") == ["idle"] else "now", login=login.id
+                    self._paths, session, text, "idle" if fields.get("when") == ["idle"] else "now", login=login.id
                 )
         except TimeoutError:
             note = f"The host did not answer within {SEND_S:.0f} s. It is unknown whether it has the prompt."

@@ -30,8 +30,8 @@ def away(stack: Stack) -> Iterator[Stack]:
     program = stack.agent.program.resolve()
     modules = next(each for each in program.parents if each.name == "node_modules")
     (tools / stack.agent.name).symlink_to(Path("/opt/agents") / program.relative_to(modules))
-    private_folder(stack.places.config)
-    write_private(stack.places.config_file, f'[agents.{stack.agent.name}]\nsandbox = "e2b"\n'.encode())
+    private_folder(stack.paths.config)
+    write_private(stack.paths.config_file, f'[agents.{stack.agent.name}]\nsandbox = "e2b"\n'.encode())
     with served({"/opt/agents": modules, "/usr/local/bin": tools}) as service:
         stack.variables |= service.access.variables()
         yield stack

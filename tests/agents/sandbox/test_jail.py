@@ -54,15 +54,15 @@ def jailed(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Stack]:
     flags = list(ALONE.get(agent.name, ()))
     if agent.name == "codex" and "structured" in request.node.name:
         flags = ["-a untrusted", "--sandbox danger-full-access"]
-    private_folder(stack.places.config)
+    private_folder(stack.paths.config)
     profile = f'[agents.{agent.name}]\nsandbox = "jail"\nflags = {json.dumps(flags)}\n'
     profile += f'[agents.{agent.name}.confined]\nnetwork = ["private:{name}:{port}", {OWN_HOSTS}]\n'
-    write_private(stack.places.config_file, profile.encode())
+    write_private(stack.paths.config_file, profile.encode())
     (agent.home / "secret").write_text(SECRET)
     yield stack
-    jail = Jail(stack.places)
+    jail = Jail(stack.paths)
     base = jail.host_folders.base  # as it is while the folders stand
-    sessions = [folder.name for folder in stack.places.sessions.iterdir()]
+    sessions = [folder.name for folder in stack.paths.sessions.iterdir()]
     clear(stack.path)
     for session in sessions:
         jail.forget(SandboxPolicy(session=SessionId(session)))
@@ -84,7 +84,7 @@ def confinement(stack: Stack, session: SessionId) -> ConfinementSeen:
 
 def files_of(stack: Stack, session: SessionId) -> Path:
     """Where the agent's folder really lies: for root it is a copy."""
-    ground = Jail(stack.places).host_folders.of(session)
+    ground = Jail(stack.paths).host_folders.of(session)
     return ground / "workspace" if os.geteuid() == 0 else stack.agent.workdir
 
 
@@ -117,7 +117,7 @@ def test_a_structured_agent_in_a_jail_works_is_allowed_and_goes_on_after_a_kill(
     until(lambda: _is_over(stack, session), LIMIT_S, "the end of the turn")
     assert stack.facts(session, RequestAnswered)
     assert (files_of(stack, session) / "made.txt").exists()
-    assert SECRET not in stack.places.log(session).read_text()
+    assert SECRET not in stack.paths.log(session).read_text()
 
     os.kill(now.pid, signal.SIGKILL)
     stack.until_state(session, SessionState.ENDED)
@@ -205,7 +205,7 @@ def test_a_conversation_moves_within_its_jail_to_a_terminal_and_back_also_from_i
     session = stack.new("worker", "", "--yes")
     stack.turn(session, first)
     _proven(stack, session, 1)
-    before, policy = stack.session(session), stack.places.sandbox(session).read_bytes()
+    before, policy = stack.session(session), stack.paths.sandbox(session).read_bytes()
     moved = stack("move", "worker", "--to", "tmux")
     assert 0 == moved.code, moved.err
     _proven(stack, session, 2)
@@ -225,6 +225,6 @@ def test_a_conversation_moves_within_its_jail_to_a_terminal_and_back_also_from_i
     _proven(stack, session, 3)
     now = stack.until_state(session, SessionState.IDLE)
     assert (before.resume_id, 3, before.workdir) == (now.resume_id, now.generation, now.workdir)
-    assert policy == stack.places.sandbox(session).read_bytes()
+    assert policy == stack.paths.sandbox(session).read_bytes()
     stack.turn(session, third)
     assert [first, second, third] == [said for said in stack.heard(third) if "%%" in said]

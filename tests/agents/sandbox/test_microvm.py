@@ -26,7 +26,7 @@ def lodged(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
     monkeypatch.setattr("tests.support.agents.full_stack.LIMIT_S", SLOW_S)
     monkeypatch.setattr("tests.support.agents.paused_agents.LIMIT_S", SLOW_S)
     for name in ("image", "machines"):
-        (stack.places.state / name).symlink_to(CACHE / name)
+        (stack.paths.state / name).symlink_to(CACHE / name)
     warmed(MicroVm(image=IMAGE))
     yield from housed(stack, "microvm", 'size = "default"', "files = []")
 

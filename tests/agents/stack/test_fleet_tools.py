@@ -45,11 +45,11 @@ def flags(stack: Stack) -> list[str]:
 @pytest.mark.parametrize("name", ["claude", "codex"])
 def test_it_starts_a_child_prompts_it_waits_for_it_and_reads_its_diff(stack: Stack) -> None:
     repo = Repo(stack.path / "repo")
-    private_folder(stack.places.config)
+    private_folder(stack.paths.config)
     profile = f"[agents.{stack.agent.name}]\nflags = {json.dumps(flags(stack))}\ntools = ['fleet']\n"
     scripted = "[agents.scripted]\nexecution_mode = 'sdk'\n[fleet]\nagents = ['scripted']\n"
     scripted += "[worktree]\nsetup = 'echo one >notes.txt'\n"
-    write_private(stack.places.config_file, (profile + scripted).encode())
+    write_private(stack.paths.config_file, (profile + scripted).encode())
 
     calls = [f"tool mcp__kasmon__{tool} {json.dumps(given)}" for tool, given in CALLS]
     lead = stack.new("lead", f"go %% {' %% '.join(calls)} %% say done", "--dir", str(repo.folder))

@@ -29,21 +29,21 @@ def test_those_at_their_limit_are_parked_and_go_on_one_after_the_other(stack: St
     [account] = stack.json("limits")["accounts"]
     assert {first, second, left} == {*account["parked"]}
     for session, name in ((second, "second"), (first, "first")):
-        allow(stack.places, stack.session(session), f"go %% say {name} is back")
+        allow(stack.paths, stack.session(session), f"go %% say {name} is back")
     now = time.time()
-    resumer = Resumer(stack.places, lambda: now, lambda: now)
+    resumer = Resumer(stack.paths, lambda: now, lambda: now)
 
-    asyncio.run(resumer.step(read_fleet(stack.places)))
+    asyncio.run(resumer.step(read_fleet(stack.paths)))
     assert [1, 1] == [len(stack.session(each).receipts) for each in (first, second)], "its limit has not ended"
     now += UNKNOWN_S + 2 * GRACE_S
-    asyncio.run(resumer.step(read_fleet(stack.places)))
+    asyncio.run(resumer.step(read_fleet(stack.paths)))
     stack.until_state(second, SessionState.IDLE)
     assert [1, 2] == [len(stack.session(each).receipts) for each in (first, second)], "one tries first"
     now += 1
-    asyncio.run(resumer.step(read_fleet(stack.places)))
+    asyncio.run(resumer.step(read_fleet(stack.paths)))
     assert [1, 2] == [len(stack.session(each).receipts) for each in (first, second)], "they are spaced"
     now += 60
-    asyncio.run(resumer.step(read_fleet(stack.places)))
+    asyncio.run(resumer.step(read_fleet(stack.paths)))
     stack.until_state(first, SessionState.IDLE)
 
     for session, name in ((first, "first"), (second, "second")):

@@ -11,7 +11,7 @@ import pytest
 from kasmon.model.commands import Configure
 from kasmon.model.events import EntryImported, MessageWritten, ToolFinished, TurnStarted
 from kasmon.model.session_state import SessionState
-from kasmon.paths import places, private_folder, write_private
+from kasmon.paths import private_folder, user_paths, write_private
 from kasmon.store.machines import Machine, write_machine
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import session_operations
@@ -98,7 +98,7 @@ def test_a_session_of_another_machine_moves_there_and_back(
 ) -> None:
     """This kasmon is the other machine; a second one, of the same user, shows its session and moves it."""
     folders = {name: str(private_folder(tmp_path / name)) for name in OWN_FOLDERS}
-    here = places(stack.variables | folders)
+    here = user_paths(stack.variables | folders)
     here.make()
     command = ("env", *(f"{name}={stack.variables[name]}" for name in OWN_FOLDERS), *KASMON)
     write_machine(here, Machine(name="gpu-1", command=command))
@@ -170,7 +170,7 @@ def test_a_mode_that_a_person_chose_goes_along_both_ways(stack: Stack) -> None:
     """By Configure in the structured session, and by Shift+Tab in the terminal."""
     session = stack.new("worker", "go %% say one")
     before = stack.turned(session)
-    asyncio.run(session_operations.configure(stack.places, before, Configure(permission_mode="plan")))
+    asyncio.run(session_operations.configure(stack.paths, before, Configure(permission_mode="plan")))
     until(lambda: stack.session(session).permission_mode == "plan", LIMIT_S)
     moved = stack("move", "worker", "--to", "tmux")
     assert 0 == moved.code, moved.err
@@ -250,9 +250,9 @@ def test_what_does_not_start_on_the_other_side_goes_back(stack: Stack) -> None:
     program = stack.path / "codex"
     program.write_text(f'#!/bin/sh\ncase " $* " in *" app-server "*) exec {stack.agent.program} "$@";; esac\nexit 3\n')
     program.chmod(0o700)
-    private_folder(stack.places.config)
+    private_folder(stack.paths.config)
     profile = f'[agents.codex]\nprogram = "{program}"\nflags = ["-a untrusted"]\n'
-    write_private(stack.places.config_file, profile.encode())
+    write_private(stack.paths.config_file, profile.encode())
     first, second = "go %% say one", "go %% say two"
     session = stack.new("worker", first)
     stack.turned(session)
@@ -290,7 +290,7 @@ def test_an_acp_agents_conversation_moves_to_a_terminal_and_back(stack: Stack) -
     session = stack.new("worker", first)
     before = stack.turned(session)
     mode = {"gemini": "autoEdit", "opencode": "plan"}[stack.agent.name]
-    asyncio.run(session_operations.configure(stack.places, before, Configure(permission_mode=mode)))
+    asyncio.run(session_operations.configure(stack.paths, before, Configure(permission_mode=mode)))
     until(lambda: stack.session(session).permission_mode == mode, LIMIT_S, "its word for the mode")
     moved = stack("move", "worker", "--to", "tmux")
     assert 0 == moved.code, moved.err

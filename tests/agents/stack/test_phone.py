@@ -73,9 +73,9 @@ def phone() -> Iterator[Page]:
 @pytest.fixture
 def served(stack: Stack, server: PushServer) -> Iterator[PushServer]:
     """The push server, while `kasmon web` runs and each request is pushed to it."""
-    private_folder(stack.places.config)
+    private_folder(stack.paths.config)
     target = f'[notify.targets.phone]\nurl = "{server.ntfy}"\nwhen = "always"\nevents = ["asking"]\n'
-    write_private(stack.places.config_file, target.encode())
+    write_private(stack.paths.config_file, target.encode())
     served = stack.begun("web", "--json")
     try:
         assert served.stdout is not None
@@ -138,7 +138,7 @@ def test_a_changed_request_says_so_and_only_its_new_link_answers_it(
     program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     program.chmod(0o700)
     profile = f'[agents.claude]\nprogram = "{program}"\n'
-    write_private(stack.places.config_file, stack.places.config_file.read_bytes() + profile.encode())
+    write_private(stack.paths.config_file, stack.paths.config_file.read_bytes() + profile.encode())
     session = stack.new("worker", "go %% bash touch other.txt %% say done")
     line, link = pushed(served, 1)
     assert "Bash touch first.txt" == line

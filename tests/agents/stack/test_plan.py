@@ -119,7 +119,7 @@ def test_after_a_crash_it_goes_on_in_the_same_conversation(stack: Stack) -> None
     stack.asked()
     session = SessionId(task(stack, "first")["session"])
     known = stack.session(session).resume_id
-    for pid in (lock_holder(stack.places.plan("made") / "host.lock"), lock_holder(stack.places.host_lock(session))):
+    for pid in (lock_holder(stack.paths.plan("made") / "host.lock"), lock_holder(stack.paths.host_lock(session))):
         assert pid
         os.kill(pid, signal.SIGKILL)
     until(lambda: "lost" == stack.session(session).state, LIMIT_S, "the crash")
@@ -178,7 +178,7 @@ def test_no_task_is_claimed_while_its_agent_shows_its_start_dialog_nor_before_it
     assert 1 == len([turn for turn in stack.stub.turns if "say I made it" in turn["user"] and "took_s" in turn])
     moved = [fact.receipt.state for fact in stack.facts(session, ReceiptChanged)]
     assert [ReceiptState.STARTED, ReceiptState.FINISHED] == moved[-2:]
-    lines = (stack.places.plan("made") / "events.jsonl").read_bytes().splitlines()
+    lines = (stack.paths.plan("made") / "events.jsonl").read_bytes().splitlines()
     claims = [fact.at for fact in map(decode, lines) if isinstance(fact, TaskClaimed)]
     finished = [fact.at for fact in stack.facts(session, ReceiptChanged) if fact.receipt.state is ReceiptState.FINISHED]
     assert finished[0] <= claims[0]

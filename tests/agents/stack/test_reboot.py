@@ -57,9 +57,9 @@ def test_after_a_reboot_it_goes_on_with_the_same_conversation(stack: Stack, byst
 def reboot(stack: Stack, session: SessionId, bystander: subprocess.Popen[bytes]) -> None:
     """All is as after a reboot in which *bystander* got the process id of the session's agent."""
     killed(stack.host_of(session), stack.agent_of(session))
-    log = stack.places.log(session)
+    log = stack.paths.log(session)
     facts = [json.loads(line) for line in log.read_text().splitlines()]
     [started] = [fact for fact in facts if "pid_boot" in fact]
     started |= {"pid": bystander.pid, "pid_started": started_at(bystander.pid), "pid_boot": OTHER_BOOT}
     log.write_text("".join(f"{json.dumps(fact)}\n" for fact in facts))
-    shutil.rmtree(stack.places.runtime)
+    shutil.rmtree(stack.paths.runtime)

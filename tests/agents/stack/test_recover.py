@@ -23,8 +23,8 @@ def ended(stack: Stack, *sessions: SessionId) -> None:
     hosts = {stack.session(session).host.pid for session in sessions}  # type: ignore[union-attr]  # they all run
     agents = [stack.agent_of(session) for session in sessions]
     killed(*(psutil.Process(pid) for pid in hosts if pid), *agents)
-    TmuxServer(stack.places.tmux_socket).kill_server()
-    shutil.rmtree(stack.places.runtime)
+    TmuxServer(stack.paths.tmux_socket).kill_server()
+    shutil.rmtree(stack.paths.runtime)
 
 
 def conversation(stack: Stack, session: SessionId) -> str:

@@ -41,7 +41,7 @@ def test_a_planted_secret_is_nowhere_that_it_does_not_belong(stack: Stack) -> No
     report, text = stack("doctor", "--report").out, stack("read", "worker").out
     for written in (*running, shown, report, text, stack("show", "worker", "--json").out):
         assert not holds(written.encode())
-    own = {stack.places.environment(session), stack.places.launch(session)}
+    own = {stack.paths.environment(session), stack.paths.launch(session)}
     assert own >= {file for file in files(stack.path) if holds(file.read_bytes())}
     assert {0o600} == {file.stat().st_mode & 0o777 for file in own}
 

@@ -132,7 +132,7 @@ class Story:
             self.client.says("mr list", [row])
             notes = [{"author": {"username": "ann"}, "body": comment, "position": None}]
             self.client.says(f"{MERGE_REQUEST}/discussions", [{"notes": notes}])
-        for file in self.stack.places.pull_requests.glob("*.json"):
+        for file in self.stack.paths.pull_requests.glob("*.json"):
             stored = json.loads(file.read_bytes())
             file.write_text(json.dumps({**stored, "asked_at": stored["asked_at"] - 60}))
 
@@ -230,7 +230,7 @@ def test_an_open_dashboard_has_the_agent_fix_its_pull_request_and_only_the_agent
     proposed, mine = story.pushed(), story.of_person()
     push = "%% bash git commit --quiet --all --message Again && git push --quiet"
     story.ci_says("failure", f"Say who. {story.edit('    return name', '    return None')} {push} %% say fixed %% end")
-    config = stack.places.config_file
+    config = stack.paths.config_file
     config.write_text(f"{config.read_text()}\n[finish]\nauto_fix = true\nwatch = true\nrounds = 2\n")
 
     with Dashboard(cast(Home, stack)):

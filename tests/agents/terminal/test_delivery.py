@@ -67,7 +67,7 @@ def started(tmux: TmuxEnv, agent: RealAgent) -> None:
     """Have the agent of *tmux* wanted, with its own variables and a first prompt."""
     argv = (str(agent.program), *FLAGS.get(agent.name, ()))
     launch = tmux.wants(ME, *argv, agent=agent.name, workdir=str(agent.workdir), prompt=FIRST)
-    write_private(tmux.places.environment(launch.session), encoded({**agent.own, "GEMINI_CLI_NO_RELAUNCH": "true"}))
+    write_private(tmux.paths.environment(launch.session), encoded({**agent.own, "GEMINI_CLI_NO_RELAUNCH": "true"}))
 
 
 def steps(tmux: TmuxEnv, receipt: str) -> list[str]:

@@ -18,7 +18,7 @@ from kasmon.backends.codex.web_socket import WebSocketChannel, WebSocketError
 from kasmon.errors import SessionEndedError
 from kasmon.model.commands import Launch, Prompt, Stop
 from kasmon.model.events import MessageWritten, SessionEnded, SessionStarted, TurnEnded, TurnStarted
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.process_identity import started_at
 from tests.support.agents.backend_contract import LIMIT_S, Listener
 from tests.support.codex.listening_codex import HANGS, accept_key, frame
@@ -66,7 +66,7 @@ async def opened(wanted: Launch) -> AsyncIterator[Listener]:
 
 
 def socket_of(wanted: Launch) -> Path:
-    return places().shared_server(wanted.session)
+    return user_paths().shared_server(wanted.session)
 
 
 def prompts(heard: Listener) -> list[tuple[str, str]]:

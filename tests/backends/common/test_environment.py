@@ -17,7 +17,7 @@ from kasmon.backends.common.environment import (
 )
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
-from kasmon.paths import places, write_private
+from kasmon.paths import user_paths, write_private
 
 AROUND = {
     "PATH": "/bin",
@@ -103,7 +103,7 @@ def test_all_that_a_session_was_given_is_secret_and_of_the_rest_what_is_by_its_n
 ) -> None:
     for name, value in {**AROUND, "ANTHROPIC_MODEL": "claude-best"}.items():
         monkeypatch.setenv(name, value)
-    where = places()
+    where = user_paths()
     where.folder(S).mkdir(mode=0o700, parents=True)
     write_private(where.environment(S), encoded({"PLANTED": "planted value", "ANTHROPIC_MODEL": "another"}))
     launch = Launch(session=S, name="x", agent="claude", mode=Mode.SDK, backend="claude", workdir=str(tmp_path))

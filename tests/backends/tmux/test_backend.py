@@ -16,7 +16,7 @@ from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.errors import LaunchError, PromptChangedError, RefusedError
 from kasmon.model.commands import Answer, Launch, Mode
 from kasmon.model.permission import Decision, RequestId
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.tmux import control_requests as ask
 from kasmon.tmux.server import TmuxServer
 from tests.support.agents.backend_contract import LIMIT_S, BackendContract, InterruptingContract, Listener
@@ -26,7 +26,7 @@ from tests.support.wait import auntil
 class TestTmux(BackendContract, InterruptingContract):
     @pytest.fixture(autouse=True)
     def _own_server(self) -> Iterator[None]:
-        self.here = places()
+        self.here = user_paths()
         self.here.make()
         self.here.folder("contract").mkdir()
         self.backend = self.tmux = TmuxBackend(self.here)

@@ -63,8 +63,8 @@ async def cluster(cluster: ClusterServer) -> ClusterServer:
 @contextlib.asynccontextmanager
 async def serving(cluster: ClusterServer, env: Env, name: str = "m1") -> AsyncIterator[MachineServer]:
     """The machine *name*, which keeps how far it has published."""
-    file = PositionFile(env.places, CLUSTER)
-    server = MachineServer(cluster.identity(name, "machine"), lambda: LocalBus(env.places), file=file)
+    file = PositionFile(env.paths, CLUSTER)
+    server = MachineServer(cluster.identity(name, "machine"), lambda: LocalBus(env.paths), file=file)
     await server.start()
     try:
         yield server
@@ -84,7 +84,7 @@ async def reading(
 
 
 def has_log(env: Env, session: SessionId = ME) -> bytes:
-    return env.places.log(session).read_bytes()
+    return env.paths.log(session).read_bytes()
 
 
 async def messages(cluster: ClusterServer, name: str) -> int:
@@ -183,7 +183,7 @@ async def test_a_machine_that_was_restored_from_a_backup_publishes_its_logs_agai
     env.has(ME, started())
     async with serving(cluster, env), reading(cluster) as (_, reader):
         await reader.until(lambda copy: copy.is_complete and copy.logs.get(ME) == has_log(env))
-    files = [env.places.log(ME), *[env.places.state / "outbox" / f"{CLUSTER}.json"] * restores_positions]
+    files = [env.paths.log(ME), *[env.paths.state / "outbox" / f"{CLUSTER}.json"] * restores_positions]
     backup = [file.read_bytes() for file in files]
     env.tells(ME, MessageWritten(at=NOW, text="lost"))
     async with serving(cluster, env), reading(cluster) as (_, reader):
@@ -248,7 +248,7 @@ async def measure_clock(cluster: ClusterServer) -> float:
 async def test_a_machine_says_its_time_with_each_sign_of_life(cluster: ClusterServer, env: Env, ahead_s: float) -> None:
     identity = cluster.identity("m1", "machine")
     async with contextlib.aclosing(
-        MachineServer(identity, lambda: LocalBus(env.places), now=lambda: time.time() + ahead_s)
+        MachineServer(identity, lambda: LocalBus(env.paths), now=lambda: time.time() + ahead_s)
     ) as server:
         await server.start()
         assert ahead_s == pytest.approx(await measure_clock(cluster), abs=2)
@@ -267,10 +267,10 @@ def shift_clock(seconds: int) -> dict[str, str]:
 
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed (Debian: faketime)")
 async def test_a_machine_whose_clock_is_ahead_is_measured(cluster: ClusterServer, env: Env) -> None:
-    stored = IdentityFile(env.places, CLUSTER, "machine")
+    stored = IdentityFile(env.paths, CLUSTER, "machine")
     await asyncio.to_thread(stored.save, cluster.identity("m1", "machine"))
     argv = [sys.executable, "-P", "-m", "kasmon", "bus", "--cluster", CLUSTER]
-    variables = {**os.environ, **env.places.environment_variables(), **await asyncio.to_thread(shift_clock, 40)}
+    variables = {**os.environ, **env.paths.environment_variables(), **await asyncio.to_thread(shift_clock, 40)}
     process = await asyncio.create_subprocess_exec(*argv, env=variables, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     try:

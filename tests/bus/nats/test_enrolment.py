@@ -333,7 +333,7 @@ def test_members_stay_connected_while_another_one_joins(folder: ClusterFolder, t
 def test_a_second_service_is_refused(up: ClusterUp, tmp_path: Path) -> None:
     done = subprocess.run(
         process.service_command("c1"),
-        env={**os.environ, **up.places.environment_variables()},
+        env={**os.environ, **up.paths.environment_variables()},
         capture_output=True,
         text=True,
         check=False,

@@ -130,7 +130,7 @@ class RecordingBus(LocalBus):
     """Records the commands of orders."""
 
     def __init__(self, env: Env, load: Load) -> None:
-        super().__init__(env.places)
+        super().__init__(env.paths)
         self._load = load
 
     async def run(self, arguments: Sequence[str], stdin: bytes = b"") -> CommandOutput:
@@ -146,7 +146,7 @@ def _no_blocked_loop() -> None:
 async def test_a_server_killed_a_hundred_times_loses_and_doubles_nothing(cluster: ClusterServer, env: Env) -> None:
     env.has(ME, started())
     load = Load(cluster, env)
-    host = await asyncio.start_unix_server(load.serve_host, str(env.places.socket(ME)))
+    host = await asyncio.start_unix_server(load.serve_host, str(env.paths.socket(ME)))
     await redeliver_soon(cluster)
     machine = MachineServer(cluster.identity("m1", "machine"), lambda: RecordingBus(env, load))
     await machine.start()
@@ -168,7 +168,7 @@ async def test_a_server_killed_a_hundred_times_loses_and_doubles_nothing(cluster
     finally:
         load.stop.set()
         await asyncio.gather(*work, return_exceptions=True)
-    log = env.places.log(ME).read_bytes()
+    log = env.paths.log(ME).read_bytes()
     await auntil(lambda: acknowledged(machine) == len(log), LIMIT_S)
 
     assert kept, "events were acknowledged while the server was being killed"

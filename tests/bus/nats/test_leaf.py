@@ -35,7 +35,7 @@ from kasmon.cli.cluster import operations
 from kasmon.errors import KasmonError, NotFoundError, RefusedError, RemoteUnreachableError, UnavailableError
 from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from tests.support.bus.buses import Reader
 from tests.support.bus.cluster_service import ClusterUp
 from tests.support.supervisor.env import NOW, Env, started
@@ -56,8 +56,8 @@ class Laptop:
 
     def __init__(self, state: Path) -> None:
         self.hub = ClusterUp(state / "hub", find_free_port())
-        self.places, self.elsewhere = (
-            places({"XDG_STATE_HOME": str(state / each), "XDG_CONFIG_HOME": str(state / each), "HOME": str(state)})
+        self.paths, self.elsewhere = (
+            user_paths({"XDG_STATE_HOME": str(state / each), "XDG_CONFIG_HOME": str(state / each), "HOME": str(state)})
             for each in ("lap", "gpu")
         )
         self._services: list[subprocess.Popen[bytes]] = []
@@ -65,15 +65,15 @@ class Laptop:
     def begin(self) -> None:
         self.hub.start()
         self.hub.wait()
-        self.machine = self.hub.join("lap", "machine", self.places)
-        self.operator = self.hub.join("otto", "operator", self.places)
+        self.machine = self.hub.join("lap", "machine", self.paths)
+        self.operator = self.hub.join("otto", "operator", self.paths)
         self.viewer = self.hub.join("vera", "viewer", self.elsewhere)
         self.gpu = self.hub.join("gpu", "machine", self.elsewhere)
-        self.leaf: ClusterFolder = create_leaf(self.places, "c1")
+        self.leaf: ClusterFolder = create_leaf(self.paths, "c1")
         self.start()
 
     def start(self) -> None:
-        self._services.append(process.start_service(self.leaf, self.places))
+        self._services.append(process.start_service(self.leaf, self.paths))
         process.wait_until_up(self.leaf, self._services[-1])
 
     def stop(self) -> None:
@@ -109,10 +109,10 @@ async def serving(env: Env, *identities: Identity) -> AsyncIterator[None]:
     """The sessions of *env*, served by each of *identities*, as `kasmon bus --cluster` does."""
 
     def serve(identity: Identity) -> "asyncio.Future[KasmonError]":
-        file = PositionFile(env.places, f"c1.{identity.leaf_of}")
+        file = PositionFile(env.paths, f"c1.{identity.leaf_of}")
         return asyncio.ensure_future(
             serve_until_refused(
-                lambda: MachineServer(identity, lambda: LocalBus(env.places), file=file), lambda: None, waits=True
+                lambda: MachineServer(identity, lambda: LocalBus(env.paths), file=file), lambda: None, waits=True
             )
         )
 
@@ -127,20 +127,20 @@ async def serving(env: Env, *identities: Identity) -> AsyncIterator[None]:
 
 async def sees(identity: Identity, machine: str, env: Env) -> None:
     """Return when *identity* has read all of the machine's only session, which *env* has."""
-    log = env.places.log(ME).read_bytes()
+    log = env.paths.log(ME).read_bytes()
     async with contextlib.aclosing(await open_nats_bus(identity, machine)) as bus:
         await Reader(bus).until(lambda copy: copy.is_complete and copy.logs.get(ME) == log)
 
 
 def test_a_laptop_works_offline_and_the_cluster_has_it_all_afterwards(laptop: Laptop, env: Env) -> None:
     env.has(ME, started())
-    local = through_leaf(laptop.places, laptop.machine)
+    local = through_leaf(laptop.paths, laptop.machine)
     assert local is not None
 
     async def work() -> None:
         await auntil(lambda: not read_problem(laptop.leaf))
         async with serving(env, laptop.machine, local):
-            reader = load_reader(laptop.places, "c1")
+            reader = load_reader(laptop.paths, "c1")
             assert ("lap", laptop.leaf.load().port) == (reader.leaf_of, reader.port)
             await until_served(reader, "lap")
             await until_served(laptop.viewer, "lap")
@@ -187,14 +187,14 @@ def test_an_operator_reads_and_commands_other_machines_through_the_leafnode(lapt
     env.has(ME, started())
 
     async def use() -> None:
-        reader = load_reader(laptop.places, "c1")
+        reader = load_reader(laptop.paths, "c1")
         async with serving(env, laptop.gpu):
             await until_served(reader, "gpu")
             async with contextlib.aclosing(await open_nats_bus(reader, "gpu")) as bus:
                 copy = Reader(bus)
                 await copy.until(lambda copy: copy.is_complete and ME in copy.logs)
                 env.tells(ME, MessageWritten(at=NOW, text="live"))
-                log = env.places.log(ME).read_bytes()
+                log = env.paths.log(ME).read_bytes()
                 await copy.until(lambda copy: copy.logs[ME] == log)
             async with contextlib.aclosing(await open_command_bus(reader, "gpu")) as commands:
                 assert "kasmon" in (await commands.run(["--version"])).stdout.decode()
@@ -308,7 +308,7 @@ def test_a_second_revoke_ends_the_leafnodes_of_whom_a_killed_one_removed_only_fr
 ) -> None:
     roles: tuple[Role, ...] = get_args(Role)
     olga = [laptop.hub.join("olga", role, Paths(state=tmp_path / role, config=tmp_path)) for role in roles]
-    monkeypatch.setenv("XDG_STATE_HOME", str(laptop.hub.places.state.parent))
+    monkeypatch.setenv("XDG_STATE_HOME", str(laptop.hub.paths.state.parent))
 
     async def watch() -> None:
         leafs = [await RawLeaf.open(each) for each in olga]
@@ -325,7 +325,7 @@ def test_a_second_revoke_ends_the_leafnodes_of_whom_a_killed_one_removed_only_fr
 
 
 def test_a_removed_operator_is_cut_off_at_the_leafnode_too(laptop: Laptop) -> None:
-    reader = load_reader(laptop.places, "c1")
+    reader = load_reader(laptop.paths, "c1")
 
     async def watch() -> None:
         local, hostile = await connect(reader), await RawLeaf.open(laptop.operator)
@@ -349,7 +349,7 @@ def test_a_removed_operator_is_cut_off_at_the_leafnode_too(laptop: Laptop) -> No
 
 
 def test_a_removed_machine_is_told_why_at_its_leafnode(laptop: Laptop) -> None:
-    local = through_leaf(laptop.places, laptop.machine)
+    local = through_leaf(laptop.paths, laptop.machine)
     assert local is not None
 
     async def watch() -> None:
@@ -372,7 +372,7 @@ def test_a_leafnode_needs_a_machine_that_joined_a_cluster_with_a_port_for_it(lap
     with pytest.raises(RefusedError, match=r"accepted no leafnodes.*--leaf-port"):
         create_leaf(where, "c1")
     with pytest.raises(RefusedError, match="already"):
-        create_leaf(laptop.places, "c1")
+        create_leaf(laptop.paths, "c1")
 
 
 @pytest.mark.parametrize(

@@ -25,14 +25,14 @@ from kasmon.bus.nats.tunnel import CHUNK_BYTES, END, NUMBER, TunnelEnd
 from kasmon.bus.stream import StreamBus
 from kasmon.errors import RefusedError, RemoteUnreachableError
 from kasmon.model.commands import Ability
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from tests.support.bus.cluster_server import CLUSTER, ClusterServer
 
 
 @pytest.fixture
 def here() -> Paths:
     """This test's own kasmon."""
-    where = places()
+    where = user_paths()
     where.make()
     return where
 
@@ -332,8 +332,8 @@ async def test_an_end_takes_no_more_messages_than_its_reader_reads() -> None:
 class NotedBus(LocalBus):
     """Notes its end."""
 
-    def __init__(self, places: Paths, ended: asyncio.Queue[None]) -> None:
-        super().__init__(places)
+    def __init__(self, paths: Paths, ended: asyncio.Queue[None]) -> None:
+        super().__init__(paths)
         self._ended = ended
 
     async def aclose(self) -> None:

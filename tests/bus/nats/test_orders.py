@@ -26,7 +26,7 @@ from kasmon.bus.nats.signatures import Order, order_key, sign_order
 from kasmon.bus.nats.subjects import subject
 from kasmon.errors import RefusedError, RemoteUnreachableError
 from kasmon.model.commands import ABILITIES, Ability
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.store.machines import Machine, write_machine
 from kasmon.supervisor.machines.link_client import CommandOutput, QueuedOrder
 from tests.support.bus.cluster_server import CLUSTER, ClusterServer
@@ -61,7 +61,7 @@ class ServedMachine:
 
     def __init__(self, cluster: ClusterServer) -> None:
         self._cluster = cluster
-        self._where = places()
+        self._where = user_paths()
         self._where.make()
         self.ran: list[str] = []
         self.waited = asyncio.Event()
@@ -105,7 +105,7 @@ async def report(bus: NatsBus, task: str, attempt: int = 1) -> OrderReport:
 
 def viewers_kasmon(cluster: ClusterServer, folder: Path) -> Paths:
     """A kasmon of vera, where m1 is registered."""
-    where = places({"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "HOME": str(folder)})
+    where = user_paths({"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "HOME": str(folder)})
     write_machine(where, Machine(name="m1", cluster=CLUSTER))
     IdentityFile(where, CLUSTER, "viewer").save(cluster.identity("vera", "viewer"))
     return where

@@ -45,7 +45,7 @@ from kasmon.bus.nats.subjects import stream
 from kasmon.errors import KasmonError, RemoteUnreachableError, UsageError
 from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from tests.bus.nats.test_leaf import RawLeaf, sees
 from tests.support.bus.buses import Reader
 from tests.support.bus.server_programs import need_server
@@ -77,11 +77,11 @@ class ThreeServers:
 
     def __init__(self, state: Path) -> None:
         need_server()
-        self.places = places({"XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "HOME": str(state)})
+        self.paths = user_paths({"XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "HOME": str(state)})
         first, *others = free_ports(3)
         addresses = [f"127.0.0.1:{port}" for port in others]
         self.folder: ClusterFolder = create_cluster(
-            self.places, "c1", "127.0.0.1", first, servers=addresses, leaf_port=first + LEAF
+            self.paths, "c1", "127.0.0.1", first, servers=addresses, leaf_port=first + LEAF
         )
         self._age(self.folder.peers / "2")
         self._peers = [self._start_peer(number) for number in (2, 3)]
@@ -108,11 +108,11 @@ class ThreeServers:
 
     def _start_peer(self, number: int) -> "subprocess.Popen[bytes]":
         argv = [sys.executable, "-P", "-m", "kasmon", "cluster", "serve", str(self.folder.peers / str(number))]
-        environment = {**os.environ, **self.places.environment_variables()}
+        environment = {**os.environ, **self.paths.environment_variables()}
         return subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def start(self) -> None:
-        self._services.append(process.start_service(self.folder, self.places))
+        self._services.append(process.start_service(self.folder, self.paths))
         process.wait_until_up(self.folder)
 
     def kill(self) -> None:
@@ -173,7 +173,7 @@ def test_a_cluster_goes_on_without_one_of_three_servers(servers: ThreeServers, e
     until(lambda: servers.expires_at(2) > time.time() + RENEW_S, 60, what="a new certificate")
 
     async def use() -> None:
-        served = MachineServer(machine, lambda: LocalBus(env.places))
+        served = MachineServer(machine, lambda: LocalBus(env.paths))
         await served.start()
         service = await connect(service_identity(servers.folder, account("main", "data")))
         info = json.loads((await service.request(f"$JS.API.STREAM.INFO.{stream('ev', 'm1')}", b"")).data)
@@ -182,7 +182,7 @@ def test_a_cluster_goes_on_without_one_of_three_servers(servers: ThreeServers, e
 
         await asyncio.to_thread(servers.kill)
         env.tells(ME, MessageWritten(at=NOW, text="with two servers"))
-        log = env.places.log(ME).read_bytes()
+        log = env.paths.log(ME).read_bytes()
         await auntil(lambda: (at := served.outbox.positions.get(ME)) is not None and at.offset == len(log), 60)
         async with contextlib.aclosing(await open_nats_bus(viewer, "m1")) as bus:
             await Reader(bus).until(lambda copy: copy.is_complete and copy.logs.get(ME) == log)
@@ -201,7 +201,7 @@ def test_a_leafnode_goes_on_at_another_server_and_a_removed_member_at_none(
     servers: ThreeServers, env: Env, tmp_path: Path
 ) -> None:
     gpu = servers.join("gpu", "machine", tmp_path / "gpu")
-    lap = places({name: str(tmp_path / "lap") for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "HOME")})
+    lap = user_paths({name: str(tmp_path / "lap") for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "HOME")})
     servers.join("lap", "machine", lap.state)
     viewer = servers.join("vera", "viewer", lap.state)
     env.has(ME, started())
@@ -213,7 +213,7 @@ def test_a_leafnode_goes_on_at_another_server_and_a_removed_member_at_none(
     assert len({each.port for each in viewer.leaf_servers}) == 3
 
     async def use() -> None:
-        served = MachineServer(gpu, lambda: LocalBus(env.places))
+        served = MachineServer(gpu, lambda: LocalBus(env.paths))
         await served.start()
         await until_seen(local, env)
 

@@ -59,9 +59,9 @@ def cluster(tmp_path: Path) -> Iterator[ClusterServer]:
 def joined(cluster: ClusterServer) -> Iterator[JoinedKasmons]:
     """`near` is a viewer's, `far` publishes to the cluster."""
     joined = JoinedKasmons()
-    IdentityFile(joined.far.places, CLUSTER, "machine").save(cluster.identity(NAME, "machine"))
-    IdentityFile(joined.near.places, CLUSTER, "viewer").save(cluster.identity("vera", "viewer"))
-    serving = kasmon(joined.far.places, "bus", "--cluster", CLUSTER, "--allow", "see,prompt,answer")
+    IdentityFile(joined.far.paths, CLUSTER, "machine").save(cluster.identity(NAME, "machine"))
+    IdentityFile(joined.near.paths, CLUSTER, "viewer").save(cluster.identity("vera", "viewer"))
+    serving = kasmon(joined.far.paths, "bus", "--cluster", CLUSTER, "--allow", "see,prompt,answer")
     try:
         yield joined
     finally:
@@ -78,9 +78,9 @@ def _no_blocked_loop() -> None:
 async def test_a_viewer_sees_all_and_answers_nothing_and_an_operator_answers(
     cluster: ClusterServer, joined: JoinedKasmons
 ) -> None:
-    near = joined.near.places
+    near = joined.near.paths
     session = await joined.begin()
-    await session_operations.send(joined.far.places, _session(joined, session), "ask git push")
+    await session_operations.send(joined.far.paths, _session(joined, session), "ask git push")
 
     added = json.loads(await asyncio.to_thread(output, near, "machines", "add", NAME, "--cluster", CLUSTER, "--json"))
     asking = joined.shown(session, lambda seen: seen.requests)
@@ -106,13 +106,13 @@ async def test_a_viewer_sees_all_and_answers_nothing_and_an_operator_answers(
     until(lambda: joined.presence.why, what="the loss of the server")
     assert "lost" in joined.presence.why or "reach" in joined.presence.why
     assert joined.shown(session).is_unreachable
-    assert "git push" in await asyncio.to_thread(output, joined.far.places, "show", session), "the machine goes on"
+    assert "git push" in await asyncio.to_thread(output, joined.far.paths, "show", session), "the machine goes on"
 
 
 async def test_a_viewer_sees_the_marks_of_sessions_and_has_no_other_command_run(
     joined: JoinedKasmons, tmp_path: Path
 ) -> None:
-    near, repo = joined.near.places, Repo(tmp_path / "shop")
+    near, repo = joined.near.paths, Repo(tmp_path / "shop")
     session = await joined.begin("fix", workdir=str(repo.folder), worktree=True)
     tree = _session(joined, session).worktree
     assert tree is not None
@@ -129,4 +129,4 @@ async def test_a_viewer_sees_the_marks_of_sessions_and_has_no_other_command_run(
 
 
 def _session(joined: JoinedKasmons, session: SessionId) -> Session:
-    return until(lambda: read_fleet(joined.far.places).get(session), what="the session there")
+    return until(lambda: read_fleet(joined.far.paths).get(session), what="the session there")

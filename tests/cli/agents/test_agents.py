@@ -51,8 +51,8 @@ def test_a_newcomer_adds_an_agent_as_the_page_says(kasmon: Cli) -> None:
 
     for file, text, command in steps:
         if file:
-            (kasmon.places.config / file).parent.mkdir(parents=True, exist_ok=True)
-            (kasmon.places.config / file).write_text(text)
+            (kasmon.paths.config / file).parent.mkdir(parents=True, exist_ok=True)
+            (kasmon.paths.config / file).write_text(text)
             continue
         words = shlex.split(command)[1:]
         if words[:2] == ["agents", "record"]:
@@ -94,7 +94,7 @@ def test_a_folder_is_shown_and_copied_once(kasmon: Cli) -> None:
 
     asked = kasmon("agents", "add", str(folder))
     assert (2, True) == (asked.code, "Pass --yes." in asked.err)
-    assert not (kasmon.places.agents / "parrot").exists()
+    assert not (kasmon.paths.agents / "parrot").exists()
 
     done = kasmon("agents", "add", str(folder), "--yes")
     assert 0 == done.code, done.err
@@ -149,7 +149,7 @@ def test_a_foreign_folder_that_is_not_in_order_is_refused_whole(
 
     assert done.code
     assert words in done.err
-    assert not (kasmon.places.agents / "parrot").exists()
+    assert not (kasmon.paths.agents / "parrot").exists()
 
 
 def test_what_reads_otherwise_than_expected_is_told_with_a_rule(kasmon: Cli) -> None:
@@ -179,7 +179,7 @@ def test_a_folder_with_a_screen_becomes_a_recorded_one_by_one_command(kasmon: Cl
     done = kasmon("agents", "record", "parrot", str(case), "calm", "--state", "idle", "--agent-version", "1.1")
 
     assert 0 == done.code, done.err
-    assert "ready\n" == (kasmon.places.agents / "parrot" / "1.1" / "calm" / "screen.txt").read_text()
+    assert "ready\n" == (kasmon.paths.agents / "parrot" / "1.1" / "calm" / "screen.txt").read_text()
     again = kasmon("agents", "record", "parrot", str(case), "calm", "--state", "idle", "--agent-version", "1.1")
     assert 4 == again.code
 

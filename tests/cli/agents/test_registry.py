@@ -57,7 +57,7 @@ def test_the_snapshot_names_the_agents_that_kasmon_has_a_profile_for(kasmon: Cli
     assert ["goose", "acp"] == known["goose"]["start"]
     assert None is known["junie"]["profile"]
     assert "npx --yes cline@" in kasmon("agents", "ls", "--known").out
-    assert not kasmon.places.acp_registry.exists()
+    assert not kasmon.paths.acp_registry.exists()
 
 
 def test_an_update_is_stored_and_listed(kasmon: Cli) -> None:
@@ -96,7 +96,7 @@ def test_an_answer_that_is_no_registry_changes_nothing(
 
     assert done.code
     assert url in done.err
-    assert not kasmon.places.acp_registry.exists()
+    assert not kasmon.paths.acp_registry.exists()
 
 
 def test_an_address_without_tls_is_refused(kasmon: Cli) -> None:

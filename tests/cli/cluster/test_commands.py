@@ -29,7 +29,7 @@ def cluster(kasmon: Cli) -> Iterator[Cli]:
 
 
 def folder(kasmon: Cli) -> Path:
-    return kasmon.places.state / "cluster" / "main"
+    return kasmon.paths.state / "cluster" / "main"
 
 
 def test_a_machine_joins_a_new_cluster_and_is_removed(cluster: Cli, tmp_path: Path) -> None:
@@ -62,12 +62,12 @@ def test_revoke_cuts_off_whom_a_killed_revoke_removed_only_from_the_list(cluster
     assert 0 == cluster("cluster", "up", "--no-unit").code
     token = cluster("cluster", "token", "--role", "machine", "--name", "gpu-1").out.strip()
     assert 0 == cluster("machines", "join", token).code
-    identity = IdentityFile(cluster.places, "main", "machine").load()
+    identity = IdentityFile(cluster.paths, "main", "machine").load()
 
     async def watch() -> tuple[Done, KasmonError]:
         connection = await connect(identity)
         try:
-            await asyncio.to_thread(revoke, ClusterFolder(cluster.places, "main"), "gpu-1")  # a killed one did no more
+            await asyncio.to_thread(revoke, ClusterFolder(cluster.paths, "main"), "gpu-1")  # a killed one did no more
             again = await asyncio.to_thread(cluster, "cluster", "revoke", "gpu-1")
             async with asyncio.timeout(20):
                 return again, await connection.refusal

@@ -13,7 +13,7 @@ from kasmon.cli.doctor.checks import judge_tmux
 from kasmon.cli.doctor.command import mend
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.cli.doctor.system import limits, sqlite
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.system.linux import Linux
 from tests.support.cli.cli_runner import Cli, Done
 from tests.support.wait import until
@@ -117,19 +117,19 @@ def test_it_says_which_agents_get_hooks_and_why_others_get_none(kasmon: Cli, tmp
 
 
 def test_a_folder_that_others_can_write_to_is_mended(kasmon: Cli) -> None:
-    kasmon.places.make()
-    kasmon.places.state.chmod(0o777)
+    kasmon.paths.make()
+    kasmon.paths.state.chmod(0o777)
 
     told, mended = kasmon("doctor", "--json"), kasmon("doctor", "--fix", "--json")
 
     assert (1, "fail") == (told.code, levels(told)["folder-state"])
     assert (0, "ok", ["folder-state"]) == (mended.code, levels(mended)["folder-state"], fixed(mended))
-    assert 0o700 == stat.S_IMODE(kasmon.places.state.stat().st_mode)
+    assert 0o700 == stat.S_IMODE(kasmon.paths.state.stat().st_mode)
 
 
 def test_sockets_that_nobody_listens_on_are_removed_and_no_others(kasmon: Cli) -> None:
     session = kasmon.new("alive", "wait")
-    stale = kasmon.places.socket("goneaaaa")
+    stale = kasmon.paths.socket("goneaaaa")
     with socket.socket(socket.AF_UNIX) as left_over:
         left_over.bind(str(stale))
 
@@ -137,31 +137,31 @@ def test_sockets_that_nobody_listens_on_are_removed_and_no_others(kasmon: Cli) -
     assert ["sockets"] == fixed(kasmon("doctor", "--fix", "--json"))
 
     assert not stale.exists()
-    assert kasmon.places.socket(session).exists()
+    assert kasmon.paths.socket(session).exists()
 
 
 def test_a_broken_config_and_a_long_path_are_told(kasmon: Cli) -> None:
-    kasmon.places.config.mkdir(parents=True)
-    kasmon.places.config_file.write_text("[keys]\nfly = 'f'\n")
+    kasmon.paths.config.mkdir(parents=True)
+    kasmon.paths.config_file.write_text("[keys]\nfly = 'f'\n")
     broken = kasmon("doctor", "--json")
     assert (1, "fail") == (broken.code, levels(broken)["config"])
 
-    kasmon.places.config_file.write_text("[ui]\nbel = 1\n")
+    kasmon.paths.config_file.write_text("[ui]\nbel = 1\n")
     assert "config.toml:2" in kasmon("doctor").out
 
 
 def test_a_report_holds_no_secret_and_no_name(kasmon: Cli) -> None:
     token = "ghp" + "_" + "abcdefghijklmnopqrstuvwxyz0123456789"
-    kasmon.places.make()
-    kasmon.places.config.mkdir(parents=True, exist_ok=True)
-    kasmon.places.config_file.write_text(
+    kasmon.paths.make()
+    kasmon.paths.config.mkdir(parents=True, exist_ok=True)
+    kasmon.paths.config_file.write_text(
         '[agents.claude]\nenv = { CANARY = "canary-in-config" }\nflags = ["--api-key", "canary-1", "--token=canary2"]\n'
         '[notify]\ncommand = ["curl", "-H", "Authorization: canary-3", "https://canary-4:canary-5@example.org"]\n'
     )
     session = kasmon.new("canary-client", "wait")
     os.kill(kasmon.json("show", session)["session"]["host"]["pid"], signal.SIGKILL)
     until(lambda: "lost" == kasmon.json("show", session)["session"]["state"])
-    kasmon.places.own_log.write_text(f"line with {token} and canary-in-config\n")
+    kasmon.paths.own_log.write_text(f"line with {token} and canary-in-config\n")
 
     done = kasmon("doctor", "--report", CANARY="canary-in-environment", USER="canary", LOGNAME="canary")
 
@@ -215,7 +215,7 @@ def test_it_says_who_was_asked_to_run_structured_and_cannot(tmp_path: Path) -> N
     (tmp_path / "kasmon" / "config.toml").write_text(wished)
     environment = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "PATH"), str(tmp_path))
 
-    [check] = fallbacks(places(environment), environment)
+    [check] = fallbacks(user_paths(environment), environment)
 
     assert ("fallback", "warn") == (check.id, check.level)
     assert check.text.endswith("asked for: amp: amp has no structured protocol")
@@ -223,7 +223,7 @@ def test_it_says_who_was_asked_to_run_structured_and_cannot(tmp_path: Path) -> N
 
 
 def test_a_damaged_index_is_told_and_that_nothing_is_lost(tmp_path: Path) -> None:
-    where = places({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)})
+    where = user_paths({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)})
     where.state.mkdir(mode=0o700)
     assert "the index" not in sqlite(where).text
 
@@ -261,7 +261,7 @@ def test_each_agents_version_is_told_with_the_one_that_was_tried(
     program = tmp_path / "claude"
     program.write_text(f"#!/bin/sh\necho '{said}'\n")
     program.chmod(0o755)
-    where = places({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)})
+    where = user_paths({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)})
 
     (check,) = versions(where, {"PATH": f"{tmp_path}:/bin"})
 

@@ -33,8 +33,8 @@ def env(tmp_path: Path) -> Iterator[Env]:
             (tmp_path / name / "tmux").chmod(0o755)
     (tmp_path / "ssh").write_text(SSH.format(folder=tmp_path, sh=shutil.which("sh")))
     (tmp_path / "ssh").chmod(0o755)
-    env.places.config.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (env.places.config / "config.toml").write_text(f'[remote]\nssh = ["{tmp_path / "ssh"}"]\n')
+    env.paths.config.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (env.paths.config / "config.toml").write_text(f'[remote]\nssh = ["{tmp_path / "ssh"}"]\n')
     yield env
     env.close()
 
@@ -42,8 +42,8 @@ def env(tmp_path: Path) -> Iterator[Env]:
 def looked(env: Env, *hosts: str) -> list[DoctorCheck]:
     """What is said where sessions ran on *hosts*."""
     for host in hosts:
-        prepare(env.places, Config(), NewSession(name=f"on-{host}", agent=f"shell@{host}"), time.time())
-    return list(machines(env.places, judge_tmux))
+        prepare(env.paths, Config(), NewSession(name=f"on-{host}", agent=f"shell@{host}"), time.time())
+    return list(machines(env.paths, judge_tmux))
 
 
 def test_each_machine_that_was_used_has_a_line_with_its_tmux(env: Env) -> None:
@@ -65,6 +65,6 @@ def test_a_machine_without_tmux_and_one_that_does_not_answer_say_what_to_do(env:
 
 
 def test_where_none_was_used_nobody_is_asked(env: Env) -> None:
-    prepare(env.places, Config(), NewSession(name="here", agent="shell", workdir="/"), time.time())
+    prepare(env.paths, Config(), NewSession(name="here", agent="shell", workdir="/"), time.time())
 
-    assert [] == list(machines(env.places, judge_tmux))
+    assert [] == list(machines(env.paths, judge_tmux))

@@ -17,24 +17,24 @@ from tests.support.supervisor.env import NOW, Env
 def env() -> Iterator[Env]:
     """A kasmon with the registered machine gpu-1, which its link reported as connected; the link is gone."""
     env = Env()
-    write_machine(env.places, Machine(name="gpu-1", command=("false",)))
+    write_machine(env.paths, Machine(name="gpu-1", command=("false",)))
     report(env, Presence(since=NOW, kasmon=__version__))
     yield env
     env.close()
 
 
 def report(env: Env, presence: Presence) -> None:
-    write_presence(env.places, "gpu-1", presence)
+    write_presence(env.paths, "gpu-1", presence)
 
 
 def link(env: Env) -> None:
     """From now on the link to it runs, as far as its lock shows."""
-    env.locks["link"] = lock = HostLock(env.places.machine_lock("gpu-1"))
+    env.locks["link"] = lock = HostLock(env.paths.machine_lock("gpu-1"))
     assert lock.acquire()
 
 
 def check(env: Env) -> DoctorCheck:
-    (only,) = registered_machines(env.places)
+    (only,) = registered_machines(env.paths)
     assert "registered-machine-gpu-1" == only.id
     return only
 
@@ -78,7 +78,7 @@ def test_another_version_there_is_named(env: Env) -> None:
 
 
 def test_a_registration_that_cannot_be_read_fails(env: Env) -> None:
-    (env.places.machine("gpu-1") / "machine.json").write_text("{")
+    (env.paths.machine("gpu-1") / "machine.json").write_text("{")
 
     assert "fail" == check(env).level
 

@@ -79,10 +79,10 @@ def test_a_message_of_a_peer_to_a_hibernated_session_there_is_taken_once_and_as_
     session, here = joined.new("sleeper"), joined.here
     assert here("hibernate", f"{MACHINE}:sleeper").code == 0
     joined.until(session, lambda known: known["state"] == "hibernated")
-    known = read_session(here.places, SessionId(session))
+    known = read_session(here.paths, SessionId(session))
 
     first, again = (
-        event_loop.run(send(here.places, known, "say back", "idle", "peer", key="plan.other.1")) for _ in range(2)
+        event_loop.run(send(here.paths, known, "say back", "idle", "peer", key="plan.other.1")) for _ in range(2)
     )
 
     assert first.id == again.id
@@ -194,7 +194,7 @@ def test_what_is_not_listed_is_printed_for_all_machines_under_the_name_of_each(j
 def test_what_is_recovered_on_all_machines_is_one_table(joined: TwoCommandLines) -> None:
     assert "Nothing is lost.\n" == joined.here("recover", "--machine", "all").out
     session = joined.new("talk", "say one")
-    lock = joined.there.places.host_lock(SessionId(session))
+    lock = joined.there.paths.host_lock(SessionId(session))
     os.kill(until(lambda: lock_holder(lock)), signal.SIGKILL)
     until(lambda: lock_holder(lock) is None)
 
@@ -215,7 +215,7 @@ def test_what_is_recovered_on_all_machines_is_one_table(joined: TwoCommandLines)
 
 
 def test_what_is_unsure_on_another_machine_is_named_with_the_reason(joined: TwoCommandLines) -> None:
-    there, me = joined.there.places, SessionId("aaaaaaaa")
+    there, me = joined.there.paths, SessionId("aaaaaaaa")
     orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     there.folder(me).mkdir(mode=0o700, parents=True)
     EventLog(there.fleet_log).append(SessionCreated(at=NOW, launch=launch(me, name="vague"), machine="there"))
@@ -233,7 +233,7 @@ def test_what_is_unsure_on_another_machine_is_named_with_the_reason(joined: TwoC
 
 
 def test_what_is_recovered_on_another_machine_is_not_called_unsure(joined: TwoCommandLines) -> None:
-    there = joined.there.places
+    there = joined.there.paths
     session = joined.there("new", "steady", "--", "sleep", "600").out.strip()
     os.kill(until(lambda: lock_holder(there.tmux_host_lock)), signal.SIGKILL)
     until(lambda: lock_holder(there.tmux_host_lock) is None)
@@ -275,7 +275,7 @@ def test_a_list_of_all_machines_names_those_that_are_unreachable(fork_server: Fo
     joined = TwoCommandLines(fork_server)
     try:
         session = joined.new("shown", "say hi")
-        write_machine(joined.here.places, Machine(name=MACHINE, command=("false",)))
+        write_machine(joined.here.paths, Machine(name=MACHINE, command=("false",)))
         joined.cut()
 
         printed, listed = joined.here("rules", "--machine", "all"), joined.here("rules", "--machine", "all", "--json")
@@ -354,22 +354,22 @@ def test_a_review_reads_the_diff_and_writes_comments_there(joined: TwoCommandLin
     session = joined.new("reviewed", "say hi", "--dir", str(repo.folder), "--worktree")
     tree = Path(joined.there.json("show", session)["session"]["worktree"]["path"])
     repo.commit("new.txt", "one\ntwo\n", at=tree)
-    places, known = joined.here.places, read_session(joined.here.places, SessionId(session))
+    paths, known = joined.here.paths, read_session(joined.here.paths, SessionId(session))
 
-    changes = asyncio.run(read_changes(places, known, None))
+    changes = asyncio.run(read_changes(paths, known, None))
     written = comments.build_comment(known, "new.txt", 2, ["two"], "why?")
-    event_loop.run(comments.write_comment(places, known, written))
-    [listed] = comments.list_comments(places, known)
-    event_loop.run(comments.edit_comment(places, known, listed.comment.id, "why not?"))
-    event_loop.run(comments.mark_comment(places, known, listed.comment.id, is_resolved=True))
-    [changed] = comments.list_comments(places, known)
-    event_loop.run(comments.mark_comment(places, known, listed.comment.id, is_resolved=False))
-    receipt, count = event_loop.run(comments.send_comments(places, known))
-    event_loop.run(comments.remove_comment(places, known, listed.comment.id))
+    event_loop.run(comments.write_comment(paths, known, written))
+    [listed] = comments.list_comments(paths, known)
+    event_loop.run(comments.edit_comment(paths, known, listed.comment.id, "why not?"))
+    event_loop.run(comments.mark_comment(paths, known, listed.comment.id, is_resolved=True))
+    [changed] = comments.list_comments(paths, known)
+    event_loop.run(comments.mark_comment(paths, known, listed.comment.id, is_resolved=False))
+    receipt, count = event_loop.run(comments.send_comments(paths, known))
+    event_loop.run(comments.remove_comment(paths, known, listed.comment.id))
     gone = comments.build_comment(known, "new.txt", 3, ["\tthree"], "keep it", side="old", hunk="@@ -1,3 +1,2 @@")
-    event_loop.run(comments.write_comment(places, known, gone))
-    [old] = comments.list_comments(places, known)
-    event_loop.run(comments.remove_comment(places, known, old.comment.id))
+    event_loop.run(comments.write_comment(paths, known, gone))
+    [old] = comments.list_comments(paths, known)
+    event_loop.run(comments.remove_comment(paths, known, old.comment.id))
     wrong = joined.there("comment", session, "new.txt:3-4", "why?", "--removed", given='{"lines": ["three"]}')
 
     assert old.comment == msgspec.structs.replace(gone, id=old.comment.id)
@@ -378,7 +378,7 @@ def test_a_review_reads_the_diff_and_writes_comments_there(joined: TwoCommandLin
     assert (listed.state, listed.place, listed.comment.text) == ("open", "new.txt:2", "why?")
     assert (changed.state, changed.comment.text) == ("resolved", "why not?")
     assert (receipt.session, count) == (session, 1)
-    assert comments.list_comments(places, known) == ()
+    assert comments.list_comments(paths, known) == ()
     assert joined.there.json("comments", session)["comments"] == []
 
 
@@ -476,9 +476,9 @@ def has_long_text(joined: TwoCommandLines, name: str, text: str) -> str:
     """An ended session there, whose log has only the beginning of *text*; its id."""
     session = joined.there.new(name, "say hi")
     joined.there("stop", session)
-    assert SessionLog(joined.there.places, SessionId(session)).append(MessageWritten(at=time.time(), text=text))
-    size = joined.there.places.log(session).stat().st_size
-    log = joined.here.places.log(session)
+    assert SessionLog(joined.there.paths, SessionId(session)).append(MessageWritten(at=time.time(), text=text))
+    size = joined.there.paths.log(session).stat().st_size
+    log = joined.here.paths.log(session)
     until(lambda: log.exists() and log.stat().st_size == size, what="the copy of the log")
     return session
 
@@ -498,14 +498,14 @@ def test_long_texts_and_terminal_output_are_exported_and_searched_here(joined: T
 
 def test_a_blob_with_another_content_than_its_digest_says_is_not_taken(joined: TwoCommandLines) -> None:
     session = has_long_text(joined, "changed", "y" * 2_000_000 + "\nthe-true-end")
-    [blob] = joined.there.places.blobs(session).iterdir()
+    [blob] = joined.there.paths.blobs(session).iterdir()
     blob.write_text("forged-text")
 
     exported = joined.here("export", session).out
 
     assert "the rest no longer exists" in exported
     assert "forged-text" not in exported
-    assert not joined.here.places.blobs(session).exists()
+    assert not joined.here.paths.blobs(session).exists()
 
 
 def test_a_bus_ends_quietly_with_its_input_and_refuses_what_is_no_stream() -> None:

@@ -40,16 +40,16 @@ def write_config(kasmon: Cli, server: PushServer) -> None:
     secret = kasmon.home / "phone"
     secret.write_text(server.ntfy)
     secret.chmod(0o600)
-    kasmon.places.config.mkdir(exist_ok=True)
-    kasmon.places.config_file.write_text(
+    kasmon.paths.config.mkdir(exist_ok=True)
+    kasmon.paths.config_file.write_text(
         f'[notify.targets.phone]\nurl_file = "{secret}"\nwhen = "always"\n'
         f'[notify.targets.hook]\nurl = "{server.webhook}"\n'
     )
-    kasmon.places.config_file.chmod(0o600)
+    kasmon.paths.config_file.chmod(0o600)
 
 
 def notifier_of(kasmon: Cli) -> int | None:
-    return lock_holder(kasmon.places.notifier_lock)
+    return lock_holder(kasmon.paths.notifier_lock)
 
 
 @pytest.mark.story
@@ -57,19 +57,19 @@ def test_a_request_is_pushed_once_without_a_dashboard_also_if_the_process_is_kil
     kasmon: Cli, server: PushServer
 ) -> None:
     write_config(kasmon, server)
-    text = kasmon.places.config_file.read_text()
-    kasmon.places.config_file.write_text(text.replace("url_file = ", 'url_env = "PHONE" # '))
+    text = kasmon.paths.config_file.read_text()
+    kasmon.paths.config_file.write_text(text.replace("url_file = ", 'url_env = "PHONE" # '))
     kasmon.environment["PHONE"] = server.ntfy
     first = kasmon.new("worker", "ask git push\nsay done")
     until(lambda: len(server.messages) == 2, what="a message to both targets")
     assert ["worker has a request\nBash git push"] * 2 == [message.text for message in server.messages]
     pid = until(lambda: notifier_of(kasmon))
     assert "verysecret" not in str(psutil.Process(pid).environ()), "every process of the user could read it"
-    until(lambda: (kasmon.places.notifications / "sent.json").read_text().count(first) == 2)
+    until(lambda: (kasmon.paths.notifications / "sent.json").read_text().count(first) == 2)
 
     os.kill(pid, signal.SIGKILL)
     until(lambda: notifier_of(kasmon) is None)
-    note_key(kasmon.places, kasmon.places.config_file.stat().st_mtime + 3600)  # from now on the user is at the desk
+    note_key(kasmon.paths, kasmon.paths.config_file.stat().st_mtime + 3600)  # from now on the user is at the desk
     kasmon.new("second", "ask make\nsay done")
     until(lambda: len(server.messages) == 3, what="the second request")
     assert ("second has a request\nBash make", "private-topic") == (
@@ -94,17 +94,17 @@ def test_a_locked_screen_is_away_and_a_second_target_gets_what_has_no_answer_aft
     A message has a link to its request while `kasmon web` runs, unless its target says otherwise.
     """
     write_config(kasmon, server)
-    with kasmon.places.config_file.open("a") as file:
+    with kasmon.paths.config_file.open("a") as file:
         file.write(f'[notify.targets.pager]\nurl = "{server.pager}"\nwhen = "always"\n')
         file.write("escalate_after_minutes = 10\nlink = false\n")
     ahead_s = 0.0
-    private_folder(kasmon.places.notifications)
-    alone = HostLock(kasmon.places.notifier_lock)
+    private_folder(kasmon.paths.notifications)
+    alone = HostLock(kasmon.paths.notifier_lock)
     assert alone.acquire(), "the start of a session must start no other process"
-    note_key(kasmon.places, time.time() + 86400)
-    notifier = Notifier(kasmon.places, clock=lambda: time.time() + ahead_s, is_locked=lambda: True)
+    note_key(kasmon.paths, time.time() + 86400)
+    notifier = Notifier(kasmon.paths, clock=lambda: time.time() + ahead_s, is_locked=lambda: True)
     thread = threading.Thread(target=lambda: asyncio.run(notifier.run()))
-    web = announced_address(kasmon.places, "http://127.0.0.1:8000")
+    web = announced_address(kasmon.paths, "http://127.0.0.1:8000")
     try:
         assert web.__enter__()
         session = kasmon.new("worker", "ask git push\nsay done")
@@ -119,11 +119,11 @@ def test_a_locked_screen_is_away_and_a_second_target_gets_what_has_no_answer_aft
         prefix = "http://127.0.0.1:8000/r/"
         assert [True, True] == [line[1].startswith(prefix) for line in lines[:2]]
         assert [] == lines[2][1:]
-        found = RequestLinks(kasmon.places).find(lines[0][1].removeprefix(prefix))
+        found = RequestLinks(kasmon.paths).find(lines[0][1].removeprefix(prefix))
         assert found is not None
         assert session == found.session
     finally:
-        kasmon.places.config_file.write_text("")
+        kasmon.paths.config_file.write_text("")
         thread.join(60)
         web.__exit__(None, None, None)
         alone.let_go()
@@ -134,10 +134,10 @@ def test_a_dashboard_with_a_session_starts_the_process_once_and_says_that_the_us
     kasmon: Cli, server: PushServer
 ) -> None:
     write_config(kasmon, server)
-    operations = Operations(kasmon.places, lambda: load(kasmon.places), lambda: fleet(working("x")))
+    operations = Operations(kasmon.paths, lambda: load(kasmon.paths), lambda: fleet(working("x")))
     asyncio.run(operations.maintain_notifier(60.0))
     pid = until(lambda: notifier_of(kasmon))
-    assert 50 < time.time() - last_key_at(kasmon.places) < 600
+    assert 50 < time.time() - last_key_at(kasmon.paths) < 600
 
     asyncio.run(operations.maintain_notifier(0.0))
     assert pid == notifier_of(kasmon)
@@ -145,7 +145,7 @@ def test_a_dashboard_with_a_session_starts_the_process_once_and_says_that_the_us
 
 def assert_is_secret(kasmon: Cli) -> None:
     """No file but the two that the user wrote has the secret of an address, and no command shows it."""
-    written = [kasmon.places.config_file, kasmon.home / "phone"]
+    written = [kasmon.paths.config_file, kasmon.home / "phone"]
     holding = [
         path
         for path in kasmon.home.rglob("*")
@@ -189,7 +189,7 @@ def test_a_test_message_goes_to_all_targets_or_one_and_its_receipt_says_what_bec
 def test_doctor_says_which_target_cannot_work(kasmon: Cli, server: PushServer) -> None:
     write_config(kasmon, server)
     (kasmon.home / "phone").chmod(0o644)
-    kasmon.places.config_file.chmod(0o644)
+    kasmon.paths.config_file.chmod(0o644)
     [check] = [each for each in kasmon("doctor", "--json").json["checks"] if each["id"] == "notifications"]
 
     assert "warn" == check["level"]
@@ -198,29 +198,29 @@ def test_doctor_says_which_target_cannot_work(kasmon: Cli, server: PushServer) -
 
 
 def test_an_address_in_an_invalid_config_is_not_shown(kasmon: Cli) -> None:
-    kasmon.places.config.mkdir(exist_ok=True)
+    kasmon.paths.config.mkdir(exist_ok=True)
     for text, why in (
         ('[notify.targets.phone]\nurl = ["ntfy://verysecret"]', "notify.targets.phone.url"),
         ('[notify.targets]\nphone = "ntfy://verysecret"', "notify.targets.phone"),
         ('[notify.targets.phone]\nurl = "ntfy://verysecret"\ntopic = "x"', "unknown setting"),
         ('[notify.targets.phone]\nquiet_hours = "10pm-7am"', "a text like '22:00-07:00'"),
     ):
-        kasmon.places.config_file.write_text(text)
+        kasmon.paths.config_file.write_text(text)
         done = kasmon("config")
         assert (2, True, False) == (done.code, why in done.err, "verysecret" in done.err), done.err
 
 
 def test_of_two_records_that_are_written_at_once_the_newest_stays(kasmon: Cli) -> None:
     """Else a process that is killed then would push a message again."""
-    private_folder(kasmon.places.notifications)
-    notifier = Notifier(kasmon.places)
+    private_folder(kasmon.paths.notifications)
+    notifier = Notifier(kasmon.paths)
     with notifier._writing:
         writer = threading.Thread(target=notifier._write_status)
         writer.start()
         notifier._delivered["phone"] = {"a request": 1.0}
     writer.join()
 
-    assert "a request" in (kasmon.places.notifications / "sent.json").read_text()
+    assert "a request" in (kasmon.paths.notifications / "sent.json").read_text()
 
 
 @pytest.mark.story
@@ -230,8 +230,8 @@ def test_a_request_of_another_machine_is_pushed_with_its_name_and_no_more_once_i
     joined = TwoCommandLines(fork_server)
     try:
         write_config(joined.here, server)
-        text = joined.here.places.config_file.read_text()
-        joined.here.places.config_file.write_text(text.replace("\n[", '\nevents = ["asking", "machine"]\n[', 1))
+        text = joined.here.paths.config_file.read_text()
+        joined.here.paths.config_file.write_text(text.replace("\n[", '\nevents = ["asking", "machine"]\n[', 1))
         words = ("--agent", "scripted", "--mode", "sdk", "--prompt", "ask git push\nsay done")
         started = joined.here("new", "worker", "--on", MACHINE, *words)
         assert started.code == 0, started.err
@@ -241,7 +241,7 @@ def test_a_request_of_another_machine_is_pushed_with_its_name_and_no_more_once_i
         request = joined.here.request()
         joined.here.json("answer", request["id"], "allow", "--digest", request["digest"])
         joined.here.json("wait", request["session"], "--for", "idle", "--timeout", "60")
-        write_machine(joined.here.places, Machine(name=MACHINE, command=("false",)))
+        write_machine(joined.here.paths, Machine(name=MACHINE, command=("false",)))
         for process in psutil.Process(joined.link).children(recursive=True):
             process.kill()
         until(lambda: len(server.messages) == 3, what="a message about the machine")

@@ -32,7 +32,7 @@ HOLD = "import sys; from kasmon.host.rpc.host_lock import HostLock; from pathlib
 @pytest.fixture
 def hostile(kasmon: Cli) -> Iterator[Cli]:
     """A kasmon whose logs say the worst: an older or foreign writer may not have cleaned anything."""
-    where = kasmon.places
+    where = kasmon.paths
     where.make()
     for session in (SESSION, ENDED, ALIVE):
         where.folder(session).mkdir(mode=0o700)
@@ -187,8 +187,8 @@ def test_json_is_ascii_and_whole(hostile: Cli, words: str, text: str) -> None:
 
 
 def test_a_config_that_is_broken_is_told_harmlessly(kasmon: Cli) -> None:
-    kasmon.places.config.mkdir(parents=True)
-    kasmon.places.config_file.write_text(f'[ui]\n"{EVIL.translate(dict.fromkeys(range(32)))}" = 1\n')
+    kasmon.paths.config.mkdir(parents=True)
+    kasmon.paths.config_file.write_text(f'[ui]\n"{EVIL.translate(dict.fromkeys(range(32)))}" = 1\n')
 
     code, said = kasmon.terminal("config")
 

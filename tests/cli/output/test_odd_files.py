@@ -31,7 +31,7 @@ def test_a_closed_standard_output_is_told_in_one_sentence_and_nothing_is_done(ka
     assert 1 == done.returncode
     told = "cannot print: standard output is closed. Nothing was done; redirect it to a file or to /dev/null."
     assert f"kasmon: {told}\n" == done.stderr
-    assert not list(kasmon.places.sessions.glob("*"))
+    assert not list(kasmon.paths.sessions.glob("*"))
 
 
 def test_no_file_of_ours_takes_the_number_of_a_closed_stream(kasmon: Cli) -> None:
@@ -57,7 +57,7 @@ def test_a_runtime_folder_that_is_a_link_is_refused_at_once(kasmon: Cli) -> None
     kasmon("new", "one", "--agent", "scripted", "--mode", "sdk")
     elsewhere = kasmon.home / "other"
     elsewhere.mkdir(mode=0o700)
-    (elsewhere / "kasmon").symlink_to(kasmon.places.runtime)
+    (elsewhere / "kasmon").symlink_to(kasmon.paths.runtime)
     why = (
         f"kasmon: cannot use '{elsewhere}/kasmon': it is a symbolic link. Move it away: kasmon creates "
         "a folder there.\n"
@@ -74,7 +74,7 @@ def test_a_log_that_is_a_fifo_makes_its_session_unsure_and_hides_no_other(kasmon
     for name in ("one", "two"):
         kasmon("new", name, "--agent", "scripted", "--mode", "sdk")
     sessions = {session["name"]: session for session in kasmon("ls", "--json").json["sessions"]}
-    log = kasmon.places.log(sessions["one"]["id"])
+    log = kasmon.paths.log(sessions["one"]["id"])
     kept = log.rename(log.with_name("kept"))
     os.mkfifo(log)
 
@@ -104,22 +104,22 @@ def test_a_log_that_is_a_fifo_makes_its_session_unsure_and_hides_no_other(kasmon
 
 
 def test_the_fleets_own_log_that_is_a_fifo_is_told_in_one_sentence(kasmon: Cli) -> None:
-    kasmon.places.make()
-    os.mkfifo(kasmon.places.fleet_log)
+    kasmon.paths.make()
+    os.mkfifo(kasmon.paths.fleet_log)
 
     done = kasmon("ls")
 
     assert 69 == done.code
     assert (
-        f"kasmon: cannot read '{kasmon.places.fleet_log}': it is not a regular file. Run `kasmon "
+        f"kasmon: cannot read '{kasmon.paths.fleet_log}': it is not a regular file. Run `kasmon "
         "doctor` for a diagnosis.\n" == done.err
     )
 
 
 @pytest.mark.parametrize("name", ["config.toml", "rules.toml"])
 def test_a_settings_file_that_is_a_fifo_is_told_and_blocks_no_command(kasmon: Cli, name: str) -> None:
-    kasmon.places.config.mkdir(mode=0o700, exist_ok=True)
-    os.mkfifo(kasmon.places.config / name)
+    kasmon.paths.config.mkdir(mode=0o700, exist_ok=True)
+    os.mkfifo(kasmon.paths.config / name)
 
     done = kasmon("rules") if name == "rules.toml" else kasmon("config")
 
@@ -129,13 +129,13 @@ def test_a_settings_file_that_is_a_fifo_is_told_and_blocks_no_command(kasmon: Cl
 
 def test_an_index_that_is_a_fifo_is_read_by_no_command_and_written_by_none(kasmon: Cli) -> None:
     kasmon("new", "one", "--agent", "scripted", "--mode", "sdk", "--prompt", "say the word")
-    for index in (kasmon.places.index, kasmon.places.search_index):
+    for index in (kasmon.paths.index, kasmon.paths.search_index):
         index.unlink(missing_ok=True)
         os.mkfifo(index)
 
     assert "one" in kasmon("ls").out
     assert 0 == kasmon("grep", "say the word").code
-    assert stat.S_ISFIFO(kasmon.places.index.lstat().st_mode)
+    assert stat.S_ISFIFO(kasmon.paths.index.lstat().st_mode)
 
 
 def test_a_runtime_folder_that_is_a_file_is_refused_at_once(kasmon: Cli) -> None:

@@ -35,9 +35,9 @@ def test_columns_stand_under_each_other_whatever_the_names_are_written_in() -> N
 
     lines = table([session(name) for name in names], NOW)
 
-    places = {width_cells(line[: line.index("claude")]) for line in lines[1:]}
-    assert 1 == len(places)
-    assert lines[0].index("AGENT") in places
+    paths = {width_cells(line[: line.index("claude")]) for line in lines[1:]}
+    assert 1 == len(paths)
+    assert lines[0].index("AGENT") in paths
 
 
 def test_the_machine_has_a_column_only_where_one_is_another() -> None:

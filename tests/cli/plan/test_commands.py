@@ -182,7 +182,7 @@ def test_warnings_are_said_by_check_and_before_anybody_agrees(cli: PlanCli) -> N
 
 
 def test_the_machine_of_each_task_is_shown_before_the_plan_runs(cli: PlanCli) -> None:
-    write_machine(cli.places, Machine(name="gpu-1", drained=True))
+    write_machine(cli.paths, Machine(name="gpu-1", drained=True))
     file = cli.file(PLAN.replace("say swept", "**Machine:** local\nsay swept"))
     folder = str(Repo(cli.folder / "repo").folder)
 
@@ -225,7 +225,7 @@ def test_without_a_terminal_nothing_runs_that_nobody_agreed_to(cli: PlanCli) -> 
         done = cli("run", cli.file(), *more)
         assert 4 == done.code
         assert "the plan was not confirmed: there is no terminal to ask on" in done.err
-    assert [] == plans(cli.places)
+    assert [] == plans(cli.paths)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_on_a_terminal_only_a_yes_is_one(kasmon: Cli, typed: str, said: str) -> 
     assert said in out
     assert "runs in the shell of task 1: make all" in out
     assert "checks task 1 by: make test" in out
-    assert not kasmon.places.plans.exists()
+    assert not kasmon.paths.plans.exists()
 
 
 def test_a_command_of_several_lines_is_shown_on_one_that_nothing_can_hide(cli: PlanCli) -> None:
@@ -263,7 +263,7 @@ def test_a_task_that_cannot_have_its_sandbox_here_is_refused_with_the_reason_and
     cli: PlanCli, monkeypatch: pytest.MonkeyPatch, verb: list[str], tier: str
 ) -> None:
     variables, why, fix = MISSING[tier]
-    write_private(cli.places.config / "config.toml", b'[agents.shell]\nprogram = "/bin/sh"\n')
+    write_private(cli.paths.config / "config.toml", b'[agents.shell]\nprogram = "/bin/sh"\n')
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 
@@ -272,14 +272,14 @@ def test_a_task_that_cannot_have_its_sandbox_here_is_refused_with_the_reason_and
     assert 69 == done.code
     assert f"task '1' cannot run in its sandbox: sandbox '{tier}' is unavailable here: {why}" in done.err
     assert fix in done.err
-    assert [] == plans(cli.places)
+    assert [] == plans(cli.paths)
 
 
 def test_a_profile_whose_sandbox_cannot_be_made_is_refused_likewise(
     cli: PlanCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/none")
-    write_private(cli.places.config / "config.toml", b'[agents.shell]\nprogram = "/bin/sh"\nsandbox = "jail"\n')
+    write_private(cli.paths.config / "config.toml", b'[agents.shell]\nprogram = "/bin/sh"\nsandbox = "jail"\n')
 
     assert 69 == cli("check", cli.file('[[task]]\nrun = "x"\n', "p.toml")).code
 
@@ -296,7 +296,7 @@ def test_a_command_does_not_go_on_in_a_terminal_that_is_confined_otherwise(cli: 
 
 def test_what_nobody_agreed_to_is_not_handed_to_a_task_by_itself(cli: PlanCli) -> None:
     write_private(
-        cli.places.config / "config.toml",
+        cli.paths.config / "config.toml",
         b'[agents.shell]\nprogram = "/bin/sh"\nconfined.credentials = [{ name = "T", variable = "T" }]\n',
     )
     done = cli("run", cli.file('[[task]]\nrun = "x"\nsandbox = "jail"\n', "p.toml"), "--yes")
@@ -314,7 +314,7 @@ def test_what_confines_its_tasks_is_shown_before_anybody_agrees(cli: PlanCli) ->
 def test_a_faulty_plan_does_not_run(cli: PlanCli) -> None:
     done = cli("run", cli.file("## Wave 2\n### Task 1: a\n"), "--yes")
 
-    assert (2, []) == (done.code, plans(cli.places))
+    assert (2, []) == (done.code, plans(cli.paths))
 
 
 @pytest.mark.parametrize(
@@ -323,13 +323,13 @@ def test_a_faulty_plan_does_not_run(cli: PlanCli) -> None:
 def test_a_run_that_makes_no_sense_is_refused(cli: PlanCli, more: list[str], why: str) -> None:
     done = cli("run", cli.file(), "--yes", *more)
 
-    assert (2, True, []) == (done.code, why in done.err, plans(cli.places))
+    assert (2, True, []) == (done.code, why in done.err, plans(cli.paths))
 
 
 def test_a_worktree_without_a_repository_is_refused_before_anything_is_begun(cli: PlanCli) -> None:
     done = cli("run", cli.file("**Worktree:** own\n" + PLAN), "--yes")
 
-    assert (2, []) == (done.code, plans(cli.places))
+    assert (2, []) == (done.code, plans(cli.paths))
     assert "is not in a git repository. Run `git init` and commit" in done.err
 
 
@@ -522,22 +522,22 @@ def test_worktrees_are_removed_where_nothing_could_be_lost_and_the_others_named(
     book = cli.agreed()
     trees = book.folder / "trees"
     private_folder(trees)
-    paths = [Path(worktree.create(repo.folder, trees / name, f"plan/{name}").path) for name in ("a", "b", "c")]
-    (paths[1] / "new.txt").touch()
-    repo.commit("x.txt", at=paths[2])
+    worktrees = [Path(worktree.create(repo.folder, trees / name, f"plan/{name}").path) for name in ("a", "b", "c")]
+    (worktrees[1] / "new.txt").touch()
+    repo.commit("x.txt", at=worktrees[2])
     (trees / "foreign").mkdir()
     (trees / "foreign" / "thesis").touch()
 
     assert "has not ended. `kasmon plan abort tidy` aborts it" in cli("clean", "tidy").err
-    assert all(path.exists() for path in paths)
+    assert all(path.exists() for path in worktrees)
 
     book.add(PlanEnded(at=9, outcome="done"))
     result = cli("clean", "tidy")
 
-    assert (4, f"removed {paths[0]}\n") == (result.code, result.out)
+    assert (4, f"removed {worktrees[0]}\n") == (result.code, result.out)
     for why in ("1 file is not committed", "1 of its commits is nowhere else", "is not a worktree"):
         assert why in result.err
-    assert [False, True, True] == [path.exists() for path in paths]
+    assert [False, True, True] == [path.exists() for path in worktrees]
     assert (trees / "foreign" / "thesis").exists()
 
 

@@ -30,14 +30,14 @@ pytestmark = pytest.mark.story
 @pytest.fixture
 def line(kasmon: Cli) -> Cli:
     """A kasmon whose agents are scripted, and which may always begin another one."""
-    kasmon.places.config.mkdir(mode=0o700)
+    kasmon.paths.config.mkdir(mode=0o700)
     config = 'default_agent = "scripted"\n[plans]\nmax_load = 0\n'
-    write_private(kasmon.places.config / "config.toml", config.encode())
+    write_private(kasmon.paths.config / "config.toml", config.encode())
     return kasmon
 
 
 def runner(line: Cli, plan: str) -> int | None:
-    return lock_holder(line.places.plan(plan) / "host.lock")
+    return lock_holder(line.paths.plan(plan) / "host.lock")
 
 
 def tasks(line: Cli, plan: str) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def tasks(line: Cli, plan: str) -> list[dict[str, Any]]:
 
 def run_of(line: Cli, plan: str) -> PlanRun:
     """How far *plan* is, by its log: what every process of ours reads."""
-    book = PlanLog(line.places, plan)
+    book = PlanLog(line.paths, plan)
     book.more()
     return book.run
 
@@ -59,13 +59,13 @@ def states(line: Cli, plan: str, *ids: str) -> list[str]:
 
 def prompts(line: Cli, session: str) -> list[str]:
     """What the agent of *session* was told, turn by turn."""
-    told = EventLog(line.places.log(SessionId(session))).read(START)
+    told = EventLog(line.paths.log(SessionId(session))).read(START)
     return [event.prompt for event, _ in told if isinstance(event, TurnStarted)]
 
 
 def begun(line: Cli, plan: str) -> list[tuple[str, int]]:
     """Every attempt that was ever begun, with its number."""
-    facts = map(decode, (line.places.plan(plan) / "events.jsonl").read_bytes().splitlines())
+    facts = map(decode, (line.paths.plan(plan) / "events.jsonl").read_bytes().splitlines())
     return [(fact.task, fact.attempt) for fact in facts if isinstance(fact, TaskBegan)]
 
 
@@ -284,7 +284,7 @@ def test_whenever_its_runner_is_killed_no_task_is_done_twice(line: Cli) -> None:
         + "".join(f'[[task]]\nprompt = "say {n}"\nwave = {n}\n' for n in range(1, 4))
     )
     assert 0 == line("plan", "run", "kills.toml", "--yes").code
-    log = line.places.plan("kills") / "events.jsonl"
+    log = line.paths.plan("kills") / "events.jsonl"
     for facts in range(2, 10, 2):
         until(lambda size=facts: len(log.read_bytes().splitlines()) >= size or not runner(line, "kills"), LIMIT_S)  # type: ignore[misc]
         until(lambda: runner(line, "kills") != 0)  # it holds the lock before its pid is in it
@@ -333,7 +333,7 @@ run = 'echo "$KNOB $PWD" > four'
 @pytest.mark.skipif(not Path("/bin/bash").exists(), reason="needs bash")
 def test_commands_go_on_in_the_terminal_of_the_one_before(line: Cli) -> None:
     """clive's example: 1 and 2 at once in two terminals, 3 goes on in that of 1, 4 comes after 3 in its own."""
-    with (line.places.config / "config.toml").open("a") as config:
+    with (line.paths.config / "config.toml").open("a") as config:
         config.write('[agents.shell]\nprogram = "/bin/bash"\n')
     (line.home / "src").mkdir()
     (line.home / "clive.toml").write_text(CLIVE)
@@ -357,7 +357,7 @@ def test_after_kill_9_of_everything_recover_goes_on_where_it_was(line: Cli) -> N
     assert 0 == line("plan", "run", "crash.toml", "--yes").code
     line.request()
     session = SessionId(run_of(line, "crash").of("1").session)
-    for lock in (line.places.plan("crash") / "host.lock", line.places.host_lock(session)):
+    for lock in (line.paths.plan("crash") / "host.lock", line.paths.host_lock(session)):
         os.kill(until(partial(lock_holder, lock)), signal.SIGKILL)
         until(lambda lock=lock: lock_holder(lock) is None)  # type: ignore[misc]
     before = line.json("recover", "--dry-run")["recovered"]

@@ -24,7 +24,7 @@ def line() -> Iterator[Cli]:
 
 def test_links_are_listed_and_revoked(line: Cli) -> None:
     assert "There are no links.\n" == line("web", "links").out
-    links, now = RequestLinks(line.places), time.time()
+    links, now = RequestLinks(line.paths), time.time()
     asked = command("fix-auth", "git push")
     tokens = [links.create(asked, minutes, now - 600) for minutes in (15, 15, 15, 5)]
     first, second, used, expired = (token[:12] for token in tokens)
@@ -57,7 +57,7 @@ def test_what_is_meant_has_to_be_said(line: Cli) -> None:
         assert (2, "") == (done.code, done.out)
         assert "give the id of one link or login, or --all" in done.err
     assert 3 == line("web", "links", "revoke", "unknown").code
-    assert not line.places.request_links.exists()
+    assert not line.paths.request_links.exists()
 
 
 def test_without_a_server_no_link_is_created_and_an_agent_creates_none(line: Cli) -> None:
@@ -67,25 +67,25 @@ def test_without_a_server_no_link_is_created_and_an_agent_creates_none(line: Cli
     alone = line("web", "links", "create", asked)
     assert 69 == alone.code
     assert "no `kasmon web` runs" in alone.err
-    with announced_address(line.places, "http://127.0.0.1:8000"):
+    with announced_address(line.paths, "http://127.0.0.1:8000"):
         assert 4 == line("web", "links", "create", asked, **{SESSION: "fix-auth"}).code
         assert 3 == line("web", "links", "create", "unknown-1").code
         created = line("web", "links", "create", asked)
     assert created.out.startswith("http://127.0.0.1:8000/r/")
-    assert [asked] == [link.request for link in RequestLinks(line.places).list_all()]
+    assert [asked] == [link.request for link in RequestLinks(line.paths).list_all()]
 
 
 def test_a_login_is_created_listed_and_revoked(line: Cli) -> None:
     assert 69 == line("web", "links", "login").code
-    with announced_address(line.places, "http://127.0.0.1:8000"):
+    with announced_address(line.paths, "http://127.0.0.1:8000"):
         assert 4 == line("web", "links", "login", **{SESSION: "fix-auth"}).code
         created = [line("web", "links", "login") for _ in range(2)]
-        line.places.config.mkdir(parents=True, exist_ok=True)
-        line.places.config_file.write_text('[web]\nlink_url = "https://box.ts.net"\n')
+        line.paths.config.mkdir(parents=True, exist_ok=True)
+        line.paths.config_file.write_text('[web]\nlink_url = "https://box.ts.net"\n')
         at_home = line("web", "links", "login", "--json").json["link"]
-        line.places.config_file.write_text('[web]\nlink_url = "https://box.ts.net"\nlink_list = true\n')
+        line.paths.config_file.write_text('[web]\nlink_url = "https://box.ts.net"\nlink_list = true\n')
         away = line("web", "links", "login", "--json").json["link"]
-    logins = WebLogins(line.places)
+    logins = WebLogins(line.paths)
     assert [f"http://127.0.0.1:8000/l/{logins.place}/login/"] * 2 == [
         each.out.rpartition("/")[0] + "/" for each in created
     ]

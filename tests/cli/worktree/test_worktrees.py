@@ -80,7 +80,7 @@ def test_a_second_agent_in_one_checkout_is_warned_of_by_new_and_on_its_row(kasmo
 
     assert 0 == done.code, done.err
     assert "'second': first works in the same checkout; give it its own by --worktree." in done.err
-    marks, notice = asyncio.run(read_dashboard(kasmon.places, str(repo.folder)))
+    marks, notice = asyncio.run(read_dashboard(kasmon.paths, str(repo.folder)))
     assert "first and 1 more work in the same checkout." == notice
     assert ["first works in the same checkout"] == [mark.text for mark in marks.values()]
     assert [kasmon.json("show", "second")["session"]["id"]] == list(marks)

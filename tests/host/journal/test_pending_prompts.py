@@ -24,17 +24,17 @@ R1 = ReceiptId(f"{ME}-r1")
 def left_behind(env: Env, text: str) -> Path:
     """What a host leaves that was killed while *text* waited."""
     env.wants(backend="fake")
-    write_private(env.places.environment(ME), encoded({"PLANTED": SECRET}))
-    book = SessionLog(env.places, ME)
+    write_private(env.paths.environment(ME), encoded({"PLANTED": SECRET}))
+    book = SessionLog(env.paths, ME)
     book.append(SessionStarted(at=1.0, generation=1, resume_id="talk-1"))
     queued = Receipt(id=R1, session=ME, state=ReceiptState.QUEUED, text=text, at=1.0)
     book.append(ReceiptChanged(at=1.0, receipt=queued, prompt=text))
-    return env.places.waiting(ME)
+    return env.paths.waiting(ME)
 
 
 def written(env: Env) -> bytes:
     """All that stands in the session's folder but for its variables."""
-    files = [file for file in env.places.folder(ME).rglob("*") if file.is_file() and file.name != "env"]
+    files = [file for file in env.paths.folder(ME).rglob("*") if file.is_file() and file.name != "env"]
     return b"".join(file.read_bytes() for file in files)
 
 
@@ -66,7 +66,7 @@ async def test_what_nobody_has_the_words_of_is_refused_and_never_sent_with_a_mar
 
 def test_its_are_kept_only_while_it_waits_and_holds_one(env: Env) -> None:
     words = left_behind(env, f"use {SECRET}")
-    book = SessionLog(env.places, ME)
+    book = SessionLog(env.paths, ME)
     [receipt] = book.session.receipts
     book.append(ReceiptChanged(at=2.0, receipt=receipt, prompt="use nothing"))
     assert not words.exists()
@@ -78,7 +78,7 @@ def test_its_are_kept_only_while_it_waits_and_holds_one(env: Env) -> None:
 
 async def test_a_prompt_that_is_changed_while_it_waits_keeps_its_secret(env: Env, fake: FakeAgent) -> None:
     env.wants(backend="fake")
-    write_private(env.places.environment(ME), encoded({"PLANTED": SECRET}))
+    write_private(env.paths.environment(ME), encoded({"PLANTED": SECRET}))
     async with env.hosting(fake, env.wanted()):
         await auntil(lambda: env.session().exists)
         link = await env.linked()

@@ -14,7 +14,7 @@ from kasmon.host.journal.session_log import SessionLog
 from kasmon.model import events
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
-from kasmon.paths import places, write_private
+from kasmon.paths import user_paths, write_private
 from kasmon.sanitize import redact
 
 SECRET = 'correct "horse" battery\\staple'
@@ -236,7 +236,7 @@ def test_two_secrets_of_one_length_keep_their_order_or_nothing_is_sent() -> None
 
 
 def test_the_log_holds_none_and_the_host_goes_on_with_what_it_heard() -> None:
-    where = places()
+    where = user_paths()
     where.folder(S).mkdir(mode=0o700, parents=True)
     write_private(where.environment(S), f"KEY={SECRET}\0".encode())
     book = SessionLog(where, S)

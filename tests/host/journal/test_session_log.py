@@ -40,7 +40,7 @@ def queued(n: int, state: ReceiptState = ReceiptState.QUEUED, prompt: str = "") 
 @pytest.fixture
 def book(env: Env) -> SessionLog:
     env.wants(wave=3)
-    return SessionLog(env.places, ME)
+    return SessionLog(env.paths, ME)
 
 
 class FullDisk:
@@ -60,14 +60,14 @@ class FullDisk:
 
 @pytest.fixture
 def disk(env: Env) -> FullDisk:
-    return FullDisk(env.places.log(ME))
+    return FullDisk(env.paths.log(ME))
 
 
 # Book
 
 
 def test_a_new_log_is_opened_once(book: SessionLog, env: Env) -> None:
-    SessionLog(env.places, ME)
+    SessionLog(env.paths, ME)
 
     (opened,) = env.events()
     assert isinstance(opened, events.LogOpened)
@@ -79,13 +79,13 @@ def test_a_book_knows_the_session_that_its_launch_and_its_facts_make(book: Sessi
 
     book.append(events.SessionStarted(at=2.0))
     assert SessionState.IDLE is book.session.state
-    assert book.session == SessionLog(env.places, ME).session
+    assert book.session == SessionLog(env.paths, ME).session
 
 
 def test_a_book_without_a_launch_still_takes_facts(env: Env) -> None:
-    env.places.folder(ME).mkdir()
+    env.paths.folder(ME).mkdir()
 
-    assert SessionLog(env.places, ME).append(events.SessionEnded(at=1.0, why="no launch"))
+    assert SessionLog(env.paths, ME).append(events.SessionEnded(at=1.0, why="no launch"))
     assert [events.LogOpened, events.SessionEnded] == [type(event) for event in env.events()]
 
 
@@ -95,26 +95,26 @@ def test_the_queue_is_read_back_with_its_prompts(book: SessionLog, env: Env) -> 
     book.append(queued(3, prompt="three"))
     book.append(queued(2, ReceiptState.TYPED))
 
-    prompts = SessionLog(env.places, ME).prompts
+    prompts = SessionLog(env.paths, ME).prompts
     assert [("one", "wave"), ("three", "wave")] == [(moved.prompt, moved.by) for moved in prompts.values()]
 
 
 def test_a_log_that_grows_has_the_index_refreshed_without_a_dashboard(env: Env) -> None:
     """Else the first who lists after a long night would fold all of it."""
-    EventLog(env.places.fleet_log).append(events.SessionCreated(at=1.0, launch=env.wants()))
-    book = SessionLog(env.places, ME)
+    EventLog(env.paths.fleet_log).append(events.SessionCreated(at=1.0, launch=env.wants()))
+    book = SessionLog(env.paths, ME)
     text = "x" * (events.EVENT_BYTES // 2)
     for _ in range(4 * INDEX_BYTES // len(text)):
         book.append(said(text))
 
     def unread() -> int:
-        fold = FleetIndex(env.places)
-        load_cache(env.places.index, fold)
+        fold = FleetIndex(env.paths)
+        load_cache(env.paths.index, fold)
         fold.read_fleet()
         fold.read_session(ME)
         return fold.folded_bytes
 
-    until(lambda: unread() < 2 * INDEX_BYTES < env.places.log(ME).stat().st_size, what="the index")
+    until(lambda: unread() < 2 * INDEX_BYTES < env.paths.log(ME).stat().st_size, what="the index")
     until(lambda: all(thread.name != "refreshes the index" for thread in threading.enumerate()))
 
 
@@ -152,9 +152,9 @@ import resource, sys
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
-from kasmon.paths import places
+from kasmon.paths import user_paths
 
-book = SessionLog(places(), SessionId(sys.argv[1]))
+book = SessionLog(user_paths(), SessionId(sys.argv[1]))
 resource.setrlimit(resource.RLIMIT_FSIZE, (600, resource.RLIM_INFINITY))
 for n in range(40):
     book.append(MessageWritten(at=1.0, text=f"{n} " + "x" * 50))
@@ -196,8 +196,8 @@ def test_a_fact_too_long_for_a_line_keeps_its_text_beside_the_log(
 ) -> None:
     assert book.append(event)
 
-    assert max(map(len, env.places.log(ME).read_bytes().splitlines())) <= events.EVENT_BYTES
-    kept = env.places.blobs(ME) / hashlib.sha256(whole.encode()).hexdigest()
+    assert max(map(len, env.paths.log(ME).read_bytes().splitlines())) <= events.EVENT_BYTES
+    kept = env.paths.blobs(ME) / hashlib.sha256(whole.encode()).hexdigest()
     assert whole == kept.read_bytes().decode()
     assert kept.name in events.encode(env.events()[-1]).decode()
     assert 0o600 == kept.stat().st_mode & 0o777
@@ -214,7 +214,7 @@ def test_what_a_person_decides_on_is_never_cut(book: SessionLog, env: Env) -> No
     book.append(queued(1, prompt=HUGE))
 
     assert [HUGE] == [fact.request.shown for fact in env.only(events.RequestOpened)]
-    assert HUGE == next(iter(SessionLog(env.places, ME).prompts.values())).prompt
+    assert HUGE == next(iter(SessionLog(env.paths, ME).prompts.values())).prompt
 
 
 def test_over_a_full_disk_a_long_fact_waits_whole(book: SessionLog, env: Env, disk: FullDisk) -> None:
@@ -224,7 +224,7 @@ def test_over_a_full_disk_a_long_fact_waits_whole(book: SessionLog, env: Env, di
     assert book.flush()
 
     (fact,) = env.only(events.MessageWritten)
-    assert HUGE == (env.places.blobs(ME) / fact.blob).read_text("utf-8")
+    assert HUGE == (env.paths.blobs(ME) / fact.blob).read_text("utf-8")
 
 
 # Pen

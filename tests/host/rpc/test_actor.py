@@ -201,14 +201,14 @@ def test_a_process_with_the_number_of_an_agent_that_ended_is_not_that_agent(stat
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=variables)
     try:
         until(lambda: system.HERE.read_variables(sleeper.pid).get("KASMON_SESSION"))
-        write_private(state.places.launch(session), msgspec.json.encode(launch(session)))
+        write_private(state.paths.launch(session), msgspec.json.encode(launch(session)))
         now = started(pid=sleeper.pid)
         assert now.pid_started is not None
         state.tells(session, LogOpened(at=NOW, session=session), msgspec.structs.replace(now, pid_started=NOW))
-        assert ActingAgent(session=SessionId("")) == find_actor(state.places, sleeper.pid)
+        assert ActingAgent(session=SessionId("")) == find_actor(state.paths, sleeper.pid)
 
         state.tells(session, now)
-        assert ActingAgent(session=session) == find_actor(state.places, sleeper.pid)
+        assert ActingAgent(session=session) == find_actor(state.paths, sleeper.pid)
     finally:
         sleeper.kill()
         sleeper.communicate()
@@ -231,6 +231,6 @@ def test_a_client_can_only_name_an_agent_of_another_machine(actor: ActingAgent |
 def test_a_person_is_no_agent(kasmon: Cli) -> None:
     start_lead(kasmon)
 
-    assert find_actor(kasmon.places, os.getpid()) is None
+    assert find_actor(kasmon.paths, os.getpid()) is None
     with pytest.raises(RefusedError, match="cannot list sessions: this process belongs to no session's agent"):
-        require_actor(kasmon.places, os.getpid(), "list sessions")
+        require_actor(kasmon.paths, os.getpid(), "list sessions")

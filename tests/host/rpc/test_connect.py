@@ -43,7 +43,7 @@ async def reach(env: Env) -> AsyncIterator[Reach]:
     lines: list[HostLink] = []
 
     async def reached(**more: Any) -> HostLink:
-        lines.append(await open_link(env.places, ME, Mode.SDK, **more))
+        lines.append(await open_link(env.paths, ME, Mode.SDK, **more))
         return lines[-1]
 
     yield reached
@@ -76,14 +76,14 @@ async def test_a_host_that_was_started_is_a_process_of_its_own(env: Env, reach: 
 
 def test_only_one_of_many_starters_starts_the_tmux_host_which_gets_its_lock(env: Env) -> None:
     """Fifty commands at once started fifty of them, and each took a third of a second."""
-    host = spawn.spawn_tmux_host(env.places)
+    host = spawn.spawn_tmux_host(env.paths)
 
     assert host is not None
-    assert (host.pid, None) == (lock_holder(env.places.tmux_host_lock), spawn.spawn_tmux_host(env.places))
-    until(env.places.tmux_host_socket.exists)
-    assert host.pid == lock_holder(env.places.tmux_host_lock)
+    assert (host.pid, None) == (lock_holder(env.paths.tmux_host_lock), spawn.spawn_tmux_host(env.paths))
+    until(env.paths.tmux_host_socket.exists)
+    assert host.pid == lock_holder(env.paths.tmux_host_lock)
     os.kill(host.pid, signal.SIGKILL)
-    until(lambda: lock_holder(env.places.tmux_host_lock) is None)
+    until(lambda: lock_holder(env.paths.tmux_host_lock) is None)
 
 
 def test_who_only_starts_the_tmux_host_is_not_taken_for_it(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,16 +91,16 @@ def test_who_only_starts_the_tmux_host_is_not_taken_for_it(env: Env, monkeypatch
     holders, start = list[int | None](), spawn._start
 
     def see(*arguments: Any) -> Any:
-        holders.append(lock_holder(env.places.tmux_host_lock))
+        holders.append(lock_holder(env.paths.tmux_host_lock))
         return start(*arguments)
 
     monkeypatch.setattr(spawn, "_start", see)
-    host = spawn.spawn_tmux_host(env.places)
+    host = spawn.spawn_tmux_host(env.paths)
 
     assert host is not None
-    assert ([0], host.pid) == (holders, lock_holder(env.places.tmux_host_lock))
+    assert ([0], host.pid) == (holders, lock_holder(env.paths.tmux_host_lock))
     os.kill(host.pid, signal.SIGKILL)
-    until(lambda: lock_holder(env.places.tmux_host_lock) is None)
+    until(lambda: lock_holder(env.paths.tmux_host_lock) is None)
 
 
 def test_a_tmux_host_whose_starter_is_interrupted_is_known_by_its_own_pid(
@@ -114,23 +114,23 @@ def test_a_tmux_host_whose_starter_is_interrupted_is_known_by_its_own_pid(
 
     monkeypatch.setattr(spawn, "_start", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        spawn.spawn_tmux_host(env.places)
+        spawn.spawn_tmux_host(env.paths)
     try:
-        until(env.places.tmux_host_socket.exists)
+        until(env.paths.tmux_host_socket.exists)
 
-        assert hosts[0].pid == lock_holder(env.places.tmux_host_lock)
+        assert hosts[0].pid == lock_holder(env.paths.tmux_host_lock)
     finally:
         hosts[0].kill()
-        until(lambda: lock_holder(env.places.tmux_host_lock) is None)
+        until(lambda: lock_holder(env.paths.tmux_host_lock) is None)
 
 
 STARTS = """
 import os, signal, sys
 from kasmon.host.rpc.spawn import spawn, spawn_tmux_host
-from kasmon.paths import places
+from kasmon.paths import user_paths
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.SIG_DFL)
-host = spawn(places(), sys.argv[1]) if len(sys.argv) > 1 else spawn_tmux_host(places())
+host = spawn(user_paths(), sys.argv[1]) if len(sys.argv) > 1 else spawn_tmux_host(user_paths())
 print("host", host.pid, flush=True)
 signal.pause()
 """
@@ -159,7 +159,7 @@ def test_no_end_of_the_terminal_that_started_it_reaches_a_host(env: Env, session
             case _:
                 os.killpg(screen.pid, signal.SIGKILL)
         screen.ended()
-        until(lambda: lock_holder(env.places.host_lock(ME) if session else env.places.tmux_host_lock) == pid)
+        until(lambda: lock_holder(env.paths.host_lock(ME) if session else env.paths.tmux_host_lock) == pid)
 
         assert is_running(pid, born)
         os.kill(pid, signal.SIGKILL)
@@ -192,7 +192,7 @@ async def test_a_host_that_comes_too_late_starts_nothing(env: Env, reach: Reach)
     await do(await reach(), Stop())
     await until_gone(env)
 
-    late = await asyncio.to_thread(spawn.spawn, env.places, ME, START)
+    late = await asyncio.to_thread(spawn.spawn, env.paths, ME, START)
     assert 0 == await asyncio.to_thread(late.wait, 20)
     assert 1 == len(env.only(SessionStarted)) == len(env.only(SessionEnded))
 
@@ -228,7 +228,7 @@ async def test_linking_to_a_lost_session_whose_log_cannot_be_read_does_not_start
     await auntil(lambda: env.only(SessionStarted))
     os.kill(line.welcome.pid, signal.SIGKILL)
     await until_gone(env)
-    log = env.places.log(ME)
+    log = env.paths.log(ME)
     log.unlink()
     log.symlink_to("nowhere")
     with pytest.raises(errors.HostUnreachableError):
@@ -251,7 +251,7 @@ async def test_a_launch_that_wants_a_later_generation_is_wish_enough(env: Env, r
     launch = env.wants()
     await do(await reach(), Stop())
     await until_gone(env)
-    write_private(env.places.launch(ME), msgspec.json.encode(msgspec.structs.replace(launch, generation=2)))
+    write_private(env.paths.launch(ME), msgspec.json.encode(msgspec.structs.replace(launch, generation=2)))
     await reach()
     await auntil(lambda: len(env.only(SessionStarted)) == 2)
 
@@ -290,7 +290,7 @@ async def test_an_agent_that_cannot_be_started_says_why_in_its_log(env: Env, rea
 
 async def test_what_could_not_be_started_is_told_to_who_wanted_it(env: Env, reach: Reach) -> None:
     env.wants()
-    env.places.socket(ME).mkdir()  # so that it cannot listen
+    env.paths.socket(ME).mkdir()  # so that it cannot listen
     with pytest.raises(errors.LaunchError, match="cannot listen"):
         await reach()
 
@@ -333,14 +333,14 @@ async def test_an_agent_that_ends_at_once_is_not_started_again(env: Env, reach: 
 
 async def test_a_session_that_nobody_wanted_is_not_started(env: Env) -> None:
     with pytest.raises((errors.LaunchError, errors.HostUnreachableError)):
-        await open_link(env.places, SessionId("nobodyyy"), Mode.SDK)
+        await open_link(env.paths, SessionId("nobodyyy"), Mode.SDK)
 
-    assert not env.places.folder("nobodyyy").exists()
+    assert not env.paths.folder("nobodyyy").exists()
 
 
 async def test_a_stale_socket_does_not_mislead(env: Env, reach: Reach) -> None:
     with socket.socket(socket.AF_UNIX) as stale:
-        stale.bind(str(env.places.socket(ME)))
+        stale.bind(str(env.paths.socket(ME)))
     env.wants()
 
     assert (await reach()).is_open
@@ -360,10 +360,10 @@ async def test_a_host_that_hangs_is_waited_for_and_no_longer(
 ) -> None:
     monkeypatch.setattr(connect, "START_S", 0.1)
     env.wants()
-    lock = HostLock(env.places.host_lock(ME))
+    lock = HostLock(env.paths.host_lock(ME))
     assert lock.acquire()
-    taken_at = env.places.host_lock(ME).stat().st_mtime + ahead_s
-    os.utime(env.places.host_lock(ME), (taken_at, taken_at))
+    taken_at = env.paths.host_lock(ME).stat().st_mtime + ahead_s
+    os.utime(env.paths.host_lock(ME), (taken_at, taken_at))
     with pytest.raises(errors.TimedOutError, match="did not start"):
         await reach(limit_s=0.2)
     lock.let_go()
@@ -374,9 +374,9 @@ async def test_a_host_that_another_process_has_just_started_is_waited_for_as_lon
 ) -> None:
     """Of many that start at once on a busy machine, one starts the tmux host, and all need it."""
     env.wants()
-    lock = HostLock(env.places.host_lock(ME))
+    lock = HostLock(env.paths.host_lock(ME))
     assert lock.acquire()
-    server = HostServer(env.places.socket(ME), lambda connection, frame: None, lambda connection: None)
+    server = HostServer(env.paths.socket(ME), lambda connection, frame: None, lambda connection: None)
     monkeypatch.setattr(connect, "sleep", lambda _pause_s: server.start())  # it listens while it is waited for
 
     assert os.getpid() == (await reach(limit_s=0.0)).welcome.pid
@@ -397,22 +397,22 @@ async def test_what_the_system_does_not_let_us_do_is_said_with_what_and_why(
     env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env.wants()
-    env.places.log(ME).mkdir()
+    env.paths.log(ME).mkdir()
     with pytest.raises(
-        errors.HostUnreachableError, match=rf"'{ME}' does not respond: '{env.places.log(ME)}': it is not a regular file"
+        errors.HostUnreachableError, match=rf"'{ME}' does not respond: '{env.paths.log(ME)}': it is not a regular file"
     ):
         await reach(start=True)
 
-    env.places.log(ME).rmdir()
-    env.places.host_log(ME).mkdir()
-    with pytest.raises(errors.HostUnreachableError, match=rf"cannot be started: '{env.places.host_log(ME)}': Is a dir"):
+    env.paths.log(ME).rmdir()
+    env.paths.host_log(ME).mkdir()
+    with pytest.raises(errors.HostUnreachableError, match=rf"cannot be started: '{env.paths.host_log(ME)}': Is a dir"):
         await reach()
 
-    env.places.host_log(ME).rmdir()
-    env.places.host_lock(ME).symlink_to("elsewhere")
-    with pytest.raises(errors.HostUnreachableError, match=rf"'{env.places.host_lock(ME)}': "):
+    env.paths.host_log(ME).rmdir()
+    env.paths.host_lock(ME).symlink_to("elsewhere")
+    with pytest.raises(errors.HostUnreachableError, match=rf"'{env.paths.host_lock(ME)}': "):
         await reach()
-    env.places.host_lock(ME).unlink()
+    env.paths.host_lock(ME).unlink()
 
 
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
@@ -422,7 +422,7 @@ async def test_without_file_handles_it_is_said_so(env: Env, mode: Mode) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
         with pytest.raises(errors.HostUnreachableError, match="open files"):
-            await open_link(env.places, ME, mode)
+            await open_link(env.paths, ME, mode)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -433,28 +433,28 @@ async def test_without_file_handles_it_is_said_so(env: Env, mode: Mode) -> None:
 def test_a_host_gets_our_places_and_not_where_its_starter_runs(env: Env) -> None:
     given = {"PATH": "/bin", "KASMON_SESSION": "x", "KASMOS_TASK": "1", "TMUX": "/t,1,0", "KASMON_TMUX": "/opt/tmux"}
 
-    passed, _ = spawn.build_host_environment(env.places, given | {"XDG_STATE_HOME": "/elsewhere"})
+    passed, _ = spawn.build_host_environment(env.paths, given | {"XDG_STATE_HOME": "/elsewhere"})
 
-    assert {"PATH": "/bin", "KASMON_TMUX": "/opt/tmux"} | env.places.environment_variables() == passed
+    assert {"PATH": "/bin", "KASMON_TMUX": "/opt/tmux"} | env.paths.environment_variables() == passed
 
 
 def test_a_hosts_own_log_is_private_and_does_not_grow_without_end(env: Env) -> None:
     env.wants()
-    log = env.places.host_log(ME)
+    log = env.paths.host_log(ME)
     log.write_bytes(b"x" * (log_file.LOG_BYTES + 1))
-    process = spawn.spawn(env.places, ME)
-    until(lambda: env.places.socket(ME).exists())
+    process = spawn.spawn(env.paths, ME)
+    until(lambda: env.paths.socket(ME).exists())
     os.kill(process.pid, signal.SIGKILL)
 
     assert log.stat().st_size < 10_000
     log.unlink()
-    spawn.spawn(env.places, ME)
+    spawn.spawn(env.paths, ME)
     assert 0o600 == log.stat().st_mode & 0o777
 
 
 def test_nobody_is_left_a_zombie(env: Env) -> None:
     env.wants()
-    process = spawn.spawn(env.places, ME)
+    process = spawn.spawn(env.paths, ME)
     until(lambda: env.pid() == process.pid)
     os.kill(process.pid, signal.SIGKILL)
 
@@ -463,7 +463,7 @@ def test_nobody_is_left_a_zombie(env: Env) -> None:
 
 def test_the_last_words_of_a_host_are_its_last_line(env: Env) -> None:
     env.wants()
-    env.places.host_log(ME).write_text("Traceback:\n  ...\nValueError: no\n\n")
+    env.paths.host_log(ME).write_text("Traceback:\n  ...\nValueError: no\n\n")
 
-    assert "ValueError: no" == spawn.read_last_line(env.places.host_log(ME))
-    assert "" == spawn.read_last_line(env.places.host_log("nobodyyy"))
+    assert "ValueError: no" == spawn.read_last_line(env.paths.host_log(ME))
+    assert "" == spawn.read_last_line(env.paths.host_log("nobodyyy"))

@@ -24,7 +24,7 @@ class Controlled:
     """A host's socket, and what it was asked."""
 
     def __init__(self, env: Env) -> None:
-        self.path = env.places.runtime / "test.sock"
+        self.path = env.paths.runtime / "test.sock"
         self.asked: list[ControlKind] = []
         self.refuses = ""
         self.server = HostServer(self.path, lambda connection, frame: None, lambda connection: None, self._control)
@@ -118,7 +118,7 @@ async def test_no_frame_of_any_protocol_begins_like_a_control_frame(host: Contro
 
 
 async def test_of_a_host_that_hangs_up_it_is_known_that_it_has_no_greeting(env: Env) -> None:
-    path = env.places.runtime / "old.sock"
+    path = env.paths.runtime / "old.sock"
     server = await asyncio.start_unix_server(lambda reader, writer: writer.close(), path)
 
     assert await asyncio.to_thread(control.request, path, ControlKind.STATUS) is None
@@ -131,7 +131,7 @@ async def test_of_a_host_that_hangs_up_it_is_known_that_it_has_no_greeting(env: 
 async def test_a_structured_host_says_what_it_is(env: Env) -> None:
     launch = env.wants()
     process = await asyncio.to_thread(env.start)
-    status = await asyncio.to_thread(control.request, env.places.socket(launch.session), ControlKind.STATUS)
+    status = await asyncio.to_thread(control.request, env.paths.socket(launch.session), ControlKind.STATUS)
 
     assert status is not None
     assert (VERSION, __version__, process.pid, launch.session) == (

@@ -38,7 +38,7 @@ def receive(connection: ClientConnection, frame: frames.FromClient) -> frames.Fr
 async def use(env: Env) -> list[object]:
     """What a client without a loop gets for one thing after another."""
     seen: list[object] = []
-    async with contextlib.aclosing(await BlockingLink.open(env.places.tmux_host_socket)) as link:
+    async with contextlib.aclosing(await BlockingLink.open(env.paths.tmux_host_socket)) as link:
         seen.append(await link.ask(frames.DescribePane(n=0, session=ME)))
         is_end = lambda push: isinstance(push, frames.SubscriptionEnd)  # noqa: E731
         seen.append(await link.watch(frames.Watch(session=ME, rate_hz=1.0), is_end, 5.0))
@@ -50,7 +50,7 @@ async def use(env: Env) -> list[object]:
 
 
 async def test_a_blocking_link_gets_the_answers_pushes_and_errors_of_its_requests(env: Env) -> None:
-    server = HostServer(env.places.tmux_host_socket, receive, lambda connection: None)
+    server = HostServer(env.paths.tmux_host_socket, receive, lambda connection: None)
     await server.start()
     try:
         answer, push, refusal, late = await asyncio.to_thread(event_loop.run, use(env))
@@ -66,11 +66,11 @@ async def test_a_blocking_link_gets_the_answers_pushes_and_errors_of_its_request
 
 def test_where_no_host_listens_it_is_unreachable(env: Env) -> None:
     with pytest.raises(errors.HostUnreachableError):
-        event_loop.run(BlockingLink.open(env.places.tmux_host_socket))
+        event_loop.run(BlockingLink.open(env.paths.tmux_host_socket))
 
 
 def test_a_host_that_does_not_greet_is_not_waited_for(env: Env) -> None:
-    path = env.places.tmux_host_socket
+    path = env.paths.tmux_host_socket
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(path))
         mute.listen()
@@ -82,7 +82,7 @@ def test_without_a_loop_what_blocks_runs_here(env: Env) -> None:
     async def work() -> int:
         await event_loop.sleep(0)
         with contextlib.suppress(errors.HostUnreachableError):
-            async with reach_running_tmux_host(env.places):
+            async with reach_running_tmux_host(env.paths):
                 pass
         return await event_loop.in_thread(os.getpid)
 

@@ -35,7 +35,7 @@ def person(env: Env, monkeypatch: pytest.MonkeyPatch) -> Env:
 def start(env: Env, session: SessionId) -> ForkedHost:
     """The host of *session*, which has its lock; it must be forked."""
     env.wants(session)
-    host = spawn.spawn(env.places, session)
+    host = spawn.spawn(env.paths, session)
     assert isinstance(host, ForkedHost)
     until(lambda: env.pid(session) == host.pid, what="the host's lock")
     return host
@@ -59,7 +59,7 @@ def test_a_host_is_a_process_like_one_that_was_not_forked(person: Env) -> None:
     assert "Umask:\t0077" in Path(f"/proc/{pid}/status").read_text()
     assert ["-m", "kasmon", "host", ONE] == Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")[2:]
     links = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}  # noqa: PTH115 - some lead to no path
-    assert {str(person.places.host_log(ONE)), str(person.places.host_lock(ONE)), "/dev/null"} <= links
+    assert {str(person.paths.host_log(ONE)), str(person.paths.host_lock(ONE)), "/dev/null"} <= links
     assert not [link for link in links if "memfd" in link or "pidfd" in link or "deleted" in link]
 
 
@@ -91,7 +91,7 @@ def test_a_host_that_an_agent_starts_is_not_forked(person: Env, monkeypatch: pyt
     monkeypatch.setenv(mark, "x")
     person.wants(ONE)
 
-    host = spawn.spawn(person.places, ONE)
+    host = spawn.spawn(person.paths, ONE)
 
     assert not isinstance(host, ForkedHost)
     until(lambda: person.pid(ONE) == host.pid)
@@ -113,7 +113,7 @@ def test_a_server_ends_when_its_socket_is_removed_and_its_hosts_have_ended(perso
     one = start(person, ONE)
     server = parent(one.pid)
     born = started_at(server)
-    [socket] = person.places.runtime.glob("*.fork")
+    [socket] = person.paths.runtime.glob("*.fork")
     socket.unlink()
     assert is_running(server, born)
 

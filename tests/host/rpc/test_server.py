@@ -52,7 +52,7 @@ class Line:
 
 @pytest.fixture
 async def line(env: Env) -> AsyncIterator[Line]:
-    made = Line(env.places.runtime / "test.sock")
+    made = Line(env.paths.runtime / "test.sock")
     await made.server.start()
     yield made
     await made.server.aclose()
@@ -86,9 +86,9 @@ async def test_a_host_may_greet_in_its_own_words(env: Env) -> None:
     def receive(connection: ClientConnection, frame: frames.FromClient) -> frames.Frame | None:
         return frames.Welcome(n=frame.n, pid=7, tmux="3.3a") if isinstance(frame, frames.Hello) else None
 
-    server = HostServer(env.places.runtime / "test.sock", receive, lambda connection: None)
+    server = HostServer(env.paths.runtime / "test.sock", receive, lambda connection: None)
     await server.start()
-    link = await HostLink.open(env.places.runtime / "test.sock")
+    link = await HostLink.open(env.paths.runtime / "test.sock")
     await server.aclose()
 
     assert "3.3a" == link.welcome.tmux
@@ -98,9 +98,9 @@ async def test_an_answer_is_waited_for_as_long_as_the_host_says_that_it_may_take
     def receive(connection: ClientConnection, frame: frames.FromClient) -> frames.Frame | None:
         return frames.Welcome(n=frame.n, pid=7, answer_s=0.05) if isinstance(frame, frames.Hello) else None
 
-    server = HostServer(env.places.runtime / "test.sock", receive, lambda connection: None)
+    server = HostServer(env.paths.runtime / "test.sock", receive, lambda connection: None)
     await server.start()
-    link = await HostLink.open(env.places.runtime / "test.sock")
+    link = await HostLink.open(env.paths.runtime / "test.sock")
     with pytest.raises(errors.TimedOutError, match=r"within 0\.05 s"):
         await link.ask(frames.Quit(n=0))
     await server.aclose()
@@ -114,7 +114,7 @@ async def test_only_its_user_can_reach_the_socket(line: Line) -> None:
 async def test_one_that_is_cancelled_while_it_binds_leaves_no_socket(
     env: Env, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    path, bind, bound, goes_on = env.places.runtime / "test.sock", server.bind, list[socket.socket](), threading.Event()
+    path, bind, bound, goes_on = env.paths.runtime / "test.sock", server.bind, list[socket.socket](), threading.Event()
 
     def bind_slowly(path: Path) -> socket.socket:
         bound.append(bind(path))
@@ -136,7 +136,7 @@ async def test_one_that_is_cancelled_while_it_binds_leaves_no_socket(
 async def test_binding_leaves_the_umask_as_it_was(env: Env) -> None:
     before = os.umask(0o027)
     try:
-        made = Line(env.places.runtime / "other.sock")
+        made = Line(env.paths.runtime / "other.sock")
         await made.server.start()
         await made.server.aclose()
 
@@ -214,7 +214,7 @@ async def test_a_numbered_frame_of_a_later_version_is_answered_with_a_plain_no(l
 
 async def test_a_stale_socket_is_replaced(env: Env) -> None:
     """Its host was killed; whoever starts a server holds the lock."""
-    path = env.places.runtime / "test.sock"
+    path = env.paths.runtime / "test.sock"
     stale = socket.socket(socket.AF_UNIX)
     stale.bind(str(path))
     stale.close()
@@ -341,11 +341,11 @@ async def test_who_asks_to_be_told_after_it_went_away_is_told_all_the_same(line:
 
 async def test_where_nobody_listens_it_is_unreachable(env: Env) -> None:
     with pytest.raises(errors.HostUnreachableError):
-        await HostLink.open(env.places.runtime / "nobody.sock")
+        await HostLink.open(env.paths.runtime / "nobody.sock")
 
 
 async def test_a_host_that_does_not_greet_is_not_waited_for(env: Env) -> None:
-    path = env.places.runtime / "mute.sock"
+    path = env.paths.runtime / "mute.sock"
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(path))
         mute.listen()
@@ -428,7 +428,7 @@ async def test_keys_arrive_in_order_from_any_thread(line: Line) -> None:
 @contextlib.asynccontextmanager
 async def direct(env: Env) -> AsyncIterator[tuple[HostLink, socket.socket]]:
     """A link and the host's bare end of it."""
-    path = str(env.places.runtime / "bare.sock")
+    path = str(env.paths.runtime / "bare.sock")
     with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as ours:
         listening.bind(path)
         listening.listen()

@@ -20,11 +20,11 @@ async def test_a_config_that_is_not_valid_releases_nothing_that_a_budget_holds(
     for name, value in env.environment.items():
         monkeypatch.setenv(name, value)
     env.wants()
-    env.places.config.mkdir(mode=0o700)
-    gate = BudgetGate(log_writer := LogWriter(await asyncio.to_thread(SessionLog, env.places, ME)))
+    env.paths.config.mkdir(mode=0o700)
+    gate = BudgetGate(log_writer := LogWriter(await asyncio.to_thread(SessionLog, env.paths, ME)))
 
     async def hold(text: str) -> str:
-        await asyncio.to_thread(env.places.config_file.write_text, text)
+        await asyncio.to_thread(env.paths.config_file.write_text, text)
         return await asyncio.to_thread(gate.find_hold)
 
     assert "" == await hold("[budget\n"), "nothing was held"

@@ -66,7 +66,7 @@ async def test_the_next_host_counts_what_came_before_it(env: Env) -> None:
 
     def kept() -> PeerMessageLimiter:
         env.wants()
-        book = SessionLog(env.places, ME)
+        book = SessionLog(env.paths, ME)
         now = time.time()
         book.append(moved(book, now - WINDOW_S))
         for _ in range(MOST - 1):
@@ -75,7 +75,7 @@ async def test_the_next_host_counts_what_came_before_it(env: Env) -> None:
         receipt = Receipt(id=last, session=ME, state=ReceiptState.QUEUED, at=now)
         book.append(moved(book, now, receipt=receipt, prompt="changed by a person"))
         book.append(moved(book, now, by="user"))
-        return PeerMessageLimiter(SessionLog(env.places, ME))
+        return PeerMessageLimiter(SessionLog(env.paths, ME))
 
     mail = await asyncio.to_thread(kept)
     mail.admit(FROM_PEER, time.time())

@@ -98,7 +98,7 @@ async def test_a_prompt_that_is_repeated_with_its_key_is_accepted_once(env: Env,
         await do(link, Prompt(text="tidy up", by="peer", key="p1.a.2"))
         await do(link, Prompt(text="tidy up", by="peer"))
         await do(link, Prompt(text="tidy up", by="peer"))
-    after = await asyncio.to_thread(SessionLog, env.places, ME)
+    after = await asyncio.to_thread(SessionLog, env.paths, ME)
 
     assert ["p1.a.1", "p1.a.2", "", ""] == [receipt.key for receipt in after.session.receipts], "the next host knows"
     assert 4 == len({moved.receipt.id for moved in env.only(ReceiptChanged)})
@@ -601,7 +601,7 @@ async def test_a_changed_queue_survives_its_host(env: Env, fake: FakeAgent) -> N
     async with env.hosting(fake):
         link = await waiting(env, fake, "one", "two")
         await requeue(link, 3, place=0, text="zwei")
-        after = await asyncio.to_thread(SessionLog, env.places, ME)
+        after = await asyncio.to_thread(SessionLog, env.paths, ME)
 
     waits = [receipt.id for receipt in after.session.receipts if receipt.state is ReceiptState.QUEUED]
     assert ["zwei", "one"] == [after.prompts[receipt].prompt for receipt in waits]
@@ -686,7 +686,7 @@ async def test_a_host_that_hands_over_while_a_budget_is_checked_delivers_nothing
 
 async def test_a_queued_prompt_is_delivered_once_its_delivery_is_in_the_log(env: Env, fake: FakeAgent) -> None:
     """If its host died, the next one would deliver it again."""
-    disk = FullDisk(env.places.log(ME))
+    disk = FullDisk(env.paths.log(ME))
     async with env.hosting(fake):
         link = await waiting(env, fake, "queued")
         await asyncio.to_thread(disk.fill)
@@ -706,11 +706,11 @@ async def checked(env: Env, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awa
         monkeypatch.delenv(name)
     for name, value in env.environment.items():
         monkeypatch.setenv(name, value)
-    env.places.config.mkdir(mode=0o700, exist_ok=True)
-    env.places.config_file.write_text('[budget]\nper_session = "1M"\n')
+    env.paths.config.mkdir(mode=0o700, exist_ok=True)
+    env.paths.config_file.write_text('[budget]\nper_session = "1M"\n')
     launch = env.wants(backend="fake")
     await asyncio.to_thread(
-        EventLog(env.places.fleet_log).append, SessionCreated(at=time.time(), launch=launch, machine="here")
+        EventLog(env.paths.fleet_log).append, SessionCreated(at=time.time(), launch=launch, machine="here")
     )
 
     def find() -> psutil.Process | None:

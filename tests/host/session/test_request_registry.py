@@ -263,7 +263,7 @@ async def test_what_was_approved_is_written_down_without_secrets_and_as_a_diff(e
     assert [*removed, *added] == fact.diff.split("\n")[1:]
     [closed] = env.session().closed
     assert fact.diff == closed.diff
-    assert key not in env.places.log(ME).read_text()
+    assert key not in env.paths.log(ME).read_text()
 
 
 async def test_an_edited_request_carries_its_new_input(env: Env, fake: FakeAgent) -> None:
@@ -336,7 +336,7 @@ async def test_a_secret_that_an_edit_left_as_it_was_is_no_difference(env: Env, f
 
     [fact] = env.only(events.RequestAnswered)
     assert ["-command: make", "+command: make check"] == [row for row in fact.diff.split("\n") if row[:1] in "+-"]
-    assert max(key.split("\n"), key=len) not in env.places.log(ME).read_text()
+    assert max(key.split("\n"), key=len) not in env.paths.log(ME).read_text()
 
 
 async def test_an_open_question_takes_any_text(env: Env, fake: FakeAgent) -> None:
@@ -480,8 +480,8 @@ async def test_a_restart_closes_what_its_last_life_asked(env: Env, fake: FakeAge
     """Also before the new agent has said a word."""
     async with env.hosting(fake):
         _, (request,) = await asking(env, fake, asked())
-        log = env.places.log(ME).read_bytes()
-    env.places.log(ME).write_bytes(log)  # as if the host had been killed: no end was written
+        log = env.paths.log(ME).read_bytes()
+    env.paths.log(ME).write_bytes(log)  # as if the host had been killed: no end was written
     slow = FakeAgent()
     opening = asyncio.Event()
     slow.on_open = opening.wait  # type: ignore[assignment]
@@ -501,7 +501,7 @@ async def test_a_restart_closes_what_its_last_life_asked(env: Env, fake: FakeAge
 async def test_a_client_that_says_it_is_an_agent_may_prompt_but_not_answer(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         _, (request,) = await asking(env, fake, asked())
-        link = await HostLink.open(env.places.socket(ME), as_agent=True)
+        link = await HostLink.open(env.paths.socket(ME), as_agent=True)
         with pytest.raises(errors.RefusedError, match="agent cannot answer"):
             await do(link, answer(request))
         await do(link, Prompt(text="hello", by="peer"))
@@ -521,7 +521,7 @@ async def test_nor_change_how_much_is_asked_or_which_hosts_are_allowed(
     async with env.hosting(fake):
         fake.say(events.SettingsChanged(at=1.0, switches=(events.AgentSwitch(id="yolo"),)))
         await auntil(lambda: env.session().state is SessionState.IDLE and env.session().switches)
-        link = await HostLink.open(env.places.socket(ME), as_agent=True)
+        link = await HostLink.open(env.paths.socket(ME), as_agent=True)
         with pytest.raises(
             errors.RefusedError,
             match=r"an agent cannot (?:change a permission mode|change an option of an agent|allow network access)",
@@ -574,7 +574,7 @@ def _commanded_by_a_child(env: Env, wish: AgentCommand | Allow, marked: bool) ->
     """What a process that this one starts is answered to *wish*; *marked*: with the variable of an agent."""
     variables = dict(os.environ) | ({"KASMON_SESSION": "someones"} if marked else {})
     frame = msgspec.json.encode(ExecuteCommand(n=0, session=ME, command=wish)).decode()
-    command = [sys.executable, "-P", "-c", COMMANDING, str(env.places.socket(ME)), frame]
+    command = [sys.executable, "-P", "-c", COMMANDING, str(env.paths.socket(ME)), frame]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
 
 

@@ -20,12 +20,12 @@ from tests.support.wait import auntil
 
 
 def rules(env: Env) -> tuple[Rule, ...]:
-    return RuleBook(env.places.rules).read()
+    return RuleBook(env.paths.rules).read()
 
 
 def keep(env: Env, text: str, effect: RuleEffect = RuleEffect.ALLOW, **more: Any) -> Rule:
     said: dict[str, Any] = {"scope": "project", "of": "/", "tool": "Bash", "match": "words", "text": text} | more
-    return RuleBook(env.places.rules).add(Rule(id="", effect=effect, **said))
+    return RuleBook(env.paths.rules).add(Rule(id="", effect=effect, **said))
 
 
 async def again(env: Env, fake: FakeAgent, text: str, count: int, call: str = "tool-9") -> None:
@@ -84,7 +84,7 @@ async def test_a_revoked_rule_answers_nothing_more(env: Env, fake: FakeAgent) ->
     async with env.hosting(fake):
         await asking(env, fake, asked("git push"))
         await auntil(lambda: answers(fake))
-        RuleBook(env.places.rules).remove(rule.id)
+        RuleBook(env.paths.rules).remove(rule.id)
         await again(env, fake, "git push", 2)
 
         assert 1 == len(env.session().requests)
@@ -93,7 +93,7 @@ async def test_a_revoked_rule_answers_nothing_more(env: Env, fake: FakeAgent) ->
 
 async def test_rules_that_cannot_be_read_allow_nothing_and_that_is_said_once(env: Env, fake: FakeAgent) -> None:
     keep(env, "git push")
-    env.places.rules.write_text("[[rule")
+    env.paths.rules.write_text("[[rule")
     async with env.hosting(fake):
         _, requests = await asking(env, fake, asked("git push"), asked("git push", "tool-8"))
 
@@ -125,7 +125,7 @@ async def test_without_a_plan_there_is_no_rule_for_one(env: Env, fake: FakeAgent
 
 async def test_what_holds_a_secret_or_hidden_characters_gets_no_rule(env: Env, fake: FakeAgent) -> None:
     launch = env.wants(backend="fake")
-    env.places.environment("abcdefgh").write_bytes(b"TOKEN=very-secret-value\0")
+    env.paths.environment("abcdefgh").write_bytes(b"TOKEN=very-secret-value\0")
     async with env.hosting(fake, launch):
         _, requests = await asking(env, fake, asked("curl -H very-secret-value x"), asked("git push \u202e", "tool-8"))
 

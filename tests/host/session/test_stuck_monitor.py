@@ -33,12 +33,12 @@ def reasons(env: Env) -> list[str]:
 
 
 async def test_an_agent_of_whom_nothing_comes_is_stuck_until_something_does(env: Env, fake: FakeAgent) -> None:
-    async with env.hosting(fake, env.wants(backend="fake", workdir=str(env.places.config)), SOON):
+    async with env.hosting(fake, env.wants(backend="fake", workdir=str(env.paths.config)), SOON):
         fake.say(TurnStarted(at=time.time(), prompt="go"))
         await auntil(lambda: [NOTHING] == reasons(env), what="stuck")
         assert env.session().stuck
-        env.places.config.mkdir(exist_ok=True)
-        (env.places.config / "made").write_text("so")
+        env.paths.config.mkdir(exist_ok=True)
+        (env.paths.config / "made").write_text("so")
 
         await auntil(lambda: reasons(env)[1:2] == [""], what="not stuck any more")
 

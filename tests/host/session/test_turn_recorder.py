@@ -34,7 +34,7 @@ def test_a_turn_is_stored_for_a_structured_and_for_a_terminal_session(kasmon: Cl
     until(lambda: kasmon.json("show", "one")["session"]["state"] == "idle", 30)
     turn(kasmon, lambda: write(repo.folder / "a.txt", "agent\n"))
 
-    trees = TurnTrees(kasmon.places.turns(session))
+    trees = TurnTrees(kasmon.paths.turns(session))
     found = trees.turn()
     assert b"a.txt\0" == trees.diff(found.before, found.after, "--name-only", "-z")
     assert found.began_at <= found.ended_at
@@ -42,12 +42,12 @@ def test_a_turn_is_stored_for_a_structured_and_for_a_terminal_session(kasmon: Cl
 
 def test_a_failure_is_told_once_and_stops_no_turn(kasmon: Cli) -> None:
     _, session = started(kasmon)
-    kasmon.places.turns(session).write_text("in the way")
+    kasmon.paths.turns(session).write_text("in the way")
 
     for _ in range(2):
         assert 0 == kasmon("send", "one", "say hello").code
         assert 0 == kasmon("wait", "one", "--for", "idle").code
-    log = EventLog(kasmon.places.log(session))
+    log = EventLog(kasmon.paths.log(session))
     texts = until(lambda: [event.text for event, _ in log.read() if isinstance(event, NoticeRaised)], 30)
     assert 1 == len(texts)
     assert texts[0].startswith("The files before and after turns are not stored: ")
@@ -59,8 +59,8 @@ def test_nothing_is_stored_if_the_setting_says_so_or_there_is_no_repository(kasm
     assert 0 == kasmon("send", "one", "say hello").code
     assert 0 == kasmon("stop", "one").code
 
-    assert not kasmon.places.turns(session).exists()
+    assert not kasmon.paths.turns(session).exists()
     (Path(kasmon.environment["XDG_CONFIG_HOME"]) / "kasmon" / "config.toml").unlink()
     other = kasmon.new("two", "say hello")
     assert 0 == kasmon("stop", "two").code
-    assert not kasmon.places.turns(other).exists()
+    assert not kasmon.paths.turns(other).exists()

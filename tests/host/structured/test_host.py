@@ -87,8 +87,8 @@ async def test_long_output_is_kept_beside_the_log(env: Env, fake: FakeAgent) -> 
         fake.say(said("ä" * 400_000))
         (fact,) = await auntil(lambda: env.only(events.MessageWritten))
 
-    assert max(map(len, Path(env.places.log(ME)).read_bytes().splitlines())) < 256 * 1024
-    assert "ä" * 400_000 == (env.places.blobs(ME) / fact.blob).read_text("utf-8")
+    assert max(map(len, Path(env.paths.log(ME)).read_bytes().splitlines())) < 256 * 1024
+    assert "ä" * 400_000 == (env.paths.blobs(ME) / fact.blob).read_text("utf-8")
 
 
 # Ends
@@ -97,7 +97,7 @@ async def test_long_output_is_kept_beside_the_log(env: Env, fake: FakeAgent) -> 
 async def test_an_agent_that_ends_ends_its_host(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         fake.say(events.SessionEnded(at=time.time(), exit_code=3))
-        await auntil(lambda: not env.places.socket(ME).exists())
+        await auntil(lambda: not env.paths.socket(ME).exists())
 
     assert (SessionState.ENDED, 3) == (env.session().state, env.session().exit_code)
     assert fake.closed
@@ -106,7 +106,7 @@ async def test_an_agent_that_ends_ends_its_host(env: Env, fake: FakeAgent) -> No
 async def test_what_an_agent_says_after_its_end_is_no_fact(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         fake.say(events.SessionEnded(at=time.time(), exit_code=0), said("one more"))
-        await auntil(lambda: not env.places.socket(ME).exists())
+        await auntil(lambda: not env.paths.socket(ME).exists())
 
     assert isinstance(env.events()[-1], events.SessionEnded)
 
@@ -115,7 +115,7 @@ async def test_an_agent_that_goes_on_after_its_end_is_not_waited_for(env: Env, f
     fake.knows_its_end = False
     async with env.hosting(fake):
         fake.say(events.SessionEnded(at=time.time(), exit_code=0))
-        await auntil(lambda: not env.places.socket(ME).exists())
+        await auntil(lambda: not env.paths.socket(ME).exists())
 
 
 async def test_an_agent_whose_backend_fails_says_so_and_ends(env: Env, fake: FakeAgent) -> None:
@@ -229,7 +229,7 @@ async def test_quit_ends_the_agent_with_its_host(env: Env, fake: FakeAgent) -> N
     async with env.hosting(fake):
         await started(env)
         assert isinstance(await (await env.linked()).ask(frames.Quit(n=0)), frames.CommandResult)
-        await auntil(lambda: not env.places.socket(ME).exists())
+        await auntil(lambda: not env.paths.socket(ME).exists())
 
     assert env.session().stopped
 
@@ -341,8 +341,8 @@ async def test_an_agent_that_does_not_introduce_itself_in_time_has_ended(
 
 
 async def test_a_host_takes_its_limits_from_the_config(env: Env) -> None:
-    env.places.config.mkdir()
-    env.places.config_file.write_text("[limits]\ncall_s = 77\n")
+    env.paths.config.mkdir()
+    env.paths.config_file.write_text("[limits]\ncall_s = 77\n")
     env.wants()
     env.start()
     link = await env.linked()
@@ -352,14 +352,14 @@ async def test_a_host_takes_its_limits_from_the_config(env: Env) -> None:
 
 
 async def test_a_config_that_cannot_be_used_keeps_no_host_from_starting(env: Env) -> None:
-    env.places.config.mkdir()
-    env.places.config_file.write_text("[limits]\ncall_s = 'long'\n")
+    env.paths.config.mkdir()
+    env.paths.config_file.write_text("[limits]\ncall_s = 'long'\n")
     env.wants()
     env.start()
     link = await env.linked()
 
     assert frames.ANSWER_S < link.welcome.answer_s < 20
-    assert "limits.call_s" in env.places.host_log(ME).read_text()
+    assert "limits.call_s" in env.paths.host_log(ME).read_text()
     await link.aclose()
 
 
@@ -420,7 +420,7 @@ async def test_what_only_a_terminal_needs_is_done_at_once(env: Env, fake: FakeAg
 
 async def test_an_agent_does_not_end_its_own_host(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
-        link = await HostLink.open(env.places.socket(ME), as_agent=True)
+        link = await HostLink.open(env.paths.socket(ME), as_agent=True)
         with pytest.raises(errors.RefusedError):
             await link.ask(frames.Quit(n=0))
 
@@ -531,13 +531,13 @@ async def test_who_watches_is_told_that_it_is_over(env: Env, fake: FakeAgent) ->
 
 async def test_a_host_that_cannot_listen_starts_no_agent(env: Env, fake: FakeAgent) -> None:
     launch = env.wants(backend="fake")
-    env.places.runtime.rmdir()
+    env.paths.runtime.rmdir()
 
-    assert not await StructuredHost(env.places, launch, fake).run()
+    assert not await StructuredHost(env.paths, launch, fake).run()
 
     assert fake.launch is None
     assert "cannot listen" in env.session().end_why
-    env.places.make()
+    env.paths.make()
 
 
 # Pictures
@@ -606,7 +606,7 @@ async def test_a_command_of_the_person_ends_when_its_host_hands_over(env: Env, f
         command = frames.RunShellCommand(n=0, session=ME, command="echo up; exec sleep 600")
         answer = asyncio.create_task(link.ask(command, 20))
         await auntil(lambda: printed or answer.done())
-        await asyncio.to_thread(control.request, env.places.socket(ME), ControlKind.HAND_OVER)
+        await asyncio.to_thread(control.request, env.paths.socket(ME), ControlKind.HAND_OVER)
 
         with pytest.raises(errors.UnableError, match="is being replaced by one of another version"):
             await answer

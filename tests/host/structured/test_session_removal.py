@@ -41,11 +41,11 @@ async def test_a_host_ends_its_agent_and_itself_when_its_sessions_folder_is_remo
     async with env.hosting(fake):
         await auntil(lambda: env.only(SessionStarted))
         link = await env.linked()
-        await asyncio.to_thread(shutil.rmtree, env.places.folder(ME))
+        await asyncio.to_thread(shutil.rmtree, env.paths.folder(ME))
         await do(link, Prompt(text="go"))
-        await auntil(lambda: not env.places.socket(ME).exists())
+        await auntil(lambda: not env.paths.socket(ME).exists())
 
         assert [Prompt, Stop] == [type(wish) for wish in fake.told]
         assert 1 == fake.closed
-        assert not env.places.folder(ME).exists()
+        assert not env.paths.folder(ME).exists()
         await link.aclose()

@@ -38,7 +38,7 @@ from tests.support.host.tmux_env import TmuxEnv
 from tests.support.wait import auntil
 
 ME = SessionId("abcdefgh")
-PLACES = "#{session_name} #{window_name} #{window_width}x#{window_height} #{pane_pid} #{pane_dead}"
+PATHS = "#{session_name} #{window_name} #{window_width}x#{window_height} #{pane_pid} #{pane_dead}"
 
 
 class Mine:
@@ -56,7 +56,7 @@ class Mine:
 
     @property
     def state(self) -> str:
-        return self.run("list-panes", "-a", "-F", PLACES) + self.run("show-options", "-t", "work")
+        return self.run("list-panes", "-a", "-F", PATHS) + self.run("show-options", "-t", "work")
 
     def adopted(self, process: ProcessIdentity | None = None) -> AdoptedPane:
         process = process or identify(self.pid)

@@ -32,10 +32,10 @@ def test_a_text_for_the_clipboard_is_heard_in_every_form(said: bytes) -> None:
 @given(st.lists(st.integers(0, 200), max_size=9))
 def test_it_may_come_in_pieces(cuts: list[int]) -> None:
     said = b"x\x1b[5 q" + put("one") + b"text" + put("two", b"\x1b\\") + b"\x1b[2m end"
-    places = sorted({0, len(said), *(cut % len(said) for cut in cuts)})
+    paths = sorted({0, len(said), *(cut % len(said) for cut in cuts)})
     signs = EscapeScanner()
 
-    heard = [clip for a, b in pairwise(places) for clip in signs.feed(said[a:b])]
+    heard = [clip for a, b in pairwise(paths) for clip in signs.feed(said[a:b])]
 
     assert ([ClipboardText("one"), ClipboardText("two")], "bar") == (heard, signs.shape)
 

@@ -55,7 +55,7 @@ async def test_a_started_session_is_in_its_log(tmux: TmuxEnv) -> None:
         assert (facts.pid, os.getpid(), 1) == (started.pid, started.host_pid, started.generation)
         assert is_running(started.pid, started.pid_started, started.pid_boot)
         assert boot() == started.pid_boot
-        assert os.getpid() == lock_holder(tmux.places.host_lock(ME))
+        assert os.getpid() == lock_holder(tmux.paths.host_lock(ME))
 
 
 async def test_the_agent_is_the_panes_own_process_in_its_directory(tmux: TmuxEnv) -> None:
@@ -76,7 +76,7 @@ async def test_an_agent_knows_its_place_and_gets_its_own_variables_only(
 ) -> None:
     monkeypatch.setenv("SECRET_OF_THE_HOST", "1")
     launch = tmux.wants(ME, *sh("env | sort; exec cat"), task=3, wave=2, peers=4, plan="p")
-    write_private(tmux.places.environment(ME), b"TOKEN=a=b\xe2\x98\x83\0")
+    write_private(tmux.paths.environment(ME), b"TOKEN=a=b\xe2\x98\x83\0")
     async with tmux.serving() as link:
         await link.ask(frames.StartSession(n=0, session=launch.session))
         await tmux.ready(ME)
@@ -89,7 +89,7 @@ async def test_an_agent_knows_its_place_and_gets_its_own_variables_only(
         assert {f"{prefix}_{told}" for prefix in ("KASMON", "KASMOS") for told in place} == ours
         assert "TOKEN=a=b☃" in said
         assert not {"SECRET_OF_THE_HOST", "TMUX", "TMUX_PANE"} & set(names)
-        assert f"XDG_STATE_HOME={tmux.places.state.parent}" in said
+        assert f"XDG_STATE_HOME={tmux.paths.state.parent}" in said
 
 
 async def test_an_agent_gets_the_surroundings_of_today_not_those_in_which_tmux_was_started(
@@ -104,8 +104,8 @@ async def test_an_agent_gets_the_surroundings_of_today_not_those_in_which_tmux_w
 
 
 async def test_a_terminal_keeps_as_many_lines_as_the_config_says(tmux: TmuxEnv) -> None:
-    tmux.places.config.mkdir()
-    tmux.places.config_file.write_text("[tmux]\nhistory_limit = 123\n")
+    tmux.paths.config.mkdir()
+    tmux.paths.config_file.write_text("[tmux]\nhistory_limit = 123\n")
     tmux.open()
     async with tmux.client() as link:
         await tmux.run(link, ME, "cat")
@@ -118,7 +118,7 @@ async def test_what_only_a_start_needs_is_gone_after_it(tmux: TmuxEnv) -> None:
         await tmux.run(link, ME, "cat")
         await tmux.ready(ME)
 
-        await auntil(lambda: not list(tmux.places.folder(ME).glob("pane.*")))
+        await auntil(lambda: not list(tmux.paths.folder(ME).glob("pane.*")))
 
 
 async def test_a_program_that_is_not_there_leaves_a_screen_that_says_so(tmux: TmuxEnv) -> None:
@@ -346,7 +346,7 @@ async def test_a_dead_pane_stays_to_be_read(tmux: TmuxEnv) -> None:
         await tmux.ended(ME)
 
         assert "last words" in await tmux.text(link, ME)
-        await auntil(lambda: lock_holder(tmux.places.host_lock(ME)) is None)
+        await auntil(lambda: lock_holder(tmux.paths.host_lock(ME)) is None)
         with pytest.raises(errors.SessionEndedError):
             await do(link, Prompt(text="x"))
 
@@ -486,7 +486,7 @@ async def test_a_look_tells_what_tmux_knows_cleaned(tmux: TmuxEnv) -> None:
         assert (120, 40, (3, 0), 0) == (seen.width, seen.height, seen.cursor, seen.clients)
         assert ("␞a\ufffdb#(touch pwned)", str(tmux.root)) == (seen.title, seen.cwd)
         assert re.fullmatch(r"@\d+", seen.window)
-        assert {"attach-session", str(tmux.places.tmux_socket)} <= set(seen.attach)
+        assert {"attach-session", str(tmux.paths.tmux_socket)} <= set(seen.attach)
 
 
 # What it does not do
@@ -594,12 +594,12 @@ async def test_it_ends_when_told_and_its_agents_go_on(tmux: TmuxEnv) -> None:
     assert not facts.is_dead
     assert tmux.session(session).exists
     assert not tmux.only(NoticeRaised, session)
-    assert lock_holder(tmux.places.host_lock(ME)) is None
+    assert lock_holder(tmux.paths.host_lock(ME)) is None
 
 
 async def test_an_agent_may_not_end_it(tmux: TmuxEnv) -> None:
     async with tmux.serving():
-        link = await HostLink.open(tmux.places.tmux_host_socket, as_agent=True)
+        link = await HostLink.open(tmux.paths.tmux_host_socket, as_agent=True)
         with pytest.raises(errors.RefusedError):
             await link.ask(frames.Quit(n=0))
         await link.aclose()
@@ -618,7 +618,7 @@ def test_it_ends_cleanly_when_asked_by_a_signal(tmux: TmuxEnv) -> None:
     process.send_signal(signal.SIGTERM)
 
     assert 0 == process.wait(60)
-    assert not tmux.places.tmux_host_socket.exists()
+    assert not tmux.paths.tmux_host_socket.exists()
 
 
 async def test_many_agents_that_flood_leave_the_host_free_to_answer(tmux: TmuxEnv) -> None:

@@ -51,7 +51,7 @@ class Waiting:
 
     def __init__(self, tmux: TmuxEnv) -> None:
         self.at, self.looks = 1000.0, 0
-        self.host = TmuxHost(tmux.places, idle_s=0.02, clock=self._clock)
+        self.host = TmuxHost(tmux.paths, idle_s=0.02, clock=self._clock)
         self.host._idleness = HostIdleTimer(LIMIT_S, self.at)
         self.running = asyncio.create_task(self.host.run())
 
@@ -69,7 +69,7 @@ class Waiting:
 
 @pytest.fixture
 async def waiting(tmux: TmuxEnv) -> AsyncIterator[Waiting]:
-    lock = HostLock(tmux.places.tmux_host_lock)
+    lock = HostLock(tmux.paths.tmux_host_lock)
     assert lock.acquire()
     made = Waiting(tmux)
     await auntil(lambda: made.running.done() or tmux.listens(os.getpid()))
@@ -84,7 +84,7 @@ async def test_it_ends_when_nobody_has_needed_it_for_long(tmux: TmuxEnv, waiting
     assert await waiting.goes_on(0)
     assert await waiting.goes_on(LIMIT_S - 1)
     assert not await waiting.goes_on(1)
-    assert not tmux.places.tmux_host_socket.exists()
+    assert not tmux.paths.tmux_host_socket.exists()
 
 
 async def test_it_stays_while_a_client_is_there(tmux: TmuxEnv, waiting: Waiting) -> None:
@@ -116,7 +116,7 @@ async def test_who_comes_while_it_closes_is_either_served_or_not_let_in(tmux: Tm
     """Whatever the loop does in between: nobody is greeted who is not heard."""
     served = 0
     for ticks in range(30):
-        path = tmux.places.runtime / f"{ticks}.sock"
+        path = tmux.paths.runtime / f"{ticks}.sock"
         server = HostServer(
             path, lambda connection, frame: CommandResult(n=2) if isinstance(frame, Quit) else None, lost
         )
@@ -163,13 +163,13 @@ async def test_what_an_agent_left_can_be_read_when_its_host_has_gone(
 ) -> None:
     monkeypatch.setattr("sys.executable", hasty(tmux, 1.0))
     launch = tmux.wants(ME, *sh("echo all of it; exit 3"))
-    async with contextlib.aclosing(await open_link(tmux.places, launch.session, Mode.TMUX)) as client:
+    async with contextlib.aclosing(await open_link(tmux.paths, launch.session, Mode.TMUX)) as client:
         await client.ask(StartSession(n=0, session=launch.session), limit_s=40)
         await tmux.ended(ME)
-    await auntil(lambda: lock_holder(tmux.places.tmux_host_lock) is None, what="the host's end")
+    await auntil(lambda: lock_holder(tmux.paths.tmux_host_lock) is None, what="the host's end")
 
     assert tmux.facts(ME)
-    async with contextlib.aclosing(await open_link(tmux.places, launch.session, Mode.TMUX)) as client:
+    async with contextlib.aclosing(await open_link(tmux.paths, launch.session, Mode.TMUX)) as client:
         assert "all of it" in await tmux.text(client, ME)
     assert 1 == len(tmux.only(SessionEnded, launch.session))
 
@@ -181,11 +181,11 @@ async def test_who_comes_at_the_moment_of_its_end_has_the_next_host(
     hosts = []
     for number in range(4):
         launch = tmux.wants(f"aaaaaaa{chr(97 + number)}", "true")
-        async with contextlib.aclosing(await open_link(tmux.places, launch.session, Mode.TMUX)) as client:
+        async with contextlib.aclosing(await open_link(tmux.paths, launch.session, Mode.TMUX)) as client:
             await client.ask(StartSession(n=0, session=launch.session), limit_s=40)
             await tmux.ended(launch.session)
             hosts.append(client.welcome.pid)
-        await auntil(lambda: not tmux.places.tmux_host_socket.exists(), what="the end of its socket")
+        await auntil(lambda: not tmux.paths.tmux_host_socket.exists(), what="the end of its socket")
 
     assert len(set(hosts)) == len(hosts)
-    await auntil(lambda: lock_holder(tmux.places.tmux_host_lock) is None, what="the last host's end")
+    await auntil(lambda: lock_holder(tmux.paths.tmux_host_lock) is None, what="the last host's end")

@@ -26,7 +26,7 @@ class Desk:
 
     def __init__(self, tmux: TmuxEnv, line: ServerConnection, pane: str) -> None:
         self.tmux_env, self.line, self.pane = tmux, line, pane
-        self.folder = tmux.places.record(ME)
+        self.folder = tmux.paths.record(ME)
         self.recorder = self.made()
 
     def made(self) -> Recorder:
@@ -62,7 +62,7 @@ class Desk:
 
 @pytest.fixture
 async def cli(tmux: TmuxEnv) -> AsyncIterator[Desk]:
-    tmux.places.folder(ME).mkdir(parents=True)
+    tmux.paths.folder(ME).mkdir(parents=True)
     line = ServerConnection(tmux.server)
     await line.open()
     pane = tmux.server.create(ME, argv=list(sh(f"{ASKS}")))
@@ -134,7 +134,7 @@ async def test_the_host_records_by_itself_and_forgets_with_the_session(
     tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Recorder.__init__, "__kwdefaults__", {"is_blank": False, "every_s": 0.05})
-    folder = tmux.places.record(ME)
+    folder = tmux.paths.record(ME)
     async with tmux.serving() as link:
         await tmux.run(link, ME, *sh("seq -f 'line %.0f' 200; read x; exit 0"))
         await auntil(lambda: (shown := screen(folder)) is not None and "line 200" in shown.lines)
@@ -153,4 +153,4 @@ async def test_where_it_is_turned_off_nothing_is_kept(tmux: TmuxEnv, monkeypatch
         await tmux.shows(ME, "200")
         await tmux.text(link, ME)
 
-    assert not tmux.places.record(ME).exists()
+    assert not tmux.paths.record(ME).exists()

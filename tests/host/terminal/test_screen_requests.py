@@ -84,7 +84,7 @@ async def test_the_log_says_what_was_done_and_nothing_else() -> None:
         told = [(fact.request, fact.decision, fact.by) for fact in tmux.only(RequestAnswered, ME)]
         assert [(first.id, Decision.ALWAYS, "user"), (second.id, Decision.DENY, "user")] == told
         assert [] == tmux.only(RequestWithdrawn, ME)
-        assert not tmux.places.rules.exists()
+        assert not tmux.paths.rules.exists()
         assert ("git pull", NO) == asker.taken()[-1]
 
 
@@ -125,7 +125,7 @@ async def test_what_cannot_be_said_leaves_the_request_as_it_is() -> None:
 async def test_an_agent_cannot_answer_what_stands_on_its_screen() -> None:
     async with asking(dialog("git push")) as (tmux, _, asker):
         request = await asked(tmux)
-        async with contextlib.aclosing(await HostLink.open(tmux.places.tmux_host_socket, as_agent=True)) as link:
+        async with contextlib.aclosing(await HostLink.open(tmux.paths.tmux_host_socket, as_agent=True)) as link:
             with pytest.raises(RefusedError, match="an agent cannot answer"):
                 await answer(link, request, Decision.ALLOW)
 

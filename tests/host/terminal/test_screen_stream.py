@@ -396,7 +396,7 @@ async def test_a_client_that_does_not_read_slows_nobody_and_gets_the_newest_rows
         session = await tmux.run(link, ME, *python(script))
         await tmux.ready(ME)
         slow = socket.socket(socket.AF_UNIX)
-        slow.connect(str(tmux.places.tmux_host_socket))
+        slow.connect(str(tmux.paths.tmux_host_socket))
         slow.sendall(pack(Hello(n=1)) + pack(Watch(session=session, rate_hz=0.0)))
         quick = Screen(link, ME)
         quick.watch(rate_hz=0.0)

@@ -62,7 +62,7 @@ async def test_a_host_that_was_killed_leaves_its_agents_at_work_and_the_next_goe
         before = tmux.facts(ME)
         assert before
         assert not before.is_dead
-        assert lock_holder(tmux.places.host_lock(ME)) is None
+        assert lock_holder(tmux.paths.host_lock(ME)) is None
 
         other = tmux.open()
         async with tmux.client() as link:
@@ -74,7 +74,7 @@ async def test_a_host_that_was_killed_leaves_its_agents_at_work_and_the_next_goe
             assert after
             assert (before.pid, before.pane_id) == (after.pid, after.pane_id)
             assert 1 == len(tmux.only(SessionStarted, ME))
-            assert other.pid == lock_holder(tmux.places.host_lock(ME))
+            assert other.pid == lock_holder(tmux.paths.host_lock(ME))
             await tmux.until_state(ME, S.WORKING)
 
 
@@ -191,7 +191,7 @@ async def test_many_sessions_are_taken_over_at_once(tmux: TmuxEnv) -> None:
         kill(host)
         other = tmux.open()
 
-        assert {other.pid} == {lock_holder(tmux.places.host_lock(name)) for name in names}
+        assert {other.pid} == {lock_holder(tmux.paths.host_lock(name)) for name in names}
         assert {S.UNSURE} == {tmux.session(SessionId(name)).state for name in names}
 
 
@@ -200,7 +200,7 @@ async def test_a_session_that_another_host_holds_is_left_to_it(tmux: TmuxEnv) ->
     script += "assert HostLock(Path(sys.argv[1])).acquire(); print('held', flush=True); sys.stdin.read()"
     tmux.wants(ME, "cat")
     holder = subprocess.Popen(
-        [sys.executable, "-P", "-c", script, str(tmux.places.host_lock(ME))],
+        [sys.executable, "-P", "-c", script, str(tmux.paths.host_lock(ME))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -238,7 +238,7 @@ async def test_a_tmux_server_that_was_killed_is_known_within_two_seconds(tmux: T
 
         assert all(tmux.only(ConnectionLost, name)[0].at - killed_at < 2 for name in names)
         await auntil(lambda: screen.gone)
-        await auntil(lambda: lock_holder(tmux.places.host_lock(ME)) is None)
+        await auntil(lambda: lock_holder(tmux.paths.host_lock(ME)) is None)
 
 
 async def test_after_that_a_session_is_started_again_in_a_new_server(tmux: TmuxEnv) -> None:
@@ -290,7 +290,7 @@ async def test_a_socket_that_was_swept_away_is_found_again(tmux: TmuxEnv) -> Non
         await tmux.run(link, ME, "cat")
         await tmux.ready(ME)
         kill(host)
-        tmux.places.tmux_socket.unlink()
+        tmux.paths.tmux_socket.unlink()
         tmux.open()
         async with tmux.client() as link:
             assert (await tmux.pane(link, ME)).width == 120
@@ -347,7 +347,7 @@ async def test_a_dashboard_that_was_killed_changes_nothing(tmux: TmuxEnv) -> Non
         await tmux.run(link, ME, *sh(COUNTER))
         await tmux.ready(ME)
         dashboard = subprocess.Popen(
-            [sys.executable, "-P", "-c", DASHBOARD, str(tmux.places.tmux_host_socket), ME], stdout=subprocess.PIPE
+            [sys.executable, "-P", "-c", DASHBOARD, str(tmux.paths.tmux_host_socket), ME], stdout=subprocess.PIPE
         )
         assert dashboard.stdout
         assert b"pushed\n" == await asyncio.to_thread(dashboard.stdout.readline)

@@ -11,7 +11,7 @@ from kasmon.model.events import ConnectionLost, SessionEnded, SessionForgotten, 
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
-from kasmon.paths import places, write_private
+from kasmon.paths import user_paths, write_private
 from kasmon.store.event_log import EventLog
 from kasmon.tmux.formats import PaneFacts
 
@@ -111,7 +111,7 @@ def test_only_dead_panes_of_forgotten_sessions_are_ended() -> None:
 
 
 def test_the_survey_knows_every_tmux_session_that_is_not_forgotten() -> None:
-    here = places()
+    here = user_paths()
     here.make()
     for name, mode in (
         ("aaaaaaaa", Mode.TMUX),

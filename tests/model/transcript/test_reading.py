@@ -415,16 +415,16 @@ def test_one_walks_from_row_to_row_as_they_stand(kinds: list[str], data: st.Data
     whole = transcript(*(facts[kind] for kind in kinds))
     whole.write(data.draw(st.sampled_from(("", "being written"))))
     lines, drawn = whole.lines(WIDTH), whole.lines(WIDTH)
-    places = [lines.find_position(above) for above in range(len(drawn))][::-1]
+    paths = [lines.find_position(above) for above in range(len(drawn))][::-1]
     fresh = transcript(*(facts[kind] for kind in kinds))
     fresh.write("being written" if whole.written(WIDTH) else "")
-    for start, place in enumerate(places):
+    for start, place in enumerate(paths):
         assert place is not None
-        steps = data.draw(st.integers(-len(places) - 2, len(places) + 2))
-        there = min(max(start + steps, 0), len(places) - 1)
-        assert places[there] == fresh.lines(WIDTH).walk(place, steps)
+        steps = data.draw(st.integers(-len(paths) - 2, len(paths) + 2))
+        there = min(max(start + steps, 0), len(paths) - 1)
+        assert paths[there] == fresh.lines(WIDTH).walk(place, steps)
         assert [*drawn][max(0, start - 3) : start + 1] == fresh.lines(WIDTH).ending(place, 4)
-    assert (places[-1] if places else RowPosition(0, 0)) == fresh.lines(WIDTH).last
+    assert (paths[-1] if paths else RowPosition(0, 0)) == fresh.lines(WIDTH).last
 
 
 def test_turns_and_prompts_are_known() -> None:

@@ -21,7 +21,7 @@ def kasmon(can_jail: None, fork_server: ForkServer) -> Iterator[Cli]:
 def test_an_agent_cannot_confirm_what_a_sandbox_gets(kasmon: Cli) -> None:
     lead = start_lead(kasmon)
     (kasmon.home / "log-in").write_text("secret\n")
-    with kasmon.places.config_file.open("a") as config:
+    with kasmon.paths.config_file.open("a") as config:
         config.write(f'\n[agents.boxed]\nprogram = "{kasmon.home}/lead"\nsandbox = "jail"\n')
         config.write(f'[agents.boxed.confined]\nfiles = [{{ source = "{kasmon.home}/log-in" }}]\n')
 

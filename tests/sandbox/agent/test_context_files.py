@@ -12,7 +12,7 @@ import pytest
 
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
-from kasmon.paths import Paths, places, write_private
+from kasmon.paths import Paths, user_paths, write_private
 from kasmon.sandbox.agent import context_files
 from kasmon.sandbox.agent.context_files import NOTES, SESSION, AgentContextFiles, context
 
@@ -25,7 +25,7 @@ LAUNCH = Launch(
 
 @pytest.fixture
 def here(tmp_path: Path) -> Paths:
-    found = places({"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path)})
+    found = user_paths({"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path)})
     found.make()
     found.folder("abcdefgh").mkdir()
     return found

@@ -9,7 +9,7 @@ import pytest
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
-from kasmon.paths import Paths, places, write_private
+from kasmon.paths import Paths, user_paths, write_private
 from kasmon.sandbox.agent import identify
 
 ME = SessionId("abcdefgh")
@@ -18,7 +18,7 @@ LAUNCH = Launch(session=ME, name="docs", agent="shell", mode=Mode.TMUX, backend=
 
 @pytest.fixture
 def here(tmp_path: Path) -> Paths:
-    found = places({"XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": "/tmp", "HOME": str(tmp_path)})
+    found = user_paths({"XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": "/tmp", "HOME": str(tmp_path)})
     found.sessions.mkdir(mode=0o700, parents=True)
     found.folder(ME).mkdir(mode=0o700)
     write_private(found.sandbox(ME), msgspec.json.encode(SandboxPolicy(session=ME)))

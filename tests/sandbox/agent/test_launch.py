@@ -89,7 +89,7 @@ def test_ctrl_c_resizing_and_exit_codes_are_as_without_a_jail(kasmon: Cli, workd
     until_state(kasmon, session, SessionState.ENDED)
 
     assert 7 == session_of(kasmon, session).exit_code
-    until(lambda: not (Jail(kasmon.places).host_folders.of(session) / "own").exists(), LIMIT_S, "all being cleared up")
+    until(lambda: not (Jail(kasmon.paths).host_folders.of(session) / "own").exists(), LIMIT_S, "all being cleared up")
 
 
 def test_it_is_found_again_after_its_host_was_killed_and_stopped_with_all_it_started(
@@ -127,7 +127,7 @@ def test_its_home_outlives_it_and_goes_when_it_is_forgotten(kasmon: Cli, workdir
     kasmon("stop", session)
     assert 0 == kasmon("rm", session).code
 
-    assert not Jail(kasmon.places).host_folders.of(session).exists()
+    assert not Jail(kasmon.paths).host_folders.of(session).exists()
 
 
 def test_ctx_works_inside_and_says_what_it_waits_for(kasmon: Cli, workdir: Path) -> None:
@@ -240,8 +240,8 @@ mounts = [{{source = {json.dumps(str(agent))}}}]
 name = "CANARY"
 variable = "OUTSIDE"
 """
-    kasmon.places.config.mkdir(mode=0o700, exist_ok=True)
-    kasmon.places.config_file.write_text(profile)
+    kasmon.paths.config.mkdir(mode=0o700, exist_ok=True)
+    kasmon.paths.config_file.write_text(profile)
     kasmon.environment |= {"OUTSIDE": "canary-of-a-test-0123456789"}
     words = ("new", "mine", "--agent", "acp", "--mode", "sdk", "--sandbox", "jail", "--dir", str(workdir))
     refused = kasmon(*words)
@@ -255,10 +255,10 @@ variable = "OUTSIDE"
     assert found.pid == session_of(kasmon, session).pid
     assert b"CANARY=canary-of-a-test-0123456789" in Path(f"/proc/{found.pid}/environ").read_bytes()
     assert 0 == kasmon("send", session, "hello").code
-    ground = Jail(kasmon.places).host_folders.of(session)
+    ground = Jail(kasmon.paths).host_folders.of(session)
     assert not any("canary-of-a-test" in path.read_text() for path in ground.rglob("*") if path.is_file())
 
-    host = lock_holder(kasmon.places.host_lock(session))
+    host = lock_holder(kasmon.paths.host_lock(session))
     assert host
     assert found.runtime is not None
     family = [(pid, started_at(pid)) for pid in tree(found.runtime.front)]
@@ -266,7 +266,7 @@ variable = "OUTSIDE"
     until(lambda: not any(is_running(pid, born) for pid, born in family), LIMIT_S, "the end of all of them")
     assert not any(
         "canary-of-a-test" in path.read_text("utf-8", "replace")
-        for path in kasmon.places.folder(session).iterdir()
+        for path in kasmon.paths.folder(session).iterdir()
         if path.is_file()
     )
     assert not facts(kasmon, session, NoticeRaised) or all(
@@ -279,9 +279,9 @@ def test_what_it_was_handed_is_its_own_copy_and_is_taken_away_when_it_ends(kasmo
     """Of a log-in, what was renewed there is not lost with it."""
     (kasmon.home / "login").write_text("token-of-a-test")
     (kasmon.home / "tokens").write_text('{"refresh_token": "one"}')
-    kasmon.places.config.mkdir(mode=0o700, exist_ok=True)
+    kasmon.paths.config.mkdir(mode=0o700, exist_ok=True)
     files = '[{source = "~/login"}, {source = "~/tokens", renews = true}]'
-    kasmon.places.config_file.write_text(f"[agents.shell.confined]\nfiles = {files}\n")
+    kasmon.paths.config_file.write_text(f"[agents.shell.confined]\nfiles = {files}\n")
     assert "~/login" in kasmon("new", "mine", "--agent", "shell", "--sandbox", "jail", "--dir", str(workdir)).err
     session = started(kasmon, workdir, "--yes")
     until_state(kasmon, session, SessionState.IDLE)
@@ -289,7 +289,7 @@ def test_what_it_was_handed_is_its_own_copy_and_is_taken_away_when_it_ends(kasmo
     assert "token-of-a-test" in shows(kasmon, session, "then")
     assert 0 == kasmon("stop", session).code
 
-    home = Jail(kasmon.places).host_folders.home(session)
+    home = Jail(kasmon.paths).host_folders.home(session)
     until(lambda: not (home / "login").exists() and not (home / "tokens").exists(), LIMIT_S, "its copies being gone")
     assert "token-of-a-test" == (kasmon.home / "login").read_text()
     assert '{"refresh_token": "two"}' == (kasmon.home / "tokens").read_text()
@@ -329,7 +329,7 @@ def test_whoever_sits_down_at_one_that_sleeps_finds_it_awake(kasmon: Cli, workdi
     until_state(kasmon, session, SessionState.STANDBY)
     kasmon("show", session)
     assert SessionState.STANDBY is session_of(kasmon, session).state
-    asyncio.run(session_operations.attach_argv(kasmon.places, session_of(kasmon, session)))
+    asyncio.run(session_operations.attach_argv(kasmon.paths, session_of(kasmon, session)))
     assert SessionState.IDLE is session_of(kasmon, session).state
 
 
@@ -337,8 +337,8 @@ def test_a_plans_task_runs_in_the_jail_that_it_names(kasmon: Cli, workdir: Path,
     agent = shared / "agent.py"
     agent.write_text(ACP.replace('result = {"stopReason"', 'open("made", "w").close(); result = {"stopReason"'))
     agent.chmod(0o644)
-    kasmon.places.config.mkdir(mode=0o700, exist_ok=True)
-    kasmon.places.config_file.write_text(
+    kasmon.paths.config.mkdir(mode=0o700, exist_ok=True)
+    kasmon.paths.config_file.write_text(
         f'[agents.acp]\nprogram = "/usr/bin/python3"\nacp = ["{agent}"]\n'
         f'[agents.acp.confined]\nmounts = [{{source = "{agent}"}}]\n'
     )
@@ -350,7 +350,7 @@ def test_a_plans_task_runs_in_the_jail_that_it_names(kasmon: Cli, workdir: Path,
     done = kasmon("plan", "run", str(plan), "--ci", "--yes")
 
     assert 0 == done.code, done.err
-    [session] = read_fleet(kasmon.places).sessions
+    [session] = read_fleet(kasmon.paths).sessions
     assert "jail" == session.sandbox
     assert seen(kasmon, session.id).ok
 
@@ -363,7 +363,7 @@ def test_rm_names_the_copy_in_which_it_worked_and_leaves_nothing_else_of_it(kasm
     kasmon("send", session, "clear; echo mine > made; echo th''en")
     shows(kasmon, session, "then")
     assert 0 == kasmon("stop", session).code
-    ground = Jail(kasmon.places).host_folders.of(session)
+    ground = Jail(kasmon.paths).host_folders.of(session)
     until_state(kasmon, session, SessionState.ENDED)
     done = kasmon("rm", session)
 

@@ -18,7 +18,7 @@ from kasmon.model.events import Event, NoticeRaised
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Credential, Mount, SandboxPhase, SandboxPolicy, SandboxRuntime, VolatileFile
 from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sandbox.base import PauseResult, SandboxTier
 from kasmon.sandbox.e2b import service as calls
 from kasmon.sandbox.e2b.tier import E2b
@@ -327,7 +327,7 @@ def test_a_copy_that_could_not_be_made_leaves_nothing_and_the_one_sleeps_on(keep
     host.served.goes_on()
 
     assert "paused" == calls.state(host.served.access, host.runtime.remote)
-    assert not (places().state / "e2b" / "zyxwvuts" / "record.json").exists()
+    assert not (user_paths().state / "e2b" / "zyxwvuts" / "record.json").exists()
     assert "" == box.wake()
     assert "42\n" == box.run("python", "print(x)").stdout
 
@@ -479,7 +479,7 @@ def test_a_sandbox_that_the_service_refuses_leaves_nothing_and_says_what_to_do(s
         service.goes_on()
         assert said in refused.value.hint
         tier.forget(SandboxPolicy(session=ME))
-    assert not (places().state / "e2b" / ME).exists()
+    assert not (user_paths().state / "e2b" / ME).exists()
 
 
 def test_on_a_full_disk_none_is_made_and_that_is_told() -> None:
@@ -487,7 +487,7 @@ def test_on_a_full_disk_none_is_made_and_that_is_told() -> None:
     with full_disk(), pytest.raises(SandboxError, match="cannot record the service's sandbox of"):
         tier.create(SandboxPolicy(session=ME))
 
-    assert not (places().state / "e2b" / ME / "record.json").exists()
+    assert not (user_paths().state / "e2b" / ME / "record.json").exists()
 
 
 def test_on_a_full_disk_nothing_that_it_holds_is_lost(keep: Callable[..., Host]) -> None:
@@ -593,7 +593,7 @@ def test_what_cannot_be_at_a_service_is_refused(service: Served) -> None:
             tier.create(policy)
         with pytest.raises(RefusedError):
             tier.wrap(policy, ["claude"], "/", {})
-    assert not (places().state / "e2b" / ME / "record.json").exists()
+    assert not (user_paths().state / "e2b" / ME / "record.json").exists()
 
 
 def test_trying_the_tier_asks_the_service_and_makes_nothing(service: Served) -> None:

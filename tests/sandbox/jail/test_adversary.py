@@ -60,7 +60,7 @@ def test_what_several_wish_at_once_is_done_one_after_the_other_and_each_code_onc
 def test_who_removes_all_meanwhile_leaves_nothing_and_those_who_wait_are_told(kasmon: Cli) -> None:
     kasmon("sandbox", "create", "lab")
     [lab] = kasmon.json("sandbox", "ls")["sandboxes"]
-    log = kasmon.places.log(lab["id"])
+    log = kasmon.paths.log(lab["id"])
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(at_once, kasmon, *(("run", "lab", "--env", env, "sleep 60") for env in ("bash", "bash")))
         until(lambda: b"tool.started" in log.read_bytes())
@@ -69,8 +69,8 @@ def test_who_removes_all_meanwhile_leaves_nothing_and_those_who_wait_are_told(ka
 
         assert (0, "") == (removed.code, removed.err)
         assert all(done.code and done.err for done in running.result(30))
-    assert not Jail(kasmon.places).host_folders.base.exists()
-    until(lambda: not any(path.is_socket() for path in kasmon.places.runtime.iterdir()), what="the fork server's end")
+    assert not Jail(kasmon.paths).host_folders.base.exists()
+    until(lambda: not any(path.is_socket() for path in kasmon.paths.runtime.iterdir()), what="the fork server's end")
 
 
 @pytest.mark.parametrize("name", ["../../lab", "."])
@@ -80,7 +80,7 @@ def test_a_name_that_looks_like_a_path_is_a_name(kasmon: Cli, name: str) -> None
 
     assert name == found["name"]
     assert "/workspace\n" == kasmon("sandbox", "run", name, "pwd; touch here").out
-    assert {found["id"]} == {path.name for path in kasmon.places.sessions.iterdir()}
+    assert {found["id"]} == {path.name for path in kasmon.paths.sessions.iterdir()}
 
 
 @pytest.mark.parametrize(

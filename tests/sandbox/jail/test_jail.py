@@ -12,7 +12,7 @@ import pytest
 
 from kasmon.errors import RefusedError, SandboxError, UnableError
 from kasmon.model.sandbox.policy import Mount, SandboxRuntime
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.process_identity import started_at
 from kasmon.sandbox.jail import cgroup, start
 from kasmon.sandbox.jail.jail import Jail
@@ -43,7 +43,7 @@ os.kill(os.getpid(), 9)
 
 def left_of(jail: Jail) -> set[str]:
     """The names of what a jail has left outside, but for what is shared by all."""
-    found = [*jail.places.runtime.glob("*"), *jail.host_folders.of(policy("a").session).glob("*")]
+    found = [*jail.paths.runtime.glob("*"), *jail.host_folders.of(policy("a").session).glob("*")]
     return {path.name for path in found}
 
 
@@ -250,7 +250,7 @@ def test_a_folder_of_roots_that_is_too_large_to_copy_is_refused(
 
 
 def test_folders_that_no_sandbox_may_have_are_refused(jail: Jail, tmp_path: Path, shared: Path) -> None:
-    state = places().state
+    state = user_paths().state
     refused = ["/", "/etc", "/root", "/proc/1", "/no/such"]
     refused += map(str, (state, state.parent, state / "sessions" / "x"))
     (tmp_path / "link").symlink_to("/")

@@ -17,7 +17,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sandbox.jail import strays as stray
 from kasmon.sandbox.jail.strays import remove, strays
 from kasmon.sandbox.remote_guest.launch_spec import FRONT, RemoteAgentStatus, is_front, store_status
@@ -38,7 +38,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
     """A kasmon whose jails stand in a folder of the test's, however root's would."""
     monkeypatch.setattr(host_folders, "OF_ROOT", tmp_path / "of-root")
     monkeypatch.setattr(stray, "OF_ROOT", tmp_path / "of-root")
-    return places()
+    return user_paths()
 
 
 def left(of: Paths, name: str, *, work: bool = False) -> Path:
@@ -91,7 +91,7 @@ def test_what_nobody_worked_in_is_removed_by_doctor_and_the_rest_is_named(here: 
 @pytest.fixture(params=["jail", "microvm"])
 def begun(here: Paths, request: pytest.FixtureRequest) -> Iterator[tuple[Session, Path]]:
     """A session whose host was killed while its sandbox was made, and the lock that what was begun holds."""
-    places().make()
+    user_paths().make()
     launch = create_session(here, "lab", SandboxPolicy(session=SessionId(""), tier=request.param), 0.0)
     lock = HostFolders(here).make(launch.session) / "lock"
     with subprocess.Popen([sys.executable, "-c", LOCKS, str(lock)], stdin=subprocess.PIPE) as child:

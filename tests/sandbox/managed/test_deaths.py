@@ -32,7 +32,7 @@ from tests.sandbox.conftest import policy
 pytestmark = pytest.mark.sandboxes
 OURS: Final = f"{os.sep}kasmon{os.sep}sandbox{os.sep}"
 LIMIT_S: Final = 100.0
-PLACES: Final = (0.35, 0.6, 0.9)
+PATHS: Final = (0.35, 0.6, 0.9)
 """How far a transition has come when the kill comes, as a share of all the calls that it makes."""
 
 
@@ -118,7 +118,7 @@ ACTS: Final = ("create", "adopt", "sleep", "wake", "checkpoint", "restore", "end
 
 @pytest.fixture
 def kept(jail: Jail, shared: Path) -> Iterator[Kept]:
-    real = Jail(jail.places)
+    real = Jail(jail.paths)
     made = Kept(real, policy("a"), shared)
     yield made
     real.forget(made.policy)
@@ -212,7 +212,7 @@ def test_a_host_that_is_killed_anywhere_leaves_what_the_next_one_takes_up(kept: 
     anew(kept, act)
     calls = in_a_process(kept, act)
     assert calls > 20
-    for place in PLACES:
+    for place in PATHS:
         told = anew(kept, act)
         assert not in_a_process(kept, act, int(calls * place))
         judged(kept, act, told)
@@ -222,7 +222,7 @@ def test_a_host_that_is_killed_anywhere_leaves_what_the_next_one_takes_up(kept: 
 def test_a_jail_that_is_killed_anywhere_is_replaced_and_that_is_said(kept: Kept, act: str) -> None:
     anew(kept, act)
     calls = in_a_process(kept, act)
-    for place in PLACES[1:2]:
+    for place in PATHS[1:2]:
         told = anew(kept, act)
         first = (kept.sandbox_state() or SandboxState()).runtime
         assert first is not None

@@ -94,7 +94,7 @@ def slow_agent(kasmon: Cli, shared: Path, lifetime: str) -> tuple[str, ...]:
 
 def is_over(kasmon: Cli, session: SessionId) -> Any:
     until_state(kasmon, session, SessionState.ENDED)
-    until(lambda: not (Jail(kasmon.places).host_folders.of(session) / "own").exists(), LIMIT_S, "all being cleared up")
+    until(lambda: not (Jail(kasmon.paths).host_folders.of(session) / "own").exists(), LIMIT_S, "all being cleared up")
     return session_of(kasmon, session)
 
 
@@ -154,7 +154,7 @@ def test_a_structured_agent_sleeps_is_woken_by_a_prompt_and_ends_only_once_its_t
 
 
 async def sitting(kasmon: Cli, session: SessionId, do: Callable[[HostLink], Any]) -> None:
-    host = await open_link(kasmon.places, session, Mode.TMUX)
+    host = await open_link(kasmon.paths, session, Mode.TMUX)
     try:
         await do(host)
     finally:
@@ -216,8 +216,8 @@ def test_where_use_does_not_wake_it_a_key_waits_until_it_is_woken_by_hand(kasmon
 
 async def hears_nothing(kasmon: Cli) -> None:
     """Give the host that is there a prompt, which wakes what it is for; it dies of that. No other host is begun."""
-    host = await HostLink.open(kasmon.places.tmux_host_socket)
-    [session] = read_fleet(kasmon.places).sessions
+    host = await HostLink.open(kasmon.paths.tmux_host_socket)
+    [session] = read_fleet(kasmon.paths).sessions
     with pytest.raises(HostUnreachableError):
         await host.ask(ExecuteCommand(n=0, session=session.id, command=Prompt(text="true")), LIMIT_S)
     await host.aclose()
@@ -226,18 +226,18 @@ async def hears_nothing(kasmon: Cli) -> None:
 def listens(kasmon: Cli) -> bool:
     """Whether a tmux host takes connections now."""
     with socket.socket(socket.AF_UNIX) as near:
-        return near.connect_ex(str(kasmon.places.tmux_host_socket)) == 0
+        return near.connect_ex(str(kasmon.paths.tmux_host_socket)) == 0
 
 
 def host_that_dies(kasmon: Cli, act: str, when: str) -> None:
     """Have a tmux host that is killed *when* it does *act*; returns once it is dead."""
-    if lock_holder(kasmon.places.tmux_host_lock) is not None:
+    if lock_holder(kasmon.paths.tmux_host_lock) is not None:
         killed_host(kasmon)
     host = subprocess.Popen(
         [sys.executable, "-P", "-c", DIES, act, when], env=kasmon.environment, cwd="/", stdin=subprocess.DEVNULL
     )
     if act == "resume":
-        until(lambda: lock_holder(kasmon.places.tmux_host_lock) == host.pid and listens(kasmon), LIMIT_S)
+        until(lambda: lock_holder(kasmon.paths.tmux_host_lock) == host.pid and listens(kasmon), LIMIT_S)
         asyncio.run(hears_nothing(kasmon))
     assert -signal.SIGKILL == host.wait(LIMIT_S)
 

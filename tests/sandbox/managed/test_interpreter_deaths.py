@@ -27,7 +27,7 @@ from tests.support.wait import until
 pytestmark = pytest.mark.sandboxes
 OURS: Final = f"{os.sep}kasmon{os.sep}sandbox{os.sep}"
 LIMIT_S: Final = 100.0
-PLACES: Final = (0.0, 0.35, 0.6, 0.9)
+PATHS: Final = (0.0, 0.35, 0.6, 0.9)
 """How far it has come when the kill comes, as a share of all the calls that it makes; 0 is before the first."""
 WORKER: Final = {"python": b"main.py\0python\0", "bash": b"\0--rcfile\0", "node": b"nodeworker.js\0"}
 PRINTS: Final[dict[Interpreter, str]] = {
@@ -140,9 +140,9 @@ def judged(scene: Scene, act: str, interpreter: Interpreter, told_before: str) -
         assert there is any(name.startswith(f"{interpreter}: held") for name in claimed), claimed
 
 
-def tried(scene: Scene, act: str, interpreter: Interpreter, places: tuple[float, ...]) -> None:
+def tried(scene: Scene, act: str, interpreter: Interpreter, paths: tuple[float, ...]) -> None:
     calls = done(scene, act, interpreter, None)
-    for place in places:
+    for place in paths:
         scene.held()
         scene.kept = scene.stage.keeping.create("asked")
         scene.answers, scene.lost, scene.has_killed, told = [], "", False, scene.stage.told()
@@ -159,7 +159,7 @@ def tried(scene: Scene, act: str, interpreter: Interpreter, places: tuple[float,
 def test_an_interpreter_that_is_killed_anywhere_is_said_to_have_lost_what_it_lost(
     stage: SandboxProcess, act: str, interpreter: Interpreter
 ) -> None:
-    tried(Scene(stage), act, interpreter, PLACES if interpreter == "python" else PLACES[1::2])
+    tried(Scene(stage), act, interpreter, PATHS if interpreter == "python" else PATHS[1::2])
 
 
 def test_the_same_holds_in_a_jail(can_jail: None, stage: SandboxProcess) -> None:
@@ -169,7 +169,7 @@ def test_the_same_holds_in_a_jail(can_jail: None, stage: SandboxProcess) -> None
     try:
         scene = Scene(stage)
         for act in ACTS:
-            tried(scene, act, "python", PLACES[2:3])
+            tried(scene, act, "python", PATHS[2:3])
     finally:
         for box in stage.boxes:
             if box.guest is not None:

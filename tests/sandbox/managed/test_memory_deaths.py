@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from kasmon.model.sandbox.policy import SandboxPhase
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.microvm.warm_pool import MEMORY
 from kasmon.sandbox.shared.safe_tree import remove_tree
@@ -49,8 +49,8 @@ def root() -> Iterator[Path]:
 @pytest.fixture
 def vm(root: Path) -> Iterator[CrashSandbox]:
     need_machine()
-    warmed(MicroVm(places(), image=IMAGE))
-    sandbox = CrashSandbox(lambda: MicroVm(places(), image=IMAGE), root)
+    warmed(MicroVm(user_paths(), image=IMAGE))
+    sandbox = CrashSandbox(lambda: MicroVm(user_paths(), image=IMAGE), root)
     yield sandbox
     sandbox.forget()
 

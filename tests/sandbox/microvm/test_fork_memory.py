@@ -24,9 +24,9 @@ def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
     need_machine()
     warmed(MicroVm(image=IMAGE))
     line = Cli(fork_server)
-    line.places.make()
+    line.paths.make()
     for name in ("image", "machines"):
-        (line.places.state / name).symlink_to(CACHE / name)
+        (line.paths.state / name).symlink_to(CACHE / name)
     yield line
     line("sandbox", "rm", "--all")
     closed(line)
@@ -44,7 +44,7 @@ def about(kasmon: Cli, name: str) -> dict[str, Any]:
 
 
 def image_of(kasmon: Cli, name: str) -> Path:
-    base = MicroVm(kasmon.places).host_folders.base
+    base = MicroVm(kasmon.paths).host_folders.base
     return next(path for path in base.glob(f"{about(kasmon, name)['id']}/memory/*/{MEMORY}"))
 
 

@@ -52,7 +52,7 @@ def killed(pid: int) -> None:
 
 def lock_of(kasmon: Cli, session: SessionId) -> Path:
     """What a machine holds locked as long as it is there."""
-    return HostFolders(kasmon.places).of(session) / "lock"
+    return HostFolders(kasmon.paths).of(session) / "lock"
 
 
 def qemu_behind(lock: Path) -> int:
@@ -64,7 +64,7 @@ def qemu_behind(lock: Path) -> int:
 @pytest.mark.parametrize("words", [("sandbox", "ls"), ("doctor", "--fix")], ids=["the next look", "doctor --fix"])
 def test_qemu_that_a_host_had_started_when_it_was_killed_is_ended(kasmon: Cli, words: tuple[str, ...]) -> None:
     with beside(kasmon, "sandbox", "create", "lab", "--tier", "microvm") as making:
-        [folder] = until(lambda: list(kasmon.places.sessions.glob("*")), LIMIT_S)
+        [folder] = until(lambda: list(kasmon.paths.sessions.glob("*")), LIMIT_S)
         session = SessionId(folder.name)
         lock = lock_of(kasmon, session)
         qemu = until(lambda: qemu_behind(lock), LIMIT_S)

@@ -11,7 +11,7 @@ import pytest
 from kasmon.errors import SandboxError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sandbox.microvm import qemu_program
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.microvm.qemu_program import ACCELERATED, EMULATED
@@ -101,7 +101,7 @@ class TestOnThisMachine:
         folder = shared / "state" / "image"
         folder.parent.mkdir()
         folder.symlink_to(IMAGE)
-        vm = MicroVm(places(), image=folder, program=str(qemu))
+        vm = MicroVm(user_paths(), image=folder, program=str(qemu))
         yield vm
         ended(vm)
 
@@ -111,7 +111,7 @@ class TestOnThisMachine:
         assert re.match("emulated, without KVM: a machine with it did not boot within 3.0 s, and was ended", said)
         assert EMULATED == vm.provisioning.accelerator
         assert [] == list(vm.host_folders.base.glob("*/lock"))
-        again = MicroVm(vm.places, image=vm.provisioning.image_folder, program=vm.provisioning.program)
+        again = MicroVm(vm.paths, image=vm.provisioning.image_folder, program=vm.provisioning.program)
         again.provisioning._time_start = None  # type: ignore[assignment, method-assign]  # it would stumble if it were tried
         assert said == again.provisioning.describe_accelerator()
 

@@ -17,7 +17,7 @@ import pytest
 from kasmon.errors import AgentLostError, RefusedError, SandboxError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SIZES, Credential, Mount, RunResult, SandboxPolicy, SandboxRuntime
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.microvm.boot import send_request, start_machine
@@ -75,9 +75,9 @@ def memory_of(vm: MicroVm, policy: SandboxPolicy) -> Path:
 class TestMicroVm(SandboxContract):
     @pytest.fixture
     def tier(self, vm: MicroVm) -> MicroVm:
-        places().make()
+        user_paths().make()
         for name in ("image", "machines"):  # whatever stands in front of an agent knows no other image
-            (places().state / name).symlink_to(CACHE / name)
+            (user_paths().state / name).symlink_to(CACHE / name)
         return vm
 
 
@@ -229,7 +229,7 @@ def test_a_qemu_that_does_not_start_or_dies_at_once_takes_no_memory(vm: MicroVm,
     broken.chmod(0o755)
 
     with pytest.raises(SandboxError):
-        MicroVm(vm.places, image=vm.provisioning.image_folder, program=str(broken)).resume(policy, runtime, slept)
+        MicroVm(vm.paths, image=vm.provisioning.image_folder, program=str(broken)).resume(policy, runtime, slept)
 
     assert vm.adopt(policy) is None
     snapshot = vm.kept(policy)
@@ -308,7 +308,7 @@ def test_a_keeper_that_dies_between_any_two_steps_of_it_leaves_a_machine_for_the
     ran(runtime, "python", "x = 42")
     lot = VmFiles(vm.host_folders, policy)
     send_request(lot.control, 60, "freeze")
-    next_one = MicroVm(vm.places, image=vm.provisioning.image_folder)
+    next_one = MicroVm(vm.paths, image=vm.provisioning.image_folder)
     found = next_one.adopt(policy)
     assert found == runtime
     assert "42\n" == ran(next_one.resume(policy, found, PauseResult(held=True)), "python", "print(x)").stdout
@@ -630,7 +630,7 @@ def test_a_folder_that_a_machine_cannot_see_is_refused_and_not_left_out(vm: Micr
         (shared, "/etc/here", "its own system is there"),
         (shared / "file", "", "is a file"),
         (shared / "nothing", "", "does not exist"),
-        (vm.places.state, "/srv", "kasmon's own"),
+        (vm.paths.state, "/srv", "kasmon's own"),
     ):
         mount = Mount(source=str(source), target=target)
         with pytest.raises(RefusedError, match=said):
@@ -647,7 +647,7 @@ def test_a_probe_makes_one_and_says_how_long_that_took(vm: MicroVm) -> None:
 
 
 def test_without_an_image_the_probe_says_how_to_get_one(vm: MicroVm, tmp_path: Path) -> None:
-    probe = MicroVm(vm.places, image=tmp_path / "image").probe()
+    probe = MicroVm(vm.paths, image=tmp_path / "image").probe()
 
     assert (False, "there is no image") == (probe.ok, probe.why)
     assert "kasmon sandbox image build" in probe.hint

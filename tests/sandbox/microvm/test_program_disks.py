@@ -145,8 +145,8 @@ def test_a_disk_is_made_once_and_anew_where_a_program_changed(tmp_path: Path) ->
     parts = (str(tmp_path / "agent"), str(put(tmp_path / "single", "two", 0o4755)))
     disk = kept.of(parts)
 
-    places = {"0/agent": place(parts[0], 0), "1/single": place(parts[1], 1)}
-    assert places == json.loads(on_the_disk(disk, "cat /places.json"))
+    paths = {"0/agent": place(parts[0], 0), "1/single": place(parts[1], 1)}
+    assert paths == json.loads(on_the_disk(disk, "cat /places.json"))
     assert "two" == on_the_disk(disk, "cat /1/single")
     listed = on_the_disk(disk, "ls -l /0/agent")
     assert ["100755", "100444", "120777"] == [

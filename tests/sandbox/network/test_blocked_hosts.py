@@ -93,7 +93,7 @@ def test_a_denial_names_the_exact_word_and_once_allows_it_without_keeping_it(
     assert "hello-from-outside" not in run(kasmon, CURL.format(port=server))
     answer(kasmon, request, "allow")
     assert "hello-from-outside" in run(kasmon, CURL.format(port=server))
-    assert entry not in policy_of(kasmon.places, lab).hosts
+    assert entry not in policy_of(kasmon.paths, lab).hosts
 
 
 def test_a_sandbox_made_without_hosts_asks_too(kasmon: Cli, server: int) -> None:
@@ -116,7 +116,7 @@ def test_the_answer_opens_a_sandbox_made_without_hosts(kasmon: Cli) -> None:
     answer(kasmon, request, "always")
 
     assert "is not on the list" not in run(kasmon, "curl -sS http://other.example:1/")
-    assert ("other.example:1",) == policy_of(kasmon.places, session).hosts
+    assert ("other.example:1",) == policy_of(kasmon.paths, session).hosts
 
 
 RUNS = {
@@ -145,7 +145,7 @@ def test_an_interpreter_that_runs_already_reaches_a_port_of_localhost_once_it_is
 def test_what_was_allowed_once_is_refused_again_when_its_time_is_over(kasmon: Cli, lab: SessionId, server: int) -> None:
     """By the clock that it is given; what the jail is refused meanwhile is not asked about."""
     clock, nobody = [1000.0], cast("Any", None)
-    requests = EgressRequests(kasmon.places, lab, nobody, nobody, now=lambda: clock[0])
+    requests = EgressRequests(kasmon.paths, lab, nobody, nobody, now=lambda: clock[0])
     requests._refusals = lambda since: []  # type: ignore[method-assign]  # no log to ask in
 
     asyncio.run(requests._execute(Decision.ALLOW, f"private:localhost:{server}"))
@@ -163,7 +163,7 @@ def test_always_is_kept_for_this_sandbox(kasmon: Cli, lab: SessionId, server: in
     answer(kasmon, asked(kasmon, lab), "always")
 
     assert "hello-from-outside" in run(kasmon, CURL.format(port=server))
-    assert f"private:localhost:{server}" in policy_of(kasmon.places, lab).hosts
+    assert f"private:localhost:{server}" in policy_of(kasmon.paths, lab).hosts
     assert [] == json.loads(kasmon("rules", "--json").out)["rules"]
 
 
@@ -184,7 +184,7 @@ def test_an_agent_does_not_answer_it(kasmon: Cli, lab: SessionId, server: int) -
 
     async def tried() -> None:
         wish = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
-        async with contextlib.aclosing(await HostLink.open(kasmon.places.socket(lab), as_agent=True)) as link:
+        async with contextlib.aclosing(await HostLink.open(kasmon.paths.socket(lab), as_agent=True)) as link:
             await link.ask(ExecuteCommand(n=0, session=lab, command=wish), LIMIT_S)
 
     with pytest.raises(RefusedError):

@@ -91,7 +91,7 @@ def outward(jail: Jail, tmp_path: Path) -> Callable[..., JailedAgent]:
     (folder / "main.py").write_text(FORWARDED)
     for name in ("proxy_forwarder.py", "nodeproxy.js"):
         shutil.copy(OURS / name, folder)
-    jail.host_folders = HostFolders(jail.places, folder)
+    jail.host_folders = HostFolders(jail.paths, folder)
 
     def make(name: str = "a", **more: object) -> JailedAgent:
         wanted = policy(name, **more)

@@ -9,7 +9,7 @@ import pytest
 from kasmon.errors import NotFoundError, RefusedError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sandbox.jail import probe
 from kasmon.sandbox.jail.probe import explain_failure, how_to_allow, lacking, read_version
 from kasmon.sandbox.shared import host_folders
@@ -79,7 +79,7 @@ def test_a_program_that_is_not_there_or_leads_nowhere(tmp_path: Path) -> None:
 
 
 def test_no_folder_of_kasmons_is_given_to_a_sandbox_but_a_plans_worktree(tmp_path: Path) -> None:
-    ours = places()
+    ours = user_paths()
     on = HostFolders(ours)
     worktree = ours.plan("p") / "trees" / "task"
     worktree.mkdir(parents=True)
@@ -137,7 +137,7 @@ def test_where_a_container_has_few_users_theirs_is_one_of_these() -> None:
 
 @as_root
 def test_what_an_earlier_version_left_under_the_number_of_all_becomes_this_kasmons(tmp_path: Path) -> None:
-    on, precious = HostFolders(places()), tmp_path / "precious"
+    on, precious = HostFolders(user_paths()), tmp_path / "precious"
     precious.write_text("kept")
     session = SandboxPolicy(session=SessionId("x" * 8)).session
     home = on.make(session) / "home"
@@ -162,7 +162,7 @@ def test_a_socket_whose_path_is_too_long_is_said_before_anything_is_made(
 ) -> None:
     from kasmon.errors import SandboxError
 
-    on = HostFolders(places())
+    on = HostFolders(user_paths())
     with pytest.raises(SandboxError, match="103 bytes"):
         on.socket(SandboxPolicy(session="x" * 99).session)  # type: ignore[arg-type]
 

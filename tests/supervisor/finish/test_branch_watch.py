@@ -45,9 +45,9 @@ async def until(seen: AsyncIterator[Mapping[SessionId, BranchSummary]], is_met: 
     raise AssertionError
 
 
-async def test_a_commit_a_change_and_a_moved_base_are_noticed(repo: Repo, places: Paths) -> None:
+async def test_a_commit_a_change_and_a_moved_base_are_noticed(repo: Repo, paths: Paths) -> None:
     fix = await asyncio.to_thread(session, repo, "fix")
-    seen = watch_branches(places, lambda: (fix,), FolderWatch(), lambda: False)
+    seen = watch_branches(paths, lambda: (fix,), FolderWatch(), lambda: False)
     assert "no changes" in (await anext(seen))[SessionId("fix")].words
 
     (path_of(fix) / "new.txt").write_text("new\n")
@@ -58,9 +58,9 @@ async def test_a_commit_a_change_and_a_moved_base_are_noticed(repo: Repo, places
     await until(seen, lambda words: words.endswith("1 ahead, 1 behind"))
 
 
-async def test_a_session_that_comes_is_covered_and_one_without_a_worktree_is_not(repo: Repo, places: Paths) -> None:
+async def test_a_session_that_comes_is_covered_and_one_without_a_worktree_is_not(repo: Repo, paths: Paths) -> None:
     known: tuple[Session, ...] = (Session(id=SessionId("plain"), workdir=str(repo.folder)),)
-    seen = watch_branches(places, lambda: known, FolderWatch(), lambda: False)
+    seen = watch_branches(paths, lambda: known, FolderWatch(), lambda: False)
     assert {} == await anext(seen)
     known = (*known, await asyncio.to_thread(session, repo, "fix"))
 
@@ -68,7 +68,7 @@ async def test_a_session_that_comes_is_covered_and_one_without_a_worktree_is_not
 
 
 async def test_pull_requests_are_read_only_while_that_is_allowed(
-    repo: Repo, places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setattr("kasmon.supervisor.finish.branch_watch.LOOK_S", 0.01)
@@ -83,7 +83,7 @@ async def test_pull_requests_are_read_only_while_that_is_allowed(
         asked.append(bool(allowed))
         return bool(allowed)
 
-    seen = watch_branches(places, lambda: (fix,), FolderWatch(), may_ask)
+    seen = watch_branches(paths, lambda: (fix,), FolderWatch(), may_ask)
     await anext(seen)
     while len(asked) < 3:  # noqa: ASYNC110 - the check itself is what is awaited
         await asyncio.sleep(0)
@@ -97,14 +97,14 @@ async def test_pull_requests_are_read_only_while_that_is_allowed(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the watches in /proc")
-async def test_branches_and_collisions_share_one_watch_of_the_file_system(repo: Repo, places: Paths) -> None:
+async def test_branches_and_collisions_share_one_watch_of_the_file_system(repo: Repo, paths: Paths) -> None:
     def count() -> int:
         files = Path("/proc/self/fd").iterdir()
         return sum(1 for file in files if file.is_symlink() and "inotify" in str(file.readlink()))
 
     fix, docs = [await asyncio.to_thread(session, repo, name) for name in ("fix", "docs")]
     watch, before = FolderWatch(), await asyncio.to_thread(count)
-    branches = watch_branches(places, lambda: (fix, docs), watch, lambda: False)
+    branches = watch_branches(paths, lambda: (fix, docs), watch, lambda: False)
     collisions = sweeps(lambda: (fix, docs), watch)
     async with asyncio.timeout(LIMIT_S):
         await anext(branches)

@@ -32,9 +32,9 @@ def create(folder: Path, name: str = "fix") -> SessionWorktree:
         return tree
 
 
-def discarded(tree: SessionWorktree, places: Paths) -> str:
+def discarded(tree: SessionWorktree, paths: Paths) -> str:
     """Discard *tree*; return the bundle with what was nowhere else."""
-    bundle, _ = discard(places, session("fix", worktree=tree), tree, fleet, ())
+    bundle, _ = discard(paths, session("fix", worktree=tree), tree, fleet, ())
     assert not Path(tree.path).exists()
     return bundle
 
@@ -46,7 +46,7 @@ def contents(repo: Repo, bundle: str) -> set[str]:
     return {repo.git("show", f"{commit}:file0.txt") for commit in commits}
 
 
-def test_changes_that_an_unfinished_rebase_stashed_are_stored(repo: Repo, places: Paths) -> None:
+def test_changes_that_an_unfinished_rebase_stashed_are_stored(repo: Repo, paths: Paths) -> None:
     tree = create(repo.folder)
     repo.commit("a.txt", "mine\n", at=Path(tree.path))
     repo.commit("a.txt", "theirs\n")
@@ -54,20 +54,20 @@ def test_changes_that_an_unfinished_rebase_stashed_are_stored(repo: Repo, places
     with pytest.raises(subprocess.CalledProcessError):
         repo.git("rebase", "--autostash", "main", at=Path(tree.path))
 
-    assert "stashed" in contents(repo, discarded(tree, places))
+    assert "stashed" in contents(repo, discarded(tree, paths))
 
 
-def test_commits_that_only_the_log_of_the_branch_has_are_stored(repo: Repo, places: Paths) -> None:
+def test_commits_that_only_the_log_of_the_branch_has_are_stored(repo: Repo, paths: Paths) -> None:
     tree = create(repo.folder)
     repo.commit("file0.txt", "dropped\n", at=Path(tree.path))
     repo.git("reset", "--quiet", "--hard", "HEAD~1", at=Path(tree.path))
     repo.git("worktree", "remove", tree.path)
     repo.git("worktree", "add", "--quiet", tree.path, tree.branch)
 
-    assert "dropped" in contents(repo, discarded(tree, places))
+    assert "dropped" in contents(repo, discarded(tree, paths))
 
 
-def test_a_file_that_became_a_folder_and_a_folder_that_became_a_link_are_stored(repo: Repo, places: Paths) -> None:
+def test_a_file_that_became_a_folder_and_a_folder_that_became_a_link_are_stored(repo: Repo, paths: Paths) -> None:
     repo.commit("folder/a.txt")
     tree = create(repo.folder)
     (Path(tree.path) / "file0.txt").unlink()
@@ -76,48 +76,48 @@ def test_a_file_that_became_a_folder_and_a_folder_that_became_a_link_are_stored(
     shutil.rmtree(Path(tree.path) / "folder")
     (Path(tree.path) / "folder").symlink_to("file0.txt")
 
-    repo.git("fetch", "--quiet", discarded(tree, places), "refs/*:refs/back/*")
+    repo.git("fetch", "--quiet", discarded(tree, paths), "refs/*:refs/back/*")
 
     assert ["file0.txt/new.txt", "folder"] == repo.git(
         "ls-tree", "-r", "--name-only", "refs/back/kasmon/files"
     ).splitlines()
 
 
-def test_a_worktree_goes_although_the_folder_that_it_was_requested_in_is_gone(repo: Repo, places: Paths) -> None:
+def test_a_worktree_goes_although_the_folder_that_it_was_requested_in_is_gone(repo: Repo, paths: Paths) -> None:
     first = create(repo.folder)
     second, third = create(Path(first.path), "second"), create(Path(first.path), "third")
-    discarded(first, places)
+    discarded(first, paths)
 
-    discarded(second, places)
+    discarded(second, paths)
     remove_session_worktree(WorktreeConfig(), third, fleet(), print)
 
     assert ("main", False) == (repo.git("branch", "--format=%(refname:short)"), Path(third.path).exists())
 
 
-def test_the_worktree_of_a_bare_repository_goes(repo: Repo, places: Paths, tmp_path: Path) -> None:
+def test_the_worktree_of_a_bare_repository_goes(repo: Repo, paths: Paths, tmp_path: Path) -> None:
     bare = tmp_path / "bare.git"
     repo.git("clone", "--quiet", "--bare", str(repo.folder), str(bare))
     first, second = create(bare), create(bare, "second")
 
-    discarded(first, places)
+    discarded(first, paths)
     remove_session_worktree(WorktreeConfig(), second, fleet(), print)
 
     assert "main" == repo.git("branch", "--format=%(refname:short)", at=bare)
 
 
-def test_a_worktree_whose_branch_was_deleted_names_its_last_commit(repo: Repo, places: Paths) -> None:
+def test_a_worktree_whose_branch_was_deleted_names_its_last_commit(repo: Repo, paths: Paths) -> None:
     tree = create(repo.folder)
     commit = repo.commit("a.txt", at=Path(tree.path))
     repo.git("update-ref", "-d", f"refs/heads/{tree.branch}")
 
     with pytest.raises(RefusedError, match="does not exist any more") as error:
-        plan_finish(places, session("fix", worktree=tree), FinishRequest(commits=True), fleet())
+        plan_finish(paths, session("fix", worktree=tree), FinishRequest(commits=True), fleet())
 
     assert f"update-ref refs/heads/{tree.branch} {commit}" in error.value.hint
 
 
 def test_discards_of_sessions_with_similar_names_are_stored_apart(
-    repo: Repo, places: Paths, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "strftime", lambda form: "20261128-120000")  # in the same second
     bundles = set()
@@ -125,6 +125,6 @@ def test_discards_of_sessions_with_similar_names_are_stored_apart(
         tree = create(repo.folder, name)
         (Path(tree.path) / "new.txt").write_text(name)
         owner = replace(session(f"id{number}", worktree=tree), name=name)
-        bundles.add(discard(places, owner, tree, fleet, ())[0])
+        bundles.add(discard(paths, owner, tree, fleet, ())[0])
 
     assert 2 == len(bundles)

@@ -53,9 +53,9 @@ def session(repo: Repo) -> Session:
 
 
 def test_the_prompt_has_the_end_of_the_log_and_the_comments_quoted_as_data(
-    places: Paths, client: ForgeClient, session: Session
+    paths: Paths, client: ForgeClient, session: Session
 ) -> None:
-    prompt = read_prompt(places, session)
+    prompt = read_prompt(paths, session)
 
     number = {"gh": 7, "glab": 3}[client.name]
     assert prompt.startswith(f"Of your pull request #{number}, checks failed and reviewers commented.")
@@ -70,14 +70,14 @@ def test_the_prompt_has_the_end_of_the_log_and_the_comments_quoted_as_data(
     assert (True, False) == ("> test\tstep\t399 ok" in quoted, "> test\tstep\t10 ok" in quoted)
 
 
-def test_secrets_and_escape_sequences_are_not_sent(places: Paths, client: ForgeClient, session: Session) -> None:
-    prompt = read_prompt(places, session)
+def test_secrets_and_escape_sequences_are_not_sent(paths: Paths, client: ForgeClient, session: Session) -> None:
+    prompt = read_prompt(paths, session)
 
     assert [] == [secret for secret in (TOKEN, SECRET, "\x1b") if secret in prompt]
     assert "Authorization: ⟨hidden: 40 characters⟩" in prompt
 
 
-def test_without_anything_to_fix_nothing_is_sent(places: Paths, client: ForgeClient, session: Session) -> None:
+def test_without_anything_to_fix_nothing_is_sent(paths: Paths, client: ForgeClient, session: Session) -> None:
     nothing: dict[str, dict[str, object]] = {
         "gh": {"pr view": {"statusCheckRollup": [], "reviews": [], "comments": []}, "api graphql": review_threads()},
         "glab": {f"{MERGE_REQUEST}/discussions": [], MERGE_REQUEST: {"head_pipeline": None}},
@@ -86,47 +86,47 @@ def test_without_anything_to_fix_nothing_is_sent(places: Paths, client: ForgeCli
         client.says(words, answer)
 
     with pytest.raises(RefusedError, match=r"no check of .* failed, and it has no comments"):
-        read_prompt(places, session)
+        read_prompt(paths, session)
 
 
-def test_a_round_is_begun_once_for_each_commit_and_at_most_so_often(places: Paths, session: Session) -> None:
+def test_a_round_is_begun_once_for_each_commit_and_at_most_so_often(paths: Paths, session: Session) -> None:
     def request(head: str) -> PullRequest:
         return PullRequest(number=7, url="u", branch="kasmon/fix", base="main", head=head, checks="failed")
 
-    rounds = [begin_round(places, session, request(head), most=2, now=0.0) for head in ("a", "a", "b", "c")]
+    rounds = [begin_round(paths, session, request(head), most=2, now=0.0) for head in ("a", "a", "b", "c")]
     assert [1, 0, 2, 0] == rounds
 
 
 async def test_a_round_that_could_not_be_sent_is_not_used_up_and_tried_again_later(
-    places: Paths, client: ForgeClient, session: Session
+    paths: Paths, client: ForgeClient, session: Session
 ) -> None:
     """Its agent has no host here."""
     request = PullRequest(number=7, url="u", branch="kasmon/fix", base="main", head="a", checks="failed")
     working = msgspec.structs.replace(session, in_turn=True)
 
     before = time.time()
-    await send_rounds(places, [(working, request), (session, request)], 1)
+    await send_rounds(paths, [(working, request), (session, request)], 1)
 
     found = await asyncio.to_thread(
         lambda: [
-            begin_round(places, session, request, most=1, now=before + late) for late in (0, RETRY_S + 60, 2 * RETRY_S)
+            begin_round(paths, session, request, most=1, now=before + late) for late in (0, RETRY_S + 60, 2 * RETRY_S)
         ]
     )
     assert [0, 1, 0] == found
 
 
-def test_a_round_is_tried_a_few_times_only(places: Paths, session: Session) -> None:
+def test_a_round_is_tried_a_few_times_only(paths: Paths, session: Session) -> None:
     request, begun = PullRequest(number=7, url="u", branch="kasmon/fix", base="main", checks="failed"), list[int]()
     for number in range(MOST_TRIES + 2):
-        if begin_round(places, session, request, most=9, now=number * RETRY_S):
+        if begin_round(paths, session, request, most=9, now=number * RETRY_S):
             begun.append(number)
-            cancel_round(places, session, request, number * RETRY_S)
+            cancel_round(paths, session, request, number * RETRY_S)
 
     assert list(range(MOST_TRIES)) == begun
 
 
-def test_only_a_round_asks_the_agent_to_push(places: Paths, client: ForgeClient, session: Session) -> None:
-    assert "commit the result and push it" in read_prompt(places, session, pushes=True).splitlines()[0]
+def test_only_a_round_asks_the_agent_to_push(paths: Paths, client: ForgeClient, session: Session) -> None:
+    assert "commit the result and push it" in read_prompt(paths, session, pushes=True).splitlines()[0]
 
 
 @pytest.mark.parametrize("state", ["merged", "open"])
@@ -140,20 +140,20 @@ def test_a_pull_request_needs_work_if_a_check_failed_or_changes_are_requested(st
 
 
 @pytest.mark.skipif(not LIVE, reason="KASMON_LIVE_REPOSITORY names no clone whose branch has an open pull request")
-def test_what_a_real_forge_prints_is_understood(places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_real_forge_prints_is_understood(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """By `gh` or `glab` with the user's login; it only reads."""
     monkeypatch.delenv("XDG_CONFIG_HOME")
     folder = Path(LIVE).resolve()
     branch = git(folder, "symbolic-ref", "--short", "HEAD").strip()
     tree = SessionWorktree(path=str(folder), branch=branch, base=head(folder), base_name="", source=str(folder))
 
-    request, why = find_pull_request(places, folder, find_remote(folder, ""), branch, time.time())
+    request, why = find_pull_request(paths, folder, find_remote(folder, ""), branch, time.time())
 
     assert request is not None, why or f"{branch!r} has no pull request"
     assert ("open", True, True) == (request.state, bool(request.base), request.url.startswith("https://"))
     assert (head(folder), True) == (request.head, request.checks in {"", "passed", "failed", "running"})
     try:
-        said = read_prompt(places, Session(id=SessionId("live"), name="live", workdir=LIVE, worktree=tree))
+        said = read_prompt(paths, Session(id=SessionId("live"), name="live", workdir=LIVE, worktree=tree))
     except RefusedError as nothing_failed:
         said = nothing_failed.message
     assert f"#{request.number}" in said

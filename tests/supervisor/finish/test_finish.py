@@ -16,17 +16,17 @@ from tests.support.git_repo import Repo
 from tests.support.sample_fleet import session
 
 
-def test_of_two_merges_at_once_one_is_done_and_the_other_changes_nothing(repo: Repo, places: Paths) -> None:
+def test_of_two_merges_at_once_one_is_done_and_the_other_changes_nothing(repo: Repo, paths: Paths) -> None:
     repo.git("config", "user.name", "Ann")
     repo.git("config", "user.email", "ann@example.org")
     with new_worktree(WorktreeConfig(), WorktreeRequest(), repo.folder, "fix") as (tree, _):
         repo.commit("a.txt", at=Path(tree.path))
     fix = session("fix", worktree=tree, workdir=tree.path)
-    plan = plan_finish(places, fix, FinishRequest(merge="merge"), Fleet(at=time.time()))
+    plan = plan_finish(paths, fix, FinishRequest(merge="merge"), Fleet(at=time.time()))
 
     def finish_it(_: int) -> bool:
         try:
-            run(finish(places, fix, plan, lambda text: None))
+            run(finish(paths, fix, plan, lambda text: None))
         except KasmonError:
             return False
         return True

@@ -16,7 +16,7 @@ from tests.support.git_repo import Repo
 from tests.support.sample_fleet import session
 
 
-def test_a_plan_warns_of_a_nested_repository_and_names_the_hooks_of_every_change(repo: Repo, places: Paths) -> None:
+def test_a_plan_warns_of_a_nested_repository_and_names_the_hooks_of_every_change(repo: Repo, paths: Paths) -> None:
     with new_worktree(WorktreeConfig(), WorktreeRequest(), repo.folder, "fix") as (tree, _):
         Repo(Path(tree.path) / "vendor" / "lib")
     for name in ("reference-transaction", "post-index-change", "pre-push"):
@@ -25,13 +25,13 @@ def test_a_plan_warns_of_a_nested_repository_and_names_the_hooks_of_every_change
         hook.chmod(0o755)
     fix = session("fix", worktree=tree, workdir=tree.path)
 
-    plan = plan_finish(places, fix, FinishRequest(commits=True), Fleet(at=time.time()))
+    plan = plan_finish(paths, fix, FinishRequest(commits=True), Fleet(at=time.time()))
 
     assert ("reference-transaction", "post-index-change") == plan.steps[0].hooks
     assert ("the commit would contain only a link to each repository in the worktree: 'vendor/lib/'",) == plan.warnings
 
 
-def test_a_link_to_the_checkout_that_git_does_not_ignore_is_not_committed(repo: Repo, places: Paths) -> None:
+def test_a_link_to_the_checkout_that_git_does_not_ignore_is_not_committed(repo: Repo, paths: Paths) -> None:
     repo.commit(".gitignore", "modules/\n")
     (repo.folder / "modules").mkdir()
     with new_worktree(WorktreeConfig(), WorktreeRequest(), repo.folder, "fix") as (tree, _):
@@ -39,10 +39,10 @@ def test_a_link_to_the_checkout_that_git_does_not_ignore_is_not_committed(repo: 
     fix = session("fix", worktree=tree, workdir=tree.path)
 
     with pytest.raises(RefusedError, match="links to your checkout, which git does not ignore: 1 file: 'modules'"):
-        plan_finish(places, fix, FinishRequest(commits=True), Fleet(at=time.time()))
+        plan_finish(paths, fix, FinishRequest(commits=True), Fleet(at=time.time()))
 
     repo.commit(".gitignore", "modules\n", at=Path(tree.path))
-    assert plan_finish(places, fix, FinishRequest(commits=True), Fleet(at=time.time())).digest
+    assert plan_finish(paths, fix, FinishRequest(commits=True), Fleet(at=time.time())).digest
 
 
 @pytest.mark.parametrize(

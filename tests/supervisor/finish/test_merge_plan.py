@@ -19,8 +19,8 @@ from tests.support.supervisor.env import Env
 def test_each_branch_of_a_plan_is_merged_once_with_the_checks_of_its_tasks(
     env: Env, repo: Repo, tmp_path: Path
 ) -> None:
-    paths = {name: create(repo.folder, tmp_path / "trees" / name, f"plan/{name}").path for name in ("own", "both")}
-    for name, path in paths.items():
+    worktrees = {name: create(repo.folder, tmp_path / "trees" / name, f"plan/{name}").path for name in ("own", "both")}
+    for name, path in worktrees.items():
         repo.commit(f"{name}.txt", at=Path(path))
     works_in = (("lexer", "own", "check a"), ("parser", "both", "check b"), ("docs", "both", "check c"))
     tasks = tuple(Task(id=id_, number=number, check=check) for number, (id_, _, check) in enumerate(works_in, 1))
@@ -28,14 +28,14 @@ def test_each_branch_of_a_plan_is_merged_once_with_the_checks_of_its_tasks(
         plan="p1",
         folder=str(repo.folder),
         tasks={
-            id_: TaskRun(session=id_, branch=f"plan/{tree}", workdir=str(paths[tree]), base=repo.head)
+            id_: TaskRun(session=id_, branch=f"plan/{tree}", workdir=str(worktrees[tree]), base=repo.head)
             for id_, tree, _ in works_in
         },
     )
     fleet = Fleet(sessions=tuple(Session(id=SessionId(id_), name=id_, plan="p1") for id_, _, _ in works_in))
 
     sessions, checks = find_plan_branches(run, Plan(name="p", tasks=tasks), fleet)
-    planned = plan_merges(env.places, sessions, "merge", "", checks, fleet=fleet)
+    planned = plan_merges(env.paths, sessions, "merge", "", checks, fleet=fleet)
 
     assert [("lexer", "plan/own", "check a"), ("parser", "plan/both", "(check b) && (check c)")] == [
         (step.name, step.branch, step.check) for step in planned.steps

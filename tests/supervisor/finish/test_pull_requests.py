@@ -52,77 +52,77 @@ def program(request: pytest.FixtureRequest, repo: Repo, tmp_path: Path, monkeypa
     return Program(tmp_path / "bin", request.param)
 
 
-def test_the_pull_request_of_a_branch_is_read(repo: Repo, places: Paths, program: Program) -> None:
+def test_the_pull_request_of_a_branch_is_read(repo: Repo, paths: Paths, program: Program) -> None:
     program.says(GITHUB if program.name == "gh" else GITLAB)
 
-    found, why = find_pull_request(places, repo.folder, "origin", "kasmon/fix", 1000.0)
+    found, why = find_pull_request(paths, repo.folder, "origin", "kasmon/fix", 1000.0)
 
     assert found is not None, why
     words = {"gh": "#7 open, checks failed, changes requested", "glab": "#3 draft"}
     assert (words[program.name], "main", "") == (found.words, found.base, why)
-    assert found == stored_pull_request(places, repo.folder, "kasmon/fix")
-    assert (None, "") == find_pull_request(places, repo.folder, "origin", "nothing", 1001.0)
+    assert found == stored_pull_request(paths, repo.folder, "kasmon/fix")
+    assert (None, "") == find_pull_request(paths, repo.folder, "origin", "nothing", 1001.0)
     assert 1 == len(program.calls)
 
 
 def test_a_repository_is_asked_once_a_minute_and_less_after_failures(
-    repo: Repo, places: Paths, program: Program
+    repo: Repo, paths: Paths, program: Program
 ) -> None:
     program.says([])
     asked = []
     for at in (1000, 1030, 1059, 1060, 1119, 1120):
-        find_pull_request(places, repo.folder, "origin", "kasmon/fix", at)
+        find_pull_request(paths, repo.folder, "origin", "kasmon/fix", at)
         asked.append(len(program.calls))
     program.says("\x1b[31mHTTP 502\x1b[0m", 1)
     whys = []
     for at in (1180, 1299, 1300, 1539, 1540):
-        whys.append(find_pull_request(places, repo.folder, "origin", "kasmon/fix", at)[1])
+        whys.append(find_pull_request(paths, repo.folder, "origin", "kasmon/fix", at)[1])
         asked.append(len(program.calls))
 
     assert [1, 1, 1, 2, 2, 3, 4, 4, 5, 5, 6] == asked
     assert all("failed: HTTP 502" in why for why in whys)
 
 
-def test_a_failure_keeps_what_was_read_before(repo: Repo, places: Paths, program: Program) -> None:
+def test_a_failure_keeps_what_was_read_before(repo: Repo, paths: Paths, program: Program) -> None:
     program.says(GITHUB if program.name == "gh" else GITLAB)
-    before, _ = find_pull_request(places, repo.folder, "origin", "kasmon/fix", 1000.0)
+    before, _ = find_pull_request(paths, repo.folder, "origin", "kasmon/fix", 1000.0)
     program.says("offline", 1)
 
-    after, why = find_pull_request(places, repo.folder, "origin", "kasmon/fix", 1060.0)
+    after, why = find_pull_request(paths, repo.folder, "origin", "kasmon/fix", 1060.0)
 
     assert (before, True) == (after, "offline" in why)
 
 
 @pytest.mark.parametrize("answer", ["", "{}", "[1]", '[{"number": 1}]', '[{"iid": "x"}]'])
 def test_an_answer_that_the_program_never_gives_is_an_error(
-    repo: Repo, places: Paths, program: Program, answer: str
+    repo: Repo, paths: Paths, program: Program, answer: str
 ) -> None:
     program.says(answer)
 
-    found, why = find_pull_request(places, repo.folder, "origin", "kasmon/fix", 1000.0)
+    found, why = find_pull_request(paths, repo.folder, "origin", "kasmon/fix", 1000.0)
 
     assert (None, True) == (found, "printed something else than expected" in why)
 
 
 @pytest.mark.parametrize("is_draft", [True, False])
 def test_one_is_created_against_the_base_and_known_at_once(
-    repo: Repo, places: Paths, program: Program, is_draft: bool
+    repo: Repo, paths: Paths, program: Program, is_draft: bool
 ) -> None:
     url = {"gh": "https://github.com/Me/shop/pull/8", "glab": "https://gitlab.example.org/me/shop/-/merge_requests/8"}
     program.says(f"Creating\n{url[program.name]}\n")
     wanted = PullRequest(number=0, url="", branch="kasmon/fix", base="develop", is_draft=is_draft)
 
-    made = create_pull_request(places, repo.folder, "origin", wanted, "Fix it", "- a\n- b")
+    made = create_pull_request(paths, repo.folder, "origin", wanted, "Fix it", "- a\n- b")
 
     assert (8, url[program.name]) == (made.number, made.url)
     [call, *_] = program.calls
     base = {"gh": "--base develop", "glab": "--target-branch develop"}
     assert (True, is_draft) == (base[program.name] in call, "--draft" in "".join(program.calls))
-    assert made == stored_pull_request(places, repo.folder, "kasmon/fix")
+    assert made == stored_pull_request(paths, repo.folder, "kasmon/fix")
 
 
 def test_without_the_program_it_is_said_what_is_missing(
-    repo: Repo, places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.git("remote", "add", "origin", ADDRESSES["gh"])
     repo.git("remote", "add", "disk", str(tmp_path))
@@ -131,7 +131,7 @@ def test_without_the_program_it_is_said_what_is_missing(
     git.symlink_to("/usr/bin/git")
     monkeypatch.setenv("PATH", str(git.parent))
 
-    _, why = find_pull_request(places, repo.folder, "origin", "kasmon/fix", 1000.0)
+    _, why = find_pull_request(paths, repo.folder, "origin", "kasmon/fix", 1000.0)
 
     assert "`gh` is not on PATH" in why
     assert "gh auth login" in why
@@ -148,12 +148,12 @@ def test_an_address_that_is_none_has_no_pull_requests(repo: Repo, address: str) 
 
 
 def test_an_answer_with_other_types_is_an_error_and_is_not_asked_again_at_once(
-    repo: Repo, places: Paths, program: Program
+    repo: Repo, paths: Paths, program: Program
 ) -> None:
     row = (GITHUB if program.name == "gh" else GITLAB)[0]
     program.says([{**row, "headRefName": {}, "source_branch": []}])
 
-    whys = [find_pull_request(places, repo.folder, "origin", "kasmon/fix", 1000.0 + second)[1] for second in (0, 1)]
+    whys = [find_pull_request(paths, repo.folder, "origin", "kasmon/fix", 1000.0 + second)[1] for second in (0, 1)]
 
     assert ["printed something else" in why for why in whys] == [True, True]
     assert 1 == len(program.calls)

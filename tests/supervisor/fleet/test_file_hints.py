@@ -28,7 +28,7 @@ def folders(env: Env) -> Iterator[_WatchedFolders]:
     env.has(ME)
     env.tells(ME, TurnStarted(at=NOW))
     env.hosts(ME)
-    folders = _WatchedFolders(env.places)
+    folders = _WatchedFolders(env.paths)
     yield folders
     folders.close()
 
@@ -53,8 +53,8 @@ def test_a_host_that_goes_is_a_hint_about_its_session(env: Env, folders: _Watche
 
 def test_who_only_looks_wakes_nobody(env: Env, folders: _WatchedFolders) -> None:
     """Two hundred looks a second would wake the one who looks, and all the others."""
-    assert lock_holder(env.places.host_lock(ME))
-    assert env.places.log(ME).read_bytes()
+    assert lock_holder(env.paths.host_lock(ME))
+    assert env.paths.log(ME).read_bytes()
 
     assert not select.select([folders], [], [], 0)[0]
 
@@ -68,11 +68,11 @@ def test_a_session_that_comes_is_a_hint_and_is_heard_from_then_on(env: Env, fold
 
 
 def test_a_session_that_goes_is_heard_no_more(env: Env, folders: _WatchedFolders) -> None:
-    env.places.log(ME).unlink()
-    env.places.host_lock(ME).unlink()
-    env.places.folder(ME).rmdir()
+    env.paths.log(ME).unlink()
+    env.paths.host_lock(ME).unlink()
+    env.paths.folder(ME).rmdir()
     told(folders)
-    env.places.folder(ME).mkdir()
+    env.paths.folder(ME).mkdir()
 
     assert ({ME}, True) == told(folders)
 
@@ -86,21 +86,21 @@ def test_the_fleets_log_is_a_hint_about_no_session(env: Env, folders: _WatchedFo
 
 
 def test_other_files_of_a_session_are_no_hint(env: Env, folders: _WatchedFolders) -> None:
-    env.places.host_log(ME).write_text("so")
+    env.paths.host_log(ME).write_text("so")
 
     assert (set(), False) == told(folders)
 
 
 def test_where_nothing_changes_time_gives_a_hint_about_nothing(env: Env, stop: StopEvent) -> None:
-    for given in (_by_inotify(env.places, stop, 0.01), _by_watchfiles(env.places, stop, 0.05)):
+    for given in (_by_inotify(env.paths, stop, 0.01), _by_watchfiles(env.paths, stop, 0.05)):
         assert set() == next(given)
 
 
 def test_who_is_told_to_stop_waits_for_nothing(env: Env, stop: StopEvent) -> None:
     stop.set()
 
-    assert [] == list(hints(env.places, stop, 3600.0))
-    assert [] == list(_by_watchfiles(env.places, stop, 3600.0))
+    assert [] == list(hints(env.paths, stop, 3600.0))
+    assert [] == list(_by_watchfiles(env.paths, stop, 3600.0))
 
 
 def test_a_system_that_refuses_every_hint_leaves_time_to_give_them(
@@ -115,6 +115,6 @@ def test_a_system_that_refuses_every_hint_leaves_time_to_give_them(
     monkeypatch.setattr("watchfiles.watch", none)
     monkeypatch.setattr(file_hints, "Inotify", no_inotify)
 
-    assert [] == list(_by_watchfiles(env.places, stop, 3600.0))
-    assert [] == list(_by_inotify(env.places, stop, 3600.0))
-    assert set() == next(hints(env.places, stop, 0.01))
+    assert [] == list(_by_watchfiles(env.paths, stop, 3600.0))
+    assert [] == list(_by_inotify(env.paths, stop, 3600.0))
+    assert set() == next(hints(env.paths, stop, 0.01))

@@ -66,11 +66,11 @@ def fleets(watch: FleetWatch) -> aclosing[AsyncGenerator[Fleet, None]]:
 
 
 def test_where_nothing_ever_was_the_fleet_is_empty(env: Env) -> None:
-    shutil.rmtree(env.places.state)
+    shutil.rmtree(env.paths.state)
 
-    assert () == read_fleet(env.places).sessions
-    assert () == FleetWatch(env.places).refresh().sessions
-    assert not env.places.state.exists()
+    assert () == read_fleet(env.paths).sessions
+    assert () == FleetWatch(env.paths).refresh().sessions
+    assert not env.paths.state.exists()
 
 
 def test_a_fleet_shows_every_session_that_is_not_forgotten(env: Env) -> None:
@@ -81,14 +81,14 @@ def test_a_fleet_shows_every_session_that_is_not_forgotten(env: Env) -> None:
         SessionForgotten(at=NOW, session=SessionId("aaaaaaaa")),
     )
 
-    for fleet in (read_fleet(env.places), FleetWatch(env.places).refresh()):
+    for fleet in (read_fleet(env.paths), FleetWatch(env.paths).refresh()):
         assert {"bbbbbbbb": "docs", "cccccccc": "cccccccc"} == {s.id: s.name for s in fleet.sessions}
 
 
 def test_a_look_brings_what_was_added_since_the_last(env: Env) -> None:
     env.has(ME, started())
     env.hosts(ME)
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     assert {ME: SessionState.IDLE} == states(watch.refresh())
 
     env.tells(ME, TurnStarted(at=NOW), MessageWritten(at=NOW, text="half way"))
@@ -107,7 +107,7 @@ def test_what_did_not_change_is_the_same_object(env: Env) -> None:
     for session in (ME, "bbbbbbbb"):
         env.has(session, started())
         env.hosts(session)
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     before = watch.refresh()
     assert before.sessions is watch.refresh().sessions
 
@@ -123,7 +123,7 @@ def test_a_host_that_dies_is_missed_at_the_next_look(env: Env, mode: Mode) -> No
     agent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     env.has(ME, started(mode=mode, pid=agent.pid), mode=mode)
     env.hosts(ME)
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     shown = watch.refresh().sessions[0]
     assert shown.host
     assert (os.getpid(), True) == (shown.host.pid, shown.host.alive)
@@ -131,13 +131,13 @@ def test_a_host_that_dies_is_missed_at_the_next_look(env: Env, mode: Mode) -> No
 
     env.host_dies(ME)
 
-    assert {ME: SessionState.UNSURE} == states(watch.refresh()) == states(read_fleet(env.places))
+    assert {ME: SessionState.UNSURE} == states(watch.refresh()) == states(read_fleet(env.paths))
     end(agent.pid)
     agent.communicate()
-    assert {ME: SessionState.LOST} == states(watch.refresh()) == states(read_fleet(env.places))
+    assert {ME: SessionState.LOST} == states(watch.refresh()) == states(read_fleet(env.paths))
 
 
-@pytest.mark.parametrize("look", [read_fleet, lambda places: FleetWatch(places).refresh()], ids=["once", "watch"])
+@pytest.mark.parametrize("look", [read_fleet, lambda paths: FleetWatch(paths).refresh()], ids=["once", "watch"])
 def test_a_session_that_ends_while_we_look_has_ended_and_is_not_lost(
     env: Env, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
 ) -> None:
@@ -153,10 +153,10 @@ def test_a_session_that_ends_while_we_look_has_ended_and_is_not_lost(
 
     monkeypatch.setattr("kasmon.supervisor.fleet.snapshot.lock_holder", ends_now)
 
-    assert {ME: SessionState.ENDED} == states(look(env.places))
+    assert {ME: SessionState.ENDED} == states(look(env.paths))
 
 
-@pytest.mark.parametrize("look", [read_fleet, lambda places: FleetWatch(places).refresh()], ids=["once", "watch"])
+@pytest.mark.parametrize("look", [read_fleet, lambda paths: FleetWatch(paths).refresh()], ids=["once", "watch"])
 def test_a_lost_session_that_is_restarted_while_we_look_runs(
     env: Env, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
 ) -> None:
@@ -171,7 +171,7 @@ def test_a_lost_session_that_is_restarted_while_we_look_runs(
 
     monkeypatch.setattr("kasmon.supervisor.fleet.snapshot.lock_holder", starts_later)
 
-    assert {ME: SessionState.IDLE} == states(look(env.places))
+    assert {ME: SessionState.IDLE} == states(look(env.paths))
 
 
 def test_a_process_of_the_same_id_that_is_another_one_is_not_the_agent(env: Env) -> None:
@@ -180,7 +180,7 @@ def test_a_process_of_the_same_id_that_is_another_one_is_not_the_agent(env: Env)
     env.has(ME, here, mode=Mode.TMUX)
     env.has("bbbbbbbb", msgspec.structs.replace(here, pid_started=here.pid_started - 1), mode=Mode.TMUX)
 
-    assert {ME: SessionState.UNSURE, "bbbbbbbb": SessionState.LOST} == states(read_fleet(env.places))
+    assert {ME: SessionState.UNSURE, "bbbbbbbb": SessionState.LOST} == states(read_fleet(env.paths))
 
 
 def test_after_a_reboot_no_process_is_the_agent(env: Env) -> None:
@@ -189,25 +189,25 @@ def test_after_a_reboot_no_process_is_the_agent(env: Env) -> None:
     env.has(ME, msgspec.structs.replace(here, pid_boot="another boot"), mode=Mode.TMUX)
     env.has("zyxwvuts", msgspec.structs.replace(here, pid_boot=boot()), mode=Mode.TMUX)
 
-    assert {ME: SessionState.LOST, "zyxwvuts": SessionState.UNSURE} == states(read_fleet(env.places))
+    assert {ME: SessionState.LOST, "zyxwvuts": SessionState.UNSURE} == states(read_fleet(env.paths))
 
 
 def test_a_session_that_nobody_starts_is_lost_in_the_end(env: Env) -> None:
     env.has(ME)
     clock = Clock()
-    watch = FleetWatch(env.places, clock=clock)
+    watch = FleetWatch(env.paths, clock=clock)
     assert {ME: SessionState.STARTING} == states(watch.refresh())
 
     clock.at += START_S
 
-    assert {ME: SessionState.LOST} == states(watch.refresh()) == states(read_fleet(env.places, clock))
+    assert {ME: SessionState.LOST} == states(watch.refresh()) == states(read_fleet(env.paths, clock))
     env.hosts(ME)
     assert {ME: SessionState.STARTING} == states(watch.refresh())
 
 
 def test_a_lost_session_comes_back_with_its_next_start(env: Env) -> None:
     env.has(ME, msgspec.structs.replace(started(), pid=None), TurnStarted(at=NOW))
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     assert {ME: SessionState.LOST} == states(watch.refresh())
 
     env.hosts(ME)
@@ -221,7 +221,7 @@ def test_an_ended_session_that_somebody_restarts_is_seen(env: Env) -> None:
     for number in range(30):
         env.has(f"aaaaaa{chr(97 + number // 8)}{chr(97 + number % 8)}", started(), ended())
     env.has(ME, started(), ended())
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     watch.refresh()
     env.tells(ME, started(2))
     env.hosts(ME)
@@ -233,9 +233,9 @@ def test_an_ended_session_that_somebody_restarts_is_seen(env: Env) -> None:
 def test_a_half_written_line_is_neither_lost_nor_repeated(env: Env) -> None:
     env.has(ME, started())
     env.hosts(ME)
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     watch.refresh()
-    with env.places.log(ME).open("ab") as log:
+    with env.paths.log(ME).open("ab") as log:
         log.write(b'{"kind":"turn.started","at":1790000')
         log.flush()
         assert {ME: SessionState.IDLE} == states(watch.refresh())
@@ -250,9 +250,9 @@ def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: Env) 
     env.has("bbbbbbbb", started())
     env.hosts(ME)
     env.hosts("bbbbbbbb")
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     watch.refresh()
-    log = env.places.log(ME)
+    log = env.paths.log(ME)
     kept = log.rename(log.with_name("kept"))
     log.mkdir()
     env.tells("bbbbbbbb", TurnStarted(at=NOW))
@@ -261,7 +261,7 @@ def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: Env) 
 
     assert {ME: SessionState.IDLE, "bbbbbbbb": SessionState.WORKING} == states(fleet)
     assert str(log) in fleet.read_only
-    other = FleetWatch(env.places)
+    other = FleetWatch(env.paths)
     assert str(log) in other.refresh().read_only
     log.rmdir()
     kept.rename(log)
@@ -272,26 +272,26 @@ def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: Env) 
 def test_a_folder_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: Env) -> None:
     env.has(ME, started())
     env.hosts(ME)
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     watch.refresh()
-    kept = env.places.sessions.rename(env.places.state / "kept")
-    env.places.sessions.write_text("no folder")
+    kept = env.paths.sessions.rename(env.paths.state / "kept")
+    env.paths.sessions.write_text("no folder")
 
     fleet = watch.refresh()
 
     assert {ME: SessionState.IDLE} == states(fleet)
     assert "cannot read" in fleet.read_only
     with pytest.raises(UnavailableError):
-        read_fleet(env.places)
-    env.places.sessions.unlink()
-    kept.rename(env.places.sessions)
+        read_fleet(env.paths)
+    env.paths.sessions.unlink()
+    kept.rename(env.paths.sessions)
 
 
 NO_HANDLES = """
 import os, resource
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.fleet.watch import FleetWatch
-watch = FleetWatch(places(), writes=False)
+watch = FleetWatch(user_paths(), writes=False)
 print(watch.refresh().sessions[0].state)
 soft = max(int(name) for name in os.listdir("/dev/fd")) + 1
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, soft))
@@ -323,15 +323,15 @@ def test_a_full_disk_is_said(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     env.has(ME, started(), ended())
     env.has("bbbbbbbb", started())
     env.hosts("bbbbbbbb")
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     assert "" == watch.refresh().read_only
-    room = os.statvfs(env.places.state)
+    room = os.statvfs(env.paths.state)
     full = os.statvfs_result((*room[:3], 3, 3, *room[5:]))
     monkeypatch.setattr(os, "statvfs", lambda path: full)
 
-    assert "No space left on device" == watch.refresh().read_only == read_fleet(env.places).read_only
+    assert "No space left on device" == watch.refresh().read_only == read_fleet(env.paths).read_only
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.refresh())
-    assert states(watch.refresh()) == states(read_fleet(env.places))
+    assert states(watch.refresh()) == states(read_fleet(env.paths))
     monkeypatch.setattr(os, "statvfs", lambda path: room)
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.IDLE} == states(watch.refresh())
 
@@ -341,28 +341,28 @@ def test_a_read_only_file_system_is_said(env: Env, monkeypatch: pytest.MonkeyPat
     env.has(ME, started(), ended())
     env.has("bbbbbbbb", started())
     env.hosts("bbbbbbbb")
-    room = os.statvfs(env.places.state)
+    room = os.statvfs(env.paths.state)
     read_only = os.statvfs_result((*room[:8], room.f_flag | os.ST_RDONLY, *room[9:]))
     monkeypatch.setattr(os, "statvfs", lambda path: read_only)
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
 
-    assert "Read-only file system" == watch.refresh().read_only == read_fleet(env.places).read_only
+    assert "Read-only file system" == watch.refresh().read_only == read_fleet(env.paths).read_only
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.refresh())
 
 
 def test_a_full_disk_is_said_before_anything_is_on_it(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = msgspec.structs.replace(env.places, state=env.folder / "not" / "made" / "kasmon")
+    paths = msgspec.structs.replace(env.paths, state=env.folder / "not" / "made" / "kasmon")
     room = os.statvfs(env.folder)
     rooms = {env.folder: os.statvfs_result((*room[:3], 3, 3, *room[5:]))}
     monkeypatch.setattr(os, "statvfs", lambda path: rooms[path] if path in rooms else path.stat())
 
-    assert "No space left on device" == read_fleet(places).read_only
+    assert "No space left on device" == read_fleet(paths).read_only
 
 
 def test_events_are_the_facts_behind_a_cursor(env: Env) -> None:
     env.has(ME, started())
     env.has("bbbbbbbb")
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     known = list(watch.events(ME))
     env.tells(ME, TurnStarted(at=NOW))
 
@@ -376,32 +376,32 @@ def test_events_are_the_facts_behind_a_cursor(env: Env) -> None:
 
 def test_a_watch_goes_on_from_the_index_of_another(env: Env) -> None:
     env.has(ME, started(), TurnStarted(at=NOW), ended())
-    first = FleetWatch(env.places)
+    first = FleetWatch(env.paths)
     first.refresh()
-    assert not env.places.index.exists()
+    assert not env.paths.index.exists()
     keeps(first)
     first.refresh()
     env.tells(ME, started(2), TurnStarted(at=NOW), ended())
     until(lambda: 2 == first.refresh().sessions[0].turns, what=SLOW)
     first.close()
-    size = env.places.log(ME).stat().st_size
-    env.places.log(ME).write_bytes(b" " * (size - 1) + b"\n")
+    size = env.paths.log(ME).stat().st_size
+    env.paths.log(ME).write_bytes(b" " * (size - 1) + b"\n")
 
-    for fleet in (read_fleet(env.places), FleetWatch(env.places).refresh()):
+    for fleet in (read_fleet(env.paths), FleetWatch(env.paths).refresh()):
         assert (SessionState.ENDED, 2) == (fleet.sessions[0].state, fleet.sessions[0].turns)
 
 
 def grown(env: Env, size: int) -> None:
     """The session's log, longer by *size* bytes at least."""
     line = encode(MessageWritten(at=NOW, text="x" * 10_000)) + b"\n"
-    with env.places.log(ME).open("ab") as log:
+    with env.paths.log(ME).open("ab") as log:
         log.write(line * (size // len(line) + 1))
 
 
 def unread(env: Env) -> int:
     """How many bytes of the logs a reader would have to fold."""
-    fold = FleetIndex(env.places)
-    load_cache(env.places.index, fold)
+    fold = FleetIndex(env.paths)
+    load_cache(env.paths.index, fold)
     fold.read_fleet()
     fold.read_session(ME)
     return fold.folded_bytes
@@ -409,19 +409,19 @@ def unread(env: Env) -> int:
 
 def test_who_lists_once_and_had_to_read_much_writes_the_index(env: Env) -> None:
     env.has(ME, started(), ended())
-    read_fleet(env.places)
-    assert not env.places.index.exists()
+    read_fleet(env.paths)
+    assert not env.paths.index.exists()
 
     grown(env, MUCH_BYTES)
-    before = read_fleet(env.places)
+    before = read_fleet(env.paths)
 
     assert 0 == unread(env)
-    lock = HostLock(env.places.fleet_lock)
+    lock = HostLock(env.paths.fleet_lock)
     assert lock.acquire(), "it was let go"
     lock.let_go()
-    assert states(before) == states(read_fleet(env.places))
+    assert states(before) == states(read_fleet(env.paths))
     grown(env, MUCH_BYTES // 2)
-    read_fleet(env.places)
+    read_fleet(env.paths)
     assert MUCH_BYTES // 2 <= unread(env) < MUCH_BYTES
 
 
@@ -429,12 +429,12 @@ def test_who_lists_once_and_had_to_read_much_writes_the_index(env: Env) -> None:
 def test_who_lists_once_lists_all_the_same_where_the_index_cannot_be_written(env: Env, blocked: str) -> None:
     """The system refuses to open the index, or its lock: here a folder of that name."""
     env.has(ME, started(), ended())
-    expected = states(read_fleet(env.places))
-    getattr(env.places, blocked).mkdir()
+    expected = states(read_fleet(env.paths))
+    getattr(env.paths, blocked).mkdir()
 
     grown(env, MUCH_BYTES)
 
-    assert expected == states(read_fleet(env.places))
+    assert expected == states(read_fleet(env.paths))
 
 
 def test_who_lists_once_leaves_the_index_to_the_dashboard_that_keeps_it(
@@ -447,28 +447,28 @@ def test_who_lists_once_leaves_the_index_to_the_dashboard_that_keeps_it(
 
     env.has(ME, started(), ended())
     grown(env, MUCH_BYTES)
-    dashboard = HostLock(env.places.fleet_lock)
+    dashboard = HostLock(env.paths.fleet_lock)
     assert dashboard.acquire()
 
     with monkeypatch.context() as patch:
         patch.setattr(time, "sleep", wait)
-        read_fleet(env.places)
+        read_fleet(env.paths)
 
-    assert not env.places.index.exists()
+    assert not env.paths.index.exists()
     dashboard.let_go()
-    read_fleet(env.places)
+    read_fleet(env.paths)
     assert 0 == unread(env)
 
 
 def keeps(watch: FleetWatch) -> FleetCacheWriter:
     """A watch that writes the index at each look."""
-    keeper = watch._cache_writer = FleetCacheWriter(watch.places, every_s=0)
+    keeper = watch._cache_writer = FleetCacheWriter(watch.paths, every_s=0)
     return keeper
 
 
 def test_a_watch_that_is_suspended_lets_another_one_write_and_writes_again_later(env: Env) -> None:
     env.has(ME, started())
-    first, second = FleetWatch(env.places), FleetWatch(env.places)
+    first, second = FleetWatch(env.paths), FleetWatch(env.paths)
     keeps(first)
     keeps(second)
     first.refresh()
@@ -486,15 +486,15 @@ def test_a_watch_that_is_suspended_lets_another_one_write_and_writes_again_later
 
 def test_of_two_watches_one_writes_the_index_and_both_see_all(env: Env) -> None:
     env.has(ME, started(), ended())
-    first, second = FleetWatch(env.places), FleetWatch(env.places)
+    first, second = FleetWatch(env.paths), FleetWatch(env.paths)
     keeps(first), keeps(second)
     assert states(first.refresh()) == states(second.refresh())
-    with_one = env.places.index.stat().st_mtime_ns
+    with_one = env.paths.index.stat().st_mtime_ns
     env.has("bbbbbbbb", started(), ended())
     second.refresh()
-    assert with_one == env.places.index.stat().st_mtime_ns
+    assert with_one == env.paths.index.stat().st_mtime_ns
     assert states(first.refresh()) == states(second.refresh())
-    assert with_one < env.places.index.stat().st_mtime_ns
+    assert with_one < env.paths.index.stat().st_mtime_ns
 
     first.close()
     first.close()
@@ -502,13 +502,13 @@ def test_of_two_watches_one_writes_the_index_and_both_see_all(env: Env) -> None:
     second.refresh()
     second.close()
 
-    assert {ME, "bbbbbbbb", "cccccccc"} == states(FleetWatch(env.places).refresh()).keys()
-    assert states(read_fleet(env.places)) == states(FleetWatch(env.places).refresh())
+    assert {ME, "bbbbbbbb", "cccccccc"} == states(FleetWatch(env.paths).refresh()).keys()
+    assert states(read_fleet(env.paths)) == states(FleetWatch(env.paths).refresh())
 
 
 def test_two_watches_and_a_busy_fleet_agree_in_the_end(env: Env) -> None:
     """Two dashboards look while sessions come, work and end."""
-    watches = [FleetWatch(env.places), FleetWatch(env.places)]
+    watches = [FleetWatch(env.paths), FleetWatch(env.paths)]
     for watch in watches:
         keeps(watch)
     stop = threading.Event()
@@ -529,7 +529,7 @@ def test_two_watches_and_a_busy_fleet_agree_in_the_end(env: Env) -> None:
         task.result()
     threads.shutdown()
 
-    truth = states(read_fleet(env.places))
+    truth = states(read_fleet(env.paths))
     assert 32 == len(truth)
     for watch in watches:
         assert truth == states(watch.refresh())
@@ -538,12 +538,12 @@ def test_two_watches_and_a_busy_fleet_agree_in_the_end(env: Env) -> None:
 
 def test_a_watch_that_does_not_write_leaves_no_file(env: Env) -> None:
     env.has(ME, started(), ended())
-    before = sorted(path.name for path in env.places.state.iterdir())
-    watch = FleetWatch(env.places, writes=False)
+    before = sorted(path.name for path in env.paths.state.iterdir())
+    watch = FleetWatch(env.paths, writes=False)
     watch.refresh()
     watch.close()
 
-    assert before == sorted(path.name for path in env.places.state.iterdir())
+    assert before == sorted(path.name for path in env.paths.state.iterdir())
 
 
 # Changes.
@@ -558,7 +558,7 @@ def hosted(env: Env) -> Env:
 
 
 async def test_changes_tell_the_fleet_now_and_after_each_change(hosted: Env) -> None:
-    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.paths)) as changes:
         assert {ME: SessionState.IDLE} == states(await anext(changes))
         await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
         assert {ME: SessionState.WORKING} == states(await anext(changes))
@@ -576,7 +576,7 @@ async def test_changes_come_without_any_hint_too(hosted: Env, monkeypatch: pytes
 
     monkeypatch.setattr(file_hints, "Inotify", none)
     monkeypatch.setattr("watchfiles.watch", none)
-    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.paths)) as changes:
         await anext(changes)
         await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
         assert {ME: SessionState.WORKING} == states(await anext(changes))
@@ -584,7 +584,7 @@ async def test_changes_come_without_any_hint_too(hosted: Env, monkeypatch: pytes
 
 def test_of_hundreds_of_sessions_a_look_takes_a_part_and_eight_take_all(env: Env) -> None:
     sessions = [env.has(f"a{number:07d}", started()) for number in range(300)]
-    watch = FleetWatch(env.places, writes=False)
+    watch = FleetWatch(env.paths, writes=False)
     watch.refresh()
     looks: list[int] = []
     for session in sessions:
@@ -606,7 +606,7 @@ def test_whom_time_alone_changes_is_looked_at_when_it_does(env: Env) -> None:
     silent = SignalSeen(at=NOW, source="output", value="quiet")  # after a while that makes it doubtful
     for session in env.locks:
         env.tells(session, works, silent)
-    watch = FleetWatch(env.places, writes=False, clock=lambda: clock[0])
+    watch = FleetWatch(env.paths, writes=False, clock=lambda: clock[0])
     working = list(states(watch.refresh()).values()).count(SessionState.WORKING)
     clock[0] += 3600
 
@@ -615,7 +615,7 @@ def test_whom_time_alone_changes_is_looked_at_when_it_does(env: Env) -> None:
 
 
 async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: Env) -> None:
-    watch = FleetWatch(hosted.places)
+    watch = FleetWatch(hosted.paths)
 
     def tell() -> None:
         for number in range(50):
@@ -637,7 +637,7 @@ async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: Env, monk
     monkeypatch.setattr(follower, "GAP_S", 3600.0)
     asks = seal(Request(id=RequestId("req-1"), session=ME, kind=RequestKind.PERMISSION, title="make"))
 
-    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.paths)) as changes:
         await anext(changes)
         await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
         assert {ME: SessionState.WORKING} == states(await anext(changes))
@@ -650,7 +650,7 @@ async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: Env, monk
 async def test_a_new_state_waits_for_no_pause_between_two_fleets(hosted: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "GAP_S", 3600.0)
 
-    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.paths)) as changes:
         await anext(changes)
         await asyncio.to_thread(hosted.tells, ME, MessageWritten(at=NOW, text="a line"))
         await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
@@ -677,7 +677,7 @@ async def test_what_changes_during_a_pause_is_looked_at_right_after_it(
 ) -> None:
     """In a storm too a new state waits for the end of one pause, not of the next one."""
     await asyncio.to_thread(lambda: hosted.has(OTHER, started()))
-    watch, before_pause = WatchOfLooks(hosted.places, writes=False), list[int]()
+    watch, before_pause = WatchOfLooks(hosted.paths, writes=False), list[int]()
     watch.looks = []
 
     class Stop(StopEvent):
@@ -703,7 +703,7 @@ async def test_what_changes_during_a_pause_is_looked_at_right_after_it(
 
 
 async def test_who_stops_listening_leaves_no_thread(hosted: Env) -> None:
-    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.paths)) as changes:
         await anext(changes)
         waiting = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)
@@ -714,7 +714,7 @@ async def test_who_stops_listening_leaves_no_thread(hosted: Env) -> None:
 
 
 async def test_what_goes_wrong_in_the_thread_is_told(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     monkeypatch.setattr(watch, "refresh", lambda: 1 / 0)
 
     async with asyncio.timeout(20), fleets(watch) as changes:
@@ -741,10 +741,10 @@ def test_a_changed_log_or_lock_is_a_hint_about_its_session(path: str, session: S
 
 LOOK = """
 import sys
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
-print(find(read_fleet(places()), "abcdefgh").id)
+print(find(read_fleet(user_paths()), "abcdefgh").id)
 print(*sys.modules)
 """
 SLOW_TO_IMPORT = {
@@ -762,12 +762,12 @@ SLOW_TO_IMPORT = {
 
 
 def variables(env: Env) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "HOME": str(env.folder), **env.places.environment_variables()}
+    return {"PATH": os.environ["PATH"], "HOME": str(env.folder), **env.paths.environment_variables()}
 
 
 def test_a_look_imports_nothing_that_takes_long(env: Env) -> None:
     env.has(ME, started(), ended())
-    watch = FleetWatch(env.places)
+    watch = FleetWatch(env.paths)
     keeps(watch)
     watch.refresh()
     watch.close()

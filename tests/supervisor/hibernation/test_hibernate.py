@@ -30,23 +30,23 @@ IDLE, HIBERNATED = SessionState.IDLE, SessionState.HIBERNATED
 
 async def runs(env: Env, prompt: str = "say one") -> Session:
     new = NewSession(name="docs", agent="scripted", mode=Mode.SDK, workdir="/", prompt=prompt, speed=0.0)
-    session = await session_operations.create(env.places, Config(), new)
+    session = await session_operations.create(env.paths, Config(), new)
     return await becomes(env, session, lambda now: now.state is IDLE and not now.awaits_turn and now.turns == 1)
 
 
 async def test_a_prompt_resumes_a_hibernated_session_with_its_conversation(env: Env) -> None:
     session, took_s = await runs(env), list[float]()
 
-    done = await hibernate(env.places, session)
+    done = await hibernate(env.paths, session)
 
     now = await becomes(env, session.id, lambda now: now.state is HIBERNATED)
     assert now.freed_bytes
     assert f"hibernated, {now.freed_bytes / 1e6:.0f} MB of memory freed" == done
-    await asyncio.to_thread(until, lambda: lock_holder(env.places.host_lock(session.id)) is None)
+    await asyncio.to_thread(until, lambda: lock_holder(env.paths.host_lock(session.id)) is None)
     with pytest.raises(SessionEndedError, match="'docs' is hibernated"):
-        await session_operations.interrupt(env.places, now)
+        await session_operations.interrupt(env.paths, now)
 
-    await session_operations.send(env.places, now, "say two", on_resumed=took_s.append)
+    await session_operations.send(env.paths, now, "say two", on_resumed=took_s.append)
 
     again = await becomes(env, session.id, lambda now: now.turns == 2 and now.state is IDLE)
     assert (2, "two", session.resume_id) == (again.generation, again.last_line, again.resume_id)
@@ -57,8 +57,8 @@ async def test_a_prompt_that_comes_while_it_is_hibernated_is_not_lost(env: Env) 
     session = await runs(env)
 
     await asyncio.gather(
-        hibernate(env.places, session),
-        session_operations.send(env.places, session, "say two", "idle"),
+        hibernate(env.paths, session),
+        session_operations.send(env.paths, session, "say two", "idle"),
         return_exceptions=True,
     )
 
@@ -69,24 +69,24 @@ async def test_a_prompt_that_comes_while_it_is_hibernated_is_not_lost(env: Env) 
 async def test_two_that_hibernate_or_resume_one_session_at_once_do_it_once_and_lose_no_prompt(env: Env) -> None:
     session = await runs(env)
 
-    done = await asyncio.gather(*(hibernate(env.places, session) for _ in range(2)), return_exceptions=True)
+    done = await asyncio.gather(*(hibernate(env.paths, session) for _ in range(2)), return_exceptions=True)
 
     (refusal,) = (each for each in done if isinstance(each, BaseException))
     assert isinstance(refusal, NotHibernatedError)
     assert "it is being hibernated already" in refusal.message
     now = await becomes(env, session.id, lambda now: now.state is HIBERNATED)
-    await asyncio.gather(*(session_operations.send(env.places, now, text) for text in ("say two", "say three")))
+    await asyncio.gather(*(session_operations.send(env.paths, now, text) for text in ("say two", "say three")))
     again = await becomes(env, session.id, lambda now: now.turns == 3 and now.state is IDLE)
     assert (2, {"say one", "say two", "say three"}) == (again.generation, {each.text for each in again.receipts})
 
 
 async def test_who_hibernates_a_session_that_another_one_hibernated_meanwhile_is_told_so(env: Env) -> None:
     seen = await runs(env)
-    await hibernate(env.places, seen)
+    await hibernate(env.paths, seen)
     await becomes(env, seen.id, lambda now: now.state is HIBERNATED)
 
     with pytest.raises(NotHibernatedError, match="it is being hibernated already"):
-        await hibernate(env.places, seen)
+        await hibernate(env.paths, seen)
 
 
 async def test_a_session_whose_host_is_killed_while_it_hibernates_is_hibernated_and_not_lost(env: Env) -> None:
@@ -96,8 +96,8 @@ async def test_a_session_whose_host_is_killed_while_it_hibernates_is_hibernated_
     env.tells(session.id, HibernationBegun(at=session.since + 1, freed_bytes=7))
 
     now = await becomes(env, session.id, lambda now: now.state is HIBERNATED)
-    assert [] == await asyncio.to_thread(lambda: find_lost_sessions(env.places, read_fleet(env.places)))
-    await session_operations.restart(env.places, now)
+    assert [] == await asyncio.to_thread(lambda: find_lost_sessions(env.paths, read_fleet(env.paths)))
+    await session_operations.restart(env.paths, now)
 
     assert 2 == (await becomes(env, session.id, lambda now: now.state is IDLE)).generation
 
@@ -105,7 +105,7 @@ async def test_a_session_whose_host_is_killed_while_it_hibernates_is_hibernated_
 async def test_a_session_whose_agents_own_screen_is_open_is_used_and_not_hibernated(env: Env) -> None:
     session = await runs(env)
     for joined, is_used in ((session.id, True), ("bbbbbbbb", False)):
-        words = screen_argv("codex", TALK, env.places.shared_server(joined))
+        words = screen_argv("codex", TALK, env.paths.shared_server(joined))
         screen = await asyncio.create_subprocess_exec(
             "/bin/sh", "-c", "read -r _", *words, stdin=asyncio.subprocess.PIPE
         )
@@ -114,9 +114,9 @@ async def test_a_session_whose_agents_own_screen_is_open_is_used_and_not_hiberna
                 with pytest.raises(
                     NotHibernatedError, match=rf"its agent's own screen is open \(process {screen.pid}\)"
                 ):
-                    await hibernate(env.places, session)
+                    await hibernate(env.paths, session)
             else:
-                await hibernate(env.places, session)
+                await hibernate(env.paths, session)
         finally:
             screen.kill()
             await screen.wait()
@@ -126,14 +126,14 @@ async def test_a_session_whose_agents_own_screen_is_open_is_used_and_not_hiberna
 
 async def test_an_agent_in_its_turn_is_not_hibernated_and_the_reason_is_said(env: Env) -> None:
     new = NewSession(name="docs", agent="scripted", mode=Mode.SDK, workdir="/", prompt="ask Bash rm x", speed=0.0)
-    session = await session_operations.create(env.places, Config(), new)
+    session = await session_operations.create(env.paths, Config(), new)
     now = await becomes(env, session, lambda now: bool(now.requests))
 
     with pytest.raises(NotHibernatedError, match="cannot hibernate session 'docs': it has an open request"):
-        await hibernate(env.places, now)
+        await hibernate(env.paths, now)
     idle = msgspec.structs.replace(now, state=IDLE, requests=(), in_turn=False, receipts=())
     with pytest.raises(NotHibernatedError, match="it has an open request"):  # by the host, whatever the caller saw
-        await hibernate(env.places, idle)
+        await hibernate(env.paths, idle)
 
     assert SessionState.ASKING is (await becomes(env, session, lambda now: True)).state
 
@@ -180,34 +180,34 @@ async def test_a_terminal_agent_is_hibernated_without_a_draft_and_resumed_by_the
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     new = NewSession(name="worker", agent="claude", mode=Mode.TMUX, workdir=str(home))
-    session = await session_operations.create(env.places, Config(), new)
+    session = await session_operations.create(env.paths, Config(), new)
     idle = await becomes(env, session, lambda now: now.state is IDLE and now.resume_id == TALK)
 
     (home / "draft").write_text("half a thought")
     await asyncio.to_thread(until, lambda: "half a thought" in env.tmux("capture-pane", "-p"))
     with pytest.raises(NotHibernatedError, match="its input box holds a draft"):
-        await hibernate(env.places, idle)
+        await hibernate(env.paths, idle)
     (home / "draft").write_text("")
     (home / "footer").write_text("  ⏵⏵ accept edits on · 1 shell")
     await becomes(env, session, lambda now: now.last_line == "1 shell")
     with pytest.raises(NotHibernatedError, match="its screen shows '1 shell'"):
-        await hibernate(env.places, idle)
+        await hibernate(env.paths, idle)
     (home / "footer").unlink()
     await asyncio.to_thread(until, lambda: "1 shell" not in env.tmux("capture-pane", "-p"))
     transcript.rename(transcript.with_suffix(".away"))
     with pytest.raises(NotHibernatedError, match=f"no longer has the conversation {TALK}"):
-        await hibernate(env.places, idle)
+        await hibernate(env.paths, idle)
     transcript.with_suffix(".away").rename(transcript)
-    await hibernate(env.places, idle)
+    await hibernate(env.paths, idle)
 
     now = await becomes(env, session, lambda now: now.state is HIBERNATED)
     assert now.freed_bytes is not None
     assert not await asyncio.to_thread(os.path.exists, f"/proc/{idle.pid}")
     transcript.rename(transcript.with_suffix(".away"))
     with pytest.raises(NotHibernatedError, match="no longer has the conversation"):
-        await session_operations.restart(env.places, now)
+        await session_operations.restart(env.paths, now)
     transcript.with_suffix(".away").rename(transcript)
-    await session_operations.restart(env.places, now)
+    await session_operations.restart(env.paths, now)
 
     await becomes(env, session, lambda now: now.generation == 2 and now.state is IDLE)
     first, second = (home / "started").read_text().splitlines()
@@ -215,9 +215,9 @@ async def test_a_terminal_agent_is_hibernated_without_a_draft_and_resumed_by_the
 
 
 async def test_its_host_hibernates_an_agent_that_is_idle_for_long(env: Env) -> None:
-    env.places.config.mkdir(exist_ok=True)
-    (env.places.config / "config.toml").write_text("[session]\nhibernate_after = 0.01\n")
+    env.paths.config.mkdir(exist_ok=True)
+    (env.paths.config / "config.toml").write_text("[session]\nhibernate_after = 0.01\n")
     new = NewSession(name="docs", agent="scripted", mode=Mode.SDK, workdir="/", prompt="say one", speed=0.0)
-    session = await session_operations.create(env.places, Config(), new)
+    session = await session_operations.create(env.paths, Config(), new)
 
     assert "one" == (await becomes(env, session, lambda now: now.state is HIBERNATED)).last_line

@@ -122,9 +122,9 @@ def test_the_time_that_another_machine_allows_its_agent_holds_here(env: Env, che
         (StarterLimits(depth=1, minutes=9), True),
     ):
         made = msgspec.structs.replace(launch(child.id, at=began), actor=actor, limits=limits)
-        write_private(env.places.launch(child.id), msgspec.json.encode(made))
+        write_private(env.paths.launch(child.id), msgspec.json.encode(made))
         with pytest.raises(RefusedError, match=r"fleet\.minutes = 9") if is_over else contextlib.nullcontext():
-            check(env.places, child, actor)
+            check(env.paths, child, actor)
 
 
 def start_child(kasmon: Cli, lead: LeadingAgent, name: str = "child") -> None:
@@ -203,11 +203,11 @@ def test_a_session_of_the_python_interface_has_the_limits(kasmon: Cli) -> None:
 def test_an_agents_program_cannot_do_what_is_the_persons(kasmon: Cli, command: tuple[str, ...], why: str) -> None:
     lead = start_lead(kasmon)
     kasmon.new("other", "say hi")
-    before = kasmon.places.config_file.read_text()
+    before = kasmon.paths.config_file.read_text()
     (kasmon.home / ".kasmon.toml").write_text("[worktree]\n")
 
     assert why in lead.kasmon(*command)
-    assert before == kasmon.places.config_file.read_text()
+    assert before == kasmon.paths.config_file.read_text()
 
 
 def test_an_agents_program_proposes_to_finish_no_session_in_the_name_of_another_agent(kasmon: Cli) -> None:
@@ -241,19 +241,19 @@ def test_an_agent_commits_and_neither_pushes_merges_nor_discards_a_branch(kasmon
 def test_an_agent_neither_registers_a_machine_past_the_command_nor_logs_in(kasmon: Cli) -> None:
     lead = start_lead(kasmon)
     register = (
-        "from kasmon.paths import places\n"
+        "from kasmon.paths import user_paths\n"
         "from kasmon.store.machines import Machine\n"
         "from kasmon.supervisor.machines.registration import register\n"
-        "register(places(), Machine(name='gpu-1', command=('false',)))\n"
+        "register(user_paths(), Machine(name='gpu-1', command=('false',)))\n"
     )
     log_in = (
         "import asyncio\n"
         "from kasmon.config import Config\n"
         "from kasmon.model.commands import TerminalLogIn\n"
         "from kasmon.model.session import Session\n"
-        "from kasmon.paths import places\n"
+        "from kasmon.paths import user_paths\n"
         "from kasmon.supervisor.limits.log_in import begin_log_in\n"
-        "asyncio.run(begin_log_in(places(), Config(), Session(id='x'), TerminalLogIn(title='x', argv=('x',))))\n"
+        "asyncio.run(begin_log_in(user_paths(), Config(), Session(id='x'), TerminalLogIn(title='x', argv=('x',))))\n"
     )
 
     assert "an agent cannot register or remove machines" in lead.run(sys.executable, "-P", "-c", register)
@@ -266,13 +266,13 @@ import sys
 from kasmon.errors import KasmonError
 from kasmon.host.rpc import event_loop
 from kasmon.model.commands import Requeue
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.session_operations import requeue
-session = next(each for each in read_fleet(places()).sessions if each.name == "busy")
+session = next(each for each in read_fleet(user_paths()).sessions if each.name == "busy")
 for change in ({"text": "say changed"}, {"place": 0}, {"drop": True}):
     try:
-        event_loop.run(requeue(places(), session, Requeue(receipt=sys.argv[1], **change)))
+        event_loop.run(requeue(user_paths(), session, Requeue(receipt=sys.argv[1], **change)))
         print("done")
     except KasmonError as error:
         print(error.message)

@@ -38,12 +38,12 @@ pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is n
 
 
 async def notices(env: Env, session: SessionId) -> list[str]:
-    read = await asyncio.to_thread(lambda: [*EventLog(env.places.log(session)).read()])
+    read = await asyncio.to_thread(lambda: [*EventLog(env.paths.log(session)).read()])
     return [event.text for event, _ in read if isinstance(event, NoticeRaised)]
 
 
 async def session_of(env: Env, name: str) -> Session:
-    fleet = await asyncio.to_thread(read_fleet, env.places)
+    fleet = await asyncio.to_thread(read_fleet, env.paths)
     return next(each for each in fleet.sessions if each.name == name)
 
 
@@ -51,7 +51,7 @@ async def logged_out(env: Env, folder: Path) -> Session:
     """A session that did not start, because its agent has no account."""
     new = NewSession(name="docs", agent="odd", workdir=str(folder), prompt="hello")
     with pytest.raises(LaunchError, match="requires a login"):
-        await session_operations.create(env.places, odd_config("logs_in"), new)
+        await session_operations.create(env.paths, odd_config("logs_in"), new)
     return await session_of(env, "docs")
 
 
@@ -59,14 +59,14 @@ async def test_after_the_log_in_the_session_starts_and_gets_its_first_prompt(env
     session = await logged_out(env, tmp_path)
     assert session.log_in is not None
     assert ("In a terminal", {"ODD": "1"}) == (session.log_in.title, session.log_in.variables)
-    name = await begin_log_in(env.places, Config(), session, session.log_in)
+    name = await begin_log_in(env.paths, Config(), session, session.log_in)
     log_in = await session_of(env, name)
     assert ("login-docs", Mode.TMUX, session.id) == (name, log_in.mode, log_in.log_in_of)
 
     now = await becomes(env, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
     assert "1" == (tmp_path / "account").read_text()
     assert now.log_in is None
-    async with fleets(env.places) as changes:
+    async with fleets(env.paths) as changes:
         async for fleet in changes:
             if ["docs"] == [each.name for each in fleet.sessions]:
                 break
@@ -76,7 +76,7 @@ async def test_a_log_in_that_fails_restarts_nothing_and_stays_to_be_read(env: En
     (tmp_path / "no-account").touch()
     session = await logged_out(env, tmp_path)
     assert session.log_in is not None
-    name = await begin_log_in(env.places, Config(), session, session.log_in)
+    name = await begin_log_in(env.paths, Config(), session, session.log_in)
 
     async def told() -> list[str]:  # by the process that waits for the end of the log-in
         return await notices(env, session.id)
@@ -95,29 +95,29 @@ async def test_a_log_in_without_an_exit_code_restarts_nothing(env: Env, tmp_path
     log_in = await asyncio.to_thread(env.has, "bbbbbbbb", *facts, name="login-docs", mode=Mode.TMUX)
 
     with pytest.raises(KasmonError, match="the log-in 'login-docs' ended without an exit code"):
-        await finish_log_in(env.places, session.id, log_in)
+        await finish_log_in(env.paths, session.id, log_in)
 
 
 async def test_a_session_that_works_again_is_not_restarted_by_its_log_in(env: Env, tmp_path: Path) -> None:
     new = NewSession(name="docs", agent="scripted", mode=Mode.SDK, workdir=str(tmp_path), speed=0.0)
-    session = await session_operations.create(env.places, Config(), new)
+    session = await session_operations.create(env.paths, Config(), new)
     facts = (await asyncio.to_thread(started, mode=Mode.TMUX), ended())
     log_in = await asyncio.to_thread(env.has, "bbbbbbbb", *facts, name="login-docs", mode=Mode.TMUX)
-    await finish_log_in(env.places, session, log_in)
+    await finish_log_in(env.paths, session, log_in)
 
     assert 1 == (await session_of(env, "docs")).generation
 
 
 async def test_a_restart_that_fails_is_told_and_keeps_the_log_in(env: Env, tmp_path: Path) -> None:
     session = await logged_out(env, tmp_path)
-    launch = await asyncio.to_thread(load_launch, env.places, session.id)
+    launch = await asyncio.to_thread(load_launch, env.paths, session.id)
     gone = msgspec.structs.replace(launch, workdir=str(tmp_path / "gone"))
-    await asyncio.to_thread(write_private, env.places.launch(session.id), msgspec.json.encode(gone))
+    await asyncio.to_thread(write_private, env.paths.launch(session.id), msgspec.json.encode(gone))
     facts = (await asyncio.to_thread(started, mode=Mode.TMUX), ended())
     log_in = await asyncio.to_thread(env.has, "bbbbbbbb", *facts, name="login-docs", mode=Mode.TMUX)
 
     with pytest.raises(KasmonError, match="gone"):
-        await finish_log_in(env.places, session.id, log_in)
+        await finish_log_in(env.paths, session.id, log_in)
 
     assert any("The agent was not restarted after its log-in" in text for text in await notices(env, session.id))
     assert (await session_of(env, "login-docs")).state is SessionState.ENDED
@@ -147,10 +147,10 @@ async def test_one_that_stays_lost_has(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_an_agent_that_runs_is_restarted_in_its_conversation(env: Env, tmp_path: Path) -> None:
     new = NewSession(name="docs", agent="odd", workdir=str(tmp_path), prompt="hello")
-    made = await session_operations.create(env.places, odd_config("is_logged_out_later"), new)
+    made = await session_operations.create(env.paths, odd_config("is_logged_out_later"), new)
     session = await becomes(env, made, lambda now: now.turn_ended == "error" and now.log_in is not None)
     assert session.log_in is not None
-    await begin_log_in(env.places, Config(), session, session.log_in)
+    await begin_log_in(env.paths, Config(), session, session.log_in)
 
     now = await becomes(env, made, lambda now: now.generation == 2)
     assert ("talk-1", None) == (now.resume_id, now.log_in)
@@ -167,14 +167,14 @@ async def test_a_log_in_may_do_no_more_than_its_agent_and_start_nothing(env: Env
         variables={**variables, "XDG_RUNTIME_DIR": str(env.folder / "r")},
     )
     session = msgspec.structs.replace(await logged_out(env, tmp_path), log_in=shown)
-    await begin_log_in(env.places, Config(), session, shown)
+    await begin_log_in(env.paths, Config(), session, shown)
     await auntil(done.exists, what="the end of its commands")
 
     said = " ".join(out.read_text().split())
     assert "an agent cannot change settings" in said
     assert "this process belongs to the log-in 'login-docs'" in said
     assert ["docs", "login-docs"] == sorted(
-        each.name for each in (await asyncio.to_thread(read_fleet, env.places)).sessions
+        each.name for each in (await asyncio.to_thread(read_fleet, env.paths)).sessions
     )
 
 
@@ -197,4 +197,4 @@ async def test_what_needs_no_log_in_here_gets_none(
 ) -> None:
     session = Session(**({"id": SessionId("aaaaaaaa"), "log_in": LOG_IN} | more))  # type: ignore[arg-type]
     with pytest.raises(error, match=why):
-        await begin_log_in(env.places, Config(), session, LOG_IN)
+        await begin_log_in(env.paths, Config(), session, LOG_IN)

@@ -37,7 +37,7 @@ class Waiting:
         self.ids = [home.start(name, LIMITED) for name in names]
         for session in self.ids:
             until(lambda session=session: self.is_waiting(session), what="the limit")  # type: ignore[misc]
-        self.resumer = Resumer(home.places, lambda: self.now, lambda: self.ticks)
+        self.resumer = Resumer(home.paths, lambda: self.now, lambda: self.ticks)
 
     def is_waiting(self, session: SessionId) -> bool:
         seen = self.home.session(session)
@@ -51,7 +51,7 @@ class Waiting:
         """One look of the resumer, *passed_s* seconds later."""
         self.now += passed_s
         self.ticks += max(passed_s, 0.0)
-        return asyncio.run(self.resumer.step(read_fleet(self.home.places)))
+        return asyncio.run(self.resumer.step(read_fleet(self.home.paths)))
 
     def prompts(self, session: SessionId) -> list[str]:
         return [receipt.text for receipt in self.home.session(session).receipts]
@@ -61,8 +61,8 @@ def test_those_that_were_allowed_go_on_one_after_the_other_with_the_prompt_that_
     waiting = Waiting(home, "first", "second", "left")
     first, second, left = waiting.ids
     for session in (second, first):
-        allow(home.places, home.session(session), "say back")
-    assert is_resumer_needed(home.places, Config(), read_fleet(home.places).sessions)
+        allow(home.paths, home.session(session), "say back")
+    assert is_resumer_needed(home.paths, Config(), read_fleet(home.paths).sessions)
 
     assert waiting.step(0) is not None
     waiting.step(AFTER_S)
@@ -77,20 +77,20 @@ def test_those_that_were_allowed_go_on_one_after_the_other_with_the_prompt_that_
 
     assert waiting.step(120) is None, "nothing is left to resume"
     assert (SessionState.LIMITED, 1) == (home.session(left).state, len(waiting.prompts(left)))
-    assert {first, second} == {id_ for id_, each in read_resumptions(home.places).items() if each.ended_at}
+    assert {first, second} == {id_ for id_, each in read_resumptions(home.paths).items() if each.ended_at}
 
 
 def test_a_limit_met_again_is_waited_for_and_a_cancelled_session_stays(home: Home) -> None:
     waiting = Waiting(home, "again", "behind")
     again, behind = waiting.ids
-    allow(home.places, home.session(again), LONGER)
-    allow(home.places, home.session(behind), "say back")
+    allow(home.paths, home.session(again), LONGER)
+    allow(home.paths, home.session(behind), "say back")
 
     waiting.step(AFTER_S)
     until(lambda: waiting.has_met_it_again(again))
     waiting.step(60)
     assert 1 == len(waiting.prompts(behind)), "its account's limit was met again"
-    cancel(home.places, home.session(again))
+    cancel(home.paths, home.session(again))
     waiting.step(10)
     assert (2, "say back") == (len(waiting.prompts(again)), waiting.prompts(behind)[-1])
 
@@ -98,7 +98,7 @@ def test_a_limit_met_again_is_waited_for_and_a_cancelled_session_stays(home: Hom
 def test_a_prompt_on_which_the_agent_worked_is_not_sent_again_when_the_limit_is_met_again(home: Home) -> None:
     waiting = Waiting(home, "worked")
     (worked,) = waiting.ids
-    allow(home.places, home.session(worked), f"say some work\n{LONGER}")
+    allow(home.paths, home.session(worked), f"say some work\n{LONGER}")
     waiting.step(AFTER_S)
     until(lambda: waiting.has_met_it_again(worked))
     waiting.step(25 * HOUR_S)
@@ -109,7 +109,7 @@ def test_a_prompt_on_which_the_agent_worked_is_not_sent_again_when_the_limit_is_
 def test_a_changed_clock_sends_no_prompt_twice_for_one_try(home: Home) -> None:
     waiting = Waiting(home, "jumps")
     (jumps,) = waiting.ids
-    allow(home.places, home.session(jumps), LONGER)
+    allow(home.paths, home.session(jumps), LONGER)
     waiting.step(AFTER_S)
     until(lambda: waiting.has_met_it_again(jumps))
 
@@ -118,7 +118,7 @@ def test_a_changed_clock_sends_no_prompt_twice_for_one_try(home: Home) -> None:
         assert 2 == len(waiting.prompts(jumps))
     waiting.step(24 * 30 * HOUR_S)
     until(lambda: len(waiting.prompts(jumps)) == 3, what="the second try")
-    assert 2 == read_resumptions(home.places)[jumps].tries
+    assert 2 == read_resumptions(home.paths)[jumps].tries
 
 
 def test_the_prompt_that_was_cut_before_any_work_is_repeated_else_it_says_continue(home: Home) -> None:
@@ -127,20 +127,20 @@ def test_the_prompt_that_was_cut_before_any_work_is_repeated_else_it_says_contin
         until(lambda session=session: home.session(session).state is SessionState.LIMITED)  # type: ignore[misc]
 
     assert (LIMITED, CONTINUE) == (
-        cut_prompt(home.places, home.session(cut)),
-        cut_prompt(home.places, home.session(begun)),
+        cut_prompt(home.paths, home.session(cut)),
+        cut_prompt(home.paths, home.session(begun)),
     )
 
 
 def test_only_one_that_waits_for_a_limit_can_be_allowed_and_never_means_never(home: Home) -> None:
     idle = home.start("idle")
     with pytest.raises(RefusedError, match="does not wait for a usage limit"):
-        allow(home.places, home.session(idle), CONTINUE)
+        allow(home.paths, home.session(idle), CONTINUE)
 
     waiting = Waiting(home, "waits")
-    allow(home.places, home.session(waiting.ids[0]), CONTINUE)
+    allow(home.paths, home.session(waiting.ids[0]), CONTINUE)
     never = Config(limits=Limits(resume="never"))
-    assert not is_resumer_needed(home.places, never, read_fleet(home.places).sessions)
+    assert not is_resumer_needed(home.paths, never, read_fleet(home.paths).sessions)
 
 
 def test_a_session_goes_on_without_any_dashboard_where_the_config_resumes_all(home: Home) -> None:
@@ -148,14 +148,14 @@ def test_a_session_goes_on_without_any_dashboard_where_the_config_resumes_all(ho
     (home.path / "c" / "kasmon" / "config.toml").write_text('[limits]\nresume = "auto"\n')
     home.start("alone", "window five_hour 100 0\nlimit")
 
-    until(lambda: home.places.resumer_lock.exists(), 60, "the process that resumes")
+    until(lambda: home.paths.resumer_lock.exists(), 60, "the process that resumes")
 
 
 def test_while_its_log_cannot_be_written_nothing_is_sent_and_then_once(home: Home) -> None:
     waiting = Waiting(home, "only")
     (only,) = waiting.ids
-    allow(home.places, home.session(only), "say back")
-    [file] = home.places.limits.glob("*.jsonl")
+    allow(home.paths, home.session(only), "say back")
+    [file] = home.paths.limits.glob("*.jsonl")
     aside = file.rename(file.with_suffix(".aside"))
     file.mkdir()
 

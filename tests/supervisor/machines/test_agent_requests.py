@@ -45,7 +45,7 @@ def joined(fork_server: ForkServer) -> Iterator[TwoCommandLines]:
 
 def give_scripted(joined: TwoCommandLines) -> None:
     write_profile(joined.there, 'tools = ["fleet"]')
-    with joined.there.places.config_file.open("a") as config:
+    with joined.there.paths.config_file.open("a") as config:
         config.write('\n[agents.scripted]\nexecution_mode = "sdk"\n')
 
 
@@ -169,12 +169,12 @@ async def test_a_child_there_reaches_no_other_session_here(joined: TwoCommandLin
 
 def register(joined: TwoCommandLines, session: str, lead: LeadingAgent) -> None:
     """Record that *lead* had the session there started, as the link does."""
-    ChildRegister(joined.here.places, MACHINE).add(SessionId(session), SessionId(lead.session))
+    ChildRegister(joined.here.paths, MACHINE).add(SessionId(session), SessionId(lead.session))
 
 
 def until_copied(joined: TwoCommandLines, session: str) -> None:
     """Wait until a message of the session there is in the copy of its log here."""
-    copy = joined.here.places.log(SessionId(session))
+    copy = joined.here.paths.log(SessionId(session))
     until(lambda: b'"peer.wrote"' in copy.read_bytes(), what="the message in the copy")
 
 
@@ -279,7 +279,7 @@ async def test_a_machine_that_lets_others_only_start_takes_no_message_and_no_pro
     async with FleetClient(lead) as fleet:
         child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
         await fleet.ok("wait", session=child, states="idle")
-        with joined.there.places.config_file.open("a") as config:
+        with joined.there.paths.config_file.open("a") as config:
             config.write('\n[machine]\nallow = ["see", "start"]\n')
         await asyncio.to_thread(joined.cut)
         await asyncio.to_thread(joined.connect)
@@ -301,7 +301,7 @@ def ask(lead: LeadingAgent, request: str) -> str:
     """What the link answers to *request* of the agent's own program, without any tool."""
     program = (
         "from kasmon.errors import KasmonError\n"
-        "from kasmon.paths import places\n"
+        "from kasmon.paths import user_paths\n"
         "from kasmon.supervisor.machines.link_client import AgentRequest, RunCommand, ask_for_agent, run\n"
         f"try:\n    print({request})\nexcept KasmonError as error:\n    print(error.message)\n"
     )
@@ -309,7 +309,8 @@ def ask(lead: LeadingAgent, request: str) -> str:
 
 
 START = (
-    f"ask_for_agent(places(), '{MACHINE}', AgentRequest(n=1, act='start', name='child', text='x', agent='scripted'))"
+    f"ask_for_agent(user_paths(), '{MACHINE}', "
+    "AgentRequest(n=1, act='start', name='child', text='x', agent='scripted'))"
 )
 
 
@@ -397,14 +398,14 @@ async def test_only_its_own_children_there_are_prompted_and_seen(joined: TwoComm
         assert ["lead"] == [each["name"] for each in (await fleet.ok("list"))["sessions"]]
     for act in ("prompt", "message", "read", "diff", "finish"):
         request = f"AgentRequest(n=1, act='{act}', session='{other}', text='x', lines=5)"
-        assert "you did not start it" in ask(lead, f"ask_for_agent(places(), '{MACHINE}', {request})")
+        assert "you did not start it" in ask(lead, f"ask_for_agent(user_paths(), '{MACHINE}', {request})")
     assert ["say secret"] == [each["text"] for each in joined.there.json("show", other)["session"]["receipts"]]
 
 
 def test_every_other_request_of_an_agent_is_refused_by_the_link(joined: TwoCommandLines) -> None:
     lead = allowed(joined)
 
-    assert "an agent cannot reach sessions of other machines" in ask(lead, f"run(places(), '{MACHINE}', ['ls'])")
+    assert "an agent cannot reach sessions of other machines" in ask(lead, f"run(user_paths(), '{MACHINE}', ['ls'])")
     for words in (("new", "x", "--on", MACHINE), ("machines", "run", MACHINE, "--", "ls")):
         assert "an agent cannot reach sessions of other machines" in lead.kasmon(*words)
     assert [] == there(joined)
@@ -423,7 +424,7 @@ def test_what_is_an_agents_is_refused_to_a_person(joined: TwoCommandLines) -> No
     request = AgentRequest(n=1, act="start", name="child", text="x", agent="scripted")
 
     with pytest.raises(RefusedError, match="this process belongs to no session's agent"):
-        link_client.ask_for_agent(joined.here.places, MACHINE, request)
+        link_client.ask_for_agent(joined.here.paths, MACHINE, request)
     assert [] == there(joined)
 
 

@@ -40,11 +40,11 @@ class Delivery:
 
     def __init__(self, env: Env) -> None:
         self.told: list[tuple[SessionId, SessionId, list[str]]] = []
-        self.register = ChildRegister(env.places, MACHINE)
-        self._places = env.places
+        self.register = ChildRegister(env.paths, MACHINE)
+        self._paths = env.paths
 
     async def deliver(self) -> None:
-        await ChildMessages(self._places, MACHINE, self.register, self._tell).deliver()
+        await ChildMessages(self._paths, MACHINE, self.register, self._tell).deliver()
 
     async def _tell(self, sender: SessionId, recipient: SessionId, reasons: Sequence[str]) -> None:
         self.told.append((sender, recipient, [*reasons]))
@@ -52,21 +52,21 @@ class Delivery:
 
 @pytest.fixture
 def delivery(env: Env) -> Delivery:
-    write_machine(env.places, Machine(name=MACHINE))
-    env.places.config.mkdir(parents=True, exist_ok=True)
-    env.places.config_file.write_text(f'[fleet]\nmachines = ["{MACHINE}"]\n')
+    write_machine(env.paths, Machine(name=MACHINE))
+    env.paths.config.mkdir(parents=True, exist_ok=True)
+    env.paths.config_file.write_text(f'[fleet]\nmachines = ["{MACHINE}"]\n')
     return Delivery(env)
 
 
 async def lead(env: Env) -> Session:
     new = NewSession(name="lead", agent="scripted", mode=Mode.SDK, workdir="/", prompt="say one", speed=0.0)
-    session = await session_operations.create(env.places, Config(), new)
+    session = await session_operations.create(env.paths, Config(), new)
     return await becomes(env, session, lambda now: now.state is SessionState.IDLE and now.turns == 1)
 
 
 async def hibernated(env: Env) -> Session:
     session = await lead(env)
-    await hibernate(env.places, session)
+    await hibernate(env.paths, session)
     return await becomes(env, session.id, lambda now: now.state is HIBERNATED)
 
 
@@ -74,8 +74,8 @@ def child(env: Env, session: SessionId, *messages: tuple[str, str], starter: Ses
     """A session there with *messages*, each a recipient and a text."""
     actor = ActingAgent(session=starter) if starter else None
     env.says(SessionCreated(at=NOW, launch=launch(session, actor=actor), machine=MACHINE, via=MACHINE))
-    env.places.folder(session).mkdir(mode=0o700)
-    write_private(env.places.via(session), f"{MACHINE}\n".encode())
+    env.paths.folder(session).mkdir(mode=0o700)
+    write_private(env.paths.via(session), f"{MACHINE}\n".encode())
     written = (PeerMessageWritten(at=NOW, to=to, name="lead", text=text) for to, text in messages)
     env.tells(session, LogOpened(at=NOW, session=session), *written)
 
@@ -90,7 +90,7 @@ def agent(session: SessionId, depth: int = 1) -> ActingAgent:
 
 
 async def now(env: Env, session: SessionId) -> Session:
-    return (await asyncio.to_thread(read_fleet, env.places)).require(session)
+    return (await asyncio.to_thread(read_fleet, env.paths)).require(session)
 
 
 async def test_what_is_too_much_is_refused_once_for_all_of_it(env: Env, delivery: Delivery) -> None:
@@ -104,7 +104,7 @@ async def test_what_is_too_much_is_refused_once_for_all_of_it(env: Env, delivery
     assert (
         MOST + 3
         == delivery.register.delivered(CHILD)
-        == (await asyncio.to_thread(ChildRegister, env.places, MACHINE)).delivered(CHILD)
+        == (await asyncio.to_thread(ChildRegister, env.paths, MACHINE)).delivered(CHILD)
     )
     await delivery.deliver()
     assert 1 == len(delivery.told)
@@ -128,7 +128,7 @@ async def test_no_more_is_sent_to_one_that_took_nothing(env: Env, delivery: Deli
                     writer.write(codec.pack(codec.failed(frame.n, RefusedError("too many."))))
         writer.close()
 
-    async with await asyncio.start_unix_server(refuse, env.places.socket(LEAD)):
+    async with await asyncio.start_unix_server(refuse, env.paths.socket(LEAD)):
         await delivery.deliver()
 
     assert [LEAD] == tried
@@ -179,7 +179,7 @@ async def test_what_must_resume_no_agent_resumes_none_that_was_hibernated_meanwh
 
     for seen in (before, after):
         with pytest.raises(SessionEndedError):
-            await session_operations.send(env.places, seen, "x", resumes=False)
+            await session_operations.send(env.paths, seen, "x", resumes=False)
     again = await now(env, after.id)
     assert (1, HIBERNATED) == (again.generation, again.state)
 
@@ -193,7 +193,7 @@ async def test_a_message_to_a_removed_session_is_refused_and_told(env: Env, deli
     [(sender, recipient, [reason])] = delivery.told
     assert (CHILD, LEAD) == (sender, recipient)
     assert LEAD in reason
-    command = await asyncio.to_thread(refusal_of_messages, env.places, sender, recipient, [reason])
+    command = await asyncio.to_thread(refusal_of_messages, env.paths, sender, recipient, [reason])
     assert f"Your message to {LEAD!r} was not delivered: {reason}" in command.stdin.decode()
 
 
@@ -205,14 +205,14 @@ async def test_what_is_below_a_removed_session_still_messages_the_agent_at_the_t
     await asyncio.to_thread(child, env, LOW, (to.id, "from below"), starter=CHILD)
     await asyncio.to_thread(delivery.register.add, CHILD, to.id)
     await asyncio.to_thread(env.says, SessionForgotten(at=NOW, session=CHILD))
-    await asyncio.to_thread(forget_removed, env.places, MACHINE, delivery.register, [CHILD])
+    await asyncio.to_thread(forget_removed, env.paths, MACHINE, delivery.register, [CHILD])
 
     await delivery.deliver()
 
     assert [agent(LOW, depth=2)] == senders(await now(env, to.id))
 
     await asyncio.to_thread(env.says, SessionForgotten(at=NOW, session=LOW))
-    await asyncio.to_thread(forget_removed, env.places, MACHINE, delivery.register, [LOW])
+    await asyncio.to_thread(forget_removed, env.paths, MACHINE, delivery.register, [LOW])
     assert not delivery.register
     assert 0 == delivery.register.delivered(LOW)
 
@@ -227,7 +227,7 @@ def test_a_removed_session_is_forgotten_and_those_that_are_listed_are_kept(env: 
     delivery.register.add(new, LEAD)
     env.says(SessionForgotten(at=NOW, session=LOW))
 
-    forget_removed(env.places, MACHINE, delivery.register, [LOW])
+    forget_removed(env.paths, MACHINE, delivery.register, [LOW])
 
     assert (LEAD, None, LEAD) == tuple(delivery.register.starter_of(each) for each in (CHILD, LOW, new))
 
@@ -236,7 +236,7 @@ def test_a_refusal_is_short_clean_and_names_each_reason_once(env: Env, delivery:
     env.has(LEAD, name="le\x1b[31mad\nx")
     reasons = ["no \x1b[2J\x07agent.", "no \x1b[2J\x07agent.", "x" * 2 * REASON_LENGTH]
 
-    text = refusal_of_messages(env.places, CHILD, LEAD, reasons).stdin.decode()
+    text = refusal_of_messages(env.paths, CHILD, LEAD, reasons).stdin.decode()
     first, second = text.splitlines()
 
     assert "[From kasmon, not from the person you work for]" == first

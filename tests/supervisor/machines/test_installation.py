@@ -105,8 +105,8 @@ def kasmon(fork_server: ForkServer, box: Sshd) -> Iterator[Cli]:
 def reaching(box: Sshd, fork_server: ForkServer) -> Iterator[Cli]:
     """A kasmon whose config leads to *box*."""
     line = Cli(fork_server)
-    line.places.config.mkdir(parents=True)
-    line.places.config_file.write_text(box.config)
+    line.paths.config.mkdir(parents=True)
+    line.paths.config_file.write_text(box.config)
     yield line
     line("machines", "rm", "gpu-1")
     line.close()
@@ -135,7 +135,7 @@ def test_kasmon_is_installed_where_that_is_asked_for_and_not_registered_otherwis
     refused = kasmon("machines", "add", "gpu-1", "--ssh", "box")
     (box.root / "broken").touch()
     failed = kasmon("machines", "add", "gpu-1", "--ssh", "box", "--install")
-    before = machine_names(kasmon.places)
+    before = machine_names(kasmon.paths)
     (box.root / "broken").unlink()
     added = kasmon("machines", "add", "gpu-1", "--ssh", "box", "--install")
 
@@ -180,7 +180,7 @@ def test_a_kasmon_of_another_protocol_is_refused_and_not_registered(kasmon: Cli,
 
     refused = kasmon("machines", "add", "gpu-1", "--ssh", "box", "--command", command)
 
-    assert (refused.code, machine_names(kasmon.places)) == (69, [])
+    assert (refused.code, machine_names(kasmon.paths)) == (69, [])
     assert "kasmon 9.0 there speaks bus protocol 99, this one 1" in refused.err
 
 
@@ -196,13 +196,13 @@ def test_a_terminal_there_is_attached_by_ssh(kasmon: Cli, box: Sshd) -> None:
 
 
 async def test_the_dashboard_installs_it_where_that_is_asked_for(kasmon: Cli) -> None:
-    config = await asyncio.to_thread(load, kasmon.places)
-    operations = Operations(kasmon.places, lambda: config, Fleet)
+    config = await asyncio.to_thread(load, kasmon.paths)
+    operations = Operations(kasmon.paths, lambda: config, Fleet)
     with pytest.raises(NotInstalledError, match="kasmon is not installed on 'box'"):
         await operations.add_machine("gpu-1", "box")
-    before = await asyncio.to_thread(machine_names, kasmon.places)
+    before = await asyncio.to_thread(machine_names, kasmon.paths)
 
     said = await operations.add_machine("gpu-1", "box", install=True)
 
     assert ("gpu-1 is registered; its sessions appear in the list.", []) == (said, before)
-    assert ["gpu-1"] == await asyncio.to_thread(machine_names, kasmon.places)
+    assert ["gpu-1"] == await asyncio.to_thread(machine_names, kasmon.paths)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from kasmon.model.session import Session
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.machines.marks import LOOK_S, MachineMarks
 from tests.support.sample_fleet import working
 
 
 @pytest.fixture
 def here() -> Paths:
-    return places()
+    return user_paths()
 
 
 async def test_a_fleet_that_changes_all_the_time_is_grouped_once_a_look_for_all_marks(here: Paths) -> None:

@@ -110,17 +110,17 @@ OF_FUNCTION: dict[str, dict[str, object]] = {
 def env() -> Iterator[Env]:
     """A kasmon with three sessions of the machine gpu-1, to which no link runs."""
     env = Env()
-    places = env.places
-    write_machine(places, Machine(name=MACHINE, command=("false",)))
+    paths = env.paths
+    write_machine(paths, Machine(name=MACHINE, command=("false",)))
     alive = HostPresence(host=4242, agent_runs=True)
-    write_presence(places, MACHINE, Presence(since=NOW, kasmon="1", sessions=dict.fromkeys(MODES, alive)))
+    write_presence(paths, MACHINE, Presence(since=NOW, kasmon="1", sessions=dict.fromkeys(MODES, alive)))
     for session, mode in MODES.items():
         described = launch(session, name=f"fix-{mode}", mode=mode, sandbox="jail" if mode is Mode.INTERPRETER else None)
         described = msgspec.structs.replace(described, workdir=f"{MACHINE}:/src")
         env.says(SessionCreated(at=NOW, launch=described, machine=MACHINE, via=MACHINE))
-        places.folder(session).mkdir(mode=0o700)
-        places.launch(session).write_bytes(msgspec.json.encode(described))
-        places.via(session).write_text(f"{MACHINE}\n77\n")
+        paths.folder(session).mkdir(mode=0o700)
+        paths.launch(session).write_bytes(msgspec.json.encode(described))
+        paths.via(session).write_text(f"{MACHINE}\n77\n")
         env.tells(session, LogOpened(at=NOW, session=session), started(mode=mode))
     yield env
     env.close()
@@ -128,12 +128,12 @@ def env() -> Iterator[Env]:
 
 def files_of(env: Env) -> dict[str, object]:
     """All files of this kasmon, except what may be deleted at any time."""
-    paths = (path for path in env.folder.rglob("*") if not path.name.startswith(("index.db", "search.db")))
-    return {str(path): path.read_bytes() if path.is_file() else None for path in paths if not path.is_socket()}
+    files = (path for path in env.folder.rglob("*") if not path.name.startswith(("index.db", "search.db")))
+    return {str(path): path.read_bytes() if path.is_file() else None for path in files if not path.is_socket()}
 
 
 def processes_of(env: Env) -> list[int]:
-    state = str(env.places.state.parent)
+    state = str(env.paths.state.parent)
     return [pid for pid, of in find_processes_with("XDG_STATE_HOME") if of == state]
 
 
@@ -164,8 +164,8 @@ LEFT_OUT = (
 )
 
 
-def arguments_of(name: str, function: Callable[..., Any], places: Paths, session: Session) -> dict[str, object]:
-    values = {"places": places, "session": session, "peer": session, "others": (session,), **ARGUMENTS}
+def arguments_of(name: str, function: Callable[..., Any], paths: Paths, session: Session) -> dict[str, object]:
+    values = {"paths": paths, "session": session, "peer": session, "others": (session,), **ARGUMENTS}
     values |= OF_FUNCTION.get(name, {})
     needed = [each.name for each in _parameters(function) if each.default is inspect.Parameter.empty]
     assert values.keys() >= set(needed), f"{name}: say what it gets for {set(needed) - values.keys()}"
@@ -201,13 +201,13 @@ def states_of(session: Session) -> Iterator[Session]:
 
 def test_no_operation_on_it_changes_a_file_or_starts_a_process_here(env: Env) -> None:
     before, effects = files_of(env), {}
-    states = [state for session in read_fleet(env.places).sessions for state in states_of(session)]
+    states = [state for session in read_fleet(env.paths).sessions for state in states_of(session)]
 
     for name, function in operations().items():
         if name.startswith(LEFT_OUT):
             continue
         for state in states:
-            call(function, arguments_of(name, function, env.places, state))
+            call(function, arguments_of(name, function, env.paths, state))
         if (now := files_of(env)) != before:
             effects[name] = sorted({*now.items()} ^ {*before.items()}, key=str)
             before = now
@@ -216,46 +216,46 @@ def test_no_operation_on_it_changes_a_file_or_starts_a_process_here(env: Env) ->
 
 
 def test_nothing_that_looks_for_work_finds_it(env: Env) -> None:
-    found = [state for session in read_fleet(env.places).sessions for state in states_of(session)]
+    found = [state for session in read_fleet(env.paths).sessions for state in states_of(session)]
     fleet = Fleet(at=NOW, sessions=tuple(found))
 
-    assert (find_lost_sessions(env.places, fleet), find_orphans(found), find_unfinished(env.places, found)) == ([],) * 3
-    assert (find_other_hosts(env.places, found), without_host(found)) == ([], [])
+    assert (find_lost_sessions(env.paths, fleet), find_orphans(found), find_unfinished(env.paths, found)) == ([],) * 3
+    assert (find_other_hosts(env.paths, found), without_host(found)) == ([], [])
 
 
 def test_its_copied_log_is_never_written_here(env: Env) -> None:
     before = files_of(env)
 
     with pytest.raises(RefusedError, match="is a copy"):
-        SessionLog(env.places, STRUCTURED)
+        SessionLog(env.paths, STRUCTURED)
     with pytest.raises(RefusedError, match="is a copy"):
-        leave_ended(env.places, STRUCTURED, SessionEnded(at=NOW))
+        leave_ended(env.paths, STRUCTURED, SessionEnded(at=NOW))
     with pytest.raises(RefusedError, match="is a copy"):
-        leave_notice(env.places, STRUCTURED, "a text")
+        leave_notice(env.paths, STRUCTURED, "a text")
 
-    assert files_of(env).keys() - before.keys() <= {str(env.places.host_lock(STRUCTURED))}
-    assert env.places.log(STRUCTURED).read_bytes() == before[str(env.places.log(STRUCTURED))]
+    assert files_of(env).keys() - before.keys() <= {str(env.paths.host_lock(STRUCTURED))}
+    assert env.paths.log(STRUCTURED).read_bytes() == before[str(env.paths.log(STRUCTURED))]
 
 
 def test_no_host_is_started_for_it(env: Env) -> None:
     with pytest.raises(OSError, match="another machine's"):
-        spawn(env.places, STRUCTURED)
+        spawn(env.paths, STRUCTURED)
 
     assert processes_of(env) == []
 
 
 def test_its_name_is_free_here(env: Env) -> None:
-    name = read_fleet(env.places).sessions[0].name
+    name = read_fleet(env.paths).sessions[0].name
 
-    announce(env.places, SessionCreated(at=NOW, launch=launch("defghijk", name=name), machine="here"))
+    announce(env.paths, SessionCreated(at=NOW, launch=launch("defghijk", name=name), machine="here"))
 
-    assert find(read_fleet(env.places), name).id == "defghijk"
-    assert find(read_fleet(env.places), f"{MACHINE}:{name}").name == name
-    assert find(read_fleet(env.places), f"{MACHINE}:{name}").via == MACHINE
+    assert find(read_fleet(env.paths), name).id == "defghijk"
+    assert find(read_fleet(env.paths), f"{MACHINE}:{name}").name == name
+    assert find(read_fleet(env.paths), f"{MACHINE}:{name}").via == MACHINE
 
 
 def test_it_is_no_peer_of_an_agent_here(env: Env) -> None:
-    seen = msgspec.structs.replace(read_fleet(env.places).sessions[0], wave=1, plan=None)
+    seen = msgspec.structs.replace(read_fleet(env.paths).sessions[0], wave=1, plan=None)
     here = msgspec.structs.replace(seen, id=SessionId("defghijk"), name="here", via="")
     fleet = Fleet(at=NOW, sessions=(seen, here))
 

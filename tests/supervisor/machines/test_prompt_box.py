@@ -34,13 +34,13 @@ def session(joined: TwoCommandLines) -> Session:
     repo = Repo(joined.there.home / "repo")
     (repo.folder / "app.py").write_text("class Door:\n    def open(self): ...\n")
     known = joined.new("worker", "say hi", "--dir", str(repo.folder))
-    return read_fleet(joined.here.places).require(SessionId(known))
+    return read_fleet(joined.here.paths).require(SessionId(known))
 
 
 async def test_a_command_runs_in_the_folder_there(joined: TwoCommandLines, session: Session) -> None:
     said: list[str] = []
 
-    code = await run_command(joined.here.places, session, "pwd; echo bad >&2; exit 3", said.append)
+    code = await run_command(joined.here.paths, session, "pwd; echo bad >&2; exit 3", said.append)
 
     assert (3, [str(joined.there.home / "repo"), "bad"]) == (code, "".join(said).split())
 
@@ -51,10 +51,10 @@ async def test_a_command_there_gets_none_of_the_variables_that_the_host_keeps_fo
     given = ("--agent", "scripted", "--mode", "sdk", "--prompt", "say hi")
     known = joined.there("new", "keeper", *given, HUSH_TOKEN="open-sesame").out.strip()
     joined.until(known, lambda listed: listed is not None and listed["state"] == "idle")
-    session = await asyncio.to_thread(lambda: read_fleet(joined.here.places).require(SessionId(known)))
+    session = await asyncio.to_thread(lambda: read_fleet(joined.here.paths).require(SessionId(known)))
     said: list[str] = []
 
-    assert 0 == await run_command(joined.here.places, session, "env", said.append)
+    assert 0 == await run_command(joined.here.paths, session, "env", said.append)
 
     listed = "".join(said)
     assert f"HOME={joined.there.home}\n" in listed
@@ -67,7 +67,7 @@ async def test_a_command_there_ends_with_its_children_when_the_person_ends_it(
 ) -> None:
     said: list[str] = []
     command = "sh -c 'echo $$; exec sleep 600'"
-    running = asyncio.create_task(run_command(joined.here.places, session, command, said.append))
+    running = asyncio.create_task(run_command(joined.here.paths, session, command, said.append))
     await auntil(lambda: "".join(said).endswith("\n"))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -79,13 +79,13 @@ async def test_a_command_there_ends_with_its_children_when_the_person_ends_it(
 async def test_a_command_there_that_prints_without_end_is_ended(joined: TwoCommandLines, session: Session) -> None:
     said: list[str] = []
     with pytest.raises(UnableError, match="printed more than 256 KB"):
-        await run_command(joined.here.places, session, "yes", said.append)
+        await run_command(joined.here.paths, session, "yes", said.append)
 
     assert len("".join(said)) < 2 * OUTPUT_BYTES
 
 
 def test_the_names_that_its_code_there_defines_are_listed(joined: TwoCommandLines, session: Session) -> None:
-    found = list_symbols(joined.here.places, session)
+    found = list_symbols(joined.here.paths, session)
 
     assert [CodeSymbol("Door", "app.py", 1), CodeSymbol("open", "app.py", 2)] == found
 
@@ -96,9 +96,9 @@ def test_an_agent_has_no_command_run_as_the_person(joined: TwoCommandLines, sess
         "from kasmon.errors import KasmonError\n"
         "from kasmon.host.rpc.connect import open_link\n"
         "from kasmon.host.rpc.frames import RunShellCommand\n"
-        "from kasmon.paths import places\n"
+        "from kasmon.paths import user_paths\n"
         "async def ask():\n"
-        f"    host = await open_link(places(), {session.id!r}, 'sdk')\n"
+        f"    host = await open_link(user_paths(), {session.id!r}, 'sdk')\n"
         f"    print(await host.ask(RunShellCommand(n=0, session={session.id!r}, command='true')))\n"
         "try:\n    asyncio.run(ask())\nexcept KasmonError as error:\n    print(error.message)\n"
     )
@@ -110,16 +110,16 @@ def test_its_owner_has_to_let_the_person_start_sessions_there(fork_server: ForkS
     limited = TwoCommandLines(fork_server)
     try:
         known = limited.new("worker")
-        limited.there.places.config.mkdir(parents=True, exist_ok=True)
-        with limited.there.places.config_file.open("a") as config:
+        limited.there.paths.config.mkdir(parents=True, exist_ok=True)
+        with limited.there.paths.config_file.open("a") as config:
             config.write('\n[machine]\nallow = ["see", "prompt", "answer", "type"]\n')
         limited.cut()
         limited.connect()
-        session = read_fleet(limited.here.places).require(SessionId(known))
+        session = read_fleet(limited.here.paths).require(SessionId(known))
 
         with pytest.raises(RefusedError, match="does not let you start and end its sessions, or run commands"):
-            asyncio.run(run_command(limited.here.places, session, "true", print))
-        assert [] == list_symbols(limited.here.places, session), "that needs no more than a prompt"
+            asyncio.run(run_command(limited.here.paths, session, "true", print))
+        assert [] == list_symbols(limited.here.paths, session), "that needs no more than a prompt"
     finally:
         limited.close()
 
@@ -128,6 +128,6 @@ async def test_without_a_host_there_it_is_refused(joined: TwoCommandLines, sessi
     joined.there("stop", session.id)
     joined.until(session.id, lambda known: known["state"] == "ended")
 
-    ended = await asyncio.to_thread(lambda: read_fleet(joined.here.places).require(session.id))
+    ended = await asyncio.to_thread(lambda: read_fleet(joined.here.paths).require(session.id))
     with pytest.raises(SessionEndedError):
-        await run_command(joined.here.places, ended, "true", print)
+        await run_command(joined.here.paths, ended, "true", print)

@@ -11,7 +11,7 @@ import pytest
 from kasmon.config import NotifyTarget
 from kasmon.errors import ConfigError
 from kasmon.host.journal.known_secrets import hidden
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.notifications.alerts import Alert
 from kasmon.supervisor.notifications.push_sender import read_address, send
 from tests.support.supervisor.push_server import PushServer
@@ -74,7 +74,7 @@ def test_an_address_comes_from_the_config_a_private_file_or_a_variable(tmp_path:
     file = tmp_path / "phone"
     file.write_text("ntfy://127.0.0.1/in-a-file\nmore\n")
     file.chmod(0o600)
-    where, variables = places(), {"PHONE": "ntfy://127.0.0.1/in-a-variable"}
+    where, variables = user_paths(), {"PHONE": "ntfy://127.0.0.1/in-a-variable"}
     found = [
         read_address(where, "phone", target, variables)
         for target in (
@@ -103,7 +103,7 @@ def test_an_address_comes_from_the_config_a_private_file_or_a_variable(tmp_path:
 )
 def test_a_target_without_an_address_says_what_is_missing(target: NotifyTarget, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        read_address(places(), "phone", target, {})
+        read_address(user_paths(), "phone", target, {})
 
 
 def test_apprise_is_loaded_only_when_something_is_sent() -> None:

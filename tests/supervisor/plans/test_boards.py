@@ -38,17 +38,17 @@ class Desk:
     """A kasmon with plans that nobody runs, whose fleet and config are set by hand."""
 
     def __init__(self, env: Env) -> None:
-        self.places = env.places
+        self.paths = env.paths
         self.folder = env.folder
         self.fleet, self.config = Fleet(), Config()
-        self.boards = PlanBoards(self.places, lambda: self.fleet, lambda: self.config)
+        self.boards = PlanBoards(self.paths, lambda: self.fleet, lambda: self.config)
         self.locks: list[HostLock] = []
 
     def begin(self, name: str = "tidy.md", text: str = TEXT, *, is_run: bool = True) -> PlanLog:
         """A plan that was agreed to; with *is_run* somebody holds its runner's lock."""
         file = self.folder / name
         file.write_text(text)
-        book = start.store_approved_plan(self.places, read(text, name), text, file, self.folder, headless=False)
+        book = start.store_approved_plan(self.paths, read(text, name), text, file, self.folder, headless=False)
         if is_run:
             lock = HostLock(book.lock)
             assert lock.acquire()
@@ -198,7 +198,7 @@ def test_looking_writes_nothing(cli: Desk) -> None:
 
     def files() -> list[tuple[Path, int, int]]:
         return sorted(
-            (path, facts.st_mtime_ns, facts.st_size) for path in cli.places.state.rglob("*") for facts in [path.stat()]
+            (path, facts.st_mtime_ns, facts.st_size) for path in cli.paths.state.rglob("*") for facts in [path.stat()]
         )
 
     before = files()
@@ -235,7 +235,7 @@ async def test_the_feed_yields_at_once_and_then_only_what_changed(cli: Desk, mon
 
 def test_a_decision_is_noted_for_the_runner(cli: Desk) -> None:
     book = cli.begin()
-    record_decision(cli.places, cli.config, cli.fleet, book.plan, "skip", "1")
+    record_decision(cli.paths, cli.config, cli.fleet, book.plan, "skip", "1")
 
     assert TaskState.SKIPPED is cli.only().run.of("1").state
 
@@ -245,17 +245,17 @@ def test_a_decision_that_makes_no_sense_is_refused_and_nothing_is_noted(cli: Des
     size = book.size()
 
     with pytest.raises(RefusedError, match="has not started"):
-        record_decision(cli.places, cli.config, cli.fleet, book.plan, "retry", "1")
+        record_decision(cli.paths, cli.config, cli.fleet, book.plan, "retry", "1")
     book.add(began())
     size = book.size()
     with pytest.raises(UsageError, match="there is no agent 'nobody'"):
-        record_decision(cli.places, cli.config, cli.fleet, book.plan, "replace", "1", "nobody")
+        record_decision(cli.paths, cli.config, cli.fleet, book.plan, "replace", "1", "nobody")
     assert size == book.size()
     book.add(PlanEnded(at=NOW, outcome="aborted"))
     with pytest.raises(RefusedError, match="has ended: aborted"):
-        record_decision(cli.places, cli.config, cli.fleet, book.plan, "pause")
+        record_decision(cli.paths, cli.config, cli.fleet, book.plan, "pause")
     with pytest.raises(PlanNotFoundError):
-        record_decision(cli.places, cli.config, cli.fleet, "nothing", "pause")
+        record_decision(cli.paths, cli.config, cli.fleet, "nothing", "pause")
 
 
 def test_an_edit_is_taken_over_exactly_as_it_was_shown(cli: Desk) -> None:
@@ -267,9 +267,9 @@ def test_an_edit_is_taken_over_exactly_as_it_was_shown(cli: Desk) -> None:
 
     file.write_text(TEXT + "\n### Task 3: Burn\n\nBurn.\n")
     with pytest.raises(RefusedError, match="has been edited since it was shown"):
-        apply_edit(cli.places, cli.config, book.plan, edit.digest)
+        apply_edit(cli.paths, cli.config, book.plan, edit.digest)
     file.write_text(TEXT + "\n### Task 3: Air\n\nAir.\n")
-    apply_edit(cli.places, cli.config, book.plan, edit.digest)
+    apply_edit(cli.paths, cli.config, book.plan, edit.digest)
 
     board = cli.only()
     assert (None, ["1", "2", "3"]) == (board.edit, [task.id for task in board.plan.tasks])
@@ -283,10 +283,10 @@ def test_an_edit_that_takes_away_what_has_begun_is_not_taken_over(cli: Desk) -> 
     (cli.folder / "tidy.md").write_text(text)
 
     with pytest.raises(RefusedError, match="'2' has started, but the file no longer contains it"):
-        apply_edit(cli.places, cli.config, book.plan, start.digest(text))
+        apply_edit(cli.paths, cli.config, book.plan, start.digest(text))
     (cli.folder / "tidy.md").write_text("nothing")
     with pytest.raises(PlanFaultyError):
-        apply_edit(cli.places, cli.config, book.plan, start.digest("nothing"))
+        apply_edit(cli.paths, cli.config, book.plan, start.digest("nothing"))
     assert 2 == len(cli.only().plan.tasks)
 
 
@@ -297,7 +297,7 @@ def test_an_edit_of_a_task_that_begins_while_the_edit_is_examined_is_not_taken_o
         """The runner begins task 2 while these are read."""
 
         def __iter__(self) -> Iterator[str]:
-            PlanLog(cli.places, book.plan).add(began("2"))
+            PlanLog(cli.paths, book.plan).add(began("2"))
             return super().__iter__()
 
     text = TEXT.replace("Mop.", "Burn.")
@@ -305,7 +305,7 @@ def test_an_edit_of_a_task_that_begins_while_the_edit_is_examined_is_not_taken_o
     config = msgspec.structs.replace(cli.config, agents=Profiles(cli.config.agents))
 
     with pytest.raises(RefusedError, match="task '2' has started, so its body cannot be changed"):
-        apply_edit(cli.places, config, book.plan, start.digest(text))
+        apply_edit(cli.paths, config, book.plan, start.digest(text))
 
 
 def in_folder(cli: Desk, name: str = "new.md", text: str = TEXT) -> Path:
@@ -348,9 +348,9 @@ def test_it_is_run_as_it_was_shown_and_then_stands_there_once(cli: Desk, monkeyp
     assert board.edit is not None
     file.write_text(f"{TEXT}More.\n")
     with pytest.raises(RefusedError, match="edited since"):
-        apply_edit(cli.places, cli.config, board.id, board.edit.digest)
+        apply_edit(cli.paths, cli.config, board.id, board.edit.digest)
     file.write_text(TEXT)
-    apply_edit(cli.places, cli.config, board.id, board.edit.digest)
+    apply_edit(cli.paths, cli.config, board.id, board.edit.digest)
 
     assert [("tidy", True)] == [(board.id, board.has_begun) for board in cli.read()]
 

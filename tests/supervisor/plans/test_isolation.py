@@ -176,7 +176,7 @@ async def test_a_command_is_not_typed_into_a_terminal_that_a_person_took_to_the_
         await auntil(lambda: now().of("a").state is TaskState.DONE)
         session = (await off(site.fleet)).get(SessionId(now().of("a").session))
         assert session is not None
-        await session_operations.send(site.places, session, f"cd '{checkout.folder / '.git'}'")
+        await session_operations.send(site.paths, session, f"cd '{checkout.folder / '.git'}'")
         await off(until, lambda: not unfinished(site, session.id))
         await off(site.book.record_decision, "skip", "gate")
         await auntil(lambda: now().of("b").state is TaskState.FAILED)
@@ -268,7 +268,7 @@ async def test_an_agent_is_not_resumed_where_its_worktree_is_gone(env: Env, chec
     lost = session_of("a", resume_id="r")
 
     with pytest.raises(RefusedError, match="is not a worktree"):
-        await recover(site.places, InterruptedPlan("tidy", "resume", "a", 1, lost, "r"))
+        await recover(site.paths, InterruptedPlan("tidy", "resume", "a", 1, lost, "r"))
 
     await off(site.book.more)
     assert "its session did not come back: " in site.book.run.of("a").why
@@ -283,9 +283,9 @@ async def test_a_person_restarts_and_moves_no_session_whose_worktree_is_gone(
     ended = session_of("a", SessionState.ENDED, resume_id="r")
 
     with pytest.raises(RefusedError, match="is not a worktree"):
-        await session_operations.restart(site.places, ended)
+        await session_operations.restart(site.paths, ended)
     with pytest.raises(RefusedError, match="is not a worktree"):
-        await move(site.places, CONFIG, ended, Mode.TMUX)
+        await move(site.paths, CONFIG, ended, Mode.TMUX)
 
 
 async def test_a_person_restarts_no_session_of_a_task_that_the_plan_has_no_more(env: Env, checkout: Checkout) -> None:
@@ -293,7 +293,7 @@ async def test_a_person_restarts_no_session_of_a_task_that_the_plan_has_no_more(
     await off(begun, site)
 
     with pytest.raises(RefusedError, match="to none of its tasks now"):
-        await session_operations.restart(site.places, session_of("other", resume_id="r"))
+        await session_operations.restart(site.paths, session_of("other", resume_id="r"))
 
 
 async def test_what_was_made_in_a_sandbox_is_not_put_where_a_link_leads(env: Env, checkout: Checkout) -> None:
@@ -301,8 +301,8 @@ async def test_what_was_made_in_a_sandbox_is_not_put_where_a_link_leads(env: Env
     tree = await off(begun, site)
     await off(shutil.rmtree, tree)
     await off(tree.symlink_to, checkout.folder)
-    await off(lambda: site.places.sandbox("s").mkdir(parents=True))
-    deeds = TaskActions(site.places, site.book, CONFIG, TaskFolders(site.places, "tidy", site.folder))
+    await off(lambda: site.paths.sandbox("s").mkdir(parents=True))
+    deeds = TaskActions(site.paths, site.book, CONFIG, TaskFolders(site.paths, "tidy", site.folder))
 
     await deeds.claim(site.plan, ClaimTask(site.plan.task("a"), 1, TaskOutcome("said", "did it")))
 
@@ -356,10 +356,10 @@ class KilledError(Exception):
 class Terminals:
     """A tmux host whose shells do harm in their folder as soon as a command is typed into them."""
 
-    def __init__(self, places: Paths, harm: Callable[[str], None]) -> None:
+    def __init__(self, paths: Paths, harm: Callable[[str], None]) -> None:
         self.folders: dict[SessionId, str] = {}
         self._harm = harm
-        self._server = HostServer(places.tmux_host_socket, self._receive, lambda connection: None)
+        self._server = HostServer(paths.tmux_host_socket, self._receive, lambda connection: None)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
@@ -391,19 +391,19 @@ class Harm:
 
     def __init__(self, env: Env, checkout: Checkout) -> None:
         self.site, self.checkout = Site(env, TASKS), checkout
-        self.terminals = Terminals(self.site.places, self.harm)
+        self.terminals = Terminals(self.site.paths, self.harm)
         self.is_dying = False
         self.started: list[str] = []
         self.is_new()
 
     def is_new(self) -> None:
         """Another runner has begun."""
-        places, book = self.site.places, self.site.book
-        grounds = TaskFolders(places, book.plan, self.site.folder)
-        self.starter = TaskStarter(places, CONFIG, book, grounds, self.begin_session)
-        self.actions = TaskActions(places, book, CONFIG, grounds)
+        paths, book = self.site.paths, self.site.book
+        grounds = TaskFolders(paths, book.plan, self.site.folder)
+        self.starter = TaskStarter(paths, CONFIG, book, grounds, self.begin_session)
+        self.actions = TaskActions(paths, book, CONFIG, grounds)
 
-    async def begin_session(self, places: Paths, launch: Launch) -> None:
+    async def begin_session(self, paths: Paths, launch: Launch) -> None:
         if self.is_dying:
             raise KilledError
         if launch.mode is Mode.TMUX:

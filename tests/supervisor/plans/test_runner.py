@@ -51,13 +51,13 @@ class Site:
     """A plan that somebody agreed to in a kasmon of its own."""
 
     def __init__(self, env: Env, text: str = TEXT, *, headless: bool = False) -> None:
-        self.env, self.places = env, env.places
+        self.env, self.paths = env, env.paths
         self.folder = env.folder / "work"
         self.folder.mkdir(exist_ok=True)
         self.plan: Plan = read(text, "tidy.toml")
         file = self.folder / "tidy.toml"
         self.book: PlanLog = start.store_approved_plan(
-            self.places, self.plan, text, file, self.folder, headless=headless
+            self.paths, self.plan, text, file, self.folder, headless=headless
         )
 
     def session(self, id_: str = "a") -> str:
@@ -73,10 +73,10 @@ class Site:
             task=task.number,
             wave=task.wave,
         )
-        return prepare(self.places, CONFIG, wanted, time.time()).session
+        return prepare(self.paths, CONFIG, wanted, time.time()).session
 
     def fleet(self) -> Fleet:
-        return read_fleet(self.places)
+        return read_fleet(self.paths)
 
     def begun(self) -> list[tuple[str, int, str]]:
         lines = (self.book.folder / "events.jsonl").read_bytes().splitlines()
@@ -85,7 +85,7 @@ class Site:
     @asynccontextmanager
     async def runs(self, config: Config = CONFIG) -> AsyncIterator[Callable[[], PlanRun]]:
         """A runner in this process; how far it came."""
-        runner = PlanRunner(self.places, self.book, config)
+        runner = PlanRunner(self.paths, self.book, config)
         running = asyncio.create_task(runner.run())
         try:
             yield lambda: self.book.run
@@ -96,7 +96,7 @@ class Site:
     async def run(self) -> PlanRun:
         """Until it has ended."""
         async with asyncio.timeout(30):
-            await PlanRunner(self.places, self.book, CONFIG).run()
+            await PlanRunner(self.paths, self.book, CONFIG).run()
         return self.book.run
 
 
@@ -228,7 +228,7 @@ def checks(site: Site) -> list[psutil.Process]:
 
 
 async def test_a_check_of_a_runner_that_was_killed_is_ended_by_the_next_one_which_checks_anew(checked: Site) -> None:
-    runner = await off(spawn_runner, checked.places, checked.book.plan)
+    runner = await off(spawn_runner, checked.paths, checked.book.plan)
     await auntil((checked.folder / "began").exists)
     before = {process.pid for process in await off(checks, checked)}
     await off(runner.kill)
@@ -245,20 +245,20 @@ async def test_a_check_of_a_runner_that_was_killed_is_ended_by_the_next_one_whic
 
 
 async def test_a_check_that_a_killed_runner_left_in_a_stopped_plan_is_ended_by_a_recovery(checked: Site) -> None:
-    runner = await off(spawn_runner, checked.places, checked.book.plan)
+    runner = await off(spawn_runner, checked.paths, checked.book.plan)
     await auntil((checked.folder / "began").exists)
     await off(runner.kill)
     await off(runner.wait)
     await off(checked.book.record_decision, "stop")
     assert await off(checks, checked)
 
-    [left] = await off(find_interrupted_plans, checked.places, Fleet())
+    [left] = await off(find_interrupted_plans, checked.paths, Fleet())
     assert ("run", "it is stopped, and a check of it still runs") == (left.action, left.why)
-    assert "continues" == await recover(checked.places, left)
+    assert "continues" == await recover(checked.paths, left)
 
     await off(until, lambda: not checks(checked))
     await off(until, lambda: lock_holder(checked.book.lock) is None)
-    assert [] == await off(find_interrupted_plans, checked.places, Fleet())
+    assert [] == await off(find_interrupted_plans, checked.paths, Fleet())
 
 
 @pytest.mark.parametrize("decision", ["skip", "retry", "abort"])
@@ -330,7 +330,7 @@ async def test_an_agent_inside_knows_its_peers_with_their_branches_and_the_files
         await off(repo.commit, "done.py", "y = 1\n", Path(own.workdir))
 
         def peer() -> TaskPeer | None:
-            known = context_of(site.places, SessionId(now().of("b").session))
+            known = context_of(site.paths, SessionId(now().of("b").session))
             seen = next((one for one in known.peer_sessions if one.task == 1), None) if known else None
             return seen if seen is not None and seen.files == ("done.py", "new.py") else None
 
@@ -367,16 +367,16 @@ check = "test -e go"
 
 def was_submitted(site: Site) -> bool:
     """Whether the host has logged that the task's command was taken: it is begun before that."""
-    receipts = [receipt for session in read_fleet(site.places).sessions for receipt in session.receipts]
+    receipts = [receipt for session in read_fleet(site.paths).sessions for receipt in session.receipts]
     return [ReceiptState.SUBMITTED] == [receipt.state for receipt in receipts]
 
 
 def kill_tmux_host(site: Site) -> int:
     """End the shared tmux host as a crash would; its pid."""
-    pid = lock_holder(site.places.tmux_host_lock)
+    pid = lock_holder(site.paths.tmux_host_lock)
     assert pid
     os.kill(pid, signal.SIGKILL)
-    until(lambda: lock_holder(site.places.tmux_host_lock) != pid)
+    until(lambda: lock_holder(site.paths.tmux_host_lock) != pid)
     return pid
 
 
@@ -388,7 +388,7 @@ async def test_a_tmux_host_that_was_killed_is_brought_back_by_the_runner_alone(e
         await auntil((site.folder / "began").exists)
         await off(until, lambda: was_submitted(site))
         before = await off(kill_tmux_host, site)
-        await auntil(lambda: lock_holder(site.places.tmux_host_lock) not in (None, before))
+        await auntil(lambda: lock_holder(site.paths.tmux_host_lock) not in (None, before))
         await off((site.folder / "go").touch)
         await auntil(lambda: now().state == "ended", 40.0)
 

@@ -7,7 +7,7 @@ import pytest
 
 from kasmon.errors import GitError, PlanNotFoundError, RefusedError, UnavailableError
 from kasmon.model.plan.parser import read
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.runner import ID
@@ -18,7 +18,7 @@ TEXT = "## Wave 1\n### Task 1: a\n"
 
 def agreed(name: str = "tidy.md", text: str = TEXT) -> PlanLog:
     plan = read(text, name)
-    return start.store_approved_plan(places(), plan, text, Path("/p") / name, Path("/"), headless=True)
+    return start.store_approved_plan(user_paths(), plan, text, Path("/p") / name, Path("/"), headless=True)
 
 
 def test_what_was_agreed_to_is_kept_as_it_was_shown() -> None:
@@ -55,7 +55,7 @@ def test_a_plan_has_an_id_that_its_runner_takes(title: str, id_: str) -> None:
 
     assert id_ == book.plan
     assert ID.fullmatch(book.plan)
-    assert book.folder.parent == places().plans
+    assert book.folder.parent == user_paths().plans
 
 
 def test_each_run_has_an_id_of_its_own_and_the_file_means_the_newest() -> None:
@@ -63,9 +63,9 @@ def test_each_run_has_an_id_of_its_own_and_the_file_means_the_newest() -> None:
 
     assert ["tidy", "tidy-2", "tidy-3"] == ids
     assert all(ID.fullmatch(id_) for id_ in ids)
-    assert sorted(ids) == sorted(plans(places()))
-    assert "tidy-3" == start.find_plan(places(), "/p/tidy.md").plan
-    assert "tidy-2" == start.find_plan(places(), "tidy-2").plan
+    assert sorted(ids) == sorted(plans(user_paths()))
+    assert "tidy-3" == start.find_plan(user_paths(), "/p/tidy.md").plan
+    assert "tidy-2" == start.find_plan(user_paths(), "tidy-2").plan
 
 
 @pytest.mark.parametrize("wanted", ["nope", "/p/other.md", "", "../s"])
@@ -73,7 +73,7 @@ def test_a_plan_that_nobody_ran_is_not_found(wanted: str) -> None:
     agreed()
 
     with pytest.raises(PlanNotFoundError, match="there is no plan"):
-        start.find_plan(places(), wanted)
+        start.find_plan(user_paths(), wanted)
 
 
 def test_an_edit_that_was_agreed_to_is_the_plan_from_now_on() -> None:
@@ -87,7 +87,7 @@ def test_an_edit_that_was_agreed_to_is_the_plan_from_now_on() -> None:
 
 
 def test_where_nothing_can_be_written_nothing_is_begun() -> None:
-    where = places()
+    where = user_paths()
     where.make()
     where.plans.touch()
 
@@ -134,7 +134,9 @@ def test_in_which_repository_a_plan_runs_is_noted_when_it_is_agreed_to(
     text = f'worktree = "{kind}"\n[[task]]\nid = "a"\nprompt = "x"\n'
     (inside := tmp_path / "docs").mkdir()
 
-    book = start.store_approved_plan(places(), read(text, "p.toml"), text, inside / "p.toml", inside, headless=False)
+    book = start.store_approved_plan(
+        user_paths(), read(text, "p.toml"), text, inside / "p.toml", inside, headless=False
+    )
 
     assert (str(tmp_path / ".git") if is_repository else "") == book.run.repository
 
@@ -145,11 +147,11 @@ def test_a_repository_that_git_does_not_open_stops_only_plans_that_want_its_work
 
     with pytest.raises(GitError):
         start.store_approved_plan(
-            places(), read(texts["own"], "p.toml"), texts["own"], tmp_path, tmp_path, headless=False
+            user_paths(), read(texts["own"], "p.toml"), texts["own"], tmp_path, tmp_path, headless=False
         )
-    assert [] == plans(places())
+    assert [] == plans(user_paths())
 
     book = start.store_approved_plan(
-        places(), read(texts["folder"], "p.toml"), texts["folder"], tmp_path, tmp_path, headless=False
+        user_paths(), read(texts["folder"], "p.toml"), texts["folder"], tmp_path, tmp_path, headless=False
     )
     assert book.run.repository is None

@@ -58,12 +58,12 @@ def task(prompt: str = "say hello", more: str = "") -> str:
 
 def start(home: Home, account: str, prompt: str) -> SessionId:
     new = NewSession(name=account, agent="scripted", mode=Mode.SDK, workdir="/", prompt=prompt, account=account)
-    return asyncio.run(create(home.places, CONFIG, new))
+    return asyncio.run(create(home.paths, CONFIG, new))
 
 
 def configure(env: Env | Home, text: str = FILE) -> None:
-    env.places.config.mkdir(mode=0o700, exist_ok=True)
-    env.places.config_file.write_text(text)
+    env.paths.config.mkdir(mode=0o700, exist_ok=True)
+    env.paths.config_file.write_text(text)
 
 
 def test_the_tasks_of_a_plan_run_with_its_accounts_in_turn_and_the_log_says_why(env: Env) -> None:
@@ -95,7 +95,7 @@ def test_what_sessions_reported_decides_and_is_shown_before_the_plan_starts(home
     first = start(home, "work", "window five_hour 60 3600\nsay x")
     until(lambda: bool(home.session(first).limit_windows), what="the report")
 
-    sessions = read_fleet(home.places).sessions
+    sessions = read_fleet(home.paths).sessions
     found = find_start_limits(CONFIG, plan, (), sessions).accounts
     assert (0.6, None, "") == (found["work"].used, found["home"].used, found["work"].problem)
     shown = describe_plan(plan, CONFIG, Path("/p"), sessions=sessions)
@@ -104,7 +104,7 @@ def test_what_sessions_reported_decides_and_is_shown_before_the_plan_starts(home
 
     second = start(home, "home", "window five_hour 100 3600\nlimit")
     until(lambda: home.session(second).state is SessionState.LIMITED, what="the limit")
-    sessions = read_fleet(home.places).sessions
+    sessions = read_fleet(home.paths).sessions
     assert find_start_limits(CONFIG, plan, (), sessions).accounts["home"].problem.startswith("it is at its limit until")
     shown = describe_plan(plan, CONFIG, Path("/p"), sessions=sessions)
     assert "  now, task 2 would use 'work' (60% of its fullest limit are used)" in shown

@@ -16,7 +16,7 @@ from kasmon.errors import RefusedError, UsageError
 from kasmon.model.plan.events import PlanFact
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import PlanRun
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.plans.task_folder import LONGEST_RESULT, TaskFolders, lay_out, own_name, result
 from tests.support.git_repo import Repo
 from tests.support.sample_plans import began, done, failed, plan, run, steered, task
@@ -30,17 +30,17 @@ class Land:
     """A repository, and the folders of two runs of a plan."""
 
     def __init__(self, folder: Path) -> None:
-        self.places = places()
-        self.places.make()
-        self.places.plans.mkdir()
+        self.paths = user_paths()
+        self.paths.make()
+        self.paths.plans.mkdir()
         for id_ in ("tidy", "tidy-2"):
-            self.places.plan(id_).mkdir(0o700)
-        self.trees = self.places.plan("tidy") / "trees"
+            self.paths.plan(id_).mkdir(0o700)
+        self.trees = self.paths.plan("tidy") / "trees"
         self.repo = Repo(folder)
         self.folder = folder
 
     def grounds(self, folder: Path | None = None, id_: str = "tidy") -> TaskFolders:
-        return TaskFolders(self.places, id_, folder or self.folder)
+        return TaskFolders(self.paths, id_, folder or self.folder)
 
     async def where(self, id_: str, of: Plan = PLAN, at: PlanRun | None = None, **more: Any) -> tuple[str, str]:
         tree = await self.grounds(**more).of(of, of.task(id_), at or run())

@@ -11,7 +11,7 @@ from kasmon.errors import MergeConflictError, RefusedError, UsageError
 from kasmon.model.plan.events import PlanFact, TaskClaimed, decode
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import TaskState
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.plans.task_folder import TaskFolders
 from kasmon.supervisor.plans.view import read_view
 from kasmon.supervisor.plans.worktree_base import branches_of
@@ -41,13 +41,13 @@ class Land:
     """A person's repository, with an uncommitted change, and a run of a plan in it."""
 
     def __init__(self, folder: Path) -> None:
-        self.places: Paths = places()
-        self.places.make()
-        self.places.plans.mkdir()
-        self.places.plan("tidy").mkdir(0o700)
+        self.paths: Paths = user_paths()
+        self.paths.make()
+        self.paths.plans.mkdir()
+        self.paths.plan("tidy").mkdir(0o700)
         self.repo = Repo(folder)
         (folder / "file0.txt").write_text("not committed\n")
-        self.grounds = TaskFolders(self.places, "tidy", folder)
+        self.grounds = TaskFolders(self.paths, "tidy", folder)
 
     def checkout(self) -> tuple[str, ...]:
         """What is the person's own: the commit, the index, the files, and all refs but the tasks' branches."""
@@ -106,7 +106,7 @@ async def test_a_task_begins_from_a_merge_of_the_branches_of_several_on_its_own_
 async def test_a_merge_that_was_cut_off_is_completed(land: Land) -> None:
     """A runner was killed between the worktree and the merge in it."""
     a, b = await land.work("a", "a.txt"), await land.work("b", "b.txt")
-    await off(create, land.repo.folder, land.places.plan("tidy") / "trees" / "tidy.3-c", "plan/tidy.3-c", a.branch)
+    await off(create, land.repo.folder, land.paths.plan("tidy") / "trees" / "tidy.3-c", "plan/tidy.3-c", a.branch)
 
     c = await land.tree("c", *done("a", a), *done("b", b))
 
@@ -116,7 +116,7 @@ async def test_a_merge_that_was_cut_off_is_completed(land: Land) -> None:
 async def test_a_conflict_names_the_files_and_a_person_resolves_it_in_the_tasks_worktree(land: Land) -> None:
     a, b = await land.work("a", "x.txt", "of a\n"), await land.work("b", "x.txt", "of b\n")
     facts = (*done("a", a), *done("b", b))
-    path = land.places.plan("tidy") / "trees" / "tidy.3-c"
+    path = land.paths.plan("tidy") / "trees" / "tidy.3-c"
 
     for _ in range(2):  # a retry before it is resolved says the same
         with pytest.raises(MergeConflictError) as told:

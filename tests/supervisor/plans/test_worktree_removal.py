@@ -34,7 +34,7 @@ class Over:
     """A plan that is over, and one worktree of it, in which nothing could be lost."""
 
     def __init__(self, env: Env) -> None:
-        self.places = env.places
+        self.paths = env.paths
         self.repo = Repo(env.folder / "work")
         self.repo.commit(".gitignore", ".env\n*.local\nbuild/\n")
         self.book = Site(env).book
@@ -76,19 +76,19 @@ def cat(*before: str, at: Path | None = None) -> Iterator[int]:
 
 
 def test_a_plans_worktrees_are_listed_and_go_by_the_same_rules(over: Over) -> None:
-    [can_go] = list_plan_worktrees(over.places, Fleet())
+    [can_go] = list_plan_worktrees(over.paths, Fleet())
     over.write("new.txt")
-    [stays] = list_plan_worktrees(over.places, Fleet())
+    [stays] = list_plan_worktrees(over.paths, Fleet())
 
     assert (f"{over.book.plan}/shared", "plan/tidy", "") == (can_go.name, can_go.tree.branch, can_go.keeps)
     assert over.repo.head == can_go.tree.base
     assert can_go.size_bytes > 0
     assert "1 file is not committed" in stays.keeps
     with pytest.raises(RefusedError, match="1 file is not committed"):
-        remove_plan_worktree(over.places, can_go, Fleet())
+        remove_plan_worktree(over.paths, can_go, Fleet())
     (over.tree / "new.txt").unlink()
-    assert "its branch plan/tidy stays" in remove_plan_worktree(over.places, can_go, Fleet())
-    assert () == list_plan_worktrees(over.places, Fleet())
+    assert "its branch plan/tidy stays" in remove_plan_worktree(over.paths, can_go, Fleet())
+    assert () == list_plan_worktrees(over.paths, Fleet())
 
 
 def test_the_worktrees_of_a_plan_that_runs_stay(env: Env) -> None:
@@ -96,12 +96,12 @@ def test_the_worktrees_of_a_plan_that_runs_stay(env: Env) -> None:
     book = Site(env).book
     create(repo.folder, book.folder / "trees" / "a", "plan/a")
 
-    [entry] = list_plan_worktrees(env.places, Fleet())
+    [entry] = list_plan_worktrees(env.paths, Fleet())
 
     assert "has not ended" in entry.keeps
     assert f"kasmon plan abort {book.plan}" in entry.hint
     with pytest.raises(RefusedError, match="has not ended"):
-        remove_plan_worktree(env.places, entry, Fleet())
+        remove_plan_worktree(env.paths, entry, Fleet())
 
 
 # Ignored files

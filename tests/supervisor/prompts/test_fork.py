@@ -31,23 +31,23 @@ async def first_prompt(env: Env, session: SessionId) -> str:
 
 async def test_an_agent_that_cannot_fork_gets_the_transcript_and_the_changed_prompt(env: Env) -> None:
     session = await runs(env, prompt="say alpha")
-    await session_operations.send(env.places, session, "say beta")
+    await session_operations.send(env.paths, session, "say beta")
     session = await becomes(env, session.id, lambda now: now.turns == 2 and now.state is SessionState.IDLE)
-    made, name = await fork(env.places, Config(), session, "say beta", 0, "say gamma")
+    made, name = await fork(env.paths, Config(), session, "say beta", 0, "say gamma")
 
-    launch = await asyncio.to_thread(load_launch, env.places, made)
+    launch = await asyncio.to_thread(load_launch, env.paths, made)
     assert (f"{session.name}-2", session.workdir, session.agent) == (name, launch.workdir, launch.agent)
     prompt = await first_prompt(env, made)
     assert "alpha" in prompt
     assert "beta" not in prompt
     assert "not rewound" in prompt
     assert prompt.endswith("say gamma")
-    assert 2 == (await asyncio.to_thread(read_fleet, env.places)).require(session.id).turns
+    assert 2 == (await asyncio.to_thread(read_fleet, env.paths)).require(session.id).turns
 
 
 async def test_at_the_first_prompt_the_new_session_begins_with_nothing_but_it(env: Env) -> None:
     session = await runs(env, prompt="say alpha")
-    made, _ = await fork(env.places, Config(), session, "say alpha", 0, "say gamma")
+    made, _ = await fork(env.paths, Config(), session, "say alpha", 0, "say gamma")
 
     assert "say gamma" == await first_prompt(env, made)
 
@@ -56,13 +56,13 @@ async def test_a_prompt_that_never_was_is_refused(env: Env) -> None:
     session = await runs(env, prompt="say alpha")
 
     with pytest.raises(NotFoundError, match="has no such prompt"):
-        await fork(env.places, Config(), session, "say alpha", 1, "say gamma")
+        await fork(env.paths, Config(), session, "say alpha", 1, "say gamma")
 
 
 @pytest.mark.parametrize("session", [Session(id=S), Session(id=S, mode=Mode.SDK, via="gpu-1")])
 async def test_only_structured_sessions_of_this_machine_are_forked(env: Env, session: Session) -> None:
     with pytest.raises(RefusedError, match="cannot be forked"):
-        await fork(env.places, Config(), session, "x", 0, "y")
+        await fork(env.paths, Config(), session, "x", 0, "y")
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_claude_and_codex_copy_a_conversation_up_to_a_prompt_and_acp_agents_may_
 
 async def test_without_a_prompt_an_agent_that_can_copies_the_whole_conversation(env: Env, tmp_path: Path) -> None:
     new = NewSession(name="docs", agent="odd", workdir=str(tmp_path), prompt="hello")
-    source = await session_operations.create(env.places, odd_config("forks"), new)
+    source = await session_operations.create(env.paths, odd_config("forks"), new)
     session = await becomes(env, source, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
-    made, name = await fork(env.places, odd_config("forks"), session, "", 0, "go on")
+    made, name = await fork(env.paths, odd_config("forks"), session, "", 0, "go on")
 
     copy = await becomes(env, made, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
     assert ("docs-2", "talk-1", "talk-1-copy") == (name, session.resume_id, copy.resume_id)
@@ -99,7 +99,7 @@ async def test_without_a_prompt_an_agent_that_can_copies_the_whole_conversation(
 async def test_without_a_prompt_any_other_gets_the_whole_transcript(env: Env) -> None:
     session = await runs(env, prompt="say alpha")
     session = await becomes(env, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
-    made, _ = await fork(env.places, Config(), session, "", 0, "say gamma")
+    made, _ = await fork(env.paths, Config(), session, "", 0, "say gamma")
 
     prompt = await first_prompt(env, made)
     assert "alpha" in prompt
@@ -111,7 +111,7 @@ async def test_a_long_transcript_is_cut_at_its_beginning(env: Env, monkeypatch: 
     monkeypatch.setattr("kasmon.supervisor.prompts.fork.LONGEST", 200)
     session = await runs(env, prompt="say " + "x" * 1000 + " alpha")
     session = await becomes(env, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
-    made, _ = await fork(env.places, Config(), session, "", 0, "say gamma")
+    made, _ = await fork(env.paths, Config(), session, "", 0, "say gamma")
 
     prompt = await first_prompt(env, made)
     assert "alpha" in prompt
@@ -122,11 +122,11 @@ async def test_a_turn_that_runs_is_not_cut_in_half(env: Env) -> None:
     session = await runs(env, prompt="ask Bash rm x", state=SessionState.ASKING)
 
     with pytest.raises(RefusedError, match="turn of 'docs' still runs"):
-        await fork(env.places, Config(), session, "", 0, "say gamma")
+        await fork(env.paths, Config(), session, "", 0, "say gamma")
 
 
 async def test_two_forks_at_once_have_different_names(env: Env) -> None:
     session = await runs(env, prompt="say alpha")
-    forks = [fork(env.places, Config(), session, "say alpha", 0, text) for text in ("say beta", "say gamma")]
+    forks = [fork(env.paths, Config(), session, "say alpha", 0, text) for text in ("say beta", "say gamma")]
 
     assert {f"{session.name}-2", f"{session.name}-3"} == {name for _, name in await asyncio.gather(*forks)}

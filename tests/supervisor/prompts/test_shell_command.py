@@ -41,16 +41,16 @@ async def _flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 def session(env: Env) -> Session:
     """One of the machine gpu-1."""
     env.has(ME, started())
-    write_machine(env.places, Machine(name="gpu-1", command=("false",)))
-    env.places.via(ME).write_text("gpu-1\n77\n")
-    return msgspec.structs.replace(read_fleet(env.places).require(ME), via="gpu-1")
+    write_machine(env.paths, Machine(name="gpu-1", command=("false",)))
+    env.paths.via(ME).write_text("gpu-1\n77\n")
+    return msgspec.structs.replace(read_fleet(env.paths).require(ME), via="gpu-1")
 
 
 async def test_more_output_than_a_host_may_send_is_not_accepted(env: Env, session: Session) -> None:
     said: list[str] = []
 
-    async with await asyncio.start_unix_server(_flood, env.places.socket(ME)), asyncio.timeout(30):
+    async with await asyncio.start_unix_server(_flood, env.paths.socket(ME)), asyncio.timeout(30):
         with pytest.raises(UnableError, match="'yes' printed more than 256 KB and was ended"):
-            await run_command(env.places, session, "yes", said.append)
+            await run_command(env.paths, session, "yes", said.append)
 
     assert len("".join(said)) < 2 * OUTPUT_BYTES

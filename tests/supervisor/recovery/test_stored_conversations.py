@@ -26,50 +26,50 @@ def wanted(folder: Path, **more: object) -> NewSession:
 
 
 async def test_the_conversations_of_an_agent_are_listed_and_one_is_resumed(env: Env, tmp_path: Path) -> None:
-    offers = await list_conversations(env.places, odd_config("lists"), wanted(tmp_path))
+    offers = await list_conversations(env.paths, odd_config("lists"), wanted(tmp_path))
     assert [("talk-1", ""), ("talk-2", "")] == [(each.id, each.session) for each in offers.conversations]
-    new = await session_operations.create(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
+    new = await session_operations.create(env.paths, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
     session = await becomes(env, new, lambda now: now.state is SessionState.IDLE)
 
     assert ("talk-1", "same id, and its own history has 5 parts") == (session.resume_id, session.proof)
-    again = await list_conversations(env.places, odd_config("lists"), wanted(tmp_path))
+    again = await list_conversations(env.paths, odd_config("lists"), wanted(tmp_path))
     assert ["docs", ""] == [each.session for each in again.conversations]
 
 
 async def test_a_conversation_that_a_running_session_has_is_not_opened_twice(env: Env, tmp_path: Path) -> None:
-    first = await session_operations.create(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
+    first = await session_operations.create(env.paths, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
     await becomes(env, first, lambda now: now.state is SessionState.IDLE)
 
     new = wanted(tmp_path, resume="talk-1", name="other")
     with pytest.raises(RefusedError, match="session 'docs' has the conversation 'talk-1'"):
-        await asyncio.to_thread(prepare, env.places, odd_config("lists"), new, NOW)
+        await asyncio.to_thread(prepare, env.paths, odd_config("lists"), new, NOW)
 
 
 async def test_an_ended_session_is_not_restarted_in_a_conversation_that_another_one_has_by_now(
     env: Env, tmp_path: Path
 ) -> None:
-    first = await session_operations.create(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
-    await session_operations.stop(env.places, await becomes(env, first, lambda now: now.state is SessionState.IDLE))
+    first = await session_operations.create(env.paths, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
+    await session_operations.stop(env.paths, await becomes(env, first, lambda now: now.state is SessionState.IDLE))
     ended = await becomes(env, first, lambda now: now.state is SessionState.ENDED)
     new = wanted(tmp_path, resume="talk-1", name="other")
-    second = await session_operations.create(env.places, odd_config("lists"), new)
+    second = await session_operations.create(env.paths, odd_config("lists"), new)
     await becomes(env, second, lambda now: now.state is SessionState.IDLE)
 
     with pytest.raises(RefusedError, match="session 'other' has the conversation 'talk-1'"):
-        await session_operations.restart(env.places, ended)
+        await session_operations.restart(env.paths, ended)
 
 
 def test_a_session_that_has_not_reported_its_conversation_yet_has_it_already(env: Env, tmp_path: Path) -> None:
     new = wanted(tmp_path, resume="talk-1", name="other")
-    prepare(env.places, odd_config("lists"), wanted(tmp_path, resume="talk-1"), time.time())
+    prepare(env.paths, odd_config("lists"), wanted(tmp_path, resume="talk-1"), time.time())
 
     with pytest.raises(RefusedError, match="session 'docs' has the conversation 'talk-1'"):
-        prepare(env.places, odd_config("lists"), new, NOW)
+        prepare(env.paths, odd_config("lists"), new, NOW)
 
 
 async def test_an_agent_that_lists_none_and_has_no_known_files_cannot_be_listed(env: Env, tmp_path: Path) -> None:
     with pytest.raises(UnableError, match="does not list its conversations"):
-        await list_conversations(env.places, odd_config("plain"), wanted(tmp_path))
+        await list_conversations(env.paths, odd_config("plain"), wanted(tmp_path))
 
 
 async def test_the_files_of_an_agent_without_that_ability_are_read(env: Env, tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ async def test_the_files_of_an_agent_without_that_ability_are_read(env: Env, tmp
     own = Config(agents={"claude": Profile(program=str(claude), env={"CLAUDE_CONFIG_DIR": str(tmp_path / "own")})})
     new = wanted(tmp_path, agent="claude", mode=Mode.TMUX)
 
-    here = await list_conversations(env.places, own, new)
-    everywhere = await list_conversations(env.places, own, new, everywhere=True)
+    here = await list_conversations(env.paths, own, new)
+    everywhere = await list_conversations(env.paths, own, new, everywhere=True)
     assert [("aaaaaaaa", "fix the parser")] == [(each.id, each.title) for each in here.conversations]
     assert {"aaaaaaaa", "bbbbbbbb"} == {each.id for each in everywhere.conversations}
 
@@ -97,10 +97,10 @@ def test_a_terminal_resumes_it_by_the_agents_own_arguments(env: Env, tmp_path: P
     program.write_text("#!/bin/sh\n")
     program.chmod(0o700)
     own = Config(agents={"claude": Profile(program=str(program), worktree=True)})
-    launch = prepare(env.places, own, wanted(tmp_path, agent="claude", mode=Mode.TMUX, resume="talk-1"), NOW)
+    launch = prepare(env.paths, own, wanted(tmp_path, agent="claude", mode=Mode.TMUX, resume="talk-1"), NOW)
 
     assert (str(program), "--resume", "talk-1") == launch.argv
-    assert ("talk-1", None) == (load_launch(env.places, launch.session).resume, launch.worktree)
+    assert ("talk-1", None) == (load_launch(env.paths, launch.session).resume, launch.worktree)
 
 
 @pytest.mark.parametrize(
@@ -117,26 +117,26 @@ def test_what_cannot_be_resumed_is_refused(
 ) -> None:
     shipped = Config(agents={**Config().agents, **odd_config("lists").agents})
     with pytest.raises(error, match=why):
-        prepare(env.places, shipped, wanted(tmp_path, **more), NOW)
+        prepare(env.paths, shipped, wanted(tmp_path, **more), NOW)
 
 
 async def test_the_agent_deletes_the_conversation_of_a_session_that_is_removed(env: Env, tmp_path: Path) -> None:
     new = wanted(tmp_path, environment=("ODD_KEY=of-this-session",))
-    made = await session_operations.create(env.places, odd_config("deletes"), new)
+    made = await session_operations.create(env.paths, odd_config("deletes"), new)
     session = await becomes(env, made, lambda now: now.state is SessionState.IDLE)
-    await session_operations.stop(env.places, session)
+    await session_operations.stop(env.paths, session)
     session = await becomes(env, made, lambda now: now.state is SessionState.ENDED)
-    await list_entry.forget(env.places, session, deletes_conversation=True)
+    await list_entry.forget(env.paths, session, deletes_conversation=True)
 
     assert "session/delete talk-1 of-this-session" == await asyncio.to_thread((tmp_path / "deleted").read_text)
-    assert (await asyncio.to_thread(read_fleet, env.places)).get(made) is None
+    assert (await asyncio.to_thread(read_fleet, env.paths)).get(made) is None
 
 
 async def test_a_conversation_stays_unless_it_is_asked_for(env: Env, tmp_path: Path) -> None:
-    made = await session_operations.create(env.places, odd_config("deletes"), wanted(tmp_path))
+    made = await session_operations.create(env.paths, odd_config("deletes"), wanted(tmp_path))
     session = await becomes(env, made, lambda now: now.state is SessionState.IDLE)
-    await session_operations.stop(env.places, session)
-    await list_entry.forget(env.places, await becomes(env, made, lambda now: now.state is SessionState.ENDED))
+    await session_operations.stop(env.paths, session)
+    await list_entry.forget(env.paths, await becomes(env, made, lambda now: now.state is SessionState.ENDED))
 
     assert not await asyncio.to_thread((tmp_path / "deleted").exists)
 
@@ -151,24 +151,24 @@ async def test_a_conversation_stays_unless_it_is_asked_for(env: Env, tmp_path: P
 async def test_a_conversation_that_was_not_deleted_leaves_the_session_in_the_list(
     env: Env, tmp_path: Path, agent: str, error: type[Exception], why: str
 ) -> None:
-    made = await session_operations.create(env.places, odd_config(agent), wanted(tmp_path))
+    made = await session_operations.create(env.paths, odd_config(agent), wanted(tmp_path))
     session = await becomes(env, made, lambda now: now.state is SessionState.IDLE)
-    await session_operations.stop(env.places, session)
+    await session_operations.stop(env.paths, session)
     session = await becomes(env, made, lambda now: now.state is SessionState.ENDED)
     with pytest.raises(error, match=why):
-        await list_entry.forget(env.places, session, deletes_conversation=True)
+        await list_entry.forget(env.paths, session, deletes_conversation=True)
 
-    assert (await asyncio.to_thread(read_fleet, env.places)).get(made) is not None
+    assert (await asyncio.to_thread(read_fleet, env.paths)).get(made) is not None
 
 
 async def test_a_conversation_that_another_session_has_is_not_deleted(env: Env, tmp_path: Path) -> None:
     made = [
-        await session_operations.create(env.places, odd_config("deletes"), wanted(tmp_path, name=name))
+        await session_operations.create(env.paths, odd_config("deletes"), wanted(tmp_path, name=name))
         for name in ("docs", "other")
     ]
     session = await becomes(env, made[0], lambda now: now.state is SessionState.IDLE)
-    await session_operations.stop(env.places, session)
+    await session_operations.stop(env.paths, session)
     session = await becomes(env, made[0], lambda now: now.state is SessionState.ENDED)
 
     with pytest.raises(RefusedError, match="session 'other' has the same conversation"):
-        await list_entry.forget(env.places, session, deletes_conversation=True)
+        await list_entry.forget(env.paths, session, deletes_conversation=True)

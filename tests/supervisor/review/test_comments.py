@@ -20,12 +20,12 @@ def test_a_comment_on_a_file_with_any_name_is_open_while_its_lines_are_there(tmp
     (repo.folder / "sub").mkdir()
     path = repo.folder / "sub" / name
     path.write_text("one\ntwo\n")
-    places = Paths(state=tmp_path / "state", config=tmp_path / "config")
+    paths = Paths(state=tmp_path / "state", config=tmp_path / "config")
     session = Session(id=SessionId("s"), name="one", workdir=str(repo.folder))
-    places.folder("s").mkdir(parents=True)
+    paths.folder("s").mkdir(parents=True)
     (change,) = split(diff_of(session))
 
-    asyncio.run(write_comment(places, session, build_comment(session, change.name, 2, ["two"], "why?")))
-    assert ["open"] == [each.state for each in list_comments(places, session)]
+    asyncio.run(write_comment(paths, session, build_comment(session, change.name, 2, ["two"], "why?")))
+    assert ["open"] == [each.state for each in list_comments(paths, session)]
     path.write_text("one\n")
-    assert ["resolved"] == [each.state for each in list_comments(places, session)]
+    assert ["resolved"] == [each.state for each in list_comments(paths, session)]

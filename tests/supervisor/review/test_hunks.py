@@ -27,9 +27,9 @@ class Work:
         main.git("worktree", "add", "--quiet", "-b", "work", str(folder / "work"))
         self.repo = main
         self.folder = folder / "work"
-        self.places = Paths(state=folder / "state", config=folder / "config")
+        self.paths = Paths(state=folder / "state", config=folder / "config")
         self.session = Session(id=SessionId("s"), name="one", workdir=str(self.folder))
-        self.places.folder("s").mkdir(parents=True)
+        self.paths.folder("s").mkdir(parents=True)
 
     def edit(self, **changes: str) -> None:
         """Replace `line N` by the value of `lN`, in what the file has now."""
@@ -40,10 +40,10 @@ class Work:
         path.write_text("\n".join(lines))
 
     def hunks(self) -> list[ShownHunk]:
-        return list_hunks(self.places, self.session, None)
+        return list_hunks(self.paths, self.session, None)
 
     def undo(self) -> str:
-        return undo_hunk(self.places, self.session, last_action(self.places, self.session))
+        return undo_hunk(self.paths, self.session, last_action(self.paths, self.session))
 
     def staged(self) -> str:
         return self.repo.git("diff", "--cached", "-U0", at=self.folder)
@@ -62,7 +62,7 @@ def test_one_hunk_is_reverted_and_the_revert_is_undone(work: Work) -> None:
     work.edit(l3="three", l30="thirty")
     before = work.text
 
-    assert "The hunk of a.txt is reverted." == revert_hunk(work.places, work.session, work.hunks()[0])
+    assert "The hunk of a.txt is reverted." == revert_hunk(work.paths, work.session, work.hunks()[0])
     assert "line 3\n" in work.text
     assert "thirty\n" in work.text
     assert "" == work.staged()
@@ -75,7 +75,7 @@ def test_one_hunk_is_reverted_and_the_revert_is_undone(work: Work) -> None:
 def test_one_hunk_is_staged_and_unstaged(work: Work) -> None:
     work.edit(l3="three\nand more", l12="", l30="thirty")
 
-    stage_hunk(work.places, work.session, work.hunks()[-1])
+    stage_hunk(work.paths, work.session, work.hunks()[-1])
     assert "+thirty" in work.staged()
     assert "three" not in work.staged()
     assert "The hunk of a.txt is unstaged." == work.undo()
@@ -94,10 +94,10 @@ def test_only_what_is_unstaged_of_a_hunk_is_staged(work: Work) -> None:
     path.write_text(path.read_text().replace("line 9\n", ""))
     (hunk,) = work.hunks()
 
-    stage_hunk(work.places, work.session, hunk)
+    stage_hunk(work.paths, work.session, hunk)
     assert work.text.strip() == work.repo.git("show", ":a.txt", at=work.folder)
     with pytest.raises(RefusedError, match="nothing of this hunk"):
-        stage_hunk(work.places, work.session, hunk)
+        stage_hunk(work.paths, work.session, hunk)
 
 
 def test_a_new_and_a_deleted_file_are_reverted_staged_and_restored(work: Work) -> None:
@@ -108,12 +108,12 @@ def test_a_new_and_a_deleted_file_are_reverted_staged_and_restored(work: Work) -
     hunks = {hunk.name: hunk for hunk in work.hunks()}
 
     for hunk in hunks.values():
-        stage_hunk(work.places, work.session, hunk)
+        stage_hunk(work.paths, work.session, hunk)
     assert {"A", "D"} == {line[0] for line in work.repo.git("status", "--short", at=work.folder).splitlines()}
     work.undo()
     work.undo()
     for hunk in hunks.values():
-        revert_hunk(work.places, work.session, hunk)
+        revert_hunk(work.paths, work.session, hunk)
     assert not new.exists()
     assert "one\n" == (work.folder / "file0.txt").read_text()
     work.undo()
@@ -130,13 +130,13 @@ def test_a_file_that_changed_since_it_was_shown_is_refused(work: Work) -> None:
 
     for change in (revert_hunk, stage_hunk):
         with pytest.raises(RefusedError, match="is no longer as it was shown"):
-            change(work.places, work.session, hunk)
+            change(work.paths, work.session, hunk)
     assert (before, "") == (work.text, work.staged())
 
 
 def test_an_undo_of_what_changed_since_is_refused(work: Work) -> None:
     work.edit(l3="three")
-    revert_hunk(work.places, work.session, work.hunks()[0])
+    revert_hunk(work.paths, work.session, work.hunks()[0])
     work.edit(l3="other")
 
     with pytest.raises(RefusedError, match="is no longer as it was shown"):
@@ -151,7 +151,7 @@ def test_a_hunk_that_only_looks_like_one_is_refused(work: Work) -> None:
     fake = msgspec.structs.replace(hunk, lines=("@@ -1,1 +1,1 @@", "-a", "+b"))
 
     with pytest.raises(RefusedError):
-        revert_hunk(work.places, work.session, fake)
+        revert_hunk(work.paths, work.session, fake)
     assert (work.folder / "new.txt").exists()
 
 
@@ -165,8 +165,8 @@ def test_nothing_configured_in_the_repository_runs(work: Work, tmp_path: Path) -
     first, last = (hunk for hunk in work.hunks() if hunk.name == "a.txt")
 
     with pytest.raises(UnableError, match="its attribute filter=x"):
-        stage_hunk(work.places, work.session, last)
-    revert_hunk(work.places, work.session, first)
+        stage_hunk(work.paths, work.session, last)
+    revert_hunk(work.paths, work.session, first)
     assert not ran.exists()
 
 
@@ -176,9 +176,9 @@ def test_while_a_turn_runs_nothing_is_reverted_and_a_turns_hunk_is_not_staged(wo
     busy = Session(id=SessionId("s"), name="one", workdir=str(work.folder), in_turn=True)
 
     with pytest.raises(SessionBusyError):
-        revert_hunk(work.places, busy, hunk)
+        revert_hunk(work.paths, busy, hunk)
     with pytest.raises(UnableError):
-        stage_hunk(work.places, work.session, ShownHunk(name="a.txt", head="", lines=(), turn=1))
+        stage_hunk(work.paths, work.session, ShownHunk(name="a.txt", head="", lines=(), turn=1))
     assert subprocess.run(["git", "diff", "--quiet"], cwd=work.folder, check=False).returncode
 
 
@@ -189,7 +189,7 @@ def test_a_file_that_git_converts_is_not_staged_in_part(work: Work, attribute: s
     (work.repo.folder / ".git" / "info" / "attributes").write_text(f"*.txt {attribute}\n")
 
     with pytest.raises(UnableError, match=f"its attribute {attribute.split('=')[0]}="):
-        stage_hunk(work.places, work.session, next(iter(work.hunks()), hunk))
+        stage_hunk(work.paths, work.session, next(iter(work.hunks()), hunk))
     assert "" == work.staged()
 
 
@@ -203,7 +203,7 @@ def test_no_content_of_a_file_is_taken_for_another_file(work: Work) -> None:
     assert "+one␍diff --git a/b b/b␍--- a/b␍+++ b/b␍@@ -1 +1 @@␍-a␍+b" == hunk.lines[1]
     comment = build_comment(work.session, "new.txt", 2, ["two"], "why?")
     assert 1 == comment.occurrences
-    revert_hunk(work.places, work.session, hunk)
+    revert_hunk(work.paths, work.session, hunk)
     assert not (work.folder / "new.txt").exists()
 
 
@@ -217,7 +217,7 @@ def test_the_hunk_of_a_submodule_is_not_reverted_which_git_would_only_seem_to_do
     (hunk,) = work.hunks()
 
     with pytest.raises(UnableError, match="'sub' is a submodule"):
-        revert_hunk(work.places, work.session, hunk)
+        revert_hunk(work.paths, work.session, hunk)
     with pytest.raises(NotFoundError):
         work.undo()
-    assert "The hunk of sub is staged." == stage_hunk(work.places, work.session, hunk)
+    assert "The hunk of sub is staged." == stage_hunk(work.paths, work.session, hunk)

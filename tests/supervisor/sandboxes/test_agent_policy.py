@@ -9,7 +9,7 @@ from kasmon.config.schema import SHIPPED
 from kasmon.errors import RefusedError, UsageError
 from kasmon.model.commands import Mode
 from kasmon.model.sandbox.policy import CopiedFile, Credential, Mount
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.sandbox.jail.probe import lacking
 from kasmon.supervisor.sandboxes import agent_policy
 
@@ -18,7 +18,7 @@ from kasmon.supervisor.sandboxes import agent_policy
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "login").write_text("token")
-    return places({"XDG_STATE_HOME": str(tmp_path / "s"), "HOME": str(tmp_path)})
+    return user_paths({"XDG_STATE_HOME": str(tmp_path / "s"), "HOME": str(tmp_path)})
 
 
 def resolved(**confined: object) -> ResolvedProfile:

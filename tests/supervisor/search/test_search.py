@@ -26,7 +26,7 @@ from kasmon.model.events import (
 from kasmon.model.permission import SessionId
 from kasmon.model.transcript.search_pattern import SearchPattern
 from kasmon.model.transcript.search_text import SearchHit
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.store.event_log import EventLog
 from kasmon.store.search_index import STRETCH_BYTES, SearchIndex, SearchLookup
 from kasmon.store.search_sources import SearchQuery, blocks, hits, sources
@@ -40,7 +40,7 @@ OLD = 1_000_000.0
 
 @pytest.fixture
 def here(tmp_path: Path) -> Paths:
-    found = places({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "s"), "XDG_RUNTIME_DIR": "/nowhere"})
+    found = user_paths({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "s"), "XDG_RUNTIME_DIR": "/nowhere"})
     found.sessions.mkdir(parents=True)
     return found
 

@@ -32,10 +32,10 @@ ME = SessionId("aaaaaaaa")
 @pytest.fixture
 def home() -> Iterator[Home]:
     with Home() as home:
-        folder = home.places.folder(ME)
+        folder = home.paths.folder(ME)
         folder.mkdir(mode=0o700, parents=True)
         launch = Launch(session=ME, name="worker", agent="claude", mode=Mode.TMUX, backend="tmux")
-        write_private(home.places.launch(ME), json.dumps({**launch_fields(launch)}).encode())
+        write_private(home.paths.launch(ME), json.dumps({**launch_fields(launch)}).encode())
         yield home
 
 
@@ -44,11 +44,11 @@ def launch_fields(launch: Launch) -> dict[str, Any]:
 
 
 def runs(home: Home, at: float, mode: Mode, generation: int) -> None:
-    SessionLog(home.places, ME).append(events.SessionStarted(at=at, mode=mode, generation=generation))
+    SessionLog(home.paths, ME).append(events.SessionStarted(at=at, mode=mode, generation=generation))
 
 
 def imported(home: Home) -> list[events.EntryImported]:
-    return [event for event, _ in EventLog(home.places.log(ME)).read() if isinstance(event, events.EntryImported)]
+    return [event for event, _ in EventLog(home.paths.log(ME)).read() if isinstance(event, events.EntryImported)]
 
 
 def stamp(at: float) -> str:
@@ -91,7 +91,7 @@ def test_claudes_transcript_tells_what_was_said_and_done_in_the_terminal(home: H
         (24.0, "user", [{"type": "tool_result", "tool_use_id": "c", "is_error": True, "content": "none"}]),
         (25.0, "user", text("[Request interrupted by user]")),
     )
-    assert 6 == import_turns(home.places, ME, "claude", home.path, ID)
+    assert 6 == import_turns(home.paths, ME, "claude", home.path, ID)
 
     assert [
         events.TurnStarted(at=21.0, prompt="in the terminal"),
@@ -123,7 +123,7 @@ def test_codexs_rollout_tells_likewise(home: Home) -> None:
         (23.0, item(type="AgentMessage", content=text("done"))),
         (24.0, {"type": "turn_aborted"}),
     )
-    import_turns(home.places, ME, "codex", home.path, ID)
+    import_turns(home.paths, ME, "codex", home.path, ID)
 
     assert [
         events.TurnStarted(at=21.0, prompt="in the terminal"),
@@ -139,24 +139,24 @@ def test_nothing_is_imported_twice_and_nothing_that_a_protocol_told(home: Home) 
     runs(home, 20.0, Mode.TMUX, 1)
     one, two, three, four = ((at, "user", f"prompt {at}") for at in (21.0, 31.0, 41.0, 51.0))
     claudes(home.path, one)
-    assert 1 == import_turns(home.places, ME, "claude", home.path, ID)
+    assert 1 == import_turns(home.paths, ME, "claude", home.path, ID)
     claudes(home.path, one, two)
     runs(home, 30.0, Mode.TMUX, 2)
-    assert [1, 0] == [import_turns(home.places, ME, "claude", home.path, ID) for _ in range(2)]
+    assert [1, 0] == [import_turns(home.paths, ME, "claude", home.path, ID) for _ in range(2)]
 
     runs(home, 40.0, Mode.SDK, 3)
     claudes(home.path, one, two, three)
-    assert 0 == import_turns(home.places, ME, "claude", home.path, ID)
+    assert 0 == import_turns(home.paths, ME, "claude", home.path, ID)
     runs(home, 50.0, Mode.TMUX, 4)
     claudes(home.path, one, two, three, four)
-    assert 1 == import_turns(home.places, ME, "claude", home.path, ID)
+    assert 1 == import_turns(home.paths, ME, "claude", home.path, ID)
     assert [21.0, 31.0, 51.0] == [fact.entry.at for fact in imported(home)]
 
 
 def test_each_conversation_of_the_time_in_the_terminal_is_imported_in_the_order_of_time(home: Home) -> None:
     """`/clear` begins another conversation, and `/resume` goes back to one."""
     before, other = (f"{digit * 8}-ad32-7012-98b0-56a79064848a" for digit in "ab")
-    log = SessionLog(home.places, ME)
+    log = SessionLog(home.paths, ME)
     log.append(events.SettingsChanged(at=9.0, resume_id=other))
     log.append(events.SessionStarted(at=10.0, mode=Mode.SDK, generation=1, resume_id=before))
     runs(home, 20.0, Mode.TMUX, 2)
@@ -165,37 +165,37 @@ def test_each_conversation_of_the_time_in_the_terminal_is_imported_in_the_order_
     claudes(home.path, (31.0, "user", "two"))
     claudes(home.path, (35.0, "user", "not of this session"), to=other)
 
-    assert 3 == import_turns(home.places, ME, "claude", home.path, ID)
+    assert 3 == import_turns(home.paths, ME, "claude", home.path, ID)
     assert ["one", "two", "three"] == [
         one.entry.prompt for one in imported(home) if isinstance(one.entry, events.TurnStarted)
     ]
 
 
 def test_an_import_hides_secrets_fits_its_line_and_changes_nothing_of_what_the_session_is(home: Home) -> None:
-    write_private(home.places.environment(ME), encoded({"API_KEY": "correct-horse-battery-staple"}))
+    write_private(home.paths.environment(ME), encoded({"API_KEY": "correct-horse-battery-staple"}))
     runs(home, 20.0, Mode.TMUX, 1)
-    before = SessionLog(home.places, ME).session
+    before = SessionLog(home.paths, ME).session
     claudes(
         home.path,
         (21.0, "user", "say correct-horse-battery-staple"),
         (22.0, "assistant", text("x" * events.EVENT_BYTES)),
     )
-    import_turns(home.places, ME, "claude", home.path, ID)
+    import_turns(home.paths, ME, "claude", home.path, ID)
 
-    assert b"horse" not in home.places.log(ME).read_bytes()
-    assert all(len(line) <= events.EVENT_BYTES for line in home.places.log(ME).read_bytes().splitlines())
-    assert before == SessionLog(home.places, ME).session
+    assert b"horse" not in home.paths.log(ME).read_bytes()
+    assert all(len(line) <= events.EVENT_BYTES for line in home.paths.log(ME).read_bytes().splitlines())
+    assert before == SessionLog(home.paths, ME).session
     assert SessionState.IDLE is not before.state
 
 
 def test_where_nothing_can_be_read_or_written_nothing_is_imported(home: Home) -> None:
     runs(home, 20.0, Mode.TMUX, 1)
-    assert 0 == import_turns(home.places, ME, "claude", home.path / "nowhere", ID)
-    assert 0 == import_turns(home.places, ME, "gemini", home.path, ID)
+    assert 0 == import_turns(home.paths, ME, "claude", home.path / "nowhere", ID)
+    assert 0 == import_turns(home.paths, ME, "gemini", home.path, ID)
     claudes(home.path, (21.0, "user", "hello"))
-    lock = HostLock(home.places.host_lock(ME))
+    lock = HostLock(home.paths.host_lock(ME))
     assert lock.acquire()
-    assert 0 == import_turns(home.places, ME, "claude", home.path, ID)
+    assert 0 == import_turns(home.paths, ME, "claude", home.path, ID)
     lock.let_go()
 
 

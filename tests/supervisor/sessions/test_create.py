@@ -74,25 +74,25 @@ def wants(name: str = "docs", **more: object) -> NewSession:
 
 
 def prepared(env: Env, wanted: NewSession, config: Config | None = None) -> Launch:
-    return prepare(env.places, config or Config(), wanted, NOW, CALLER)
+    return prepare(env.paths, config or Config(), wanted, NOW, CALLER)
 
 
 def test_a_session_is_in_the_fleet_before_its_agent_runs(env: Env) -> None:
     launch = prepared(env, wants(prompt="say hello", task=1, wave=2, peers=3, plan="auth", seed=7))
 
-    [session] = read_fleet(env.places, lambda: NOW).sessions
+    [session] = read_fleet(env.paths, lambda: NOW).sessions
     assert (launch.session, "docs", SessionState.STARTING) == (session.id, session.name, session.state)
     assert (1, 2, 3, "auth", "/") == (session.task, session.wave, session.peers, session.plan, session.workdir)
-    assert launch == msgspec.json.decode(env.places.launch(launch.session).read_bytes(), type=Launch)
+    assert launch == msgspec.json.decode(env.paths.launch(launch.session).read_bytes(), type=Launch)
 
 
 def test_an_id_is_eight_characters_a_letter_first_and_its_folder_ours_alone(env: Env) -> None:
-    claimed = [claim(env.places) for _ in range(50)]
+    claimed = [claim(env.paths) for _ in range(50)]
 
     assert 50 == len(set(claimed))
     for session in claimed:
         assert re.fullmatch("[a-z][a-z2-7]{7}", session)
-        assert 0o700 == env.places.folder(session).stat().st_mode & 0o777
+        assert 0o700 == env.paths.folder(session).stat().st_mode & 0o777
 
 
 def test_each_variable_of_a_confined_session_counts_as_a_credential_unless_it_was_given_as_public(
@@ -107,7 +107,7 @@ def test_each_variable_of_a_confined_session_counts_as_a_credential_unless_it_wa
     for each in (wanted, msgspec.structs.replace(wanted, name="open", environment=())):
         launch = prepared(env, each)
         assert ("PORT",) == launch.public_variables
-        policies.append(msgspec.json.decode(env.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy))
+        policies.append(msgspec.json.decode(env.paths.sandbox(launch.session).read_bytes(), type=SandboxPolicy))
 
     assert [("TOKEN",), ()] == [policy.secret_variables for policy in policies]
     assert [False, True] == [keeps_memory(policy) for policy in policies]
@@ -133,7 +133,7 @@ def test_a_profiles_variable_that_is_secret_by_its_name_counts_as_a_credential_t
     config = Config(agents={"scripted": Profile(program="scripted", env=variables)})
 
     launch = prepared(env, wants(public_environment=public, sandbox="microvm", mode=None), config)
-    policy = msgspec.json.decode(env.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy)
+    policy = msgspec.json.decode(env.paths.sandbox(launch.session).read_bytes(), type=SandboxPolicy)
 
     assert secret == policy.secret_variables
     assert (not secret) is keeps_memory(policy)
@@ -152,8 +152,8 @@ def test_a_key_that_a_confined_agent_inherits_counts_as_a_credential_in_either_m
     new = wants(agent="claude", sandbox="microvm", mode=mode)
     caller = {"PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": "sk-ant-s3cret-value"}
 
-    launch = prepare(env.places, config, new, NOW, caller)
-    policy = msgspec.json.decode(env.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy)
+    launch = prepare(env.paths, config, new, NOW, caller)
+    policy = msgspec.json.decode(env.paths.sandbox(launch.session).read_bytes(), type=SandboxPolicy)
 
     assert ("ANTHROPIC_API_KEY",) == policy.secret_variables
     assert not keeps_memory(policy)
@@ -162,8 +162,8 @@ def test_a_key_that_a_confined_agent_inherits_counts_as_a_credential_in_either_m
 def test_a_public_variable_is_no_secret_of_its_session(env: Env) -> None:
     launch = prepared(env, wants(environment=("TOKEN",), public_environment=("MODE=developing",)))
 
-    assert {"TOKEN": "s3cret-value", "MODE": "developing"} == load_variables(env.places, launch.session)
-    assert ("s3cret-value",) == secrets_of(env.places, launch.session, variables={})
+    assert {"TOKEN": "s3cret-value", "MODE": "developing"} == load_variables(env.paths, launch.session)
+    assert ("s3cret-value",) == secrets_of(env.paths, launch.session, variables={})
 
 
 def test_a_variable_is_not_both_secret_and_public(env: Env) -> None:
@@ -176,11 +176,11 @@ def test_the_values_of_variables_stand_in_one_private_file_only(env: Env) -> Non
 
     launch = prepared(env, wants(environment=("TOKEN", "PORT=80")), config)
 
-    folder = env.places.folder(launch.session)
-    assert b"MODE=profile\0TOKEN=s3cret-value\0PORT=80\0" == env.places.environment(launch.session).read_bytes()
+    folder = env.paths.folder(launch.session)
+    assert b"MODE=profile\0TOKEN=s3cret-value\0PORT=80\0" == env.paths.environment(launch.session).read_bytes()
     assert {"env", "launch.json"} == {path.name for path in folder.iterdir()}
     assert {0o600} == {path.stat().st_mode & 0o777 for path in folder.iterdir()}
-    assert b"s3cret" not in env.places.launch(launch.session).read_bytes() + env.places.fleet_log.read_bytes()
+    assert b"s3cret" not in env.paths.launch(launch.session).read_bytes() + env.paths.fleet_log.read_bytes()
 
 
 def test_a_name_is_cleaned_on_the_way_in(env: Env) -> None:
@@ -194,7 +194,7 @@ def test_a_taken_name_leaves_nothing_behind(env: Env, name: str) -> None:
     with pytest.raises(errors.NameTakenError):
         prepared(env, wants(name))
 
-    assert [first.session] == [path.name for path in env.places.sessions.iterdir()]
+    assert [first.session] == [path.name for path in env.paths.sessions.iterdir()]
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_left(
     with pytest.raises(error, match=re.escape(named)):
         prepared(env, wanted)
 
-    assert [] == list(env.places.sessions.iterdir())
-    assert () == read_fleet(env.places).sessions
+    assert [] == list(env.paths.sessions.iterdir())
+    assert () == read_fleet(env.paths).sessions
 
 
 def test_a_folder_is_the_callers_own_if_none_is_given(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,8 +261,8 @@ def test_a_window_is_opened_beside_a_terminal_that_runs_and_nowhere_else(env: En
 
 
 def test_a_state_folder_that_takes_nothing_is_an_error_that_says_so(env: Env) -> None:
-    env.places.sessions.rmdir()
-    env.places.sessions.write_text("no folder")
+    env.paths.sessions.rmdir()
+    env.paths.sessions.write_text("no folder")
 
     with pytest.raises(errors.KasmonError) as refused:
         prepared(env, wants())
@@ -280,7 +280,7 @@ def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(env: Env, t
     with pytest.raises(errors.UntrustedFolderError, match=r"mcpServers \(own\) in \.mcp\.json"):
         prepared(env, wanted, config)
 
-    assert () == read_fleet(env.places, lambda: NOW).sessions
+    assert () == read_fleet(env.paths, lambda: NOW).sessions
     assert Mode.TMUX is prepared(env, msgspec.structs.replace(wanted, mode=Mode.TMUX), config).mode
 
 
@@ -299,14 +299,14 @@ def test_a_session_uses_the_log_in_of_its_account_and_its_key_is_in_its_own_file
     caller = {"WORK_KEY": key, "PATH": str(tmp_path)}
 
     new = NewSession(name="a", account="work", mode=Mode.TMUX, workdir=str(tmp_path))
-    launch = prepare(env.places, config, new, NOW, caller)
+    launch = prepare(env.paths, config, new, NOW, caller)
     assert ("claude", "work") == (launch.agent, launch.account)
     assert {"CLAUDE_CONFIG_DIR": str(tmp_path / "work"), "ANTHROPIC_API_KEY": key} == load_variables(
-        env.places, launch.session
+        env.paths, launch.session
     )
     assert ("CLAUDE_CONFIG_DIR",) == launch.public_variables
-    assert key not in env.places.launch(launch.session).read_text() + env.places.fleet_log.read_text()
-    (listed,) = read_fleet(env.places).sessions
+    assert key not in env.paths.launch(launch.session).read_text() + env.paths.fleet_log.read_text()
+    (listed,) = read_fleet(env.paths).sessions
     assert "work" == listed.account
 
     for wrong, why in (
@@ -316,9 +316,9 @@ def test_a_session_uses_the_log_in_of_its_account_and_its_key_is_in_its_own_file
         (msgspec.structs.replace(new, name="b", agent="claude@elsewhere"), "its log-in is on this machine"),
     ):
         with pytest.raises(errors.KasmonError, match=why):
-            prepare(env.places, config, wrong, NOW, caller)
+            prepare(env.paths, config, wrong, NOW, caller)
     with pytest.raises(errors.UsageError, match="'WORK_KEY' of the account 'work' is not set"):
-        prepare(env.places, config, msgspec.structs.replace(new, name="b"), NOW, {"PATH": str(tmp_path)})
+        prepare(env.paths, config, msgspec.structs.replace(new, name="b"), NOW, {"PATH": str(tmp_path)})
 
 
 def test_a_config_directory_of_the_starter_is_an_account_too(env: Env, tmp_path: Path) -> None:
@@ -327,4 +327,4 @@ def test_a_config_directory_of_the_starter_is_an_account_too(env: Env, tmp_path:
     new = NewSession(name="a", agent="claude", mode=Mode.TMUX, workdir=str(tmp_path))
     caller = {"CLAUDE_CONFIG_DIR": "/srv/claude", "PATH": str(tmp_path)}
 
-    assert "/srv/claude" == prepare(env.places, Config(), new, NOW, caller).account
+    assert "/srv/claude" == prepare(env.paths, Config(), new, NOW, caller).account

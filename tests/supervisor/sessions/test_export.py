@@ -48,11 +48,9 @@ def test_all_that_was_said_and_printed_is_there_in_its_order(here: Paths) -> Non
     session = begun(here, "one", TurnStarted(at=OLD, prompt="mend it"), said("done", OLD + 60), mode=Mode.TMUX)
     printed(here, session, "$ make", shown=("ok",)).append(["later"], OLD, gap=True)
     text = as_markdown(here, only(here))
-    places = [
-        text.index(words) for words in ("# `one`", "## Prompt", "mend it", "## Answer", "done", "$ make", "later")
-    ]
+    paths = [text.index(words) for words in ("# `one`", "## Prompt", "mend it", "## Answer", "done", "$ make", "later")]
 
-    assert places == sorted(places)
+    assert paths == sorted(paths)
     assert "some output was missed here)\nlater\nok\n" in text
 
 

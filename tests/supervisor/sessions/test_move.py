@@ -31,7 +31,7 @@ from tests.support.wait import until
 
 
 def moved(home: Home, session: SessionId, to: Mode, config: Config | None = None) -> None:
-    asyncio.run(move(home.places, config or Config(), home.session(session), to))
+    asyncio.run(move(home.paths, config or Config(), home.session(session), to))
 
 
 def test_where_it_is_already_it_does_not_move(home: Home) -> None:
@@ -61,7 +61,7 @@ def test_prompts_that_wait_are_not_lost(home: Home) -> None:
 async def _queue(home: Home, session: SessionId) -> None:
     from kasmon.supervisor.sessions import session_operations
 
-    await session_operations.send(home.places, home.session(session), "say later", "idle")
+    await session_operations.send(home.paths, home.session(session), "say later", "idle")
 
 
 def test_a_prompt_that_was_just_given_is_not_lost(home: Home) -> None:
@@ -70,11 +70,11 @@ def test_a_prompt_that_was_just_given_is_not_lost(home: Home) -> None:
     receipt = Receipt(id=ReceiptId("x-r1"), session=session.id, state=ReceiptState.SUBMITTED, text="go", at=time.time())
     given = msgspec.structs.replace(session, receipts=(receipt,))
     with pytest.raises(RefusedError, match="a prompt is being sent"):
-        asyncio.run(move(home.places, Config(), given, Mode.TMUX))
+        asyncio.run(move(home.paths, Config(), given, Mode.TMUX))
 
     stale = msgspec.structs.replace(session, receipts=(msgspec.structs.replace(receipt, at=time.time() - 11),))
     with pytest.raises(UnableError):
-        asyncio.run(move(home.places, Config(), stale, Mode.TMUX))
+        asyncio.run(move(home.paths, Config(), stale, Mode.TMUX))
 
 
 def test_a_turn_that_ended_at_its_limit_is_not_waited_for(home: Home) -> None:
@@ -131,13 +131,13 @@ def test_a_move_that_changes_how_much_it_asks_is_refused_before_anything_ends(ho
     assert (before.pid, before.generation, True) == (now.pid, now.generation, now.exists)
 
     with pytest.raises(LaunchError, match="continues in its previous mode"):
-        asyncio.run(move(home.places, config, now, Mode.SDK, changes_permissions=True))
+        asyncio.run(move(home.paths, config, now, Mode.SDK, changes_permissions=True))
 
 
 def test_an_agent_cannot_agree_to_a_move_that_changes_how_much_is_asked(home: Home) -> None:
     config, session = codex(home, TALK, policy="granular")
-    home.places.config.mkdir(mode=0o700, exist_ok=True)
-    home.places.config_file.write_text(f'[agents.codex]\nprogram = "{config.agents["codex"].program}"\n')
+    home.paths.config.mkdir(mode=0o700, exist_ok=True)
+    home.paths.config_file.write_text(f'[agents.codex]\nprogram = "{config.agents["codex"].program}"\n')
     before = home.session(session)
     command = [sys.executable, "-P", "-m", "kasmon", "move", "worker", "--to", "sdk", "--change-permissions"]
     variables = {**os.environ, **home.variables, "KASMON_SESSION": "someones"}
@@ -162,8 +162,8 @@ def test_a_terminal_that_is_restarted_asks_as_much_as_before(home: Home) -> None
     _, session = codex(home, TALK, flags="-a never")
     for _ in range(2):
         until(lambda: home.session(session).permission_mode == "on-request")
-        asyncio.run(stop(home.places, home.session(session)))
-        asyncio.run(restart(home.places, home.session(session)))
+        asyncio.run(stop(home.paths, home.session(session)))
+        asyncio.run(restart(home.paths, home.session(session)))
 
         until(lambda: home.session(session).state is SessionState.IDLE)
         command = psutil.Process(home.session(session).pid or 0).cmdline()
@@ -202,7 +202,7 @@ def codex(home: Home, resumed: str, *, policy: str = "on-request", flags: str = 
     wanted = NewSession(
         name="worker", agent="codex", mode=Mode.TMUX, workdir="/", environment=(f"CODEX_HOME={folder.parents[3]}",)
     )
-    session = asyncio.run(create(home.places, config, wanted))
+    session = asyncio.run(create(home.paths, config, wanted))
     until(lambda: home.session(session).state is SessionState.IDLE)
     return config, session
 
@@ -228,7 +228,7 @@ def test_on_the_way_to_a_protocol_what_was_said_in_the_terminal_is_imported(home
     with pytest.raises(LaunchError, match="continues in its previous mode"):
         moved(home, session, Mode.SDK, config)
 
-    log = [event for event, _ in EventLog(home.places.log(session)).read()]
+    log = [event for event, _ in EventLog(home.paths.log(session)).read()]
     [imported] = [event.entry for event in log if isinstance(event, EntryImported)]
     assert isinstance(imported, TurnStarted)
     assert "in the terminal" == imported.prompt
@@ -257,7 +257,7 @@ def test_a_conversation_goes_on_with_another_account_and_back(home: Home, monkey
     config, session = codex(home, TALK)
     config = with_accounts(home, config)
     before = home.session(session)
-    asyncio.run(move(home.places, config, before, Mode.TMUX, "work"))
+    asyncio.run(move(home.paths, config, before, Mode.TMUX, "work"))
 
     until(lambda: (TALK, SessionState.IDLE) == (home.session(session).resume_id, home.session(session).state))
     now = home.session(session)
@@ -267,14 +267,14 @@ def test_a_conversation_goes_on_with_another_account_and_back(home: Home, monkey
     [copy] = (home.path / "work").glob(f"sessions/*/*/*/rollout-*-{TALK}.jsonl")
     [original] = home.path.glob(f"codex-home/sessions/*/*/*/rollout-*-{TALK}.jsonl")
     assert (original.read_bytes(), 0o600) == (copy.read_bytes(), copy.stat().st_mode & 0o777)
-    for file in (home.places.log(session), home.places.fleet_log, home.places.launch(session)):
+    for file in (home.paths.log(session), home.paths.fleet_log, home.paths.launch(session)):
         assert KEY not in file.read_text()
     assert KEY not in " ".join(psutil.Process(now.pid or 0).cmdline())
     with pytest.raises(RefusedError, match="uses that account"):
-        asyncio.run(move(home.places, config, now, Mode.TMUX, "work"))
+        asyncio.run(move(home.paths, config, now, Mode.TMUX, "work"))
 
     with pytest.raises(LaunchError, match="'broken', so it continues with its previous account: cannot copy"):
-        asyncio.run(move(home.places, config, now, Mode.TMUX, "broken"))
+        asyncio.run(move(home.paths, config, now, Mode.TMUX, "broken"))
     back = home.session(session)
     assert (True, "work", str(home.path / "work")) == (
         back.exists,

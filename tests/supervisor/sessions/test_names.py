@@ -54,36 +54,36 @@ def renamed(session: str, name: str) -> SessionRenamed:
 
 def names(env: Env) -> list[tuple[str, str]]:
     """Each session that was made, and the name that it was made with."""
-    facts = [fact for fact, _ in EventLog(env.places.fleet_log).read()]
+    facts = [fact for fact, _ in EventLog(env.paths.fleet_log).read()]
     return [(fact.launch.session, fact.launch.name) for fact in facts if isinstance(fact, SessionCreated)]
 
 
 def test_a_name_that_another_session_has_is_refused_and_nothing_is_written(env: Env) -> None:
-    announce(env.places, created("abcdefgh", "docs"))
-    announce(env.places, created("qrstuvwx", "tests"))
-    before = env.places.fleet_log.read_bytes()
+    announce(env.paths, created("abcdefgh", "docs"))
+    announce(env.paths, created("qrstuvwx", "tests"))
+    before = env.paths.fleet_log.read_bytes()
 
     for fact in (created("zzzzzzzz", "docs"), renamed("qrstuvwx", "docs"), created("zzzzzzzz", "abcdefgh")):
         with pytest.raises(NameTakenError, match="already exists: abcdefgh"):
-            announce(env.places, fact)
+            announce(env.paths, fact)
 
-    assert before == env.places.fleet_log.read_bytes()
+    assert before == env.paths.fleet_log.read_bytes()
 
 
 def test_a_name_is_free_when_its_session_is_renamed_or_forgotten(env: Env) -> None:
-    announce(env.places, created("abcdefgh", "docs"))
-    announce(env.places, renamed("abcdefgh", "docs"))
-    announce(env.places, renamed("abcdefgh", "papers"))
-    announce(env.places, created("qrstuvwx", "docs"))
+    announce(env.paths, created("abcdefgh", "docs"))
+    announce(env.paths, renamed("abcdefgh", "docs"))
+    announce(env.paths, renamed("abcdefgh", "papers"))
+    announce(env.paths, created("qrstuvwx", "docs"))
     env.says(SessionForgotten(at=NOW, session=SessionId("abcdefgh")))
-    announce(env.places, created("zzzzzzzz", "papers"))
+    announce(env.paths, created("zzzzzzzz", "papers"))
 
     assert [("qrstuvwx", "docs"), ("zzzzzzzz", "papers")] == names(env)[1:]
 
 
 def test_names_that_differ_in_case_are_two(env: Env) -> None:
-    announce(env.places, created("abcdefgh", "docs"))
-    announce(env.places, created("qrstuvwx", "Docs"))
+    announce(env.paths, created("abcdefgh", "docs"))
+    announce(env.paths, created("qrstuvwx", "Docs"))
 
     assert [("abcdefgh", "docs"), ("qrstuvwx", "Docs")] == names(env)
 
@@ -91,21 +91,21 @@ def test_names_that_differ_in_case_are_two(env: Env) -> None:
 def test_of_many_that_want_one_name_at_once_one_gets_it(env: Env) -> None:
     def wants(number: int) -> bool:
         try:
-            announce(env.places, created(f"abcdefg{chr(97 + number)}", "docs"))
+            announce(env.paths, created(f"abcdefg{chr(97 + number)}", "docs"))
         except NameTakenError:
             return False
         return True
 
     with ThreadPoolExecutor(16) as crowd:
         assert 1 == sum(crowd.map(wants, range(16)))
-    assert 1 == len(list(EventLog(env.places.fleet_log).read()))
+    assert 1 == len(list(EventLog(env.paths.fleet_log).read()))
 
 
 def test_a_fleet_log_that_takes_no_line_is_an_error_that_says_so(env: Env) -> None:
-    env.places.fleet_log.mkdir()
+    env.paths.fleet_log.mkdir()
 
     with pytest.raises(UnavailableError, match=r"fleet\.jsonl"):
-        announce(env.places, created("abcdefgh", "docs"))
+        announce(env.paths, created("abcdefgh", "docs"))
 
 
 @given(st.lists(st.text(max_size=40), max_size=3))

@@ -27,13 +27,13 @@ def codex(env: Env) -> Iterator[str]:
     path.write_text("#!/bin/sh\n")
     path.chmod(0o700)
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(env.places.shared_server(SESSION.id)))
+        server.bind(str(env.paths.shared_server(SESSION.id)))
         yield str(path)
 
 
 def started(env: Env, *argv: str, permission_mode: str = "") -> None:
     wanted = launch(SESSION.id, permission_mode=permission_mode, argv=argv)
-    path = env.places.launch(SESSION.id)
+    path = env.paths.launch(SESSION.id)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_private(path, msgspec.json.encode(msgspec.structs.replace(wanted, agent="codex", workdir=str(env.folder))))
 
@@ -42,9 +42,9 @@ def started(env: Env, *argv: str, permission_mode: str = "") -> None:
 @pytest.mark.parametrize("mode", ["", "plan"])
 def test_it_joins_the_conversation_at_the_socket(env: Env, codex: str, flags: tuple[str, ...], mode: str) -> None:
     started(env, codex, *flags, permission_mode=mode)
-    screen = find_own_screen(env.places, SESSION)
+    screen = find_own_screen(env.paths, SESSION)
 
-    where = f"unix://{env.places.shared_server(SESSION.id)}"
+    where = f"unix://{env.paths.shared_server(SESSION.id)}"
     assert (codex, "resume", "talk-1", "--remote", where) == screen.argv
     assert env.folder == screen.workdir
 
@@ -65,7 +65,7 @@ def test_a_session_with_permission_flags_has_none(env: Env, codex: str, flags: t
     started(env, codex, *flags, permission_mode=mode)
 
     with pytest.raises(InteractiveOnlyError, match="would not apply this session's permission flags"):
-        find_own_screen(env.places, SESSION)
+        find_own_screen(env.paths, SESSION)
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_a_session_whose_codex_it_cannot_join_has_none(env: Env, codex: str, mor
     started(env, codex)
 
     with pytest.raises(InteractiveOnlyError, match=why):
-        find_own_screen(env.places, msgspec.structs.replace(SESSION, **more))
+        find_own_screen(env.paths, msgspec.structs.replace(SESSION, **more))
 
 
 def test_what_is_at_the_place_of_the_socket_and_is_none_is_not_joined(env: Env, codex: str) -> None:
     started(env, codex)
-    env.places.shared_server(SESSION.id).unlink()
-    env.places.shared_server(SESSION.id).write_text("")
+    env.paths.shared_server(SESSION.id).unlink()
+    env.paths.shared_server(SESSION.id).write_text("")
 
     with pytest.raises(InteractiveOnlyError, match="does not listen on a socket"):
-        find_own_screen(env.places, SESSION)
+        find_own_screen(env.paths, SESSION)
 
 
 @pytest.mark.parametrize(

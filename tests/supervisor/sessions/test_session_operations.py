@@ -42,18 +42,18 @@ def wanted(name: str = "docs", prompt: str = "", **more: object) -> NewSession:
 
 async def seen(env: Env, session: str) -> Session:
     """The session as a look shows it."""
-    found = (await asyncio.to_thread(read_fleet, env.places)).get(SessionId(session))
+    found = (await asyncio.to_thread(read_fleet, env.paths)).get(SessionId(session))
     assert found is not None
     return found
 
 
 async def runs(env: Env, name: str = "docs", prompt: str = "", state: SessionState = SessionState.IDLE) -> Session:
-    session = await session_operations.create(env.places, Config(), wanted(name, prompt))
+    session = await session_operations.create(env.paths, Config(), wanted(name, prompt))
     return await becomes(env, session, lambda now: now.state is state)
 
 
 def facts(env: Env, session: str) -> list[object]:
-    return [event for event, _ in EventLog(env.places.log(session)).read()]
+    return [event for event, _ in EventLog(env.paths.log(session)).read()]
 
 
 # Create.
@@ -67,42 +67,42 @@ async def test_a_created_session_runs_and_takes_its_first_prompt(env: Env) -> No
     assert (env.host_of(session.id), True) == (session.host.pid, session.host.alive)
     said = await becomes(env, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
     assert "hello there" == said.last_line
-    assert "" == (await asyncio.to_thread(launch_of, env.places, session.id)).prompt
+    assert "" == (await asyncio.to_thread(launch_of, env.paths, session.id)).prompt
 
 
 async def test_a_session_that_is_over_at_once_was_started_all_the_same(env: Env) -> None:
-    session = await session_operations.create(env.places, Config(), wanted(prompt="crash 7"))
+    session = await session_operations.create(env.paths, Config(), wanted(prompt="crash 7"))
 
     assert 7 == (await becomes(env, session, lambda now: now.state is SessionState.ENDED)).exit_code
 
 
 async def test_an_agent_that_does_not_start_leaves_an_ended_session_that_says_why(env: Env) -> None:
-    ready = await asyncio.to_thread(prepare, env.places, Config(), wanted(prompt="say hello"), NOW)
+    ready = await asyncio.to_thread(prepare, env.paths, Config(), wanted(prompt="say hello"), NOW)
     broken = msgspec.structs.replace(ready, backend="nobody")
-    await asyncio.to_thread(write_private, env.places.launch(ready.session), msgspec.json.encode(broken))
+    await asyncio.to_thread(write_private, env.paths.launch(ready.session), msgspec.json.encode(broken))
 
     with pytest.raises(errors.LaunchError, match="nobody"):
-        await begin(env.places, broken)
+        await begin(env.paths, broken)
 
     session = await seen(env, ready.session)
     assert SessionState.ENDED is session.state
     assert "nobody" in session.end_why
     with pytest.raises(errors.SessionEndedError):
-        await session_operations.send(env.places, session, "say hello")
+        await session_operations.send(env.paths, session, "say hello")
 
-    launch = await asyncio.to_thread(launch_of, env.places, session.id)
+    launch = await asyncio.to_thread(launch_of, env.paths, session.id)
     assert "say hello" == launch.prompt  # another try needs it
-    await list_entry.forget(env.places, session)
-    kept = [await asyncio.to_thread(path.read_text) for path in (env.places.launch(session.id), env.places.fleet_log)]
+    await list_entry.forget(env.paths, session)
+    kept = [await asyncio.to_thread(path.read_text) for path in (env.paths.launch(session.id), env.paths.fleet_log)]
     assert not [text for text in kept if "hello" in text]
 
 
 async def test_a_host_that_cannot_listen_leaves_an_ended_session_that_says_why(env: Env) -> None:
-    ready = await asyncio.to_thread(prepare, env.places, Config(), wanted(), NOW)
-    await asyncio.to_thread(env.places.socket(ready.session).mkdir)
+    ready = await asyncio.to_thread(prepare, env.paths, Config(), wanted(), NOW)
+    await asyncio.to_thread(env.paths.socket(ready.session).mkdir)
 
     with pytest.raises(errors.LaunchError, match="cannot listen"):
-        await begin(env.places, ready)
+        await begin(env.paths, ready)
 
     assert "cannot listen" in (await seen(env, ready.session)).end_why
 
@@ -113,28 +113,28 @@ async def test_a_host_that_dies_without_a_word_leaves_an_ended_session_that_says
     monkeypatch.setenv("PYTHONHASHSEED", "no number")
 
     with pytest.raises(errors.HostUnreachableError, match="Python runtime state"):
-        await session_operations.create(env.places, Config(), wanted())
+        await session_operations.create(env.paths, Config(), wanted())
 
-    [session] = (await asyncio.to_thread(read_fleet, env.places)).sessions
+    [session] = (await asyncio.to_thread(read_fleet, env.paths)).sessions
     assert SessionState.ENDED is session.state
     assert "Python runtime state" in session.end_why
 
 
 async def test_a_log_that_cannot_be_read_is_an_error_that_says_so(env: Env) -> None:
-    ready = await asyncio.to_thread(prepare, env.places, Config(), wanted(), NOW)
-    await asyncio.to_thread(env.places.log(ready.session).mkdir)
+    ready = await asyncio.to_thread(prepare, env.paths, Config(), wanted(), NOW)
+    await asyncio.to_thread(env.paths.log(ready.session).mkdir)
 
     with pytest.raises(errors.UnavailableError):
-        await begin(env.places, ready)
+        await begin(env.paths, ready)
 
 
 async def test_two_that_create_one_name_at_once_make_one_session(env: Env) -> None:
     made = await asyncio.gather(
-        *(session_operations.create(env.places, Config(), wanted()) for _ in range(3)), return_exceptions=True
+        *(session_operations.create(env.paths, Config(), wanted()) for _ in range(3)), return_exceptions=True
     )
 
     assert 2 == sum(isinstance(outcome, errors.NameTakenError) for outcome in made)
-    assert 1 == len((await asyncio.to_thread(read_fleet, env.places)).sessions)
+    assert 1 == len((await asyncio.to_thread(read_fleet, env.paths)).sessions)
 
 
 # Prompts, answers, interrupts.
@@ -143,7 +143,7 @@ async def test_two_that_create_one_name_at_once_make_one_session(env: Env) -> No
 async def test_a_prompt_is_taken_and_its_receipt_comes_back(env: Env) -> None:
     session = await runs(env)
 
-    receipt = await session_operations.send(env.places, session, "say one more thing")
+    receipt = await session_operations.send(env.paths, session, "say one more thing")
 
     assert (f"{session.id}-r1", session.id) == (receipt.id, receipt.session)
     await becomes(env, session.id, lambda now: now.last_line == "one more thing")
@@ -153,9 +153,9 @@ async def test_a_prompt_that_would_not_wait_is_refused_while_the_agent_works(env
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
     with pytest.raises(errors.SessionBusyError):
-        await session_operations.send(env.places, session, "say hello", "refuse")
+        await session_operations.send(env.paths, session, "say hello", "refuse")
     with pytest.raises(errors.UsageError):
-        await session_operations.send(env.places, session, " \n")
+        await session_operations.send(env.paths, session, " \n")
 
 
 async def test_an_answer_reaches_exactly_the_request_that_was_shown(env: Env) -> None:
@@ -164,8 +164,8 @@ async def test_an_answer_reaches_exactly_the_request_that_was_shown(env: Env) ->
     allow = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
 
     with pytest.raises(errors.StaleRequestError):
-        await session_operations.answer(env.places, session, msgspec.structs.replace(allow, digest="0" * 64))
-    await session_operations.answer(env.places, session, allow)
+        await session_operations.answer(env.paths, session, msgspec.structs.replace(allow, digest="0" * 64))
+    await session_operations.answer(env.paths, session, allow)
 
     now = await becomes(env, session.id, lambda now: not now.requests)
     assert [Decision.ALLOW] == [closed.decision for closed in now.closed]
@@ -175,7 +175,7 @@ async def test_an_answer_reaches_exactly_the_request_that_was_shown(env: Env) ->
 async def test_an_interrupt_ends_the_turn_and_not_the_agent(env: Env) -> None:
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
-    assert "interrupted" == await session_operations.interrupt(env.places, session)
+    assert "interrupted" == await session_operations.interrupt(env.paths, session)
 
     await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
 
@@ -187,9 +187,9 @@ async def test_an_interrupt_ends_the_turn_and_not_the_agent(env: Env) -> None:
 async def test_an_interrupt_says_what_becomes_of_the_queue(env: Env, prompts: int, said: str) -> None:
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
     for _ in range(prompts):
-        await session_operations.send(env.places, session, "say next", "idle")
+        await session_operations.send(env.paths, session, "say next", "idle")
 
-    assert f"interrupted; {said}" == await session_operations.interrupt(env.places, session)
+    assert f"interrupted; {said}" == await session_operations.interrupt(env.paths, session)
     await becomes(env, session.id, lambda now: not now.queue and now.state is SessionState.IDLE)
 
 
@@ -199,24 +199,24 @@ async def test_an_interrupt_says_what_becomes_of_the_queue(env: Env, prompts: in
 async def test_a_stopped_session_has_ended_when_stop_returns_and_is_no_crash(env: Env) -> None:
     session = await runs(env)
 
-    await session_operations.stop(env.places, session)
+    await session_operations.stop(env.paths, session)
 
     now = await seen(env, session.id)
     assert (SessionState.ENDED, True, False) == (now.state, now.stopped, now.crashed)
     for act in (session_operations.stop, session_operations.interrupt):
         with pytest.raises(errors.SessionEndedError):
-            await act(env.places, now)
+            await act(env.paths, now)
 
 
 async def test_a_restart_keeps_id_and_log_and_is_the_next_generation(env: Env) -> None:
     session = await runs(env, prompt="say hello")
-    await session_operations.stop(env.places, session)
+    await session_operations.stop(env.paths, session)
 
-    await session_operations.restart(env.places, await seen(env, session.id))
+    await session_operations.restart(env.paths, await seen(env, session.id))
 
     now = await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
     assert (session.id, 2, 1) == (now.id, now.generation, now.turns)
-    await session_operations.send(env.places, now, "say again")
+    await session_operations.send(env.paths, now, "say again")
     await becomes(env, session.id, lambda now: now.last_line == "again")
 
 
@@ -224,9 +224,9 @@ async def test_a_running_agent_is_not_restarted_unless_forced(env: Env) -> None:
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
     with pytest.raises(errors.RefusedError):
-        await session_operations.restart(env.places, session)
+        await session_operations.restart(env.paths, session)
     assert env.host_of(session.id) == (await seen(env, session.id)).pid
-    await session_operations.restart(env.places, session, force=True)
+    await session_operations.restart(env.paths, session, force=True)
 
     now = await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
     assert 2 == now.generation
@@ -251,12 +251,12 @@ async def test_a_restart_keeps_the_mode_that_the_agent_last_reported(
     session = await asyncio.to_thread(env.has, "abcdefgh", *facts_before)
     wanted = launch(session, argv=tuple(argv.split()))
     wanted = msgspec.structs.replace(wanted, agent=backend, backend=backend)
-    await asyncio.to_thread(write_private, env.places.launch(session), msgspec.json.encode(wanted))
+    await asyncio.to_thread(write_private, env.paths.launch(session), msgspec.json.encode(wanted))
 
     with pytest.raises(errors.LaunchError):
-        await session_operations.restart(env.places, await seen(env, session))
+        await session_operations.restart(env.paths, await seen(env, session))
 
-    again = await asyncio.to_thread(launch_of, env.places, session)
+    again = await asyncio.to_thread(launch_of, env.paths, session)
     assert (after, by_protocol, 2) == (" ".join(again.argv), again.permission_mode, again.generation)
     notices = [fact.text for fact in await asyncio.to_thread(facts, env, session) if isinstance(fact, NoticeRaised)]
     assert [notice in text for text in notices] == [True] * bool(notice)
@@ -272,24 +272,24 @@ async def test_a_key_that_a_confined_agent_inherits_at_a_restart_counts_as_a_cre
     backend = "claude" if mode is Mode.SDK else "tmux"
     wanted = msgspec.structs.replace(wanted, agent="claude", backend=backend)
     policy = SandboxPolicy(session=session, tier="microvm", secret_variables=("TOKEN",))
-    for path, value in ((env.places.launch(session), wanted), (env.places.sandbox(session), policy)):
+    for path, value in ((env.paths.launch(session), wanted), (env.paths.sandbox(session), policy)):
         await asyncio.to_thread(write_private, path, msgspec.json.encode(value))
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-s3cret-value")
 
     with pytest.raises(errors.LaunchError):
-        await session_operations.restart(env.places, await seen(env, session))
+        await session_operations.restart(env.paths, await seen(env, session))
 
-    text = await asyncio.to_thread(env.places.sandbox(session).read_bytes)
+    text = await asyncio.to_thread(env.paths.sandbox(session).read_bytes)
     assert ("ANTHROPIC_API_KEY", "TOKEN") == msgspec.json.decode(text, type=SandboxPolicy).secret_variables
 
 
 async def test_two_restarts_at_once_start_one_agent(env: Env) -> None:
     session = await runs(env)
-    await session_operations.stop(env.places, session)
+    await session_operations.stop(env.paths, session)
     gone = await seen(env, session.id)
 
-    await asyncio.gather(session_operations.restart(env.places, gone), session_operations.restart(env.places, gone))
-    await session_operations.restart(env.places, gone)
+    await asyncio.gather(session_operations.restart(env.paths, gone), session_operations.restart(env.paths, gone))
+    await session_operations.restart(env.paths, gone)
 
     generations = [fact.generation for fact in facts(env, session.id) if isinstance(fact, SessionStarted)]
     assert [1, 2] == generations
@@ -303,10 +303,10 @@ async def test_after_its_host_was_killed_a_session_is_lost_asks_nothing_and_can_
     assert (SessionState.LOST, ()) == (lost.state, lost.requests)
     assert not any(isinstance(fact, SessionEnded) for fact in facts(env, session.id))
     with pytest.raises(errors.HostUnreachableError, match="restart"):
-        await session_operations.send(env.places, lost, "say hello")
-    assert None is await asyncio.to_thread(lock_holder, env.places.host_lock(session.id))
+        await session_operations.send(env.paths, lost, "say hello")
+    assert None is await asyncio.to_thread(lock_holder, env.paths.host_lock(session.id))
 
-    await session_operations.restart(env.places, lost)
+    await session_operations.restart(env.paths, lost)
 
     now = await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
     assert (2, ()) == (now.generation, now.requests)
@@ -316,20 +316,20 @@ async def test_a_running_session_is_not_forgotten(env: Env) -> None:
     session = await runs(env)
 
     with pytest.raises(errors.RefusedError, match="stop"):
-        await list_entry.forget(env.places, session)
+        await list_entry.forget(env.paths, session)
 
     assert session.id == (await seen(env, session.id)).id
 
 
 async def test_a_forgotten_session_leaves_its_log_and_frees_its_name(env: Env) -> None:
     session = await runs(env)
-    await session_operations.stop(env.places, session)
+    await session_operations.stop(env.paths, session)
 
-    await list_entry.forget(env.places, await seen(env, session.id))
+    await list_entry.forget(env.paths, await seen(env, session.id))
 
-    assert () == (await asyncio.to_thread(read_fleet, env.places)).sessions
-    assert not env.places.environment(session.id).exists()
-    assert env.places.log(session.id).exists()
+    assert () == (await asyncio.to_thread(read_fleet, env.paths)).sessions
+    assert not env.paths.environment(session.id).exists()
+    assert env.paths.log(session.id).exists()
     await runs(env)
 
 
@@ -341,9 +341,9 @@ async def test_a_rename_is_seen_by_all_and_refused_where_the_name_is_taken(env: 
         await asyncio.to_thread(env.has, number, ended(), name=f"name {number[0]}")
     session = await seen(env, "aaaaaaaa")
 
-    assert "papers" == await list_entry.rename(env.places, session, " papers\x07 ")
+    assert "papers" == await list_entry.rename(env.paths, session, " papers\x07 ")
     with pytest.raises(errors.NameTakenError):
-        await list_entry.rename(env.places, session, "name b")
+        await list_entry.rename(env.paths, session, "name b")
 
     assert "papers" == (await seen(env, "aaaaaaaa")).name
 
@@ -352,27 +352,27 @@ async def test_two_callers_who_tag_a_session_at_once_both_do(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa", ended())
     session = await seen(env, "aaaaaaaa")
 
-    assert "tags: api" == await list_entry.tag(env.places, session, ["Api"])
-    assert "tags: docs" == await list_entry.tag(env.places, session, ["docs"])
+    assert "tags: api" == await list_entry.tag(env.paths, session, ["Api"])
+    assert "tags: docs" == await list_entry.tag(env.paths, session, ["docs"])
 
     assert ("api", "docs") == (await seen(env, "aaaaaaaa")).tags
-    await list_entry.tag(env.places, session, map(str, range(16)))
+    await list_entry.tag(env.paths, session, map(str, range(16)))
     crowded = await seen(env, "aaaaaaaa")
     assert 18 == len(crowded.tags)
     with pytest.raises(errors.UsageError, match="too many"):
-        await list_entry.tag(env.places, crowded, ["more"])
-    await list_entry.tag(env.places, crowded, removed=["api"])
+        await list_entry.tag(env.paths, crowded, ["more"])
+    await list_entry.tag(env.paths, crowded, removed=["api"])
     assert 17 == len((await seen(env, "aaaaaaaa")).tags)
 
 
 async def test_the_new_name_goes_along_with_a_restart(env: Env) -> None:
     session = await runs(env)
-    await session_operations.stop(env.places, session)
-    await list_entry.rename(env.places, session, "papers")
+    await session_operations.stop(env.paths, session)
+    await list_entry.rename(env.paths, session, "papers")
 
-    await session_operations.restart(env.places, await seen(env, session.id))
+    await session_operations.restart(env.paths, await seen(env, session.id))
 
-    assert "papers" == (await asyncio.to_thread(launch_of, env.places, session.id)).name
+    assert "papers" == (await asyncio.to_thread(launch_of, env.paths, session.id)).name
     assert "papers" == (await seen(env, session.id)).name
 
 
@@ -381,7 +381,7 @@ async def test_a_structured_session_has_no_pane_to_look_at_or_sit_down_at(env: E
 
     for act in (session_operations.pane, session_operations.attach_argv):
         with pytest.raises(errors.InteractiveOnlyError):
-            await act(env.places, session)
+            await act(env.paths, session)
 
 
 async def test_a_structured_session_is_read_from_its_log_alone(env: Env) -> None:
@@ -389,13 +389,13 @@ async def test_a_structured_session_is_read_from_its_log_alone(env: Env) -> None
     await becomes(env, session.id, lambda now: now.last_line == "three" and now.state is SessionState.IDLE)
     await asyncio.to_thread(env.kill_host, session.id)
 
-    everything = await read(env.places, session)
+    everything = await read(env.paths, session)
 
     assert ["one", "two", "three"] == [line.strip() for line in everything if line.strip() in ("one", "two", "three")]
-    assert everything[-2:] == await read(env.places, session, lines=2)
-    assert everything[1:3] == await read(env.places, session, 1, 2)
-    assert everything[-3:] == await read(env.places, session, -3)
-    assert [] == await read(env.places, Session(id=SessionId("nolognow"), mode=Mode.SDK))
+    assert everything[-2:] == await read(env.paths, session, lines=2)
+    assert everything[1:3] == await read(env.paths, session, 1, 2)
+    assert everything[-3:] == await read(env.paths, session, -3)
+    assert [] == await read(env.paths, Session(id=SessionId("nolognow"), mode=Mode.SDK))
 
 
 @pytest.mark.parametrize(
@@ -428,10 +428,10 @@ async def test_waiting_ends_when_all_are_there_or_with_any_when_one_is(env: Env)
     idle = await runs(env, "two")
     goal = [SessionState.IDLE]
 
-    there = await wait_for(env.places, [working.id, idle.id], goal, any=True, timeout_s=20)
+    there = await wait_for(env.paths, [working.id, idle.id], goal, any=True, timeout_s=20)
     assert [idle.id] == [session.id for session in there]
-    both = asyncio.ensure_future(wait_for(env.places, [working.id, idle.id], goal, timeout_s=20))
-    await session_operations.interrupt(env.places, working)
+    both = asyncio.ensure_future(wait_for(env.paths, [working.id, idle.id], goal, timeout_s=20))
+    await session_operations.interrupt(env.paths, working)
     assert [working.id, idle.id] == [session.id for session in await both]
 
 
@@ -440,10 +440,10 @@ async def test_waiting_for_what_cannot_come_true_any_more_ends(env: Env) -> None
     gone = SessionId("aaaaaaaa")
 
     with pytest.raises(errors.SessionEndedError):
-        await wait_for(env.places, [gone], [SessionState.IDLE], timeout_s=20)
-    assert await wait_for(env.places, [gone], [SessionState.ENDED], timeout_s=20)
+        await wait_for(env.paths, [gone], [SessionState.IDLE], timeout_s=20)
+    assert await wait_for(env.paths, [gone], [SessionState.ENDED], timeout_s=20)
     with pytest.raises(errors.SessionNotFoundError):
-        await wait_for(env.places, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
+        await wait_for(env.paths, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
 
 
 async def test_waiting_for_a_lost_session_says_that_it_is_lost(env: Env) -> None:
@@ -451,9 +451,9 @@ async def test_waiting_for_a_lost_session_says_that_it_is_lost(env: Env) -> None
     lost = SessionId("aaaaaaaa")
 
     with pytest.raises(errors.RefusedError, match="'aaaaaaaa' is lost, so it will not be idle") as refusal:
-        await wait_for(env.places, [lost], [SessionState.IDLE], timeout_s=20)
+        await wait_for(env.paths, [lost], [SessionState.IDLE], timeout_s=20)
     assert not isinstance(refusal.value, errors.SessionEndedError)
-    assert [lost] == [session.id for session in await wait_for(env.places, [lost], [SessionState.LOST], timeout_s=20)]
+    assert [lost] == [session.id for session in await wait_for(env.paths, [lost], [SessionState.LOST], timeout_s=20)]
 
 
 async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_not_for_any(env: Env) -> None:
@@ -462,23 +462,23 @@ async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_
     both, goal = [SessionId("aaaaaaaa"), working.id], [SessionState.IDLE]
 
     with pytest.raises(errors.SessionEndedError):
-        await wait_for(env.places, both, goal, timeout_s=20)
-    either = asyncio.ensure_future(wait_for(env.places, both, goal, any=True, timeout_s=20))
-    await session_operations.interrupt(env.places, working)
+        await wait_for(env.paths, both, goal, timeout_s=20)
+    either = asyncio.ensure_future(wait_for(env.paths, both, goal, any=True, timeout_s=20))
+    await session_operations.interrupt(env.paths, working)
     assert [working.id] == [session.id for session in await either]
 
 
 async def test_what_is_so_already_needs_no_time(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa", ended())
 
-    assert await wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.ENDED], timeout_s=0)
+    assert await wait_for(env.paths, [SessionId("aaaaaaaa")], [SessionState.ENDED], timeout_s=0)
 
 
 async def test_waiting_has_an_end(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa")
     await asyncio.to_thread(env.hosts, "aaaaaaaa")
     with pytest.raises(errors.TimedOutError):
-        await wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.IDLE], timeout_s=0.01)
+        await wait_for(env.paths, [SessionId("aaaaaaaa")], [SessionState.IDLE], timeout_s=0.01)
 
 
 # Agents that outlive their host.
@@ -522,11 +522,11 @@ async def test_a_restart_ends_the_agent_that_lost_its_host(env: Env) -> None:
 
     def stage() -> None:
         env.has(session, started(pid=agent.pid))
-        write_private(env.places.launch(session), msgspec.json.encode(launch(session)))
+        write_private(env.paths.launch(session), msgspec.json.encode(launch(session)))
 
     await asyncio.to_thread(stage)
 
-    await session_operations.restart(env.places, await seen(env, session))
+    await session_operations.restart(env.paths, await seen(env, session))
 
     agent.communicate()
     assert -signal.SIGTERM == agent.returncode
@@ -545,14 +545,14 @@ async def test_a_restart_ends_what_an_agent_left_that_died_with_its_host(env: En
 
     def stage() -> None:
         env.has(session, started(pid=agent.pid))
-        write_private(env.places.launch(session), msgspec.json.encode(launch(session)))
+        write_private(env.paths.launch(session), msgspec.json.encode(launch(session)))
         agent.wait()
 
     await asyncio.to_thread(stage)
     assert SessionState.LOST is (await seen(env, session)).state
     left, other = remains("aaaaaaaa.1"), remains("bbbbbbbb.1")
 
-    await session_operations.restart(env.places, await seen(env, session))
+    await session_operations.restart(env.paths, await seen(env, session))
 
     left.communicate()
     assert -signal.SIGKILL == left.returncode
@@ -566,16 +566,16 @@ async def test_a_restart_ends_the_agent_whose_host_was_killed_before_it_logged_i
 
     def stage() -> None:
         env.has(session, started(), ended())
-        write_private(env.places.launch(session), msgspec.json.encode(launch(session, generation=2)))
+        write_private(env.paths.launch(session), msgspec.json.encode(launch(session, generation=2)))
         born = started_at(daemon.pid)
         assert born is not None
         written = system.HERE.convert_start(born) + 0.1
-        os.utime(env.places.launch(session), (written, written))
+        os.utime(env.paths.launch(session), (written, written))
         until(lambda: time.time() > written)
 
     await asyncio.to_thread(stage)
     left = remains("aaaaaaaa.2")
-    await session_operations.restart(env.places, await seen(env, session))
+    await session_operations.restart(env.paths, await seen(env, session))
 
     left.communicate()
     assert -signal.SIGKILL == left.returncode
@@ -602,9 +602,9 @@ async def test_a_stop_ends_the_agent_that_lost_its_host_with_what_it_started(env
     with pytest.raises(
         errors.HostUnreachableError, match=r"its agent still runs \(pid \d+\); `kasmon stop aaaaaaaa` stops it"
     ):
-        await session_operations.send(env.places, before, "hello")
+        await session_operations.send(env.paths, before, "hello")
 
-    await session_operations.stop(env.places, before)
+    await session_operations.stop(env.paths, before)
 
     agent.communicate()
     assert -signal.SIGTERM == agent.returncode

@@ -30,7 +30,7 @@ async def seen(env: Env, session: str, condition: Callable[[Session], bool] = la
     """The session once *condition* is true of it."""
 
     def look() -> Session | None:
-        found = read_fleet(env.places).get(SessionId(session))
+        found = read_fleet(env.paths).get(SessionId(session))
         return found if found is not None and condition(found) else None
 
     return await asyncio.to_thread(until, look, what=f"a state of {session}")
@@ -38,31 +38,31 @@ async def seen(env: Env, session: str, condition: Callable[[Session], bool] = la
 
 async def terminal(env: Env, name: str = "docs", parent: SessionId | None = None) -> Session:
     wanted = NewSession(name=name, argv=GREETS, workdir="/", environment=("WHO=world-of-tests",), parent=parent)
-    session = await session_operations.create(env.places, Config(), wanted)
+    session = await session_operations.create(env.paths, Config(), wanted)
     return await seen(env, session, lambda now: now.exists)
 
 
 async def test_a_terminal_session_is_told_things_read_and_looked_at(env: Env) -> None:
     session = await terminal(env)
 
-    receipt = await session_operations.send(env.places, session, "and more")
+    receipt = await session_operations.send(env.paths, session, "and more")
     assert ReceiptState.SUBMITTED is receipt.state
     shown: list[str] = []
     while shown.count("and more") < 2:
-        shown = await read(env.places, session)
+        shown = await read(env.paths, session)
 
     assert "hello world-of-tests" == shown[0]
-    assert shown[:2] == await read(env.places, session, 0, 1)
-    pane = await session_operations.pane(env.places, session)
+    assert shown[:2] == await read(env.paths, session, 0, 1)
+    pane = await session_operations.pane(env.paths, session)
     assert (120, 40) == (pane.width, pane.height)
-    assert str(env.places.tmux_socket) in await session_operations.attach_argv(env.places, session)
+    assert str(env.paths.tmux_socket) in await session_operations.attach_argv(env.paths, session)
 
 
 async def test_a_window_beside_another_is_a_child_with_a_log_of_its_own(env: Env) -> None:
     parent = await terminal(env)
     child = await terminal(env, "beside", parent=parent.id)
 
-    await session_operations.stop(env.places, child)
+    await session_operations.stop(env.paths, child)
 
     assert parent.id == (await seen(env, child.id, lambda now: now.state is SessionState.ENDED)).parent
     assert (await seen(env, parent.id)).exists
@@ -70,31 +70,31 @@ async def test_a_window_beside_another_is_a_child_with_a_log_of_its_own(env: Env
 
 async def test_a_terminal_is_stopped_renamed_restarted_and_forgotten(env: Env) -> None:
     session = await terminal(env)
-    await session_operations.stop(env.places, session)
+    await session_operations.stop(env.paths, session)
     stopped = await seen(env, session.id)
     assert (SessionState.ENDED, True) == (stopped.state, stopped.stopped)
-    await list_entry.rename(env.places, stopped, "papers")
+    await list_entry.rename(env.paths, stopped, "papers")
     assert "papers" in await asyncio.to_thread(env.tmux, "list-panes", "-a", "-F", "#{window_name}")
 
-    await session_operations.restart(env.places, await seen(env, session.id))
+    await session_operations.restart(env.paths, await seen(env, session.id))
     again = await seen(env, session.id, lambda now: now.exists)
     assert (2, "papers") == (again.generation, again.name)
-    await session_operations.stop(env.places, again)
-    await list_entry.forget(env.places, await seen(env, session.id))
+    await session_operations.stop(env.paths, again)
+    await list_entry.forget(env.paths, await seen(env, session.id))
 
     assert "papers" not in await asyncio.to_thread(env.tmux, "list-panes", "-a", "-F", "#{window_name}")
-    assert () == (await asyncio.to_thread(read_fleet, env.places)).sessions
+    assert () == (await asyncio.to_thread(read_fleet, env.paths)).sessions
 
 
 async def test_when_the_tmux_host_is_killed_its_sessions_are_unsure_until_a_wish_brings_it_back(env: Env) -> None:
     session = await terminal(env)
-    host = await asyncio.to_thread(lock_holder, env.places.tmux_host_lock)
+    host = await asyncio.to_thread(lock_holder, env.paths.tmux_host_lock)
     await asyncio.to_thread(end, host or 0)
 
     # A host's last thread, and with it the lock, may outlive its main one by a moment.
     unsure = await seen(env, session.id, lambda now: now.host is not None and not now.host.alive)
     assert (SessionState.UNSURE, AGENT_ALIVE) == (unsure.state, unsure.unsure_why)
-    await session_operations.send(env.places, unsure, "still there")
+    await session_operations.send(env.paths, unsure, "still there")
 
     back = await seen(env, session.id, lambda now: now.host is not None and now.host.alive)
     assert (session.pid, 1) == (back.pid, back.generation)
@@ -108,7 +108,7 @@ async def test_when_the_tmux_server_is_killed_its_sessions_are_lost_and_can_be_r
 
     lost = await seen(env, session.id, lambda now: now.state is SessionState.LOST)
     assert lost.end_why
-    await session_operations.restart(env.places, lost)
+    await session_operations.restart(env.paths, lost)
 
     assert 2 == (await seen(env, session.id, lambda now: now.state in ALIVE)).generation
 
@@ -119,13 +119,13 @@ async def test_without_tmux_a_terminal_session_has_ended_and_says_why(
     monkeypatch.setenv("KASMON_TMUX", "/no/such/tmux")
 
     with pytest.raises(KasmonError, match="/no/such/tmux"):
-        await session_operations.create(env.places, Config(), NewSession(name="docs", argv=GREETS, workdir="/"))
+        await session_operations.create(env.paths, Config(), NewSession(name="docs", argv=GREETS, workdir="/"))
 
-    [session] = (await asyncio.to_thread(read_fleet, env.places)).sessions
+    [session] = (await asyncio.to_thread(read_fleet, env.paths)).sessions
     assert SessionState.ENDED is session.state
     assert "/no/such/tmux" in session.end_why
     with pytest.raises(SessionEndedError):
-        await session_operations.send(env.places, session, "hello")
+        await session_operations.send(env.paths, session, "hello")
 
 
 SPEAKER = """
@@ -151,16 +151,16 @@ async def test_only_a_turn_that_has_ended_is_said_to_be_interrupted(
 ) -> None:
     monkeypatch.setattr(session_operations, "INTERRUPT_S", 20.0 if obeys else 0.3)
     argv = (sys.executable, "-c", SPEAKER, "nothing", "busy", *(["obeys"] if obeys else []))
-    id_ = await session_operations.create(env.places, Config(), NewSession(name="docs", argv=argv, workdir="/"))
+    id_ = await session_operations.create(env.paths, Config(), NewSession(name="docs", argv=argv, workdir="/"))
     session = await seen(env, id_, lambda now: now.state is SessionState.WORKING and now.source == "program")
 
     if obeys:
-        assert "interrupted" == await session_operations.interrupt(env.places, session)
+        assert "interrupted" == await session_operations.interrupt(env.paths, session)
         session = await seen(env, id_, lambda now: now.state is SessionState.IDLE)
-        assert "no turn was running" == await session_operations.interrupt(env.places, session)
+        assert "no turn was running" == await session_operations.interrupt(env.paths, session)
     else:
         with pytest.raises(TimedOutError, match="was interrupted but is still working"):
-            await session_operations.interrupt(env.places, session)
+            await session_operations.interrupt(env.paths, session)
 
 
 async def test_where_the_state_is_unknown_after_an_interrupt_so_is_the_end_of_the_turn(
@@ -170,21 +170,21 @@ async def test_where_the_state_is_unknown_after_an_interrupt_so_is_the_end_of_th
     argv = (sys.executable, "-c", SPEAKER, "nothing", "busy", "falls-silent")
     config = Config(agents={"speaker": Profile(program=sys.executable)})
     new = NewSession(name="docs", agent="speaker", argv=argv, workdir="/")
-    id_ = await session_operations.create(env.places, config, new)
+    id_ = await session_operations.create(env.paths, config, new)
     session = await seen(env, id_, lambda now: now.state is SessionState.WORKING and now.source == "program")
 
-    assert session_operations.END_UNKNOWN == await session_operations.interrupt(env.places, session)
+    assert session_operations.END_UNKNOWN == await session_operations.interrupt(env.paths, session)
     assert SessionState.UNSURE is (await seen(env, id_, lambda _: True)).state
 
 
 async def test_what_was_just_sent_is_waited_for_though_the_agent_is_idle_still(env: Env) -> None:
     go = env.folder / "go"
     argv = (sys.executable, "-c", SPEAKER, str(go))
-    id_ = await session_operations.create(env.places, Config(), NewSession(name="docs", argv=argv, workdir="/"))
+    id_ = await session_operations.create(env.paths, Config(), NewSession(name="docs", argv=argv, workdir="/"))
     session = await seen(env, id_, lambda now: now.state is SessionState.IDLE)
-    receipt = await session_operations.send(env.places, session, "now")
+    receipt = await session_operations.send(env.paths, session, "now")
     assert SessionState.IDLE is (await seen(env, id_, lambda _: True)).state
-    waiting = asyncio.create_task(wait_for(env.places, [id_], {SessionState.IDLE}, timeout_s=20))
+    waiting = asyncio.create_task(wait_for(env.paths, [id_], {SessionState.IDLE}, timeout_s=20))
     done, _ = await asyncio.wait([waiting], timeout=0.3)
     assert not done
     go.touch()

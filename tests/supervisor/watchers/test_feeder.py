@@ -38,11 +38,11 @@ class Watched:
         self.home = home
         self.config = Config(watch=(WatchRule(session="watch", prompt=TASK, **rule),))  # type: ignore[arg-type]
         self.watch, self.api = home.start("watch"), home.start("api")
-        self.feeder = Feeder(home.places)
+        self.feeder = Feeder(home.paths)
         self.step()
 
     def step(self) -> None:
-        asyncio.run(self.feeder.step(self.config, read_fleet(self.home.places), time.time()))
+        asyncio.run(self.feeder.step(self.config, read_fleet(self.home.paths), time.time()))
 
     def turn(self, session: SessionId, text: str) -> None:
         """One turn of *session*, to its end."""
@@ -77,16 +77,16 @@ def test_a_watcher_is_told_of_a_turn_that_ended_with_its_last_line_as_data(home:
     assert prompt.startswith(TASK)
     assert "its turn ended (done).\n> all green" in prompt
     assert "peer" == by
-    assert [1] == [each.events for each in read_sent(home.places, "watch")]
-    assert [] == read_sent(home.places, "another")
-    watched.feeder = Feeder(home.places)
+    assert [1] == [each.events for each in read_sent(home.paths, "watch")]
+    assert [] == read_sent(home.paths, "another")
+    watched.feeder = Feeder(home.paths)
     watched.step()
     assert 1 == len(watched.told()), "what ended before it began is no news"
 
 
 def test_no_secret_of_a_session_is_told(home: Home) -> None:
     watched = Watched(home)
-    write_private(home.places.environment(watched.api), b"API_KEY=hunter2hunter2")
+    write_private(home.paths.environment(watched.api), b"API_KEY=hunter2hunter2")
     watched.turn(watched.api, "say key hunter2hunter2")
     watched.step()
 
@@ -122,13 +122,13 @@ def test_a_watcher_that_answers_the_request_is_refused_and_the_request_waits_on(
     new = NewSession(
         name="watch", agent="odd", workdir="/", public_environment=tuple(f"{k}={v}" for k, v in home.variables.items())
     )
-    watch = asyncio.run(create(home.places, Config(agents=agents), new))
+    watch = asyncio.run(create(home.paths, Config(agents=agents), new))
     api = home.start("api")
-    feeder, config = Feeder(home.places), Config(watch=(WatchRule(session="watch", on=("request",)),))
-    asyncio.run(feeder.step(config, read_fleet(home.places), time.time()))
+    feeder, config = Feeder(home.paths), Config(watch=(WatchRule(session="watch", on=("request",)),))
+    asyncio.run(feeder.step(config, read_fleet(home.paths), time.time()))
     home.prompt(api, "ask git push")
     until(lambda: home.session(api).requests, what="the request")
-    asyncio.run(feeder.step(config, read_fleet(home.places), time.time()))
+    asyncio.run(feeder.step(config, read_fleet(home.paths), time.time()))
 
     [said] = until(lambda: home.facts(MessageWritten, watch), what="the watcher's answer")
     assert "an agent cannot answer requests" in said.text
@@ -144,10 +144,10 @@ def test_it_is_told_once_of_checks_that_failed_with_their_names(
     gh = ForgeClient(tmp_path / "bin", "gh", {"pr list": []})
     watch = home.start("watch")
     home.start("fix", workdir=str(repo.folder), worktree=True)
-    feeder, config = Feeder(home.places), Config(watch=(WatchRule(session="watch", on=("checks-failed",)),))
+    feeder, config = Feeder(home.paths), Config(watch=(WatchRule(session="watch", on=("checks-failed",)),))
 
     def step(at: float) -> None:
-        asyncio.run(feeder.step(config, read_fleet(home.places), at))
+        asyncio.run(feeder.step(config, read_fleet(home.paths), at))
 
     at = time.time()
     step(at)
@@ -177,28 +177,28 @@ def test_nothing_is_told_about_itself_and_more_than_the_limit_waits(home: Home) 
 
     assert 2 == len(watched.told())
     assert "> one" in watched.told()[1][0]
-    assert 1 == len(read_sent(home.places, "watch"))
+    assert 1 == len(read_sent(home.paths, "watch"))
 
 
 def test_a_watcher_that_is_missing_is_started_with_its_profile(home: Home) -> None:
     rule = WatchRule(session="watch", agent="scripted", folder="/", prompt=TASK)
-    api, feeder = home.start("api"), Feeder(home.places)
+    api, feeder = home.start("api"), Feeder(home.paths)
     config = Config(watch=(rule,))
-    asyncio.run(feeder.step(config, read_fleet(home.places), time.time()))
+    asyncio.run(feeder.step(config, read_fleet(home.paths), time.time()))
     home.prompt(api, "say green")
     until(lambda: home.session(api).finished_at > 0, what="the end of the turn")
-    asyncio.run(feeder.step(config, read_fleet(home.places), time.time()))
+    asyncio.run(feeder.step(config, read_fleet(home.paths), time.time()))
 
-    [watcher] = [each for each in read_fleet(home.places).sessions if each.name == "watch"]
+    [watcher] = [each for each in read_fleet(home.paths).sessions if each.name == "watch"]
     assert "> green" in prompts(home, watcher.id)[0][0]
-    assert is_feeder_needed(config, read_fleet(home.places))
+    assert is_feeder_needed(config, read_fleet(home.paths))
 
 
 def test_its_process_runs_without_a_dashboard_from_the_start_of_a_session(home: Home) -> None:
-    home.places.config.mkdir(parents=True, exist_ok=True)
-    home.places.config_file.write_text('[[watch]]\nsession = "watch"\nprompt = "Tell me."\n')
+    home.paths.config.mkdir(parents=True, exist_ok=True)
+    home.paths.config_file.write_text('[[watch]]\nsession = "watch"\nprompt = "Tell me."\n')
     watch, api = home.start("watch"), home.start("api")
-    until(lambda: lock_holder(home.places.feeder_lock) is not None, what="the feeder")
+    until(lambda: lock_holder(home.paths.feeder_lock) is not None, what="the feeder")
 
     def has_told() -> bool:
         if not home.session(api).awaits_turn:  # the feeder may begin to look after the first turn

@@ -102,7 +102,7 @@ class Walk:
         *kind*: the repository is `plain`, `bare`, a `submodule`, or has a `sparse` checkout.
         """
         self.finishes, self.outcomes, self.kind = finishes, Counter[str](), kind
-        self.places = Paths(state=private_folder(remote.parent / "state"), config=remote.parent / "config")
+        self.paths = Paths(state=private_folder(remote.parent / "state"), config=remote.parent / "config")
         self.random, self.trees, self.count = random.Random(seed), list[SessionWorktree](), 0
         self.written: dict[str, str] = {}
         """Content -> where it was written."""
@@ -378,12 +378,12 @@ class Walk:
 
     def carry_out(self, tree: SessionWorktree, act: str) -> None:
         walker = session_of(tree)
-        plan = plan_finish(self.places, walker, FINISHES[act], Fleet(at=time.time()))
-        run(finish(self.places, walker, plan, lambda text: None))
+        plan = plan_finish(self.paths, walker, FINISHES[act], Fleet(at=time.time()))
+        run(finish(self.paths, walker, plan, lambda text: None))
 
     def take_turn(self, tree: SessionWorktree) -> None:
         """Let an agent work, with its files stored before and after."""
-        turns = TurnTrees(self.places.turns(session_of(tree).id))
+        turns = TurnTrees(self.paths.turns(session_of(tree).id))
         number = turns.begin(Path(tree.path))
         self.write(Path(tree.path), f"f{self.count}.txt")
         if number is not None:
@@ -392,9 +392,7 @@ class Walk:
     def undo(self, tree: SessionWorktree) -> None:
         """Undo the last turn, or the last undo, if that is possible."""
         with contextlib.suppress(KasmonError):
-            undo(
-                self.places, session_of(tree), self.random.choice((plan_undo, plan_redo))(self.places, session_of(tree))
-            )
+            undo(self.paths, session_of(tree), self.random.choice((plan_undo, plan_redo))(self.paths, session_of(tree)))
             self.outcomes["undo"] += 1
 
     def kill(self, tree: SessionWorktree) -> None:
@@ -436,7 +434,7 @@ class Walk:
 
     def fetch_discarded(self) -> None:
         """Fetch what discards stored, as a person would."""
-        for number, bundle in enumerate(sorted(self.places.discarded.glob("*"))):
+        for number, bundle in enumerate(sorted(self.paths.discarded.glob("*"))):
             self.repo.git("fetch", "--quiet", str(bundle), f"refs/*:refs/back/{number}/*")
 
     def new(self, *, fails: bool) -> None:
@@ -475,7 +473,7 @@ class Walk:
         """The contents that are neither in a file nor in an object that a ref or a stash reaches."""
         stashed = [file.read_text().strip() for file in self.git_folder.rglob("rebase-merge/autostash")]
         reached = self.repo.git("rev-list", "--objects", "--all", "--reflog", *stashed).splitlines()
-        for store in self.places.state.glob("sessions/*/turns.git"):
+        for store in self.paths.state.glob("sessions/*/turns.git"):
             reached += self.repo.git("--git-dir", str(store), "rev-list", "--objects", "--all").splitlines()
         folders = [self.repo.folder, *(Path(tree.path) for tree in self.trees)]
         files = {

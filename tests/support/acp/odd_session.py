@@ -13,7 +13,7 @@ from kasmon.config.schema import Profile
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import Event, MessageWritten, TurnEnded
 from kasmon.model.permission import SessionId
-from kasmon.paths import places, write_private
+from kasmon.paths import user_paths, write_private
 from tests.support.agents.backend_contract import LIMIT_S, Contract, Listener
 from tests.support.wait import auntil
 
@@ -23,8 +23,8 @@ ODD = Path(__file__).parent / "odd_agents.py"
 
 def give(**variables: str) -> None:
     """Write *variables* into the session's file, where its agent gets them from."""
-    places().folder(SESSION).mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(places().environment(SESSION), encoded(variables))
+    user_paths().folder(SESSION).mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_private(user_paths().environment(SESSION), encoded(variables))
 
 
 def odd_config(name: str) -> Config:

@@ -44,7 +44,7 @@ def lead_of(kasmon: Cli, name: str = "lead", **settings: str) -> LeadingAgent:
     for setting, value in ({"agents": "scripted"} | settings).items():
         done = kasmon("config", f"fleet.{setting}", value)
         assert 0 == done.code, done.err
-    config = kasmon.places.config_file
+    config = kasmon.paths.config_file
     text = config.read_text()
     if "[agents.scripted]" not in text:
         config.write_text(f'{text}\n[agents.scripted]\nexecution_mode = "sdk"\n')

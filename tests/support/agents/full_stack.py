@@ -25,7 +25,7 @@ from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.paths import Paths, places, private_folder, write_private
+from kasmon.paths import Paths, private_folder, user_paths, write_private
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.agents.real_agent import RealAgent
@@ -51,8 +51,8 @@ class Stack:
         self.stub = stub
         self._fork_server = fork_server
         self.path = Path(os.environ["XDG_STATE_HOME"]).parent
-        self.places: Paths = places()
-        self.places.make()
+        self.paths: Paths = user_paths()
+        self.paths.make()
         self.variables = {
             **os.environ,
             **agent.own,
@@ -67,9 +67,9 @@ class Stack:
 
     def configure(self, *flags: str) -> None:
         """Give the agent these flags from now on, by the config."""
-        private_folder(self.places.config)
+        private_folder(self.paths.config)
         profile = f"[agents.{self.agent.name}]\nflags = {json.dumps(flags)}\n"
-        write_private(self.places.config_file, profile.encode())
+        write_private(self.paths.config_file, profile.encode())
 
     def begun(self, *arguments: str) -> subprocess.Popen[str]:
         """A command that runs, with a Python of its own."""
@@ -103,7 +103,7 @@ class Stack:
         return SessionId(done.out.strip())
 
     def session(self, session: SessionId) -> Session:
-        seen = read_fleet(self.places).get(session)
+        seen = read_fleet(self.paths).get(session)
         assert seen is not None
         return seen
 
@@ -118,7 +118,7 @@ class Stack:
             return until(there, LIMIT_S)
         except TimeoutError:
             now = self.session(session)
-            text = "\n".join(f"{event}"[:300] for event, _ in EventLog(self.places.log(session)).read())
+            text = "\n".join(f"{event}"[:300] for event, _ in EventLog(self.paths.log(session)).read())
             raise AssertionError(f"it is {now.state} and not {states}\n{text}") from None
 
     def turn(self, session: SessionId, prompt: str) -> Session:
@@ -148,7 +148,7 @@ class Stack:
 
     def keys(self, session: SessionId, *names: str) -> None:
         """Press keys in the agent's terminal, by tmux's names, as a person does who is attached to it."""
-        tmux = ("tmux", "-S", str(self.places.tmux_socket), "send-keys", "-t", f"={session}:", *names)
+        tmux = ("tmux", "-S", str(self.paths.tmux_socket), "send-keys", "-t", f"={session}:", *names)
         subprocess.run(tmux, check=True, timeout=LIMIT_S)
 
     def shows(self, session: SessionId, text: str) -> str:
@@ -164,7 +164,7 @@ class Stack:
             raise AssertionError(f"no {text!r} in:\n{self('read', session)}") from None
 
     def facts(self, session: SessionId, kind: type[FactT]) -> list[FactT]:
-        return [event for event, _ in EventLog(self.places.log(session)).read() if isinstance(event, kind)]
+        return [event for event, _ in EventLog(self.paths.log(session)).read() if isinstance(event, kind)]
 
     def asked(self, session: SessionId | None = None) -> Any:
         """The oldest request of an agent in `kasmon inbox`, of *session* where it is given; hosts ask beside them."""

@@ -17,15 +17,15 @@ from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.frames import ProposeFinish, RecordPeerMessage
 from kasmon.model.commands import ActingAgent
 from kasmon.model.events import PeerMessageWritten
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
 async def ask(session):
-    async with reach(places(), session.id, session.mode) as host:
+    async with reach(user_paths(), session.id, session.mode) as host:
         await host.ask({frame})
 
 try:
-    asyncio.run(ask(read_fleet(places()).require({session!r})))
+    asyncio.run(ask(read_fleet(user_paths()).require({session!r})))
     print("it was logged")
 except KasmonError as error:
     print(error.message)
@@ -43,7 +43,7 @@ def start_lead(kasmon: Cli, name: str = acting_agent.PROFILE, *more: str) -> "Le
 
 def write_profile(kasmon: Cli, *lines: str) -> None:
     """Write the agent's profile, with *lines* in its table, into the config of *kasmon*, unless it is there."""
-    program, config = kasmon.home / acting_agent.PROFILE, kasmon.places.config_file
+    program, config = kasmon.home / acting_agent.PROFILE, kasmon.paths.config_file
     (kasmon.home / "k").mkdir(exist_ok=True)
     program.write_text(f"#!/bin/sh\nexec {sys.executable} {acting_agent.__file__} {kasmon.home / 'k'}\n")
     program.chmod(0o755)

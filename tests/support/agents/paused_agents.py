@@ -40,13 +40,13 @@ def housed(stack: Stack, tier: Tier, *more: str) -> Iterator[Stack]:
     else:
         own = stack.variables["OPENCODE_CONFIG_CONTENT"]
         stack.variables["OPENCODE_CONFIG_CONTENT"] = own.replace(stack.stub.url, there)
-    private_folder(stack.places.config)
+    private_folder(stack.paths.config)
     lines = [f"[agents.{agent.name}]", f'sandbox = "{tier}"', f"flags = {json.dumps(flags)}"]
     lines += [f"[agents.{agent.name}.confined]", f'network = ["private:{name}:{port}"]', *more, ""]
-    write_private(stack.places.config_file, "\n".join(lines).encode())
+    write_private(stack.paths.config_file, "\n".join(lines).encode())
     yield stack
-    policies = [SandboxPolicy(session=SessionId(folder.name), tier=tier) for folder in stack.places.sessions.iterdir()]
-    kept = load_agent_tier(stack.places, SandboxPolicy(session=SessionId("nobody00"), tier=tier))
+    policies = [SandboxPolicy(session=SessionId(folder.name), tier=tier) for folder in stack.paths.sessions.iterdir()]
+    kept = load_agent_tier(stack.paths, SandboxPolicy(session=SessionId("nobody00"), tier=tier))
     kept.host_folders.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     clear(stack.path)
     for policy in policies:

@@ -14,7 +14,7 @@ import pytest
 from kasmon.backends.common.environment import encoded
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
-from kasmon.paths import places, write_private
+from kasmon.paths import user_paths, write_private
 from tests.support.agents import more_agents
 from tests.support.wait import until
 
@@ -61,9 +61,9 @@ class RealAgent:
     def launch(self, *, variables: Mapping[str, str] | None = None, session: str = "contract", **more: Any) -> Launch:
         """How kasmon starts it; its own variables and *variables* stand in the session's file, where it reads them."""
         own = {**self.own, **(variables or {})}
-        folder = places().folder(session)
+        folder = user_paths().folder(session)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(places().environment(session), encoded(own))
+        write_private(user_paths().environment(session), encoded(own))
         fields: dict[str, Any] = {
             "name": self.name,
             "agent": self.name,

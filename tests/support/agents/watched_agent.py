@@ -159,7 +159,7 @@ def watched(
     variables.pop(without, None)
     try:
         launch = tmux.wants(ME, *argv, agent=agent.name, workdir=str(agent.workdir))
-        write_private(tmux.places.environment(launch.session), encoded(variables))
+        write_private(tmux.paths.environment(launch.session), encoded(variables))
         tmux.open()
         asyncio.run(_start(tmux))
         it = Watched(tmux, agent, stub)

@@ -36,16 +36,16 @@ from tests.support.bus.server_programs import need_server
 from tests.support.host.sshd import Sshd
 
 
-def command_of(places: Paths) -> tuple[str, ...]:
-    """The command that runs the kasmon of *places*, on whatever machine it is."""
-    variables = places.environment_variables()
+def command_of(paths: Paths) -> tuple[str, ...]:
+    """The command that runs the kasmon of *paths*, on whatever machine it is."""
+    variables = paths.environment_variables()
     return ("env", *(f"{name}={value}" for name, value in variables.items()), sys.executable, "-P", "-m", "kasmon")
 
 
 @contextlib.asynccontextmanager
-async def over_a_stream(places: Paths) -> AsyncIterator[StreamBus]:
+async def over_a_stream(paths: Paths) -> AsyncIterator[StreamBus]:
     ours, theirs = socket.socketpair()
-    served = StreamServer(LocalBus(places), *await asyncio.open_connection(sock=theirs))
+    served = StreamServer(LocalBus(paths), *await asyncio.open_connection(sock=theirs))
     serving = asyncio.create_task(served.serve())
 
     async def end() -> None:
@@ -72,14 +72,14 @@ def end_shared_cluster() -> None:
     if shared_cluster.cache_info().currsize:
         server = shared_cluster()
         server.stop()
-        shutil.rmtree(server.places.state, ignore_errors=True)
+        shutil.rmtree(server.paths.state, ignore_errors=True)
 
 
 class _HeldBus(LocalBus):
     """Lists nothing before *begun* is set."""
 
-    def __init__(self, places: Paths, begun: asyncio.Event) -> None:
-        super().__init__(places)
+    def __init__(self, paths: Paths, begun: asyncio.Event) -> None:
+        super().__init__(paths)
         self._begun = begun
 
     async def updates(self, positions: Mapping[SessionId, LogPosition]) -> AsyncGenerator[Update, None]:
@@ -100,11 +100,11 @@ class _BeginningBus(NatsBus):
 
 
 @contextlib.asynccontextmanager
-async def over_nats(places: Paths, name: str = "otto", role: Role = "operator") -> AsyncIterator[NatsBus]:
+async def over_nats(paths: Paths, name: str = "otto", role: Role = "operator") -> AsyncIterator[NatsBus]:
     cluster = await asyncio.to_thread(shared_cluster)
     await cluster.clear("m1")
     begun = asyncio.Event()
-    served = MachineServer(cluster.identity("m1", "machine"), lambda: _HeldBus(places, begun))
+    served = MachineServer(cluster.identity("m1", "machine"), lambda: _HeldBus(paths, begun))
     await served.start()
     try:
         async with contextlib.aclosing(_BeginningBus(cluster.identity(name, role), "m1")) as bus:
@@ -116,22 +116,22 @@ async def over_nats(places: Paths, name: str = "otto", role: Role = "operator") 
 
 
 @contextlib.asynccontextmanager
-async def bus_to(kind: str, places: Paths, box: Callable[[], Sshd]) -> AsyncIterator[Bus]:
-    """A bus of this *kind* to the kasmon of *places*."""
+async def bus_to(kind: str, paths: Paths, box: Callable[[], Sshd]) -> AsyncIterator[Bus]:
+    """A bus of this *kind* to the kasmon of *paths*."""
     if kind == "local":
-        async with contextlib.aclosing(LocalBus(places)) as local:
+        async with contextlib.aclosing(LocalBus(paths)) as local:
             yield local
     elif kind == "stream":
-        async with over_a_stream(places) as stream:
+        async with over_a_stream(paths) as stream:
             yield stream
     elif kind == "nats":
-        async with over_nats(places) as nats:
+        async with over_nats(paths) as nats:
             yield nats
     elif kind == "viewer":
-        async with over_nats(places, "vera", "viewer") as viewer:
+        async with over_nats(paths, "vera", "viewer") as viewer:
             yield viewer
     else:
-        machine = Machine(name="there", ssh="box", command=command_of(places))
+        machine = Machine(name="there", ssh="box", command=command_of(paths))
         async with contextlib.aclosing(await open_bus(machine, box().ssh)) as remote:
             yield remote
 

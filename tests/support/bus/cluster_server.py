@@ -46,8 +46,8 @@ class ClusterServer:
         self, state: Path, *, members: tuple[tuple[str, Role, str], ...] = MEMBERS, host: str = "127.0.0.1"
     ) -> None:
         self.program: ServerProgram = need_server()
-        self.places = Paths(state=state, config=state)
-        self.folder: ClusterFolder = create_cluster(self.places, CLUSTER, host, 0, teams=(Team("main"), Team("other")))
+        self.paths = Paths(state=state, config=state)
+        self.folder: ClusterFolder = create_cluster(self.paths, CLUSTER, host, 0, teams=(Team("main"), Team("other")))
         self.seeds: dict[tuple[str, str, str], str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self._common: Identity = service_identity(self.folder, ROSTER_KEY)

@@ -13,7 +13,7 @@ from kasmon.bus.nats.enrolment import join, make_join_token
 from kasmon.bus.nats.identity import Identity
 from kasmon.bus.nats.server_config import ROSTER_KEY
 from kasmon.bus.nats.service import apply_changes
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from tests.support.bus.server_programs import need_server
 
 
@@ -22,13 +22,13 @@ class ClusterUp:
 
     def __init__(self, state: Path, leaf_port: int = 0) -> None:
         need_server()
-        self.places = places({"XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "HOME": str(state)})
+        self.paths = user_paths({"XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "HOME": str(state)})
         teams = (Team("main"), Team("small", 8 * 1024**2))
-        self.folder: ClusterFolder = create_cluster(self.places, "c1", "127.0.0.1", 0, teams=teams, leaf_port=leaf_port)
+        self.folder: ClusterFolder = create_cluster(self.paths, "c1", "127.0.0.1", 0, teams=teams, leaf_port=leaf_port)
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> "subprocess.Popen[bytes]":
-        self._started.append(process.start_service(self.folder, self.places))
+        self._started.append(process.start_service(self.folder, self.paths))
         return self._started[-1]
 
     def wait(self) -> None:

@@ -52,7 +52,7 @@ class JoinedKasmons:
 
     def join(self, ahead_s: float = 0.0) -> None:
         """Register `far`, and wait until it is connected. The clock of the process that serves it is *ahead_s* off."""
-        command = command_of(self.far.places)
+        command = command_of(self.far.paths)
         if ahead_s:
             command = (*command[: command.index("-m")], "-c", CLOCK.format(ahead_s))
         self._register(Machine(name=NAME, command=command))
@@ -60,15 +60,15 @@ class JoinedKasmons:
     def join_over_ssh(self, box: Sshd) -> None:
         """Register `far`, which *box* leads to, and wait until it is connected."""
         self._box = box
-        self.near.places.config.mkdir(parents=True)
-        (self.near.places.config / "config.toml").write_text(box.config)
-        self._register(Machine(name=NAME, ssh="box", command=command_of(self.far.places)))
+        self.near.paths.config.mkdir(parents=True)
+        (self.near.paths.config / "config.toml").write_text(box.config)
+        self._register(Machine(name=NAME, ssh="box", command=command_of(self.far.paths)))
 
     def join_over_nats(self, cluster: ClusterServer) -> None:
         """Have `far` serve its sessions to *cluster*, register it, and wait until it is connected."""
         self._cluster = cluster
-        IdentityFile(self.far.places, CLUSTER, "machine").save(cluster.identity(NAME, "machine"))
-        IdentityFile(self.near.places, CLUSTER, "operator").save(cluster.identity("otto", "operator"))
+        IdentityFile(self.far.paths, CLUSTER, "machine").save(cluster.identity(NAME, "machine"))
+        IdentityFile(self.near.paths, CLUSTER, "operator").save(cluster.identity("otto", "operator"))
         self.serve()
         self._register(Machine(name=NAME, cluster=CLUSTER))
 
@@ -76,12 +76,12 @@ class JoinedKasmons:
         """Start what serves `far` to the cluster, once the one before has ended."""
         if self._serving is not None:
             self._serving.wait()
-        argv = [*self.inside, *command_of(self.far.places), "bus", "--cluster", CLUSTER, "--allow", ",".join(ABILITIES)]
+        argv = [*self.inside, *command_of(self.far.paths), "bus", "--cluster", CLUSTER, "--allow", ",".join(ABILITIES)]
         self._serving = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
 
     def _register(self, machine: Machine) -> None:
-        write_machine(self.near.places, machine, is_new=True)
-        start_link(self.near.places, NAME)
+        write_machine(self.near.paths, machine, is_new=True)
+        start_link(self.near.paths, NAME)
         self.until_connected()
 
     def cut(self) -> None:
@@ -114,14 +114,14 @@ class JoinedKasmons:
 
     @property
     def presence(self) -> Presence:
-        return read_presence(self.near.places, NAME)
+        return read_presence(self.near.paths, NAME)
 
     def until_connected(self) -> None:
         until(lambda: self.link_pid and not self.presence.why and self.presence.kasmon, what="the connection")
 
     @property
     def link_pid(self) -> int:
-        return lock_holder(self.near.places.machine_lock(NAME)) or 0
+        return lock_holder(self.near.paths.machine_lock(NAME)) or 0
 
     def bus_process(self) -> psutil.Process:
         """The process that serves `far`."""
@@ -135,20 +135,20 @@ class JoinedKasmons:
     async def begin(self, name: str = "docs", **more: object) -> SessionId:
         """Start a scripted session in `far`."""
         new = NewSession(**({"name": name, "agent": "scripted", "mode": Mode.SDK, "workdir": "/"} | more))  # type: ignore[arg-type]
-        return await session_operations.create(self.far.places, Config(), new)
+        return await session_operations.create(self.far.paths, Config(), new)
 
     def shown(self, session: SessionId, condition: Callable[[Session], object] = lambda session: True) -> Session:
         """The session as `near` shows it, once *condition* is true of it."""
 
         def find() -> Session | None:
-            seen = read_fleet(self.near.places).get(session)
+            seen = read_fleet(self.near.paths).get(session)
             return seen if seen is not None and condition(seen) else None
 
         return until(find, what=f"a state of {session}")
 
     def has_whole_log(self, session: SessionId) -> bool:
         """Whether the copy of its log is complete."""
-        copy, log = (env.places.log(session) for env in (self.near, self.far))
+        copy, log = (env.paths.log(session) for env in (self.near, self.far))
         return copy.exists() and copy.read_bytes() == log.read_bytes()
 
     def close(self) -> None:

@@ -36,28 +36,28 @@ class TwoCommandLines:
         self._ending = contextlib.ExitStack()
         variables = [f"{name}={value}" for name, value in self.there.environment.items()]
         command = ("env", *variables, sys.executable, "-P", "-m", "kasmon")
-        self.here.places.make()
+        self.here.paths.make()
         machine = Machine(name=MACHINE, command=command)
         if way != "stream":
             root = Path(tempfile.mkdtemp(prefix="kt-", dir="/tmp"))
             self._ending.callback(shutil.rmtree, root, ignore_errors=True)
             machine = self._join_over_ssh(root, command) if way == "ssh" else self._join_over_nats(root, command)
-        write_machine(self.here.places, machine)
+        write_machine(self.here.paths, machine)
         self.connect()
 
     def _join_over_ssh(self, root: Path, command: tuple[str, ...]) -> Machine:
         box = Sshd(root)
         self._ending.callback(box.close)
-        self.here.places.config.mkdir(parents=True, exist_ok=True)
-        self.here.places.config_file.write_text(box.config)
+        self.here.paths.config.mkdir(parents=True, exist_ok=True)
+        self.here.paths.config_file.write_text(box.config)
         return Machine(name=MACHINE, ssh="box", command=command)
 
     def _join_over_nats(self, root: Path, command: tuple[str, ...]) -> Machine:
         cluster = ClusterServer(root, members=((MACHINE, "machine", "main"), ("otto", "operator", "main")))
         self._ending.callback(cluster.stop)
         cluster.start()
-        IdentityFile(self.there.places, CLUSTER, "machine").save(cluster.identity(MACHINE, "machine"))
-        IdentityFile(self.here.places, CLUSTER, "operator").save(cluster.identity("otto", "operator"))
+        IdentityFile(self.there.paths, CLUSTER, "machine").save(cluster.identity(MACHINE, "machine"))
+        IdentityFile(self.here.paths, CLUSTER, "operator").save(cluster.identity("otto", "operator"))
         allowed = ("--allow", ",".join(ABILITIES))
         serving = subprocess.Popen([*command, "bus", "--cluster", CLUSTER, *allowed], stdin=subprocess.DEVNULL)
         self._ending.callback(serving.wait)
@@ -66,17 +66,17 @@ class TwoCommandLines:
 
     def connect(self) -> None:
         """Start the link, and wait until it is connected."""
-        start_link(self.here.places, MACHINE)
+        start_link(self.here.paths, MACHINE)
         until(self._is_connected, LIMIT_S, what="the link")
 
     def _is_connected(self) -> bool:
-        presence = read_presence(self.here.places, MACHINE)
+        presence = read_presence(self.here.paths, MACHINE)
         return bool(self.link) and presence.link == self.link and not presence.why
 
     @property
     def link(self) -> int:
         """The pid of the link; 0 if it does not run."""
-        return lock_holder(self.here.places.machine_lock(MACHINE)) or 0
+        return lock_holder(self.here.paths.machine_lock(MACHINE)) or 0
 
     def cut(self) -> None:
         """End the link, as a crash would, with what it runs; also one that was started and took its place."""

@@ -90,7 +90,7 @@ def _sent(ground: AgentFleet, session: SessionId, text: str) -> str:
     now = ground.session(session)
     if now is None:
         return "nobody to prompt"
-    receipt = ground.do(verb.send(ground.places, now, text))
+    receipt = ground.do(verb.send(ground.paths, now, text))
     return f"prompt for {now.name!r}: {receipt.state if receipt else 'refused'}"
 
 
@@ -108,7 +108,7 @@ def answer(ground: AgentFleet, dice: Random) -> str:
     wish = Answer(request=ask.id, digest=ask.digest, decision=decision)
     ground.given.append(Answered(ask.id, decision.value))
     if not two:
-        ground.do(verb.answer(ground.places, session, wish))
+        ground.do(verb.answer(ground.paths, session, wish))
         return f"{decision.value} for {ask.id}"
     other = Decision.DENY if decision is Decision.ALLOW else Decision.ALLOW
     ground.given.append(Answered(ask.id, other.value))
@@ -116,7 +116,7 @@ def answer(ground: AgentFleet, dice: Random) -> str:
     async def both() -> list[object]:
         wishes = (wish, msgspec.structs.replace(wish, decision=other))
         return await asyncio.gather(
-            *(verb.answer(ground.places, session, each) for each in wishes), return_exceptions=True
+            *(verb.answer(ground.paths, session, each) for each in wishes), return_exceptions=True
         )
 
     results = asyncio.run(both())
@@ -134,7 +134,7 @@ def answer_stale(ground: AgentFleet, dice: Random) -> str:
     session, ask = waiting[int(at * len(waiting))]
     wish = Answer(request=ask.id, digest="0" * len(ask.digest), decision=Decision.ALLOW)
     try:
-        asyncio.run(verb.answer(ground.places, session, wish))
+        asyncio.run(verb.answer(ground.paths, session, wish))
     except KasmonError as error:
         return f"another digest for {ask.id}: {type(error).__name__}"
     ground.broken.append(f"an answer to another text of {ask.id} was taken")
@@ -163,14 +163,14 @@ def restart(ground: AgentFleet, dice: Random) -> str:
     chosen = {over[int(at * len(over))].id: over[int(at * len(over))] for at in draws if over}
     for session in chosen.values():
         ground.wanted[session.id] += 1
-        ground.do(verb.restart(ground.places, session))
+        ground.do(verb.restart(ground.paths, session))
     return f"restart of {[session.name for session in chosen.values()]}"
 
 
 def interrupt(ground: AgentFleet, dice: Random) -> str:
     session = dice.choice(ground.talkers)
     if (now := ground.session(session)) is not None:
-        ground.do(verb.interrupt(ground.places, now))
+        ground.do(verb.interrupt(ground.paths, now))
     return f"interrupt of {_name(ground, session)!r}"
 
 
@@ -180,7 +180,7 @@ def run_code(ground: AgentFleet, dice: Random) -> str:
     session = dice.choice(ground.jails)
     now = ground.session(session)
     if now is not None:
-        ground.do(use.run(ground.places, now, "python", "x = 1; print(x)"))
+        ground.do(use.run(ground.paths, now, "python", "x = 1; print(x)"))
     return f"code for {_name(ground, session)!r}"
 
 
@@ -213,7 +213,7 @@ def end_dashboard(ground: AgentFleet, dice: Random) -> str:
 
 def kill_host(ground: AgentFleet, dice: Random) -> str:
     session = dice.choice(ground.talkers)
-    if not _kill(lock_holder(ground.places.host_lock(session))):
+    if not _kill(lock_holder(ground.paths.host_lock(session))):
         return f"{_name(ground, session)!r} has no host to kill"
     _truth(ground, lambda: _state(ground, session) is SessionState.LOST)
     return f"kill -9 of the host of {_name(ground, session)!r}"
@@ -229,7 +229,7 @@ def kill_fork_server(ground: AgentFleet, dice: Random) -> str:
 
 
 def kill_tmux_host(ground: AgentFleet, dice: Random) -> str:
-    if not _kill(lock_holder(ground.places.tmux_host_lock)):
+    if not _kill(lock_holder(ground.paths.tmux_host_lock)):
         return "no tmux host to kill"
     boxes = [session for session in (*ground.boxes, *ground.terminals) if _state(ground, session) in promises.SURE]
     _truth(ground, lambda: not any(_state(ground, session) in promises.SURE for session in boxes) or _is_back(ground))
@@ -237,7 +237,7 @@ def kill_tmux_host(ground: AgentFleet, dice: Random) -> str:
 
 
 def _is_back(ground: AgentFleet) -> bool:
-    return lock_holder(ground.places.tmux_host_lock) is not None
+    return lock_holder(ground.paths.tmux_host_lock) is not None
 
 
 def kill_tmux(ground: AgentFleet, dice: Random) -> str:
@@ -258,7 +258,7 @@ def kill_agent(ground: AgentFleet, dice: Random) -> str:
     now = ground.session(session)
     if now is None or now.state not in ALIVE or not _kill(now.pid):
         return f"{_name(ground, session)!r} does not run"
-    if lock_holder(ground.places.tmux_host_lock) is not None:
+    if lock_holder(ground.paths.tmux_host_lock) is not None:
         _truth(ground, lambda: _state(ground, session) not in promises.SURE)
     return f"kill -9 of {_name(ground, session)!r}"
 
@@ -290,21 +290,21 @@ def _truth(ground: AgentFleet, is_shown: Callable[[], bool]) -> None:
 
 def sweep_sockets(ground: AgentFleet, dice: Random) -> str:
     name = dice.choice(("h.sock", "t.sock"))
-    (ground.places.runtime / name).unlink(missing_ok=True)
+    (ground.paths.runtime / name).unlink(missing_ok=True)
     return f"{name} swept away"
 
 
 def damage_index(ground: AgentFleet, dice: Random) -> str:
     noise = dice.randbytes(200)
-    with contextlib.suppress(OSError), ground.places.index.open("r+b") as file:
+    with contextlib.suppress(OSError), ground.paths.index.open("r+b") as file:
         file.write(noise)
     return "noise over the index"
 
 
 def break_config(ground: AgentFleet, dice: Random) -> str:
     text = dice.choice(("theme = [", "nonsense = 1\n", "\x00\xff", '[ui]\ntheme = "nord"\n', ""))
-    ground.places.config_file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    ground.left[str(ground.places.config_file)] = ground.places.config_file.read_bytes()
+    ground.paths.config_file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    ground.left[str(ground.paths.config_file)] = ground.paths.config_file.read_bytes()
     return f"the config is {text!r}"
 
 
@@ -319,7 +319,7 @@ def fill_disk(ground: AgentFleet, dice: Random) -> str:
     session, other = dice.sample(ground.talkers, 2)
     ground.prompts += 1
     text = f"say p{ground.prompts}"
-    log = ground.places.log(session)
+    log = ground.paths.log(session)
     if not log.is_file():
         return "no log to keep from being written"
     kept, link = log.with_suffix(".kept"), log.with_suffix(".link")
@@ -328,8 +328,8 @@ def fill_disk(ground: AgentFleet, dice: Random) -> str:
     link.replace(log)
     try:
         now = ground.session(other)
-        can = now is not None and now.state in ALIVE and lock_holder(ground.places.host_lock(other)) is not None
-        took = ground.do(verb.send(ground.places, now, text, "idle")) is not None if now is not None and can else True
+        can = now is not None and now.state in ALIVE and lock_holder(ground.paths.host_lock(other)) is not None
+        took = ground.do(verb.send(ground.paths, now, text, "idle")) is not None if now is not None and can else True
         if (full := ground.session(session)) is not None and full.state in ALIVE:
             ground.do(_prompted(ground, full, "say over a full disk"))
         ground.broken += promises.control_goes_on(ground.session(session), took)
@@ -341,21 +341,21 @@ def fill_disk(ground: AgentFleet, dice: Random) -> str:
 async def _prompted(ground: AgentFleet, session: Session, text: str) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_S):
-            await verb.send(ground.places, session, text)
+            await verb.send(ground.paths, session, text)
 
 
 def tear_log(ground: AgentFleet, dice: Random) -> str:
     """Half a line of somebody else at the end of a log whose host is gone."""
     session, noise = dice.choice(ground.talkers), dice.randbytes(40).replace(b"\n", b"")
-    if lock_holder(ground.places.host_lock(session)) is not None:
+    if lock_holder(ground.paths.host_lock(session)) is not None:
         return "no log without a writer"
-    with ground.places.log(session).open("ab") as file:
+    with ground.paths.log(session).open("ab") as file:
         file.write(b'{"kind":"message.said","at":1' + noise)
     return f"half a line in the log of {_name(ground, session)!r}"
 
 
 def kill_runner(ground: AgentFleet, dice: Random) -> str:
-    lock = ground.places.plan(ground.plan) / "host.lock"
+    lock = ground.paths.plan(ground.plan) / "host.lock"
     return "kill -9 of the plan's runner" if ground.plan and _kill(lock_holder(lock)) else "no runner to kill"
 
 

@@ -65,7 +65,7 @@ class AgentFleet:
 
     def __init__(self, home: Home, agents: int) -> None:
         self.home = home
-        self.places = home.places
+        self.paths = home.paths
         self.clock = home.path / "clock"
         self.variables = {
             **home.variables,
@@ -102,13 +102,13 @@ class AgentFleet:
 
     def furnish(self) -> None:
         """Write what a person and others left there, then start everything."""
-        install_rules(self.places)
-        private_folder(self.places.config)
-        write_private(self.places.config_file, TOLD.encode())
+        install_rules(self.paths)
+        private_folder(self.paths.config)
+        write_private(self.paths.config_file, TOLD.encode())
         work = self.home.path / "work"
         work.mkdir()
         (work / "notes.txt").write_text("unsaved\n")
-        self.left |= {str(work / "notes.txt"): b"unsaved\n", str(self.places.config_file): TOLD.encode()}
+        self.left |= {str(work / "notes.txt"): b"unsaved\n", str(self.paths.config_file): TOLD.encode()}
         self.without_events = _has_own_inotify()
         asyncio.run(self._start())
         (work / "chaos.toml").write_text(PLAN)
@@ -118,7 +118,7 @@ class AgentFleet:
             self.open(number)
 
     async def _start(self) -> None:
-        jails = 2 if self.agents >= 20 and tiers.load("jail", self.places).probe().ok else 0
+        jails = 2 if self.agents >= 20 and tiers.load("jail", self.paths).probe().ok else 0
         terminals = max(self.agents // 12, 1)
         boxes = (self.agents - jails - terminals) * 2 // 5
         talkers = self.agents - jails - terminals - boxes
@@ -137,19 +137,19 @@ class AgentFleet:
             for number in range(boxes):
                 record = self.home.path / f"box-{number}.jsonl"
                 record.touch()
-                argv = tuple(command(self.places, record, ()))
+                argv = tuple(command(self.paths, record, ()))
                 keep = self._boxed(record)
                 group.create_task(one(self._maker(f"box-{number}", mode=Mode.TMUX, argv=argv), keep))
             for number in range(terminals):
                 argv = (sys.executable, "-P", "-m", "kasmon.scripted") if number % 2 else ("sh", "-c", HOSTILE_SH)
                 group.create_task(one(self._maker(f"term-{number}", mode=Mode.TMUX, argv=argv), self.terminals.append))
             for number in range(jails):
-                made = partial(sandbox_operations.create, self.places, Config(), NewSandbox(name=f"jail-{number}"))
+                made = partial(sandbox_operations.create, self.paths, Config(), NewSandbox(name=f"jail-{number}"))
                 group.create_task(one(made, self.jails.append))
 
     def _maker(self, name: str, **more: object) -> Callable[[], Awaitable[SessionId]]:
         wanted = NewSession(name=name, workdir=str(self.home.path / "work"), speed=0.0, **more)  # type: ignore[arg-type]  # as each kind needs
-        return lambda: create(self.places, Config(), wanted)
+        return lambda: create(self.paths, Config(), wanted)
 
     def _boxed(self, record: Path) -> Callable[[SessionId], object]:
         return lambda session: self.boxes.update({session: record})
@@ -168,24 +168,24 @@ class AgentFleet:
 
     def fleet(self) -> Fleet:
         """All sessions, as `kasmon ls` shows them now."""
-        return read_fleet(self.places)
+        return read_fleet(self.paths)
 
     def session(self, session: SessionId) -> Session | None:
         return self.fleet().get(session)
 
     def hosted(self) -> Mapping[str, bool]:
         """Session's id -> whether its host's lock is held now; the shared host's for those in tmux."""
-        shared = lock_holder(self.places.tmux_host_lock) is not None
+        shared = lock_holder(self.paths.tmux_host_lock) is not None
         return {
             session.id: shared
             if session.mode is Mode.TMUX
-            else lock_holder(self.places.host_lock(session.id)) is not None
+            else lock_holder(self.paths.host_lock(session.id)) is not None
             for session in self.fleet().sessions
         }
 
     def events(self, session: str) -> list[Event]:
         try:
-            return [event for event, _ in EventLog(self.places.log(SessionId(session))).read()]
+            return [event for event, _ in EventLog(self.paths.log(SessionId(session))).read()]
         except LogMissingError:
             return []
 
@@ -200,14 +200,14 @@ class AgentFleet:
 
     def hosts(self) -> dict[Process, str]:
         """The hosts that run now, the shared one among them."""
-        locks = {session: self.places.host_lock(session) for session in (*self.talkers, *self.jails)}
+        locks = {session: self.paths.host_lock(session) for session in (*self.talkers, *self.jails)}
         held = {str(name): lock_holder(lock) for name, lock in locks.items()}
-        held["the tmux host"] = lock_holder(self.places.tmux_host_lock)
+        held["the tmux host"] = lock_holder(self.paths.tmux_host_lock)
         return {Process(pid, at): name for name, pid in held.items() if pid and (at := started_at(pid))}
 
     def tmux_servers(self) -> list[int]:
         """The tmux servers that run at our socket, whether that is there or not."""
-        socket = str(self.places.tmux_socket)
+        socket = str(self.paths.tmux_socket)
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -217,7 +217,7 @@ class AgentFleet:
 
     def fork_servers(self) -> list[int]:
         """The servers from which hosts of ours are forked."""
-        path = f"{self.places.runtime}/"
+        path = f"{self.paths.runtime}/"
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -227,7 +227,7 @@ class AgentFleet:
         return found
 
     def read_logs(self) -> dict[str, bytes]:
-        logs = [self.places.fleet_log, *self.places.sessions.glob("*/events.jsonl")]
+        logs = [self.paths.fleet_log, *self.paths.sessions.glob("*/events.jsonl")]
         return {str(log): log.read_bytes() for log in logs if log.is_file() and not log.is_symlink()}
 
     def remember_logs(self, now: Mapping[str, bytes]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from kasmon.demo.scratch import clear
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from tests.support.cli.fork_server import KASMON, OF_PYTHON, Command, ForkServer
 from tests.support.wait import until
 
@@ -61,7 +61,7 @@ class Cli:
             "XDG_CONFIG_HOME": str(self.home / "c"),
             "PYTHONUTF8": "1",
         }
-        self.places: Paths = places(self.environment)
+        self.paths: Paths = user_paths(self.environment)
 
     def __call__(self, *arguments: str, given: str = "", **variables: str) -> Done:
         if self._fork_server is not None and not self._needs_python(arguments, variables):

@@ -11,7 +11,7 @@ from kasmon.cli.commands import run
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.plan.events import PlanFact
 from kasmon.model.plan.parser import read
-from kasmon.paths import Paths, places, write_private
+from kasmon.paths import Paths, user_paths, write_private
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans import start
 from tests.support.cli.cli_runner import Done
@@ -38,9 +38,9 @@ class PlanCli:
 
     def __init__(self, folder: Path, heard: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
-        self.places: Paths = places()
-        self.places.config.mkdir(exist_ok=True, mode=0o700)
-        write_private(self.places.config / "config.toml", AGENTS.encode())
+        self.paths: Paths = user_paths()
+        self.paths.config.mkdir(exist_ok=True, mode=0o700)
+        write_private(self.paths.config / "config.toml", AGENTS.encode())
         self._heard = heard
         self._locks: list[HostLock] = []
 
@@ -66,7 +66,7 @@ class PlanCli:
         """A plan that was agreed to, and then these facts."""
         file = self.file(text, name)
         book = start.store_approved_plan(
-            self.places, read(text, file, on=on), text, Path(file), self.folder, headless=headless, on=on
+            self.paths, read(text, file, on=on), text, Path(file), self.folder, headless=headless, on=on
         )
         lock = HostLock(book.lock)
         assert lock.acquire()

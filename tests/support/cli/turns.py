@@ -18,7 +18,7 @@ def started(kasmon: Cli) -> Repo:
 
 def turn(kasmon: Cli, change: Callable[[], object]) -> None:
     """Let `one` do a turn, and *change* happen in it."""
-    trees = TurnTrees(kasmon.places.turns(kasmon.json("show", "one")["session"]["id"]))
+    trees = TurnTrees(kasmon.paths.turns(kasmon.json("show", "one")["session"]["id"]))
     count = len(trees.turns())
     assert 0 == kasmon("send", "one", "ask true").code
     request = kasmon.request()["id"]

@@ -34,7 +34,7 @@ class Actor(Protocol):
     """The agent's type, in front of its window's title."""
     begins: str
     """The prompt that it is started with; none where it takes none."""
-    places: Paths
+    paths: Paths
     workdir: Path
     variables: Mapping[str, str]
     """The environment of another process that finds the same kasmon."""

@@ -124,7 +124,7 @@ async def before_the_start_nothing_exists(it: ActorSession) -> None:
 @row()
 async def the_sanitized_name_is_the_sessions_own_whatever_it_is_called(it: ActorSession) -> None:
     assert re.fullmatch(r"[a-z][a-z2-7]{7}", it.one.sanitized_name)
-    assert it.actor.places.folder(it.one.sanitized_name).is_dir()
+    assert it.actor.paths.folder(it.one.sanitized_name).is_dir()
     assert NAME == (await it.one.state()).name
 
 
@@ -155,7 +155,7 @@ async def the_tasks_variables_are_the_agents(it: ActorSession) -> None:
 
 @row("tmux", "program")
 async def agent_type_and_title_become_the_tmux_windows_name(it: ActorSession) -> None:
-    argv = await session_operations.attach_argv(it.actor.places, await it.one.state())
+    argv = await session_operations.attach_argv(it.actor.paths, await it.one.state())
     tmux = argv[: argv.index("attach-session")]
     wanted = [*tmux, "display-message", "-p", "-t", f"={it.one.sanitized_name}:", "#{window_name}"]
     process = await asyncio.create_subprocess_exec(*wanted, stdout=asyncio.subprocess.PIPE)
@@ -256,7 +256,7 @@ async def what_is_no_range_is_a_usage_error(it: ActorSession) -> None:
 
 @row()
 async def poll_tells_by_the_content_whether_something_is_new(it: ActorSession) -> None:
-    again = await ExecutionSession.of(it.one.id, where=it.actor.places)
+    again = await ExecutionSession.of(it.one.id, where=it.actor.paths)
     await it.say("first")
     assert (await again.has_updated())[0], "the first poll is an update"
     await _still(it)
@@ -428,7 +428,7 @@ async def what_needs_a_terminal_is_refused_by_a_structured_session(it: ActorSess
 @row(*TERMINALS)
 async def a_terminal_takes_a_size(it: ActorSession) -> None:
     await it.one.resize(117, 37)
-    pane = await session_operations.pane(it.actor.places, await it.one.state())
+    pane = await session_operations.pane(it.actor.paths, await it.one.state())
 
     assert (117, 37) == (pane.width, pane.height)
     for size in ((0, 10), (10, 0), (10**6, 10)):
@@ -494,7 +494,7 @@ async def an_embedded_terminal_shows_rows_and_takes_bytes(it: ActorSession) -> N
 
 @row()
 async def restore_of_what_runs_changes_nothing(it: ActorSession) -> None:
-    again = await ExecutionSession.of(NAME, where=it.actor.places)
+    again = await ExecutionSession.of(NAME, where=it.actor.paths)
     before = await again.pid()
     await again.restore()
 
@@ -558,7 +558,7 @@ async def _is_back(it: ActorSession, generation: int, conversation: str | None) 
 
 @row()
 async def restore_never_raises_and_says_why_not(it: ActorSession) -> None:
-    file = it.actor.places.launch(it.one.id)
+    file = it.actor.paths.launch(it.one.id)
     before = await asyncio.to_thread(file.read_bytes)
     await it.one.close()
     await asyncio.to_thread(file.write_bytes, b"{")

@@ -24,7 +24,7 @@ from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
-from kasmon.paths import Paths, places, write_private
+from kasmon.paths import Paths, user_paths, write_private
 from kasmon.process_identity import find_processes_with
 from kasmon.store.event_log import START, Cursor, EventLog
 from tests.support.cli.fork_server import Process, start_host
@@ -62,8 +62,8 @@ class Env:
         for name, folder in (("STATE_HOME", "s"), ("RUNTIME_DIR", "r"), ("CONFIG_HOME", "c")):
             (root / folder).mkdir(mode=0o700)
             self.environment[f"XDG_{name}"] = str(root / folder)
-        self.places: Paths = places(self.environment)
-        self.places.make()
+        self.paths: Paths = user_paths(self.environment)
+        self.paths.make()
         self._logs: dict[SessionId, ReadLog] = {}
         self.processes: list[Process] = []
         self._links: list[HostLink] = []
@@ -72,8 +72,8 @@ class Env:
         """Write how *session* is to be started."""
         fields: dict[str, Any] = {"name": "docs", "agent": "scripted", "mode": Mode.SDK, "backend": "scripted"}
         launch = Launch(session=session, **({"speed": 0.0} | fields | more))
-        self.places.folder(session).mkdir(mode=0o700, exist_ok=True)
-        write_private(self.places.launch(session), msgspec.json.encode(launch))
+        self.paths.folder(session).mkdir(mode=0o700, exist_ok=True)
+        write_private(self.paths.launch(session), msgspec.json.encode(launch))
         return launch
 
     # What the log says
@@ -85,7 +85,7 @@ class Env:
         return [event for event in self.events(session) if isinstance(event, kind)]
 
     def session(self, session: SessionId = ME) -> Session:
-        read, wanted = self._read(session), self.places.launch(session).read_bytes()
+        read, wanted = self._read(session), self.paths.launch(session).read_bytes()
         if read.now is None or read.wanted != wanted:
             read.wanted, read.now, read.applied = wanted, created(self.wanted(session), 0.0), 0
         for event in read.events[read.applied :]:
@@ -95,7 +95,7 @@ class Env:
 
     def _read(self, session: SessionId) -> ReadLog:
         """What the log says now; only what is new is read, for tests ask while they wait."""
-        log = EventLog(self.places.log(session))
+        log = EventLog(self.paths.log(session))
         read = self._logs.setdefault(session, ReadLog())
         if not log.path.exists() or last_bytes(log.path, read.cursor) != read.last:
             read = self._logs[session] = ReadLog()
@@ -107,7 +107,7 @@ class Env:
         return read
 
     def wanted(self, session: SessionId = ME) -> Launch:
-        return msgspec.json.decode(self.places.launch(session).read_bytes(), type=Launch)
+        return msgspec.json.decode(self.paths.launch(session).read_bytes(), type=Launch)
 
     def receipts(self, session: SessionId = ME) -> list[tuple[str, str]]:
         return [(receipt.text, str(receipt.state)) for receipt in self.session(session).receipts]
@@ -120,12 +120,12 @@ class Env:
     ) -> AsyncIterator[StructuredHost]:
         """A host with an agent of the test's own; ended at the end, if it is not by then."""
         launch = launch or self.wants(backend="fake")
-        lock = HostLock(self.places.host_lock(launch.session))
+        lock = HostLock(self.paths.host_lock(launch.session))
         assert lock.acquire()
-        host = StructuredHost(self.places, launch, backend, Config(limits=limits or Limits()))
+        host = StructuredHost(self.paths, launch, backend, Config(limits=limits or Limits()))
         running = asyncio.create_task(host.run())
         try:
-            await auntil(lambda: running.done() or self.places.socket(launch.session).exists())
+            await auntil(lambda: running.done() or self.paths.socket(launch.session).exists())
             yield host
         finally:
             host.end("the test is over")
@@ -139,7 +139,7 @@ class Env:
         deadline = time.monotonic() + LIMIT_S
         while True:
             try:
-                self._links.append(await HostLink.open(self.places.socket(session)))
+                self._links.append(await HostLink.open(self.paths.socket(session)))
             except HostUnreachableError:
                 if time.monotonic() > deadline:
                     raise
@@ -151,15 +151,15 @@ class Env:
 
     def start(self, session: SessionId = ME) -> Process:
         """Start the host of *session* and wait until it listens or has ended."""
-        with opened(self.places.host_log(session)) as log:
+        with opened(self.paths.host_log(session)) as log:
             process = start_host([session], self.environment, log)
         self.processes.append(process)
-        until(lambda: process.poll() is not None or self.places.socket(session).is_socket(), what="the host's start")
+        until(lambda: process.poll() is not None or self.paths.socket(session).is_socket(), what="the host's start")
         return process
 
     def pid(self, session: SessionId = ME) -> int | None:
         """The pid of the session's host; None if it has none."""
-        return lock_holder(self.places.host_lock(session))
+        return lock_holder(self.paths.host_lock(session))
 
     def close(self) -> None:
         """Hang up its links and end every process of this kasmon."""
@@ -168,7 +168,7 @@ class Env:
         for process in self.processes:
             process.kill()
             process.wait(60)
-        state = str(self.places.state.parent)
+        state = str(self.paths.state.parent)
         while left := [pid for pid, of in find_processes_with("XDG_STATE_HOME") if of == state and pid != os.getpid()]:
             for pid in left:  # one of them may have forked a host meanwhile
                 end(pid)

@@ -17,12 +17,12 @@ from kasmon.bus.nats.creation import find_free_port
 from kasmon.tmux.remote.agent import SOCKET
 from tests.support.wait import until
 
-PLACES = "/usr/local/sbin:/usr/sbin:/sbin:/opt/homebrew/sbin"
+PATHS = "/usr/local/sbin:/usr/sbin:/sbin:/opt/homebrew/sbin"
 
 
 def program() -> str:
     """The path of sshd; skips the test where it is missing, unless that is not allowed here (KASMON_REQUIRE_SSHD)."""
-    found = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:{PLACES}")
+    found = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:{PATHS}")
     if found is not None and shutil.which("ssh") is not None:
         if os.getuid() == 0:  # where sshd locks up what it does not trust yet; the package leaves it to the init system
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

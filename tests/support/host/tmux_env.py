@@ -44,7 +44,7 @@ class TmuxEnv(Env):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.root = root
-        self.server = TmuxServer(self.places.tmux_socket, environment=self.environment)
+        self.server = TmuxServer(self.paths.tmux_socket, environment=self.environment)
 
     def wants(self, session: str = "abcdefgh", *argv: str, **more: Any) -> Launch:
         """Write how the terminal session *session* is to be started: it runs *argv*."""
@@ -55,7 +55,7 @@ class TmuxEnv(Env):
 
     def open(self) -> Process:
         """Start the tmux host and wait until it listens."""
-        with self.places.tmux_host_log.open("ab") as output:
+        with self.paths.tmux_host_log.open("ab") as output:
             process = start_host(["--tmux"], self.environment, output)
         self.processes.append(process)
         until(lambda: process.poll() is not None or self.listens(process.pid), what="the host's start")
@@ -64,15 +64,15 @@ class TmuxEnv(Env):
     def listens(self, pid: int) -> bool:
         """Whether the host *pid* lets clients in; a socket that one before it left does not count."""
         with socket.socket(socket.AF_UNIX) as asking:
-            is_there = asking.connect_ex(str(self.places.tmux_host_socket)) == 0
-        return is_there and lock_holder(self.places.tmux_host_lock) == pid
+            is_there = asking.connect_ex(str(self.paths.tmux_host_socket)) == 0
+        return is_there and lock_holder(self.paths.tmux_host_lock) == pid
 
     @contextlib.asynccontextmanager
     async def serving(self, config: Config | None = None) -> AsyncIterator[HostLink]:
         """The tmux host in this process, and a link to it."""
-        lock = HostLock(self.places.tmux_host_lock)
+        lock = HostLock(self.paths.tmux_host_lock)
         assert lock.acquire()
-        host = TmuxHost(self.places, config)
+        host = TmuxHost(self.paths, config)
         running = asyncio.create_task(host.run())
         try:
             await auntil(lambda: running.done() or self.listens(os.getpid()))
@@ -86,7 +86,7 @@ class TmuxEnv(Env):
 
     async def link(self) -> HostLink:
         """A link that the test hangs up itself."""
-        return await HostLink.open(self.places.tmux_host_socket)
+        return await HostLink.open(self.paths.tmux_host_socket)
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[HostLink]:
@@ -143,7 +143,7 @@ class TmuxEnv(Env):
 
     def close(self) -> None:
         """End the host and the tmux server with all that runs in it."""
-        pid = lock_holder(self.places.tmux_host_lock)
+        pid = lock_holder(self.paths.tmux_host_lock)
         born = started_at(pid) if pid else None
         if pid and born and pid != os.getpid():
             os.kill(pid, signal.SIGKILL)

@@ -134,11 +134,11 @@ def facts(session: SessionId, payload: str, pid: int | None = None, mode: Mode =
 
 
 def settle(
-    places: Paths, number: int, payload: str, *facts: events.Event, mode: Mode = Mode.SDK, agent: str = ""
+    paths: Paths, number: int, payload: str, *facts: events.Event, mode: Mode = Mode.SDK, agent: str = ""
 ) -> None:
     """Write a session whose name, agent, folder, plan and *facts* are as bad as *payload* is."""
     session, now = session_id(number), time.time() - 30
-    places.folder(session).mkdir(mode=0o700)
+    paths.folder(session).mkdir(mode=0o700)
     launch = Launch(
         session=session,
         name=name_of(number, payload),
@@ -154,15 +154,15 @@ def settle(
         peers=4,
         created_at=now,
     )
-    write_private(places.launch(session), msgspec.json.encode(launch))
-    EventLog(places.fleet_log).append(events.SessionCreated(at=now, launch=launch, machine=payload))
-    log = EventLog(places.log(session))
+    write_private(paths.launch(session), msgspec.json.encode(launch))
+    EventLog(paths.fleet_log).append(events.SessionCreated(at=now, launch=launch, machine=payload))
+    log = EventLog(paths.log(session))
     for fact in facts:
         log.append(fact)
 
 
 @contextlib.contextmanager
-def hostile_fleet(places: Paths) -> Iterator[dict[str, int]]:
+def hostile_fleet(paths: Paths) -> Iterator[dict[str, int]]:
     """One session for each of `PAYLOADS`, alive and asking, and one that crashed over it; its number by its payload.
 
     This process holds their locks, so every reader takes them for alive; nobody serves their sockets.
@@ -172,13 +172,13 @@ def hostile_fleet(places: Paths) -> Iterator[dict[str, int]]:
     for name, number in numbers.items():
         payload = PAYLOADS[name]
         session = session_id(number)
-        settle(places, number, payload, *facts(session, payload, os.getpid()))
-        lock = HostLock(places.host_lock(session))
+        settle(paths, number, payload, *facts(session, payload, os.getpid()))
+        lock = HostLock(paths.host_lock(session))
         assert lock.acquire()
         locks.append(lock)
         dead = len(numbers) + number
         settle(
-            places, dead, payload, *facts(session_id(dead), payload, os.getpid()),
+            paths, dead, payload, *facts(session_id(dead), payload, os.getpid()),
             events.SessionEnded(at=time.time(), exit_code=1, why=payload),
         )  # fmt: skip
     try:

@@ -16,7 +16,7 @@ import pytest
 from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.sandbox.microvm import image, qemu_program
 from kasmon.sandbox.microvm.machine import MicroVm
 
@@ -61,7 +61,7 @@ def ended(vm: MicroVm) -> None:
 def machine() -> Iterator[MicroVm]:
     """The tier, with a warm machine to copy; none of its machines is there after that."""
     need_machine()
-    vm = MicroVm(places(), image=IMAGE)
+    vm = MicroVm(user_paths(), image=IMAGE)
     warmed(vm)
     try:
         yield vm

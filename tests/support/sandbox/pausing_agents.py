@@ -31,17 +31,17 @@ def lodged(fork_server: ForkServer, tier: Tier, variables: Mapping[str, str] = {
     line = Cli(fork_server)
     line.environment.update(variables)
     line.environment["SHELL"] = "/bin/bash"
-    line.places.make()
+    line.paths.make()
     if tier == "microvm":
         for name in ("image", "machines"):
-            (line.places.state / name).symlink_to(CACHE / name)
+            (line.paths.state / name).symlink_to(CACHE / name)
     service.add_access(variables)
-    ground = load_agent_tier(line.places, SandboxPolicy(session=SessionId("nobody00"), tier=tier)).host_folders
+    ground = load_agent_tier(line.paths, SandboxPolicy(session=SessionId("nobody00"), tier=tier)).host_folders
     ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     try:
         yield line
     finally:
-        for folder in sorted(line.places.sessions.glob("*")):
+        for folder in sorted(line.paths.sessions.glob("*")):
             line("stop", folder.name)
             lodger, policy = tier_of(line, SessionId(folder.name))
             lodger.destroy(policy, None)
@@ -64,8 +64,8 @@ def there(kasmon: Cli, session: SessionId, count: int = 1) -> SandboxRuntime:
 
 
 def tier_of(kasmon: Cli, session: SessionId) -> tuple[AgentTier, SandboxPolicy]:
-    policy = msgspec.json.decode(kasmon.places.sandbox(session).read_bytes(), type=SandboxPolicy)
-    return load_agent_tier(kasmon.places, policy), policy
+    policy = msgspec.json.decode(kasmon.paths.sandbox(session).read_bytes(), type=SandboxPolicy)
+    return load_agent_tier(kasmon.paths, policy), policy
 
 
 def put_to_disk(kasmon: Cli, session: SessionId) -> None:
@@ -84,9 +84,9 @@ def put_to_disk(kasmon: Cli, session: SessionId) -> None:
 def robbed(kasmon: Cli, session: SessionId) -> None:
     """Kill its host, tmux and what stands in front of it, as a machine that loses its power does."""
     front = there(kasmon, session).front
-    asks = ["tmux", "-S", str(kasmon.places.tmux_socket), "display-message", "-p", "#{pid}"]
+    asks = ["tmux", "-S", str(kasmon.paths.tmux_socket), "display-message", "-p", "#{pid}"]
     server = int(subprocess.run(asks, capture_output=True, check=True).stdout)
-    for pid in (lock_holder(kasmon.places.tmux_host_lock), server, front):
+    for pid in (lock_holder(kasmon.paths.tmux_host_lock), server, front):
         if pid:
             born = started_at(pid)
             os.kill(pid, signal.SIGKILL)

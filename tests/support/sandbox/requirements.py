@@ -30,10 +30,10 @@ def need_jail() -> None:
 
 def closed(line: Cli) -> None:
     """Close *line*; fail the test if a jail of its kasmon outlived it."""
-    ground = Jail(line.places).host_folders
+    ground = Jail(line.paths).host_folders
     ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     line.close()
-    nothing_is_left(line.places, ground)
+    nothing_is_left(line.paths, ground)
 
 
 def nothing_is_left(where: Paths, ground: HostFolders | None = None) -> None:

@@ -51,8 +51,8 @@ def folder(shared: Path) -> Path:
 
 
 def configured(kasmon: Cli, text: str) -> None:
-    kasmon.places.config.mkdir(mode=0o700, exist_ok=True)
-    kasmon.places.config_file.write_text(text)
+    kasmon.paths.config.mkdir(mode=0o700, exist_ok=True)
+    kasmon.paths.config_file.write_text(text)
 
 
 def started(kasmon: Cli, workdir: Path, *more: str, agent: str = "shell") -> SessionId:
@@ -62,7 +62,7 @@ def started(kasmon: Cli, workdir: Path, *more: str, agent: str = "shell") -> Ses
 
 
 def session_of(kasmon: Cli, session: SessionId) -> Any:
-    seen = read_fleet(kasmon.places).get(session)
+    seen = read_fleet(kasmon.paths).get(session)
     assert seen is not None
     return seen
 
@@ -72,13 +72,13 @@ def until_state(kasmon: Cli, session: SessionId, *states: SessionState) -> None:
 
 
 def host_of(kasmon: Cli, session: SessionId) -> int:
-    pid = lock_holder(kasmon.places.host_lock(session))
+    pid = lock_holder(kasmon.paths.host_lock(session))
     assert pid
     return pid
 
 
 def facts(kasmon: Cli, session: SessionId, kind: type) -> list[Any]:
-    return [event for event, _ in EventLog(kasmon.places.log(session)).read() if isinstance(event, kind)]
+    return [event for event, _ in EventLog(kasmon.paths.log(session)).read() if isinstance(event, kind)]
 
 
 def seen(kasmon: Cli, session: SessionId, count: int = 1) -> ConfinementSeen:
@@ -110,7 +110,7 @@ def stands_still(pid: int) -> bool:
 
 
 def killed_host(kasmon: Cli) -> None:
-    pid = lock_holder(kasmon.places.tmux_host_lock)
+    pid = lock_holder(kasmon.paths.tmux_host_lock)
     assert pid
     born = started_at(pid)
     os.kill(pid, signal.SIGKILL)

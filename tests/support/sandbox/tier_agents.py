@@ -68,22 +68,22 @@ def of_kind(kind: str) -> Iterator[TierAgents]:
             return
         root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
         ends.callback(shutil.rmtree, root, ignore_errors=True)
-        places = Paths(state=root / "s", config=root / "c", given_runtime=root / "r")
-        yield TierAgents(_tier(kind, places, ends), ends)
+        paths = Paths(state=root / "s", config=root / "c", given_runtime=root / "r")
+        yield TierAgents(_tier(kind, paths, ends), ends)
 
 
-def _tier(kind: str, places: Paths, ends: ExitStack) -> SandboxTier:
+def _tier(kind: str, paths: Paths, ends: ExitStack) -> SandboxTier:
     found: dict[str, Tier] = {str(tier): tier for tier in TIERS}
     if found[kind] == "jail":
         need_jail()
-        jail = Jail(places)
+        jail = Jail(paths)
         ends.callback(remove_tree, jail.host_folders.base)
         return jail
     if found[kind] == "microvm":
         need_machine()
-        machine = MicroVm(places, image=IMAGE)
+        machine = MicroVm(paths, image=IMAGE)
         warmed(machine)
         ends.callback(remove_tree, machine.host_folders.base)
         return machine
     need_jail()  # the service on loopback makes its sandboxes by the same program
-    return E2b(places, access=ends.enter_context(served()).access)
+    return E2b(paths, access=ends.enter_context(served()).access)

@@ -61,44 +61,44 @@ class ClusterPlan:
         self.ledger = self.here.folder / "ledger"
         self.ledger.touch()
         for env in (self.here, *self.machines.values()):
-            env.places.config.mkdir(parents=True, exist_ok=True)
-            (env.places.config / "config.toml").write_text(CONFIG.format(slots))
-        write_drained(self.here.places, drained=True)
+            env.paths.config.mkdir(parents=True, exist_ok=True)
+            (env.paths.config / "config.toml").write_text(CONFIG.format(slots))
+        write_drained(self.here.paths, drained=True)
         text = 'machine = "any"\nadvance = "auto"\nwithout_check = "advance"\n'
         text += "".join(TASK.format(number, self.ledger) for number in range(1, tasks + 1))
         file = self.repo.folder.parent / "many.toml"
         plan = read(text, file.name)
         self.log: PlanLog = start.store_approved_plan(
-            self.here.places, plan, text, file, self.repo.folder, headless=True
+            self.here.paths, plan, text, file, self.repo.folder, headless=True
         )
-        self._folder = create_cluster(self.here.places, CLUSTER, "127.0.0.1", 0)
+        self._folder = create_cluster(self.here.paths, CLUSTER, "127.0.0.1", 0)
         self._services: dict[str, subprocess.Popen[bytes]] = {}
 
     async def start(self) -> None:
         """Start the broker, the machines, and the plan's runner."""
-        service = self._services[""] = start_service(self._folder, self.here.places)
+        service = self._services[""] = start_service(self._folder, self.here.paths)
         wait_until_up(self._folder, service)
         key = self._folder.key(ROSTER_KEY)
         members = [("you", "operator", self.here), *((name, "machine", env) for name, env in self.machines.items())]
         tokens = [make_join_token(self._folder, name, role, "main", 60, key) for name, role, _ in members]  # type: ignore[arg-type]
         await apply_changes(self._folder)
         for token, (_, _, env) in zip(tokens, members, strict=True):
-            await join(env.places, token)
+            await join(env.paths, token)
         for name in self.machines:
             self.serve(name)
-            write_machine(self.here.places, Machine(name=name, cluster=CLUSTER, added_at=time.time()))
-        start_links(self.here.places)
+            write_machine(self.here.paths, Machine(name=name, cluster=CLUSTER, added_at=time.time()))
+        start_links(self.here.paths)
         self.run()
 
     def run(self) -> None:
         """Start the plan's runner, unless it runs."""
-        start.run(self.here.places, self.log)
+        start.run(self.here.paths, self.log)
 
     def serve(self, name: str) -> None:
         """Start the service of a machine, as its unit does."""
         self._services[name] = subprocess.Popen(
             [sys.executable, "-P", "-m", "kasmon", "bus", f"--cluster={CLUSTER}", f"--allow={','.join(ABILITIES)}"],
-            env={**os.environ, **self.machines[name].places.environment_variables()},
+            env={**os.environ, **self.machines[name].paths.environment_variables()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -126,7 +126,7 @@ class ClusterPlan:
     def kill_machine(self, name: str) -> None:
         """End all that runs on a machine, as a loss of power does."""
         self._services[name].kill()
-        state = str(self.machines[name].places.state.parent)
+        state = str(self.machines[name].paths.state.parent)
         for pid in psutil.pids():
             if pid != os.getpid() and system.HERE.read_variables(pid).get("XDG_STATE_HOME") == state:
                 end(pid)
@@ -160,7 +160,7 @@ class ClusterPlan:
     def close(self) -> None:
         end(lock_holder(self.log.lock) or 0)
         for name in self.machines:
-            end(lock_holder(self.here.places.machine_lock(name)) or 0)
+            end(lock_holder(self.here.paths.machine_lock(name)) or 0)
         for process in self._services.values():
             process.terminate()
         for process in self._services.values():

@@ -32,18 +32,18 @@ class Env:
         self.folder = Path(tempfile.mkdtemp(prefix="k-", dir="/tmp"))
         for name in "src":
             (self.folder / name).mkdir(mode=0o700)
-        self.places = Paths(
+        self.paths = Paths(
             state=self.folder / "s" / "kasmon",
             given_runtime=self.folder / "r" / "kasmon",
             config=self.folder / "c" / "kasmon",
         )
-        self.places.make()
+        self.paths.make()
         self.locks: dict[str, HostLock] = {}
 
     def has(self, session: str, *facts: Event, at: float = NOW, name: str = "", mode: Mode = Mode.SDK) -> SessionId:
         """A session that somebody created, with these facts in its log; without any, it has no log."""
         self.says(SessionCreated(at=at, launch=launch(session, name=name, mode=mode, at=at), machine="here"))
-        self.places.folder(session).mkdir(mode=0o700)
+        self.paths.folder(session).mkdir(mode=0o700)
         if facts:
             self.tells(session, LogOpened(at=at, session=SessionId(session)), *facts)
         return SessionId(session)
@@ -51,18 +51,18 @@ class Env:
     def says(self, *facts: Event) -> None:
         """Facts in the fleet's log."""
         for fact in facts:
-            EventLog(self.places.fleet_log).append(fact)
+            EventLog(self.paths.fleet_log).append(fact)
 
     def tells(self, session: str, *facts: Event) -> Cursor:
         """Facts in the session's own log."""
         cursor = Cursor(0)
         for fact in facts:
-            cursor = EventLog(self.places.log(session)).append(fact)
+            cursor = EventLog(self.paths.log(session)).append(fact)
         return cursor
 
     def hosts(self, session: str) -> None:
         """From now on somebody holds the host's lock."""
-        lock = self.locks[session] = HostLock(self.places.host_lock(session))
+        lock = self.locks[session] = HostLock(self.paths.host_lock(session))
         assert lock.acquire()
 
     def host_dies(self, session: str) -> None:
@@ -70,7 +70,7 @@ class Env:
 
     def host_of(self, session: str) -> int:
         """The pid of the process that hosts *session*."""
-        pid = lock_holder(self.places.host_lock(session))
+        pid = lock_holder(self.paths.host_lock(session))
         assert pid
         return pid
 
@@ -78,18 +78,18 @@ class Env:
         """End the real host of *session* as a crash would."""
         pid = self.host_of(session)
         os.kill(pid, signal.SIGKILL)
-        until(lambda: lock_holder(self.places.host_lock(session)) is None, what="the host's end")
+        until(lambda: lock_holder(self.paths.host_lock(session)) is None, what="the host's end")
 
     def close(self) -> None:
         for lock in self.locks.values():
             lock.let_go()
-        for session in self.places.sessions.glob("*"):  # a host that somebody reached is nobody's child
-            end(lock_holder(self.places.host_lock(session.name)) or 0)
-        if self.places.tmux_socket.exists():
+        for session in self.paths.sessions.glob("*"):  # a host that somebody reached is nobody's child
+            end(lock_holder(self.paths.host_lock(session.name)) or 0)
+        if self.paths.tmux_socket.exists():
             server = self.tmux("display-message", "-p", "#{pid}")
             self.tmux("kill-server")
             end(int(server or 0))
-        state = str(self.places.state.parent)
+        state = str(self.paths.state.parent)
         while left := [pid for pid, of in find_processes_with("XDG_STATE_HOME") if of == state and pid != os.getpid()]:
             for pid in left:
                 end(pid)
@@ -98,7 +98,7 @@ class Env:
     def tmux(self, *command: str) -> str:
         """What this kasmon's own tmux server answers."""
         program = os.environ.get("KASMON_TMUX", "tmux")
-        argv = [program, "-S", str(self.places.tmux_socket), *command]
+        argv = [program, "-S", str(self.paths.tmux_socket), *command]
         return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
 
 
@@ -139,7 +139,7 @@ async def becomes(env: Env, session: str, condition: Callable[[Session], bool]) 
     """The session once *condition* is true of it."""
 
     def look() -> Session | None:
-        found = read_fleet(env.places).get(SessionId(session))
+        found = read_fleet(env.paths).get(SessionId(session))
         return found if found is not None and condition(found) else None
 
     return await asyncio.to_thread(until, look, what=f"a state of {session}")

@@ -38,25 +38,25 @@ class MachinePlan:
         self.here, self.machines = Env(), {name: Env() for name in machines}
         self.repo = Repo(self.here.folder / "shop")
         self._configure(self.here, CONFIG)
-        write_drained(self.here.places, drained=True)
+        write_drained(self.here.paths, drained=True)
         for name, env in self.machines.items():
             config = f'{SHELL}[machine]\nlabels = ["{name.partition("-")[0]}", "{name}"]\n'
             self._configure(env, config)
-            write_machine(self.here.places, Machine(name=name, command=command_of(env.places)))
-            start_link(self.here.places, name)
+            write_machine(self.here.paths, Machine(name=name, command=command_of(env.paths)))
+            start_link(self.here.paths, name)
         file = self.repo.folder.parent / "tidy.toml"
         plan = read(text, file.name)
         self.log: PlanLog = start.store_approved_plan(
-            self.here.places, plan, text, file, self.repo.folder, headless=False
+            self.here.paths, plan, text, file, self.repo.folder, headless=False
         )
 
     def _configure(self, env: Env, text: str) -> None:
-        env.places.config.mkdir(parents=True, exist_ok=True)
-        (env.places.config / "config.toml").write_text(text)
+        env.paths.config.mkdir(parents=True, exist_ok=True)
+        (env.paths.config / "config.toml").write_text(text)
 
     def start(self) -> None:
         """Start its runner."""
-        start.run(self.here.places, self.log)
+        start.run(self.here.paths, self.log)
 
     def kill_runner(self) -> None:
         end(lock_holder(self.log.lock) or 0)
@@ -88,35 +88,35 @@ class MachinePlan:
         """The sessions of one machine, as it shows them; else of all."""
         found: list[Session] = []
         for name, env in self.machines.items():
-            found += read_fleet(env.places).sessions if machine in ("", name) else []
+            found += read_fleet(env.paths).sessions if machine in ("", name) else []
         return found
 
-    def places(self, machine: str) -> Paths:
-        return self.machines[machine].places
+    def paths(self, machine: str) -> Paths:
+        return self.machines[machine].paths
 
     def kill_tmux_host(self, machine: str) -> None:
         """End the host of the terminals of *machine*, as a crash would."""
-        end(lock_holder(self.places(machine).tmux_host_lock) or 0)
+        end(lock_holder(self.paths(machine).tmux_host_lock) or 0)
 
     def kill_bus(self, machine: str) -> None:
         """End the process that serves *machine*, as a cut line would; the link connects again."""
-        link = lock_holder(self.here.places.machine_lock(machine)) or 0
+        link = lock_holder(self.here.paths.machine_lock(machine)) or 0
         for process in psutil.Process(link).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
     def cut(self, machine: str) -> None:
         """End the link to *machine*; it cannot be started again until `reconnect`."""
-        link = lock_holder(self.here.places.machine_lock(machine)) or 0
-        write_machine(self.here.places, Machine(name=machine, command=("false",)))
+        link = lock_holder(self.here.paths.machine_lock(machine)) or 0
+        write_machine(self.here.paths, Machine(name=machine, command=("false",)))
         with contextlib.suppress(ProcessLookupError):
             os.kill(link, signal.SIGTERM)
         end(link)
-        start_link(self.here.places, machine)
+        start_link(self.here.paths, machine)
 
     def reconnect(self, machine: str) -> None:
-        write_machine(self.here.places, Machine(name=machine, command=command_of(self.places(machine))))
-        start_link(self.here.places, machine)
+        write_machine(self.here.paths, Machine(name=machine, command=command_of(self.paths(machine))))
+        start_link(self.here.paths, machine)
 
     def branch(self, name: str) -> list[str]:
         """The files of a branch here."""
@@ -125,9 +125,9 @@ class MachinePlan:
     def close(self) -> None:
         self.kill_runner()
         for name in self.machines:
-            link = lock_holder(self.here.places.machine_lock(name)) or 0
+            link = lock_holder(self.here.paths.machine_lock(name)) or 0
             if link:
                 os.kill(link, signal.SIGTERM)
-                until(lambda name=name: lock_holder(self.here.places.machine_lock(name)) is None)  # type: ignore[misc]
+                until(lambda name=name: lock_holder(self.here.paths.machine_lock(name)) is None)  # type: ignore[misc]
         for env in (self.here, *self.machines.values()):
             env.close()

@@ -20,7 +20,7 @@ from kasmon.model.commands import Mode
 from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.create import NewSession
@@ -70,25 +70,25 @@ class Home:
             "XDG_RUNTIME_DIR": str(self.path / "r"),
             "XDG_CONFIG_HOME": str(self.path / "c"),
         }
-        self.places: Paths = places(self.variables)
-        self.places.make()
+        self.paths: Paths = user_paths(self.variables)
+        self.paths.make()
 
     def start(self, name: str, prompt: str = "", **more: Any) -> SessionId:
         """A real session: structured and scripted unless *more* says otherwise."""
         fields: dict[str, Any] = {"agent": "scripted", "mode": Mode.SDK, "workdir": "/", "speed": 0.0, "prompt": prompt}
-        return asyncio.run(create(self.places, Config(), NewSession(name=name, **(fields | more))))
+        return asyncio.run(create(self.paths, Config(), NewSession(name=name, **(fields | more))))
 
     def prompt(self, session: SessionId, text: str) -> None:
-        asyncio.run(send(self.places, self.session(session), text))
+        asyncio.run(send(self.paths, self.session(session), text))
 
     def session(self, session: SessionId) -> Session:
         """The session as `kasmon ls` would show it."""
-        seen = read_fleet(self.places).get(session)
+        seen = read_fleet(self.paths).get(session)
         assert seen is not None
         return seen
 
     def facts(self, kind: type[FactT], session: SessionId) -> list[FactT]:
-        return [event for event, _ in EventLog(self.places.log(session)).read() if isinstance(event, kind)]
+        return [event for event, _ in EventLog(self.paths.log(session)).read() if isinstance(event, kind)]
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +112,7 @@ class Dashboard(OnTerminal):
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
         self._fed, self._shown = 0, ""
-        self._log = home.places.own_log
+        self._log = home.paths.own_log
         variables = {**home.variables, "COLORTERM": "truecolor", **(environment or {})}
         super().__init__(argv, home.path, environment=variables, columns=columns, rows=rows)
 

@@ -17,8 +17,8 @@ from tests.support.web.web_server import LIMIT_S, Answer, Served
 class LoggedIn:
     """A browser that used a link of its own."""
 
-    def __init__(self, served: Served, places: Paths, host: str = "") -> None:
-        self.served, self.logins = served, WebLogins(places)
+    def __init__(self, served: Served, paths: Paths, host: str = "") -> None:
+        self.served, self.logins = served, WebLogins(paths)
         self.host = {"Host": host} if host else {}
         token = self.logins.create(time.time())
         self.link = f"/l/{self.logins.place}/login/{token}"

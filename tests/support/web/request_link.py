@@ -42,6 +42,6 @@ class OpenedLink(NamedTuple):
         return self.send({**self.forms()[decision], **fields})
 
 
-def link_to(served: Served, places: Paths, request: Request, minutes: float = 15.0, ago: float = 0.0) -> OpenedLink:
+def link_to(served: Served, paths: Paths, request: Request, minutes: float = 15.0, ago: float = 0.0) -> OpenedLink:
     """A new link to *request*, created *ago* seconds ago."""
-    return OpenedLink(served, f"/r/{RequestLinks(places).create(request, minutes, time.time() - ago)}")
+    return OpenedLink(served, f"/r/{RequestLinks(paths).create(request, minutes, time.time() - ago)}")

@@ -30,13 +30,13 @@ LAST = ("stop", "restart", "stop", "forget")
 
 def launch_here(joined: JoinedKasmons, session: SessionId) -> bytes:
     """What a host would be started with here; empty once the copy is removed."""
-    path = joined.near.places.launch(session)
+    path = joined.near.paths.launch(session)
     return path.read_bytes() if path.exists() else b""
 
 
 def local_hosts(joined: JoinedKasmons) -> list[str]:
     """The command lines of the hosts of agents that run for the near kasmon."""
-    state = str(joined.near.places.state.parent)
+    state = str(joined.near.paths.state.parent)
     found = []
     for process in psutil.process_iter():
         try:
@@ -51,7 +51,7 @@ def local_hosts(joined: JoinedKasmons) -> list[str]:
 
 @asynccontextmanager
 async def dashboard(joined: JoinedKasmons) -> AsyncIterator[Pilot[None]]:
-    gateway = await asyncio.to_thread(LiveGateway, joined.near.places)
+    gateway = await asyncio.to_thread(LiveGateway, joined.near.paths)
     app = Kasmon(await asyncio.to_thread(gateway.first), gateway)
     async with app.run_test(size=(140, 40), notifications=True) as pilot:
         await auntil(lambda: app.machines, what="the machines")

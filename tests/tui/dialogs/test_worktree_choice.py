@@ -8,7 +8,7 @@ from textual import events
 
 from kasmon.config.profile import ProfileOffer
 from kasmon.model.commands import Mode, WorktreeChoices
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
@@ -24,7 +24,7 @@ CHOICES = WorktreeChoices(base="main", begins="main, 1a2b3c4 Fix it", others={"f
 
 @pytest.fixture
 def own() -> Paths:
-    return places()
+    return user_paths()
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ import pytest
 from kasmon.agents.catalog import AgentCatalog, catalog
 from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.protocol import DashboardSettings, MemoryUse
 
 
 @pytest.fixture
 def gateway() -> Iterator[LiveGateway]:
-    gateway = LiveGateway(places())
+    gateway = LiveGateway(user_paths())
     yield gateway
     gateway.close()
 
@@ -25,7 +25,7 @@ def gateway() -> Iterator[LiveGateway]:
 @pytest.fixture
 def read_only_config(tmp_path: Path) -> None:
     """As where the config is a link to somewhere that a person's system looks after."""
-    file = places().config_file
+    file = user_paths().config_file
     file.parent.mkdir(parents=True)
     file.symlink_to(tmp_path / "elsewhere" / "config.toml")
 
@@ -58,7 +58,7 @@ async def test_settings_are_read_also_where_the_dashboards_own_folder_is_gone(
 
 async def test_a_start_reads_the_folders_of_no_agents(gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are many; only profiles of the config may write to the clipboard."""
-    config = gateway.places.config_file
+    config = gateway.paths.config_file
     await asyncio.to_thread(config.parent.mkdir, parents=True)
     await asyncio.to_thread(config.write_text, '[agents.mine]\nprogram = "mine"\nclipboard = true\n')
     known = {"claude": catalog().load("claude")}  # the default agent of the config is looked up

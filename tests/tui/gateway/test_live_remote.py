@@ -40,7 +40,7 @@ class Worktree:
 
 @asynccontextmanager
 async def gateway_of(joined: TwoCommandLines) -> AsyncIterator[LiveGateway]:
-    gateway = await asyncio.to_thread(LiveGateway, joined.here.places)
+    gateway = await asyncio.to_thread(LiveGateway, joined.here.paths)
     await asyncio.to_thread(gateway.first)
     yield gateway
     await asyncio.to_thread(gateway.close)

@@ -54,10 +54,10 @@ def test_no_editor_opens_what_is_no_file_of_the_worktree(session: Session) -> No
             find_editor(session, name, 1)
 
 
-def store_turns(places: Paths, top: Path) -> None:
+def store_turns(paths: Paths, top: Path) -> None:
     """Two turns, each with a new file."""
-    places.turns("s").parent.mkdir(parents=True)
-    trees = TurnTrees(places.turns("s"))
+    paths.turns("s").parent.mkdir(parents=True)
+    trees = TurnTrees(paths.turns("s"))
     for number in (1, 2):
         trees.begin(top)
         (top / f"turn{number}.txt").write_text("text\n")
@@ -65,12 +65,12 @@ def store_turns(places: Paths, top: Path) -> None:
 
 
 async def test_the_branch_each_turn_and_the_last_one_are_read(session: Session, tmp_path: Path) -> None:
-    places = Paths(state=tmp_path / "state", config=tmp_path / "config")
-    await asyncio.to_thread(store_turns, places, Path(session.workdir))
+    paths = Paths(state=tmp_path / "state", config=tmp_path / "config")
+    await asyncio.to_thread(store_turns, paths, Path(session.workdir))
 
-    branch, last, first = [await read_changes(places, session, turn) for turn in (None, 0, 1)]
+    branch, last, first = [await read_changes(paths, session, turn) for turn in (None, 0, 1)]
     assert (None, (), True) == (branch.turn, branch.turns, "turn1.txt" in branch.diff and "turn2.txt" in branch.diff)
     assert (2, (1, 2), False) == (last.turn, last.turns, "turn1.txt" in last.diff)
     assert (1, True) == (first.turn, "turn1.txt" in first.diff)
     with pytest.raises(NotFoundError):
-        await read_changes(places, session, 3)
+        await read_changes(paths, session, 3)

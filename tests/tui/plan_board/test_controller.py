@@ -770,7 +770,7 @@ async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(env: E
     """Its runner's lock is held by this process, so that none is started."""
     main_view = Desk(env)
     book = await asyncio.to_thread(main_view.begin)
-    gateway = LiveGateway(env.places)
+    gateway = LiveGateway(env.paths)
     feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", gateway.boards())
     async with asyncio.timeout(60):
         (first,) = await anext(feed)
@@ -788,7 +788,7 @@ async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(env: E
 async def test_a_plan_that_is_begun_later_is_told_too(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until there is one, what reads plans is not even loaded."""
     monkeypatch.setattr(live, "RECONCILE_S", 0.01)
-    feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", LiveGateway(env.places).boards())
+    feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", LiveGateway(env.paths).boards())
     main_view = Desk(env)
     async with asyncio.timeout(60):
         assert () == await anext(feed)

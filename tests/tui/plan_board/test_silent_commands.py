@@ -56,7 +56,7 @@ def run(home: Home, *arguments: str) -> None:
 
 def sources(home: Home, session: SessionId) -> set[tuple[str, str]]:
     """What was ever said of *session*, by its log; nothing before it has one."""
-    if not home.places.log(session).exists():
+    if not home.paths.log(session).exists():
         return set()
     return {(signal.source, signal.value) for signal in home.facts(SignalSeen, session)}
 
@@ -89,7 +89,7 @@ def test_a_silent_command_works_on_the_board_and_in_the_list_whether_it_waits_or
 
     def all_silent() -> bool:
         """Whether of each is known that it runs, and that it prints nothing."""
-        named = {session.name: session.id for session in read_fleet(home.places).sessions}
+        named = {session.name: session.id for session in read_fleet(home.paths).sessions}
         return all(name in named and known <= sources(home, named[name]) for name, known in silent.items())
 
     with Outer(home) as outer:

@@ -267,12 +267,12 @@ async def test_the_list_of_comments_leads_to_one_and_has_the_keys_that_change_it
     """The first is on the shown file, the second on another one, and the third on a file that is not shown."""
     app = kasmon(fleet(working("api")))
     gateway = gateway_of(app)
-    places = (("src/x.py", "new line"), ("n", "hello"), ("elsewhere", "x"))
+    paths = (("src/x.py", "new line"), ("n", "hello"), ("elsewhere", "x"))
     comments = [
         LoggedComment(
             comment=ReviewComment(id=f"c{at}", file=file, line=1, last_line=1, lines=(line,), text="why?"), at=1.0
         )
-        for at, (file, line) in enumerate(places)
+        for at, (file, line) in enumerate(paths)
     ]
     gateway.diffs, gateway.commented = {"api": DIFF}, {"api": tuple(comments)}
     async with run_app(app, (120, 30), notifications=True) as pilot:

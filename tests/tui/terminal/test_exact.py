@@ -30,7 +30,7 @@ class Inside:
     """A dashboard in whose only session somebody is, and the pane of that session."""
 
     def __init__(self, home: Home, outer: Outer) -> None:
-        self.outer, self._server = outer, TmuxServer(home.places.tmux_socket)
+        self.outer, self._server = outer, TmuxServer(home.paths.tmux_socket)
         [facts] = panes_of(self._server)
         self.pane = facts.pane_id
 

@@ -42,7 +42,7 @@ def inside(*argv: str, columns: int = 100, says: str = "begun") -> Iterator[tupl
             dashboard.shows(says)
             dashboard.send(b"\r")
             dashboard.shows("F12 list")
-            tmux = TmuxServer(home.places.tmux_socket)
+            tmux = TmuxServer(home.paths.tmux_socket)
             until(lambda: panes_of(tmux)[0].width == columns - 1)  # the host knows who is inside
             yield home, dashboard
 
@@ -96,13 +96,13 @@ def test_a_program_that_dies_during_a_paste_gets_none_of_it_twice(tmp_path: Path
         dashboard.shows("program ended; keys are ignored")
 
         assert b"\x1b" == (tmp_path / "typed").read_bytes()
-        assert TmuxServer(home.places.tmux_socket).process() is not None
+        assert TmuxServer(home.paths.tmux_socket).process() is not None
         is_left_clean(dashboard)
 
 
 def test_a_tmux_that_is_killed_in_focus_is_said_and_the_keyboard_comes_back() -> None:
     with inside("/bin/sh", "-c", "echo begun; exec cat") as (home, dashboard):
-        tmux = TmuxServer(home.places.tmux_socket).process()
+        tmux = TmuxServer(home.paths.tmux_socket).process()
         assert tmux is not None
         os.kill(tmux.pid, signal.SIGKILL)
         said = ("the tmux server ended", "its pane no longer exists")  # whichever is noticed first
@@ -163,8 +163,8 @@ def test_a_clipboard_text_of_an_agent_stays_out_unless_the_config_lets_it_in() -
         dashboard.shows("told", "tried to copy")
         assert b"\x1b]52" not in dashboard.seen
 
-        home.places.config_file.parent.mkdir()
-        home.places.config_file.write_text('[agents.sh]\nprogram = "sh"\nclipboard = true\n')
+        home.paths.config_file.parent.mkdir()
+        home.paths.config_file.write_text('[agents.sh]\nprogram = "sh"\nclipboard = true\n')
         dashboard.hides("tried to copy")
         dashboard.send(b"\r")
         dashboard.until(b"\x1b]52;c;aGVsbG8=")

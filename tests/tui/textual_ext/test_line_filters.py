@@ -88,14 +88,14 @@ def hostile(text: str) -> tuple[Session, ...]:
     )
 
 
-PLACES = ("W", "jj", "m", "r", "M", ",", "n", "x", "D", "/a", "?")
+PATHS = ("W", "jj", "m", "r", "M", ",", "n", "x", "D", "/a", "?")
 """Keys that lead to a place, each left again by Esc."""
 
 
 async def walk(app: Kasmon, pilot: Pilot[None]) -> list[str]:
     """What the screen shows, place after place."""
     screens = [text_of(app)]
-    for keys in PLACES:
+    for keys in PATHS:
         await pilot.press(*(textual_key(key) for key in keys))
         await pilot.pause()
         screens.append(text_of(app))

@@ -36,11 +36,11 @@ def written(path: Path, events: list[Event]) -> Paths:
     return cast(Paths, OneLog(path))
 
 
-async def heard(places: Paths, until: int, since: Cursor = START) -> list[TranscriptUpdate]:
+async def heard(paths: Paths, until: int, since: Cursor = START) -> list[TranscriptUpdate]:
     """What is heard until so many facts came in order."""
     told: list[TranscriptUpdate] = []
     count = 0
-    async for each in follow(places, None, S, since):
+    async for each in follow(paths, None, S, since):
         told.append(each)
         count += len(each.events) if isinstance(each, EventBatch) and not each.is_end else 0
         if count >= until:

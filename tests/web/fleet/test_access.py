@@ -40,7 +40,7 @@ class Site:
 
     def __init__(self, home: Home, served: Served, session: SessionId) -> None:
         self.home, self.served, self.session = home, served, session
-        self.browser = LoggedIn(served, home.places)
+        self.browser = LoggedIn(served, home.paths)
 
     @property
     def pages(self) -> FleetPages:
@@ -56,7 +56,7 @@ def running() -> Iterator[Site]:
     config = WebConfig(link_url=f"https://{PUBLIC}")
     with Home() as home:
         session = home.start("fix-auth")
-        pages = RequestPages(home.places, config), FleetPages(home.places, config)
+        pages = RequestPages(home.paths, config), FleetPages(home.paths, config)
         with Served(request_pages=pages[0], fleet_pages=pages[1]) as served:
             yield Site(home, served, session)
 
@@ -68,8 +68,8 @@ def site(running: Site) -> Site:
 
 
 def test_a_link_logs_one_browser_in_and_its_preview_uses_up_nothing(site: Site) -> None:
-    token = WebLogins(site.home.places).create(time.time())
-    link = f"/l/{WebLogins(site.home.places).place}/login/{token}"
+    token = WebLogins(site.home.paths).create(time.time())
+    link = f"/l/{WebLogins(site.home.paths).place}/login/{token}"
     bot = {"User-Agent": "Slackbot-LinkExpanding 1.0"}
     for query in ("", "?form=x"):
         assert 200 == site.served.ask(link + query, bot).status
@@ -81,14 +81,14 @@ def test_a_link_logs_one_browser_in_and_its_preview_uses_up_nothing(site: Site) 
     assert 403 == site.served.ask(link, sent, "POST", "form=x").status
     assert 403 == site.served.ask(link, {**sent, "Sec-Fetch-Site": "cross-site"}, "POST", fields).status
     assert 403 == site.served.ask(link, {**TYPE}, "POST", fields).status
-    assert LoginState.UNUSED is WebLogins(site.home.places).list_all()[-1].state(time.time())
+    assert LoginState.UNUSED is WebLogins(site.home.paths).list_all()[-1].state(time.time())
     done = site.served.ask(link, {**sent, "User-Agent": "Phone\x9b31m 1"}, "POST", fields)
 
     assert 303 == done.status
     parts = {part.strip() for part in done.headers["Set-Cookie"].split(";")[1:]}
     assert {"HttpOnly", "SameSite=Strict", f"Path={done.headers['Location']}", "Max-Age=2592000"} == parts
     assert [404, 404] == [site.served.ask(link).status, site.served.ask(link, sent, "POST", fields).status]
-    assert WebLogins(site.home.places).list_all()[-1].browser.isprintable()
+    assert WebLogins(site.home.paths).list_all()[-1].browser.isprintable()
     assert 200 == site.browser.get().status
 
 
@@ -111,7 +111,7 @@ def test_without_the_cookie_or_the_place_nothing_is_shown(site: Site) -> None:
 
 
 def test_an_agent_can_neither_log_in_nor_send_by_a_cookie(site: Site) -> None:
-    logins = WebLogins(site.home.places)
+    logins = WebLogins(site.home.paths)
     link = f"/l/{logins.place}/login/{logins.create(time.time())}"
     before = len(site.prompts())
     code = "import sys, urllib.request as u; u.urlopen(u.Request(sys.argv[1], sys.argv[2].encode(), eval(sys.argv[3])))"
@@ -152,7 +152,7 @@ def test_a_form_that_another_page_sends_is_refused(site: Site, case: str) -> Non
 
 
 def test_a_form_without_the_value_of_this_login_is_refused(site: Site) -> None:
-    other = LoggedIn(site.served, site.home.places)
+    other = LoggedIn(site.served, site.home.paths)
     mine, theirs = (each.fields(f"s/{site.session}") for each in (site.browser, other))
     before = len(site.prompts())
 
@@ -186,8 +186,8 @@ def test_elsewhere_it_is_served_only_if_the_config_says_so(site: Site) -> None:
         assert 403 == site.served.ask(path, {**site.browser.cookie, "Host": "evil.example"}).status
 
     config = WebConfig(link_url=f"https://{PUBLIC}", link_list=True)
-    with Served(fleet_pages=FleetPages(site.home.places, config)) as served:
-        away = LoggedIn(served, site.home.places, PUBLIC)
+    with Served(fleet_pages=FleetPages(site.home.paths, config)) as served:
+        away = LoggedIn(served, site.home.paths, PUBLIC)
         assert "Secure" in away.set_cookie
         assert 200 == away.get().status
         assert 403 == served.ask(away.path, {**away.cookie, "Host": "evil.example"}).status
@@ -197,7 +197,7 @@ def test_elsewhere_it_is_served_only_if_the_config_says_so(site: Site) -> None:
 
 
 def test_a_revoked_login_ends_with_its_stream_and_its_links(site: Site) -> None:
-    browser = LoggedIn(site.served, site.home.places)
+    browser = LoggedIn(site.served, site.home.paths)
     site.home.prompt(site.session, "ask git push")
     asked = until(lambda: next(iter(site.home.session(site.session).requests), None))
     opened = browser.post("open", {**browser.fields(), "request": asked.id})
@@ -226,7 +226,7 @@ def test_a_revoked_login_ends_with_its_stream_and_its_links(site: Site) -> None:
     )
     assert answered.who.startswith(f"link {site.browser.id}, ")
     assert f'href="{site.browser.path}"' in mine.open().body
-    assert site.browser.id == next(each.login for each in RequestLinks(site.home.places).list_all() if each.used_at)
+    assert site.browser.id == next(each.login for each in RequestLinks(site.home.paths).list_all() if each.used_at)
 
 
 def test_a_prompt_is_sent_once_and_the_log_names_the_login(site: Site) -> None:
@@ -247,7 +247,7 @@ def test_only_so_many_streams_are_open_and_the_list_is_still_served(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_streams, "MAX_STREAMS", MAX_LOGIN_STREAMS + 1)
-    other = LoggedIn(site.served, site.home.places)
+    other = LoggedIn(site.served, site.home.paths)
     mine = [site.browser.stream() for _ in range(MAX_LOGIN_STREAMS + 1)]
     theirs = [other.stream() for _ in range(2)]
 
@@ -262,7 +262,7 @@ def test_only_so_many_streams_are_open_and_the_list_is_still_served(
 @pytest.mark.timeout(200)
 def test_a_thousand_streams_are_refused_beyond_the_limit_and_others_are_answered(home: Home, web: Web) -> None:
     """Of one login, in a process of its own whose memory and file handles are bounded."""
-    logins, now = WebLogins(home.places), time.time()
+    logins, now = WebLogins(home.paths), time.time()
     logins.create(now)
     mine, theirs, third = (logins.use_passkey("", name, 30.0, now) for name in ("mine", "theirs", "third"))
     port, path = urlsplit(web.link).port, f"/l/{logins.place}/"

@@ -57,7 +57,7 @@ class Site:
 
     def __init__(self, env: Env, served: Served) -> None:
         self.env, self.served = env, served
-        self.browser = LoggedIn(served, env.places)
+        self.browser = LoggedIn(served, env.paths)
 
     def has(self, name: str, *events: RequestOpened | MessageWritten) -> None:
         self.env.has(name, *events, name=name)
@@ -69,9 +69,7 @@ def site() -> Iterator[Site]:
     env = Env()
     config = WebConfig()
     try:
-        with Served(
-            request_pages=RequestPages(env.places, config), fleet_pages=FleetPages(env.places, config)
-        ) as served:
+        with Served(request_pages=RequestPages(env.paths, config), fleet_pages=FleetPages(env.paths, config)) as served:
             yield Site(env, served)
     finally:
         env.close()
@@ -144,7 +142,7 @@ class Away:
         self.joined = joined
         self.session = asyncio.run(joined.begin())
         joined.shown(self.session)
-        self.browser = LoggedIn(served, joined.near.places)
+        self.browser = LoggedIn(served, joined.near.paths)
 
     def asks(self, what: str) -> OpenedLink:
         """Prompt it to ask for *what* and then to answer, and open the request from the list."""
@@ -163,7 +161,7 @@ class Away:
     def pushed(self) -> OpenedLink:
         """A link to its request as a notification has it, beside that of the list."""
         [asked] = self.joined.shown(self.session).requests
-        return link_to(self.browser.served, self.joined.near.places, asked)
+        return link_to(self.browser.served, self.joined.near.paths, asked)
 
     def goes_on(self, what: str) -> None:
         """The agent received the answer and said what comes next, and the list shows it."""
@@ -176,8 +174,8 @@ class Away:
 def away(request: pytest.FixtureRequest) -> Iterator[Away]:
     config = WebConfig()
     with joined_over(request.param) as joined:
-        places = joined.near.places
-        with Served(request_pages=RequestPages(places, config), fleet_pages=FleetPages(places, config)) as served:
+        paths = joined.near.paths
+        with Served(request_pages=RequestPages(paths, config), fleet_pages=FleetPages(paths, config)) as served:
             yield Away(joined, served)
 
 
@@ -203,7 +201,7 @@ def test_a_request_of_another_machine_is_listed_opened_and_answered_and_its_agen
         assert what not in receipt
     assert [Decision.ALLOW, Decision.DENY] == [
         event.decision
-        for event, _ in EventLog(away.joined.far.places.log(away.session)).read()
+        for event, _ in EventLog(away.joined.far.paths.log(away.session)).read()
         if isinstance(event, RequestAnswered)
     ]
 
@@ -241,8 +239,8 @@ def test_an_answer_to_an_unreachable_machine_is_unknown_and_its_request_is_answe
 @pytest.mark.parametrize("away", ["stream"], indirect=True)
 def test_an_answer_that_the_other_machine_refuses_is_not_delivered(away: Away) -> None:
     link, joined = away.asks("make docs"), away.joined
-    joined.far.places.config.mkdir(parents=True, exist_ok=True)
-    joined.far.places.config_file.write_text('[machine]\nallow = ["see", "prompt"]\n')
+    joined.far.paths.config.mkdir(parents=True, exist_ok=True)
+    joined.far.paths.config_file.write_text('[machine]\nallow = ["see", "prompt"]\n')
     joined.bus_process().kill()
     until(lambda: joined.presence.why, what="the loss")
     joined.until_connected()
@@ -262,7 +260,7 @@ def test_a_phone_logs_in_watches_prompts_and_answers(home: Home, web: Web, brows
     home.start("api", "say I updated the tests, and all of them pass on this machine.")
     page = browser.page("about:blank")
     page.as_phone()
-    page.go(login_link(home.places, WebConfig(), time.time()))
+    page.go(login_link(home.paths, WebConfig(), time.time()))
     until(lambda: "Log in to kasmon" in page.says)
     kept(page, "list-login")
     page.tap("button.allow")
@@ -288,7 +286,7 @@ def test_a_phone_logs_in_watches_prompts_and_answers(home: Home, web: Web, brows
     until(lambda: "Prompt finished" in page.says)
     until(lambda: "from the phone." in page.says)
     kept(page, "list-session")
-    [login] = WebLogins(home.places).list_all()
+    [login] = WebLogins(home.paths).list_all()
     assert login.id == [each.login for each in home.facts(ReceiptChanged, session) if each.prompt][-1]
 
     page.tap("a.back")
@@ -304,24 +302,24 @@ def test_a_phone_logs_in_watches_prompts_and_answers(home: Home, web: Web, brows
     second.call("Emulation.setScriptExecutionDisabled", {"value": True})
     second.go(page.run("location.href"))
     until(lambda: "from the phone." in second.says and " s" in second.says)
-    WebLogins(home.places).revoke(time.time())
+    WebLogins(home.paths).revoke(time.time())
     until(lambda: "Not logged in" in page.says)
     assert [] == [each for each in page.complaints if "403" not in each]
 
 
 def test_receipts_say_how_far_a_prompt_got(home: Home) -> None:
     session = home.start("fix-auth")
-    asyncio.run(session_operations.send(home.places, home.session(session), "say one."))
+    asyncio.run(session_operations.send(home.paths, home.session(session), "say one."))
     until(lambda: "finished" in {each.state for each in home.session(session).receipts})
-    pages = FleetPages(home.places, WebConfig())
+    pages = FleetPages(home.paths, WebConfig())
     with Served(fleet_pages=pages) as mine:
-        browser = LoggedIn(mine, home.places)
+        browser = LoggedIn(mine, home.paths)
         home.prompt(session, "ask wait for me")
         until(lambda: home.session(session).requests)
         assert 303 == browser.prompt(session, "say two.", when="idle").status
         seen = text(browser.get(f"s/{session}").body)
         assert "Prompt queued" in seen
-        asyncio.run(session_operations.stop(home.places, home.session(session), 0))
+        asyncio.run(session_operations.stop(home.paths, home.session(session), 0))
         refused = browser.get(f"s/{session}").body
         assert "It has ended" in refused
         assert "<textarea" not in refused

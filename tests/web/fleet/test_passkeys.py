@@ -60,8 +60,8 @@ def env() -> Iterator[Env]:
 
 
 @pytest.fixture
-def places(env: Env) -> Paths:
-    return env.places
+def paths(env: Env) -> Paths:
+    return env.paths
 
 
 @pytest.mark.web
@@ -73,20 +73,20 @@ def test_a_browser_adds_a_passkey_and_logs_in_with_it_until_it_is_revoked(
     page.as_phone()
     page.call("WebAuthn.enable")
     authenticator = page.call("WebAuthn.addVirtualAuthenticator", {"options": AUTHENTICATOR})["authenticatorId"]
-    here = urlsplit(login_link(home.places, WebConfig(), time.time()))
+    here = urlsplit(login_link(home.paths, WebConfig(), time.time()))
     page.go(f"http://localhost:{here.port}{here.path}")
     until(lambda: "Log in to kasmon" in page.says)
     page.tap("button.allow")
     until(lambda: "Add a passkey" in page.says)
     page.tap("#passkey-add button")
     until(lambda: "Added. It logs you in here." in page.says)
-    [added] = Passkeys(home.places).list_all()
-    [first] = WebLogins(home.places).list_all()
+    [added] = Passkeys(home.paths).list_all()
+    [first] = WebLogins(home.paths).list_all()
     assert ("localhost", first.id) == (added.host, added.login)
 
     page.tap("form[action=logout] button")
     until(lambda: "Logged out" in page.says)
-    place = f"http://localhost:{here.port}/l/{WebLogins(home.places).place}/"
+    place = f"http://localhost:{here.port}/l/{WebLogins(home.paths).place}/"
     page.go(place)
     until(lambda: "Log in with a passkey" in page.says)
     page.call("WebAuthn.setUserVerified", {"authenticatorId": authenticator, "isUserVerified": False})
@@ -95,20 +95,20 @@ def test_a_browser_adds_a_passkey_and_logs_in_with_it_until_it_is_revoked(
     page.call("WebAuthn.setUserVerified", {"authenticatorId": authenticator, "isUserVerified": True})
     page.tap("#passkey-login button")
     until(lambda: "fix-auth" in page.says)
-    second = WebLogins(home.places).list_all()[-1]
+    second = WebLogins(home.paths).list_all()[-1]
     assert added.id == second.passkey
-    assert Passkeys(home.places).list_all()[0].used_at
+    assert Passkeys(home.paths).list_all()[0].used_at
 
-    Passkeys(home.places).revoke(time.time(), added.id)
-    WebLogins(home.places).revoke(time.time(), passkey=added.id)
+    Passkeys(home.paths).revoke(time.time(), added.id)
+    WebLogins(home.paths).revoke(time.time(), passkey=added.id)
     until(lambda: "Not logged in" in page.says)
     assert "Log in with a passkey" not in page.says
 
 
-def test_where_browsers_accept_no_passkey_it_says_so(places: Paths) -> None:
-    with Served(fleet_pages=FleetPages(places, WebConfig())) as served:
-        mine = LoggedIn(served, places)
-        there = LoggedIn(served, places, f"localhost:{served.view.port}")
+def test_where_browsers_accept_no_passkey_it_says_so(paths: Paths) -> None:
+    with Served(fleet_pages=FleetPages(paths, WebConfig())) as served:
+        mine = LoggedIn(served, paths)
+        there = LoggedIn(served, paths, f"localhost:{served.view.port}")
 
         assert "A passkey needs HTTPS, or the name localhost." in mine.get().body
         assert 403 == mine.post("passkey/options", mine.fields()).status
@@ -122,16 +122,16 @@ def test_where_browsers_accept_no_passkey_it_says_so(places: Paths) -> None:
         assert 403 == there.post("passkey/register", {**there.fields(), "credential": "{}"}).status
 
 
-def test_without_a_passkey_nothing_is_offered_and_wrong_answers_are_refused(places: Paths) -> None:
-    with Served(fleet_pages=FleetPages(places, WebConfig())) as served:
-        browser = LoggedIn(served, places)
+def test_without_a_passkey_nothing_is_offered_and_wrong_answers_are_refused(paths: Paths) -> None:
+    with Served(fleet_pages=FleetPages(paths, WebConfig())) as served:
+        browser = LoggedIn(served, paths)
         host = {"Host": f"localhost:{served.view.port}"}
         sent = {**TYPE, **BROWSER, **host}
         challenge = f"{browser.path}passkey/challenge"
         assert "passkey" not in served.ask(browser.path, host).body
         assert 403 == served.ask(challenge, sent, "POST", "").status
 
-        Passkeys(places).add(passkey(1))
+        Passkeys(paths).add(passkey(1))
         assert "Log in with a passkey" in served.ask(browser.path, host).body
         assert "passkey" not in served.ask("/l/elsewhere/", host).body
         assert "passkey" not in served.ask(browser.path).body
@@ -145,9 +145,9 @@ def test_without_a_passkey_nothing_is_offered_and_wrong_answers_are_refused(plac
 
 
 def test_a_challenge_works_once_and_for_its_purpose_and_they_are_bounded(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checks = PasskeyChecks(Passkeys(places))
+    checks = PasskeyChecks(Passkeys(paths))
 
     def client_data(options: str) -> bytes:
         return json.dumps({"challenge": json.loads(options)["challenge"]}).encode()
@@ -168,9 +168,9 @@ def test_a_challenge_works_once_and_for_its_purpose_and_they_are_bounded(
 
 
 def test_passkeys_are_revoked_by_id_by_login_or_all_and_are_bounded(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Passkeys(places)
+    store = Passkeys(paths)
     for number in range(3):
         store.add(passkey(number, login=f"login-{number}"))
 
@@ -190,7 +190,7 @@ def test_passkeys_are_revoked_by_id_by_login_or_all_and_are_bounded(
 def test_the_command_line_lists_and_revokes_them_with_their_logins() -> None:
     line = Cli()
     try:
-        logins, store = WebLogins(line.places), Passkeys(line.places)
+        logins, store = WebLogins(line.paths), Passkeys(line.paths)
         logins.use_passkey("id1", "Phone", 30, time.time())
         by_link = logins.create(time.time())[:12]
         store.add(passkey(1, login="gone"))

@@ -45,8 +45,8 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PushSer
 
 @pytest.fixture
 def served(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setattr(handler, "start_notifier", lambda places: None)  # the tests run one of their own
-    with Served(fleet_pages=FleetPages(home.places, WebConfig())) as served:
+    monkeypatch.setattr(handler, "start_notifier", lambda paths: None)  # the tests run one of their own
+    with Served(fleet_pages=FleetPages(home.paths, WebConfig())) as served:
         yield served
 
 
@@ -58,10 +58,10 @@ def subscribe(browser: LoggedIn, service: PushService, **changed: object) -> int
 def test_a_message_is_encrypted_for_the_browser_and_signed(
     home: Home, served: Served, service: PushService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    browser = LoggedIn(served, home.places)
+    browser = LoggedIn(served, home.paths)
     key = bytes(json.loads(browser.post("push/key", browser.fields()).body)["key"])
     assert 200 == subscribe(browser, service)
-    store = PushSubscriptions(home.places)
+    store = PushSubscriptions(home.paths)
     [subscription] = store.active(time.time())
 
     receipt, is_over = send_web_push(subscription, store.key(), CONTACT, "browser", NEWS, "http://x/r/1")
@@ -102,8 +102,8 @@ def test_the_longest_message_is_no_larger_than_a_service_takes(
     home: Home, served: Served, service: PushService
 ) -> None:
     """4,096 bytes with all that encryption adds (RFC 8030), also of characters that take four bytes, or an escape."""
-    assert 200 == subscribe(LoggedIn(served, home.places), service)
-    store = PushSubscriptions(home.places)
+    assert 200 == subscribe(LoggedIn(served, home.paths), service)
+    store = PushSubscriptions(home.paths)
     [subscription] = store.active(time.time())
 
     for letter in ("\U0001f600", '"', "\\"):
@@ -120,7 +120,7 @@ def test_the_longest_message_is_no_larger_than_a_service_takes(
 def test_only_a_subscription_is_recorded_and_it_ends_with_its_login(
     home: Home, served: Served, service: PushService
 ) -> None:
-    browser, store = LoggedIn(served, home.places), PushSubscriptions(home.places)
+    browser, store = LoggedIn(served, home.paths), PushSubscriptions(home.paths)
     good = service.subscription
     wrong: list[dict[str, object]] = [
         {"endpoint": "http://127.0.0.1/x"},
@@ -137,15 +137,15 @@ def test_only_a_subscription_is_recorded_and_it_ends_with_its_login(
 
     assert [200, 200] == [subscribe(browser, service) for _ in range(2)]
     [only] = store.active(time.time())
-    assert 0o600 == home.places.web_push.stat().st_mode & 0o777
-    WebLogins(home.places).revoke(time.time(), only.login)
+    assert 0o600 == home.paths.web_push.stat().st_mode & 0o777
+    WebLogins(home.paths).revoke(time.time(), only.login)
     assert () == store.active(time.time())
-    other = LoggedIn(served, home.places)
+    other = LoggedIn(served, home.paths)
     assert 200 == subscribe(other, service)
     assert 200 == other.post("push/end", other.fields()).status
     assert () == store.active(time.time())
     store.key()
-    home.places.web_push_key.chmod(0o640)
+    home.paths.web_push_key.chmod(0o640)
     with pytest.raises(UnavailableError, match="readable by others"):
         store.key()
 
@@ -153,24 +153,24 @@ def test_only_a_subscription_is_recorded_and_it_ends_with_its_login(
 def test_the_notifier_pushes_a_request_with_a_link_that_ends_with_the_login(
     home: Home, served: Served, service: PushService
 ) -> None:
-    browser = LoggedIn(served, home.places)
+    browser = LoggedIn(served, home.paths)
     assert 200 == subscribe(browser, service)
     session = home.start("fix-auth")
 
     async def push() -> None:
-        running = asyncio.ensure_future(Notifier(home.places).run())
+        running = asyncio.ensure_future(Notifier(home.paths).run())
         try:
             await asyncio.to_thread(home.prompt, session, "ask git push")
             await asyncio.to_thread(until, lambda: service.messages)
             service.status = 410
             await asyncio.to_thread(home.start, "docs", "ask make docs")
-            await asyncio.to_thread(until, lambda: not PushSubscriptions(home.places).list_all())
+            await asyncio.to_thread(until, lambda: not PushSubscriptions(home.paths).list_all())
         finally:
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await running
 
-    with announced_address(home.places, f"http://{served.host}"):
+    with announced_address(home.paths, f"http://{served.host}"):
         asyncio.run(push())
 
     message = service.read(0)
@@ -200,7 +200,7 @@ def test_the_page_is_a_web_app_that_subscribes_and_shows_what_is_pushed(
         f" return {json.dumps(service.subscription)}; }}"
     )
     page.call("Page.addScriptToEvaluateOnNewDocument", {"source": fake})
-    logins = WebLogins(home.places)
+    logins = WebLogins(home.paths)
     token = logins.create(time.time())
     page.go(f"http://{host}/l/{logins.place}/login/{token}")
     until(lambda: "Log in to kasmon" in page.says)
@@ -211,7 +211,7 @@ def test_the_page_is_a_web_app_that_subscribes_and_shows_what_is_pushed(
     assert "standalone" in manifest["data"]
     page.tap("#push button")
     until(lambda: "This device is notified" in page.says)
-    assert 1 == len(PushSubscriptions(home.places).active(time.time()))
+    assert 1 == len(PushSubscriptions(home.paths).active(time.time()))
 
     page.run(
         "navigator.serviceWorker.ready.then(worker => new Promise(done => { const check = () =>"

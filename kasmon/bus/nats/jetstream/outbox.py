@@ -91,8 +91,8 @@ class AcknowledgedLogs(msgspec.Struct, frozen=True):
 class PositionFile:
     """How far a cluster has acknowledged the logs of this machine."""
 
-    def __init__(self, places: Paths, cluster: str) -> None:
-        self._path: Path = places.state / "outbox" / f"{cluster}.json"
+    def __init__(self, paths: Paths, cluster: str) -> None:
+        self._path: Path = paths.state / "outbox" / f"{cluster}.json"
 
     def load(self) -> AcknowledgedLogs:
         """Return what was stored last; nothing if that cannot be read."""

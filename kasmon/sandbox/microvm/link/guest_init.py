@@ -201,8 +201,8 @@ class GuestInit:
         os.mkdir(THERE, mode=0o700)  # noqa: PTH102
         _mount(PROGRAMS, THERE, MS_RDONLY | MS_SAFE, "ext4")
         with open(f"{THERE}/places.json", "rb") as file:  # noqa: PTH123
-            places: dict[str, str] = json.loads(file.read())
-        for name, at in places.items():
+            paths: dict[str, str] = json.loads(file.read())
+        for name, at in paths.items():
             source = f"{THERE}/{name}"
             if at == source:
                 continue

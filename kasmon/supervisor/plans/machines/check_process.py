@@ -53,12 +53,12 @@ class TaskCheck:
         self._result, self._process = order.with_suffix(".result"), order.with_suffix(".process")
         self._lock = order.with_suffix(".lock")
 
-    def start(self, places: Paths, order: CheckOrder) -> None:
+    def start(self, paths: Paths, order: CheckOrder) -> None:
         """Start it unless it runs, or has ended. Raises `OSError` if no process can be started."""
         if self._result.exists() or lock_holder(self._lock) is not None:
             return
         write_private(self._order, msgspec.json.encode(order))
-        spawn_task_check(places, self._order)
+        spawn_task_check(paths, self._order)
 
     def read(self) -> CheckState:
         """Return its state."""

@@ -54,11 +54,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 class TaskClaim:
     """The claim of the task of *key*."""
 
-    def __init__(self, places: Paths, key: TaskKey) -> None:
+    def __init__(self, paths: Paths, key: TaskKey) -> None:
         """Raises `UsageError` if *key* is invalid."""
         key.check()
         self.key = key
-        self.folder = places.plan_tasks / key.runner / key.name
+        self.folder = paths.plan_tasks / key.runner / key.name
         self._file = self.folder / "claim.json"
 
     @contextlib.contextmanager
@@ -122,14 +122,14 @@ def list_own_files(top: Path, *, has_result: bool) -> tuple[str, ...]:
     return tuple(name for name in ignored(top) if wanted.fullmatch(name))
 
 
-def folder_of(places: Paths, key: TaskKey, number: int) -> Path:
+def folder_of(paths: Paths, key: TaskKey, number: int) -> Path:
     """Return the worktree of the newest attempt of another task, *number*, of the same plan.
 
     Raises `RefusedError` if it has none on this machine.
     """
-    names = [path.name for path in (places.plan_tasks / key.runner).glob(f"{number}*")]
+    names = [path.name for path in (paths.plan_tasks / key.runner).glob(f"{number}*")]
     names = [name for name in names if name.partition("-")[0] == str(number)]  # an edit may have renamed the task
-    others = [TaskClaim(places, msgspec.structs.replace(key, number=number, name=name)).read() for name in names]
+    others = [TaskClaim(paths, msgspec.structs.replace(key, number=number, name=name)).read() for name in names]
     others = [other for other in others if other.workdir and Path(other.top).is_dir()]
     if not others:
         raise RefusedError(f"task {number} of plan {key.plan!r} did not work on this machine, or its folder is gone.")

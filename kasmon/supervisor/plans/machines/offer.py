@@ -22,16 +22,16 @@ AT_WORK: Final = ALIVE - RESTING
 
 
 def read_offer(
-    places: Paths, config: Config, environment: Mapping[str, str], has_repository: bool | None = None
+    paths: Paths, config: Config, environment: Mapping[str, str], has_repository: bool | None = None
 ) -> MachineOffer:
     """Return what this machine offers now; no slot while it is drained. Blocks."""
     import psutil  # the other functions do without
 
-    running = [each for each in read_fleet(places).here if each.state in ALIVE]
+    running = [each for each in read_fleet(paths).here if each.state in ALIVE]
     return MachineOffer(
         kasmon=__version__,
         labels=config.machine.labels,
-        slots=0 if is_drained(places) else config.machine.slots or config.plans.limit,
+        slots=0 if is_drained(paths) else config.machine.slots or config.plans.limit,
         tasks=tuple(each.id for each in running if takes_slot(each)),
         sessions=len(running),
         load=os.getloadavg()[0] / (os.cpu_count() or 1),
@@ -48,12 +48,12 @@ def read_offer(
     )
 
 
-def count_tasks(places: Paths) -> Mapping[str, int]:
+def count_tasks(paths: Paths) -> Mapping[str, int]:
     """Return machine -> how many tasks of any plan are at work there, by its copied logs. Blocks.
 
     A copy has the number of its task, and no plan.
     """
-    sessions = read_fleet(places).sessions
+    sessions = read_fleet(paths).sessions
     return Counter(each.via for each in sessions if each.via and each.task is not None and each.state in AT_WORK)
 
 

@@ -56,8 +56,8 @@ class _OfferReply(msgspec.Struct, frozen=True):
 class TaskPlacement:
     """Places the tasks of the plan of *plan_log*; used by its runner only."""
 
-    def __init__(self, places: Paths, plan_log: PlanLog, config: Config) -> None:
-        self._places = places
+    def __init__(self, paths: Paths, plan_log: PlanLog, config: Config) -> None:
+        self._paths = paths
         self._config = config
         self._plan_log = plan_log
         self._offers: dict[str, tuple[float, asyncio.Task[MachineOffer]]] = {}
@@ -73,7 +73,7 @@ class TaskPlacement:
 
         *limit*: how many tasks of the plan may run here at once.
         """
-        wanted = await asyncio.to_thread(_with_own_name, self._places, step.wanted)
+        wanted = await asyncio.to_thread(_with_own_name, self._paths, step.wanted)
         offers = [_limit_own(offer, limit) for offer in await self._ask(plan, wanted.machine)]
         async with self._choosing:  # or two groups of tasks could get the same slot
             for task, attempt, _ in step.tasks:
@@ -107,9 +107,9 @@ class TaskPlacement:
             return False
         try:
             if placement.machine == LOCAL:
-                await asyncio.to_thread(_require_undrained, self._places)
+                await asyncio.to_thread(_require_undrained, self._paths)
             else:
-                await asyncio.to_thread(require_machine, self._places, placement.machine)
+                await asyncio.to_thread(require_machine, self._paths, placement.machine)
         except KasmonError as error:
             has_started = placement.machine != LOCAL and await asyncio.to_thread(
                 may_have_started, self._plan_log, task, at.placements[-1]
@@ -131,7 +131,7 @@ class TaskPlacement:
 
         It also starts the links that do not run. Blocks.
         """
-        known = set(machine_names(self._places))
+        known = set(machine_names(self._paths))
         gone = [name for name in machines if name not in known or self._is_unreachable(name)]
         now = time.monotonic()
         self._unreachable = {name: self._unreachable.get(name, now) for name in gone}
@@ -143,15 +143,15 @@ class TaskPlacement:
 
     def _is_unreachable(self, name: str) -> bool:
         try:
-            start_link(self._places, name)
-            return status(self._places, name).is_unreachable
+            start_link(self._paths, name)
+            return status(self._paths, name).is_unreachable
         except KasmonError:  # it was removed meanwhile, or no link can be started
             return True
 
     async def _ask(self, plan: Plan, machine: str) -> Sequence[MachineOffer]:
         if self._repository is None:
             self._repository = await asyncio.to_thread(_identify_repository, Path(self._plan_log.run.folder))
-        registered = await asyncio.to_thread(machine_names, self._places)
+        registered = await asyncio.to_thread(machine_names, self._paths)
         names = [name for name in (LOCAL, *registered) if machine in ("", name)]
         uses = count_uses(plan, self._plan_log.run, [MachineOffer(machine=name) for name in names])
         return await asyncio.gather(*(self._offer(name, uses[name].of_plan) for name in names))
@@ -167,25 +167,25 @@ class TaskPlacement:
 
     def _read_offer(self, name: str) -> MachineOffer:
         if name == LOCAL:
-            return _read_own_offer(self._places, self._config, self._repository or "")
-        return ask_offer(self._places, name, self._repository or "")
+            return _read_own_offer(self._paths, self._config, self._repository or "")
+        return ask_offer(self._paths, name, self._repository or "")
 
 
-def find_offers(places: Paths, config: Config, plan: Plan, folder: Path) -> Sequence[MachineOffer]:
+def find_offers(paths: Paths, config: Config, plan: Plan, folder: Path) -> Sequence[MachineOffer]:
     """Return what each machine offers now to *plan* in *folder*. Blocks."""
-    names, repository = machine_names(places), _identify_repository(folder)
+    names, repository = machine_names(paths), _identify_repository(folder)
     with ThreadPoolExecutor(max(len(names), 1)) as threads:
-        offers = list(threads.map(partial(ask_offer, places, repository=repository), names))
-    return [*offers, _limit_own(_read_own_offer(places, config, repository), plan.limit)]
+        offers = list(threads.map(partial(ask_offer, paths, repository=repository), names))
+    return [*offers, _limit_own(_read_own_offer(paths, config, repository), plan.limit)]
 
 
-def check_versions(places: Paths, plan: Plan, offers: Sequence[MachineOffer]) -> list[str]:
+def check_versions(paths: Paths, plan: Plan, offers: Sequence[MachineOffer]) -> list[str]:
     """Return a remark for each machine that gets no task of *plan* because its kasmon is too old.
 
     Raises `RefusedError` if a task of *plan* may run on no other machine.
     """
     too_old = {offer.machine: offer.problem for offer in offers if offer.is_too_old}
-    wanted = _find_requirements(places, plan)
+    wanted = _find_requirements(paths, plan)
     for id_, found in wanted.items():
         if found.machine in too_old:
             raise RefusedError(
@@ -195,18 +195,18 @@ def check_versions(places: Paths, plan: Plan, offers: Sequence[MachineOffer]) ->
     return [f"machine {name!r} gets no task: {why}" for name, why in too_old.items()] if wanted else []
 
 
-def _find_requirements(places: Paths, plan: Plan) -> Mapping[str, MachineRequirement]:
+def _find_requirements(paths: Paths, plan: Plan) -> Mapping[str, MachineRequirement]:
     """Return task -> which machines it may be placed on, for those that are."""
     return {
-        task.id: _with_own_name(places, found)
+        task.id: _with_own_name(paths, found)
         for task in plan.tasks
         if (found := machine_requirement(plan, task)) is not None
     }
 
 
-def propose(places: Paths, plan: Plan, offers: Sequence[MachineOffer]) -> Mapping[str, MachineChoice]:
+def propose(paths: Paths, plan: Plan, offers: Sequence[MachineOffer]) -> Mapping[str, MachineChoice]:
     """Return task -> the machine that it would get of *offers* if its wave were the next, for tasks that are placed."""
-    wanted = _find_requirements(places, plan)
+    wanted = _find_requirements(paths, plan)
     choices: dict[str, MachineChoice] = {}
     for wave in range(1, plan.waves + 1):
         taken = {offer.machine: 0 for offer in offers}
@@ -239,16 +239,16 @@ def _identify_repository(folder: Path) -> str:
         return ""
 
 
-def _with_own_name(places: Paths, wanted: MachineRequirement) -> MachineRequirement:
+def _with_own_name(paths: Paths, wanted: MachineRequirement) -> MachineRequirement:
     """Return *wanted* with `LOCAL` for a name of this machine's own. Blocks."""
-    return MachineRequirement(LOCAL, wanted.labels) if is_own_name(places, wanted.machine) else wanted
+    return MachineRequirement(LOCAL, wanted.labels) if is_own_name(paths, wanted.machine) else wanted
 
 
-def _read_own_offer(places: Paths, config: Config, repository: str) -> MachineOffer:
+def _read_own_offer(paths: Paths, config: Config, repository: str) -> MachineOffer:
     """Return what this machine offers; with a problem if nothing can be placed here. Blocks."""
-    if is_drained(places):
+    if is_drained(paths):
         return MachineOffer(machine=LOCAL, problem=DRAINED)
-    return msgspec.structs.replace(read_offer(places, config, os.environ, bool(repository)), machine=LOCAL)
+    return msgspec.structs.replace(read_offer(paths, config, os.environ, bool(repository)), machine=LOCAL)
 
 
 def _limit_own(offer: MachineOffer, limit: int) -> MachineOffer:
@@ -256,25 +256,25 @@ def _limit_own(offer: MachineOffer, limit: int) -> MachineOffer:
     return msgspec.structs.replace(offer, slots=min(offer.slots, limit)) if offer.machine == LOCAL else offer
 
 
-def _require_undrained(places: Paths) -> None:
-    if is_drained(places):
+def _require_undrained(paths: Paths) -> None:
+    if is_drained(paths):
         raise RefusedError(f"{DRAINED}.", hint=f"`kasmon machines drain {LOCAL} --undo` lets tasks be placed here.")
 
 
-def ask_offer(places: Paths, machine: str, repository: str = "") -> MachineOffer:
+def ask_offer(paths: Paths, machine: str, repository: str = "") -> MachineOffer:
     """Return what *machine* offers; with a problem if nothing can be placed there. Blocks.
 
     *repository*: the first commit of the one that the machine may have already; empty if it makes no difference.
     """
     try:
-        require_machine(places, machine)
+        require_machine(paths, machine)
         words = ["task", "offer", "--json", *([f"--repository={repository}"] if repository else [])]
-        output = run(places, machine, words, limit_s=ANSWER_S)
+        output = run(paths, machine, words, limit_s=ANSWER_S)
         if output.exit_code:
             raise error_of(machine, output)
         offer = msgspec.json.decode(output.stdout, type=_OfferReply).offer
     except UsageError:  # it does not know the command
-        version = read_presence(places, machine).kasmon or "of unknown version"
+        version = read_presence(paths, machine).kasmon or "of unknown version"
         return MachineOffer(machine=machine, problem=TOO_OLD.format(version), is_too_old=True)
     except KasmonError as error:
         return MachineOffer(machine=machine, problem=_describe(error))
@@ -284,7 +284,7 @@ def ask_offer(places: Paths, machine: str, repository: str = "") -> MachineOffer
     return msgspec.structs.replace(offer, machine=machine, problem="", is_too_old=False, agents=agents)
 
 
-def require_machine(places: Paths, machine: str) -> None:
+def require_machine(paths: Paths, machine: str) -> None:
     """Raise unless tasks may begin on *machine*; wait until it is connected, at most `CONNECT_S` seconds. Blocks.
 
     Raises:
@@ -292,11 +292,11 @@ def require_machine(places: Paths, machine: str) -> None:
         RefusedError: if it is drained.
         RemoteUnreachableError: if it is not connected.
     """
-    if read_machine(places, machine).drained:
+    if read_machine(paths, machine).drained:
         raise RefusedError(f"{DRAINED}.", hint=f"`kasmon machines drain {machine} --undo` lets sessions start there.")
     deadline = time.monotonic() + CONNECT_S
-    start_link(places, machine)
-    while (known := status(places, machine)).is_unreachable:
+    start_link(paths, machine)
+    while (known := status(paths, machine)).is_unreachable:
         if known.state == "unreachable" or time.monotonic() > deadline:
             raise RemoteUnreachableError(
                 machine, known.presence.why or "the link to it does not connect", is_registered=True

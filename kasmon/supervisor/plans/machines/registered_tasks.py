@@ -73,8 +73,8 @@ class RegisteredTasks:
     other `KasmonError` says why it was not done.
     """
 
-    def __init__(self, places: Paths, plan_log: PlanLog) -> None:
-        self._places = places
+    def __init__(self, paths: Paths, plan_log: PlanLog) -> None:
+        self._paths = paths
         self._plan_log = plan_log
         self._folder = plan_log.folder / "machines"
         self._roots: dict[Path, str] = {}
@@ -115,7 +115,7 @@ class RegisteredTasks:
         started = self._ask(machine, "start", request, StartedTask, _order_of(request.key))
         if not SESSION_ID.fullmatch(started.session):
             raise UnavailableError(f"{machine}: {clean_line(started.session)!r} is no session.")
-        known = read_fleet(self._places).get(SessionId(started.session))
+        known = read_fleet(self._paths).get(SessionId(started.session))
         if known is not None and known.via != machine:
             raise UnavailableError(f"{machine}: {started.session!r} is not a session of it.")
         return msgspec.structs.replace(
@@ -204,7 +204,7 @@ class RegisteredTasks:
 
         *task* needs its id only, and the number if the log has none.
         """
-        start_link(self._places, placement.machine)
+        start_link(self._paths, placement.machine)
         request = EndTask(key=self._key_of(task, placement))
         withdrawn = msgspec.structs.replace(_order_of(request.key), is_withdrawn=True)
         report = self._ask(placement.machine, "end", request, AttemptReport, withdrawn)
@@ -268,10 +268,10 @@ class RegisteredTasks:
     def _ask(
         self, machine: str, verb: str, request: msgspec.Struct, kind: type[Reply], order: QueuedOrder | None = None
     ) -> Reply:
-        read_machine(self._places, machine)
+        read_machine(self._paths, machine)
         words, content = ["task", verb, "--json"], msgspec.json.encode(request)
         try:
-            output = run(self._places, machine, words, content, order=order)
+            output = run(self._paths, machine, words, content, order=order)
         except RemoteUnreachableError:
             raise
         except KasmonError as error:

@@ -37,32 +37,32 @@ DAY_S: Final = 86400.0
 log = logging.getLogger(__name__)
 
 
-async def collect_regularly(places: Paths) -> None:
+async def collect_regularly(paths: Paths) -> None:
     """Collect the stores of this machine, as its config says, until this is cancelled."""
     pause_s = FIRST_S
     while True:
         await asyncio.sleep(pause_s)
         pause_s = INTERVAL_S
         try:
-            days = (await asyncio.to_thread(load, places)).machine.repository_days
+            days = (await asyncio.to_thread(load, paths)).machine.repository_days
             if days:
-                await asyncio.to_thread(collect_stores, places, days * DAY_S, time.time())
+                await asyncio.to_thread(collect_stores, paths, days * DAY_S, time.time())
         except (KasmonError, OSError) as error:  # the config is faulty, for example
             log.warning("repositories of tasks are not collected: %s", error)
 
 
-def collect_stores(places: Paths, limit_s: float, now: float) -> list[Path]:
+def collect_stores(paths: Paths, limit_s: float, now: float) -> list[Path]:
     """Remove the stores that nothing needs, and that did not change for *limit_s* seconds; return those removed.
 
     What keeps one is logged. *now*: in seconds since the epoch.
     """
-    fleet, removed = read_fleet(places), []
-    for store in sorted(places.repositories.glob("*.git")):
+    fleet, removed = read_fleet(paths), []
+    for store in sorted(paths.repositories.glob("*.git")):
         try:
-            claims = list(_find_claims(places, store))
-            with lock(places.repositories / store.stem):
+            claims = list(_find_claims(paths, store))
+            with lock(paths.repositories / store.stem):
                 if now - _changed_at(store, claims) >= limit_s:
-                    _remove(places, store, claims, fleet)
+                    _remove(paths, store, claims, fleet)
                     removed.append(store)
                     log.info("%s is removed: nothing needed it", store)
         except (KasmonError, OSError) as error:
@@ -70,9 +70,9 @@ def collect_stores(places: Paths, limit_s: float, now: float) -> list[Path]:
     return removed
 
 
-def _find_claims(places: Paths, store: Path) -> Iterator[tuple[Path, Claim]]:
+def _find_claims(paths: Paths, store: Path) -> Iterator[tuple[Path, Claim]]:
     """Yield the files of the claims whose worktrees are of *store*, and the claims. Raises `UnavailableError`."""
-    for file in places.plan_tasks.glob("*/*/claim.json"):
+    for file in paths.plan_tasks.glob("*/*/claim.json"):
         try:
             claim = msgspec.json.decode(file.read_bytes(), type=Claim)
         except msgspec.DecodeError as error:
@@ -87,7 +87,7 @@ def _changed_at(store: Path, claims: Sequence[tuple[Path, Claim]]) -> float:
     return max(file.stat().st_mtime for file in files if file.exists())
 
 
-def _remove(places: Paths, store: Path, claims: Sequence[tuple[Path, Claim]], fleet: Fleet) -> None:
+def _remove(paths: Paths, store: Path, claims: Sequence[tuple[Path, Claim]], fleet: Fleet) -> None:
     """Remove *store* and its worktrees. Raises `RefusedError` if one is used, or something in it could be lost."""
     read = {claim.top for file, claim in claims if result_mark(file.parent, claim).exists()}
     for file, claim in claims:
@@ -97,7 +97,7 @@ def _remove(places: Paths, store: Path, claims: Sequence[tuple[Path, Claim]], fl
         if claim.is_started and not claim.is_ended and claim.top not in read:
             raise RefusedError(f"the result of {file.parent.name!r} was not fetched.")
     worktrees = [path for path in list_worktrees(store)[1:] if path.exists()]
-    if strangers := [path for path in worktrees if not path.is_relative_to(places.plan_tasks.resolve())]:
+    if strangers := [path for path in worktrees if not path.is_relative_to(paths.plan_tasks.resolve())]:
         raise RefusedError(f"{str(strangers[0])!r} is a worktree of it.")
     ends = [head(path) for path in worktrees]
     if git(store, "rev-list", "--max-count=1", "--branches", "--tags", *ends, "--not", f"--glob={KNOWN}").strip():

@@ -33,28 +33,28 @@ FETCHED: Final = "refs/kasmon/fetched"
 """The refs in a store of the commits that a plan's runner fetched."""
 
 
-def open_store(places: Paths, root: str) -> Path:
+def open_store(paths: Paths, root: str) -> Path:
     """Return the git folder of kasmon's own repository with the first commit *root*; it is created if needed."""
-    store = private_folder(places.repositories) / f"{root}.git"
+    store = private_folder(paths.repositories) / f"{root}.git"
     if not (store / "HEAD").exists():
         kind = "sha256" if len(root) == 64 else "sha1"
         call_git(store, "init", "--quiet", "--bare", f"--object-format={kind}", of="a repository")
     return store
 
 
-def has_repository(places: Paths, config: Config, root: str) -> bool:
+def has_repository(paths: Paths, config: Config, root: str) -> bool:
     """Whether commits of the repository with the first commit *root* are here already."""
-    store = places.repositories / f"{root}.git"
-    return (store / "HEAD").exists() or any(True for _ in find_repositories(places, config, root))
+    store = paths.repositories / f"{root}.git"
+    return (store / "HEAD").exists() or any(True for _ in find_repositories(paths, config, root))
 
 
-def find_repositories(places: Paths, config: Config, root: str) -> Iterator[Path]:
+def find_repositories(paths: Paths, config: Config, root: str) -> Iterator[Path]:
     """Yield the git folders of the user's repositories that have the commit *root*.
 
     They are in the folders of the config, or sessions worked in worktrees of them.
     """
     folders = [found for name in config.machine.repositories for found in _list_repositories(expanded(name))]
-    folders += [Path(each.worktree.source) for each in read_fleet(places).here if each.worktree]
+    folders += [Path(each.worktree.source) for each in read_fleet(paths).here if each.worktree]
     for folder in list(dict.fromkeys(folders))[:MOST_REPOSITORIES]:
         with contextlib.suppress(KasmonError, OSError):
             shared = shared_folder(folder)
@@ -62,11 +62,11 @@ def find_repositories(places: Paths, config: Config, root: str) -> Iterator[Path
                 yield shared
 
 
-def collect_commit(places: Paths, config: Config, store: Path, root: str, commit: str, remote: str) -> bool:
+def collect_commit(paths: Paths, config: Config, store: Path, root: str, commit: str, remote: str) -> bool:
     """Read *commit* into *store* from the user's repositories or *remote*; return whether the store has it now."""
     if retain_commit(store, commit):
         return True
-    for repo in find_repositories(places, config, root):
+    for repo in find_repositories(paths, config, root):
         with contextlib.suppress(KasmonError, OSError):
             _copy_commits(repo, store, commit)
         if retain_commit(store, commit):

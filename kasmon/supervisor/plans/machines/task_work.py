@@ -71,7 +71,7 @@ from kasmon.supervisor.worktrees.worktree import TaskWorktree, remove
 put = msgspec.structs.replace
 
 
-async def prepare(places: Paths, config: Config, request: PrepareTask) -> Preparation:
+async def prepare(paths: Paths, config: Config, request: PrepareTask) -> Preparation:
     """Claim the task for the attempt, and create its worktree once the commit is here. An older attempt is ended.
 
     Raises:
@@ -79,30 +79,30 @@ async def prepare(places: Paths, config: Config, request: PrepareTask) -> Prepar
         KasmonError: if git fails, or the older attempt cannot be ended.
     """
     request.check()
-    claimed = TaskClaim(places, request.key)
+    claimed = TaskClaim(paths, request.key)
     with claimed.hold() as claim:
         claimed.require_not_lost(claim)
         if not claim.is_of(request.key):
-            claim = await _replace(places, claimed, claim)
+            claim = await _replace(paths, claimed, claim)
         if claim.workdir:
             return Preparation(workdir=claim.workdir, branch=request.key.branch)
-        private_folder(places.repositories)
-        with lock(places.repositories / request.root):
-            store = open_store(places, request.root)
-            if not collect_commit(places, config, store, request.root, request.commit, request.remote):
+        private_folder(paths.repositories)
+        with lock(paths.repositories / request.root):
+            store = open_store(paths, request.root)
+            if not collect_commit(paths, config, store, request.root, request.commit, request.remote):
                 return Preparation(available=list_commits(store))
-            top = _open_worktree(places, claimed, request, store, claim)
+            top = _open_worktree(paths, claimed, request, store, claim)
         workdir = _folder_in(top, request.folder)
         claimed.write(put(claim, repository=str(store), top=str(top), workdir=str(workdir), base=request.commit))
         return Preparation(workdir=str(workdir), branch=request.key.branch)
 
 
-def add_commits(places: Paths, request: AddCommits) -> AddedCommits:
+def add_commits(paths: Paths, request: AddCommits) -> AddedCommits:
     """Add a part of a pack; the last one adds its commits to the store. Raises `GitError` if it cannot be read."""
     PrepareTask(key=request.key, commit=request.commit, root=request.root).check()
     if not 0 < request.size <= LONGEST_PACK_BYTES or len(request.digest) != 64 or not request.digest.isalnum():
         raise UsageError(f"a pack of {request.size} bytes cannot be added.", hint=f"At most {LONGEST_PACK_BYTES} can.")
-    claimed = TaskClaim(places, request.key)
+    claimed = TaskClaim(paths, request.key)
     with claimed.hold() as claim:
         claimed.require_current(claim)
         pack = claimed.folder / f"{request.digest}.pack"
@@ -116,8 +116,8 @@ def add_commits(places: Paths, request: AddCommits) -> AddedCommits:
         try:
             if hash_file(pack) != request.digest:
                 raise RefusedError("the pack arrived damaged.", hint="Retry the task.")
-            with lock(places.repositories / request.root):
-                store = open_store(places, request.root)
+            with lock(paths.repositories / request.root):
+                store = open_store(paths, request.root)
                 if not retain_commit(store, request.commit):
                     read_pack(store, [request.commit], pack, trusted=True, limit_bytes=LONGEST_PACK_BYTES)
                     retain_commit(store, request.commit)
@@ -126,31 +126,31 @@ def add_commits(places: Paths, request: AddCommits) -> AddedCommits:
         return AddedCommits(received=received)
 
 
-async def start(places: Paths, config: Config, request: StartTask) -> StartedTask:
+async def start(paths: Paths, config: Config, request: StartTask) -> StartedTask:
     """Start the session of a prepared attempt, once: repeated, it returns the same session.
 
     A terminal of it that has lost its host gets a new one. Raises `KasmonError` if the session cannot be started.
     """
-    claimed = TaskClaim(places, request.key)
+    claimed = TaskClaim(paths, request.key)
     with claimed.hold() as claim:
         claimed.require_current(claim)
         if not claim.workdir:
             raise RefusedError(f"attempt {request.key.attempt} of {request.key.name!r} has no folder yet.")
         if not claim.session:
-            launch = await in_thread(_create_session, places, config, request, claim)
+            launch = await in_thread(_create_session, paths, config, request, claim)
             tree = TaskWorktree(path=claim.workdir, branch=request.key.branch, base=claim.base)
             claim = put(claim, session=launch.session, sandbox=launch.sandbox or "", initial_state=state_of(tree))
             claimed.write(claim)
-        launch = load_launch(places, SessionId(claim.session))
+        launch = load_launch(paths, SessionId(claim.session))
         if not claim.is_started:
-            await in_thread(record_folder, places, launch)
-            session = read_fleet(places).get(launch.session)
+            await in_thread(record_folder, paths, launch)
+            session = read_fleet(paths).get(launch.session)
             if session is None or not session.generation:
-                await begin(places, launch)
+                await begin(paths, launch)
             claim = put(claim, is_started=True)
             claimed.write(claim)
-        elif launch.mode is Mode.TMUX and lock_holder(places.tmux_host_lock) is None:
-            async with reach(places, launch.session, Mode.TMUX):
+        elif launch.mode is Mode.TMUX and lock_holder(paths.tmux_host_lock) is None:
+            async with reach(paths, launch.session, Mode.TMUX):
                 pass
         return StartedTask(
             session=launch.session,
@@ -163,9 +163,9 @@ async def start(places: Paths, config: Config, request: StartTask) -> StartedTas
         )
 
 
-def check(places: Paths, request: RunTaskCheck) -> CheckState:
+def check(paths: Paths, request: RunTaskCheck) -> CheckState:
     """Start the attempt's check unless it runs or has ended, and return its state. Raises `OSError` if it cannot."""
-    claimed = TaskClaim(places, request.key)
+    claimed = TaskClaim(paths, request.key)
     with claimed.hold() as claim:
         claimed.require_current(claim)
         key = request.key
@@ -178,22 +178,22 @@ def check(places: Paths, request: RunTaskCheck) -> CheckState:
             limit_s=request.limit_s,
         )
         task_check = _check_of(claimed, key)
-        task_check.start(places, order)
+        task_check.start(paths, order)
         return task_check.read()
 
 
-def read_result(places: Paths, request: ReadResult) -> TaskResult:
+def read_result(paths: Paths, request: ReadResult) -> TaskResult:
     """Return what the attempt left: its result, its last commit, how much it changed.
 
     Raises:
         RefusedError: if it has no folder.
         GitError: if git fails.
     """
-    claimed = TaskClaim(places, request.key)
+    claimed = TaskClaim(paths, request.key)
     with claimed.hold() as claim:
         claimed.require_current(claim, may_have_ended=True)
         top, workdir = _folders_of(claim)
-        problem = fetch_changes(places, SessionId(claim.session), workdir) if claim.session else ""
+        problem = fetch_changes(paths, SessionId(claim.session), workdir) if claim.session else ""
         task = Task(id=request.key.name, number=request.key.number)
         found = TaskResult(
             text=result(workdir, task, claim.claimed_at),
@@ -206,14 +206,14 @@ def read_result(places: Paths, request: ReadResult) -> TaskResult:
         return found
 
 
-def fetch(places: Paths, request: FetchCommits) -> FetchedCommits:
+def fetch(paths: Paths, request: FetchCommits) -> FetchedCommits:
     """Return a part of a pack with the commits of the attempt.
 
     Raises:
         RefusedError: if the commit is none of its own.
         GitError: if git fails.
     """
-    claimed = TaskClaim(places, request.key)
+    claimed = TaskClaim(paths, request.key)
     with claimed.hold() as claim:
         claimed.require_current(claim, may_have_ended=True)
         top, _ = _folders_of(claim)
@@ -238,12 +238,12 @@ def fetch(places: Paths, request: FetchCommits) -> FetchedCommits:
         return FetchedCommits(digest=digest, size=size, content=content)
 
 
-async def end(places: Paths, request: EndTask) -> AttemptReport:
+async def end(paths: Paths, request: EndTask) -> AttemptReport:
     """End the attempt, and return what it did; one that lost its claim was ended before.
 
     One that was not prepared yet cannot be any more. Raises `KasmonError` if its session cannot be ended.
     """
-    claimed, key = TaskClaim(places, request.key), request.key
+    claimed, key = TaskClaim(paths, request.key), request.key
     with claimed.hold() as claim:
         if request.is_check_only:
             claimed.require_current(claim)
@@ -255,23 +255,23 @@ async def end(places: Paths, request: EndTask) -> AttemptReport:
             if claim.is_newer(key):
                 return report
             if claim.is_of(key):
-                report = await _end(places, claimed, claim)
+                report = await _end(paths, claimed, claim)
             else:
-                claim = await _replace(places, claimed, claim)
+                claim = await _replace(paths, claimed, claim)
             claim = put(claim, is_ended=True, reports=(*claim.reports, report))
             claimed.write(claim)
         if request.removes_worktree and claim.is_of(key):
-            report = await in_thread(_remove_worktree, places, request, claim, report)
+            report = await in_thread(_remove_worktree, paths, request, claim, report)
         return report
 
 
-def _remove_worktree(places: Paths, request: EndTask, claim: Claim, report: AttemptReport) -> AttemptReport:
+def _remove_worktree(paths: Paths, request: EndTask, claim: Claim, report: AttemptReport) -> AttemptReport:
     """Remove the worktree of *claim*, and return *report* with the result."""
     top = Path(claim.top)
     if not claim.workdir or not top.is_dir():
         return report
     try:
-        check_unused(top, read_fleet(places))
+        check_unused(top, read_fleet(paths))
         own = list_own_files(top, has_result=request.has_result)
         patterns = ignored(top, request.patterns) if request.patterns else ()
         remove(Path(claim.repository), top, (*own, *patterns), request.saved)
@@ -280,11 +280,11 @@ def _remove_worktree(places: Paths, request: EndTask, claim: Claim, report: Atte
     return put(report, removed=str(top))
 
 
-async def _replace(places: Paths, claimed: TaskClaim, claim: Claim) -> Claim:
+async def _replace(paths: Paths, claimed: TaskClaim, claim: Claim) -> Claim:
     """End the attempt that holds *claim*, and return the claim of the key's attempt, which may use its worktree."""
     reports = claim.reports
     if claim.attempt and not claim.is_ended:
-        reports = (*reports, await _end(places, claimed, claim))
+        reports = (*reports, await _end(paths, claimed, claim))
     claim = Claim(
         attempt=claimed.key.attempt,
         epoch=claimed.key.epoch,
@@ -297,17 +297,17 @@ async def _replace(places: Paths, claimed: TaskClaim, claim: Claim) -> Claim:
     return claim
 
 
-async def _end(places: Paths, claimed: TaskClaim, claim: Claim) -> AttemptReport:
+async def _end(paths: Paths, claimed: TaskClaim, claim: Claim) -> AttemptReport:
     """End the session and the check of *claim*, and return what the attempt did."""
     key = put(claimed.key, attempt=claim.attempt, epoch=claim.epoch)
     report = AttemptReport(attempt=claim.attempt, epoch=claim.epoch)
     await in_thread(_check_of(claimed, key).end)
     if claim.session:
-        session = read_fleet(places).get(SessionId(claim.session))
+        session = read_fleet(paths).get(SessionId(claim.session))
         is_running = session is not None and session.exists
         if session is not None and is_running:
             try:
-                await session_operations.stop(places, session)
+                await session_operations.stop(paths, session)
             except SessionEndedError:
                 is_running = False
         report = put(report, session=claim.session, state="stopped" if is_running else "ended")
@@ -327,11 +327,11 @@ def _add_work(report: AttemptReport, claim: Claim, branch: str) -> AttemptReport
     return put(report, commits=count, changed=changed, uncommitted=uncommitted(top), branch=branch)
 
 
-def _open_worktree(places: Paths, claimed: TaskClaim, request: PrepareTask, store: Path, claim: Claim) -> Path:
+def _open_worktree(paths: Paths, claimed: TaskClaim, request: PrepareTask, store: Path, claim: Claim) -> Path:
     """Return the worktree of the attempt: that of the task it follows, of its last attempt, or a new one."""
     key = request.key
     if request.follows:
-        top = folder_of(places, key, request.follows)
+        top = folder_of(paths, key, request.follows)
         if not continue_worktree(store, top, key.branch, request.commit):
             raise RefusedError(f"the folder {str(top)!r} has commits that {request.commit!r} does not include.")
         return top
@@ -357,16 +357,16 @@ def _folder_in(top: Path, folder: str) -> Path:
     return path
 
 
-def _create_session(places: Paths, config: Config, request: StartTask, claim: Claim) -> Launch:
+def _create_session(paths: Paths, config: Config, request: StartTask, claim: Claim) -> Launch:
     """Return the launch of the attempt's session: created now, or before this was interrupted."""
     key, workdir = request.key, Path(claim.workdir)
     task = Task(id=key.name, number=key.number, wave=request.wave)
     lay_out(workdir, task)
-    fleet = read_fleet(places)
+    fleet = read_fleet(paths)
     for session in fleet.here:
         is_its = (session.plan, session.task, session.workdir) == (key.plan, key.number, claim.workdir)
         if is_its and not session.generation and session.created_at >= claim.claimed_at:
-            return load_launch(places, session.id)
+            return load_launch(paths, session.id)
     new = NewSession(
         name=session_name(key.plan, task, key.attempt, [each.name for each in fleet.sessions]),
         agent=request.agent,
@@ -381,7 +381,7 @@ def _create_session(places: Paths, config: Config, request: StartTask, claim: Cl
         plan=key.plan,
         environment=request.environment,
     )
-    return create_session(places, config, new, time.time(), os.environ)
+    return create_session(paths, config, new, time.time(), os.environ)
 
 
 def _folders_of(claim: Claim) -> tuple[Path, Path]:

@@ -67,9 +67,9 @@ class TaskContext(msgspec.Struct, frozen=True, kw_only=True):
     peer_sessions: tuple[TaskPeer, ...] = ()
 
 
-def context_of(places: Paths, session: SessionId) -> TaskContext | None:
+def context_of(paths: Paths, session: SessionId) -> TaskContext | None:
     """Return the context last written for *session*; None if there is none, or it cannot be read."""
-    return read_json(places.context(session), TaskContext, None)
+    return read_json(paths.context(session), TaskContext, None)
 
 
 def now_of(peer: Session) -> dict[str, Any]:
@@ -99,21 +99,21 @@ class WriteContexts(msgspec.Struct, frozen=True, kw_only=True):
     contexts: tuple[DistantContext, ...]
 
 
-def store_contexts(places: Paths, request: WriteContexts) -> tuple[SessionId, ...]:
+def store_contexts(paths: Paths, request: WriteContexts) -> tuple[SessionId, ...]:
     """Write the contexts of another machine's runner for sessions here; return for which. Blocks.
 
     It is done only for sessions of a task of the same number, in a plan of the same name.
     """
-    fleet, stored = read_fleet(places), []
+    fleet, stored = read_fleet(paths), []
     for each in request.contexts:
         session = fleet.get(each.session)
         if session is None or session.via or (session.plan, session.task) != (each.context.plan, each.context.task):
             continue
-        notes = places.folder(session.id) / "notes.md"
+        notes = paths.folder(session.id) / "notes.md"
         with contextlib.suppress(OSError):
             write_private(notes, each.notes.encode())
             context = msgspec.structs.replace(each.context, notes=str(notes))
-            write_private(places.context(session.id), msgspec.json.encode(context))
+            write_private(paths.context(session.id), msgspec.json.encode(context))
             stored.append(session.id)
     return tuple(stored)
 
@@ -121,8 +121,8 @@ def store_contexts(places: Paths, request: WriteContexts) -> tuple[SessionId, ..
 class TaskContexts:
     """The `context.json` files of one plan's sessions, here and on registered machines."""
 
-    def __init__(self, places: Paths) -> None:
-        self._places = places
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
         self._written: dict[SessionId, bytes] = {}
         self._distant: dict[str, dict[SessionId, DistantContext]] = {}
         """Machine -> the contexts of its sessions."""
@@ -153,7 +153,7 @@ class TaskContexts:
                 done=None if session is None else session.done,
             )
             waves.setdefault(task.wave, []).append(peer)
-        self._distant, notes = {}, self._places.plan(run.plan) / "notes.md"
+        self._distant, notes = {}, self._paths.plan(run.plan) / "notes.md"
         for task in plan.tasks:
             at = run.of(task.id)
             if at.state not in ACTIVE or SessionId(at.session) not in seen:
@@ -186,7 +186,7 @@ class TaskContexts:
         contexts = self._distant.get(machine, {})
         request = WriteContexts(contexts=tuple(contexts.values()))
         words = ["task", "context", "--json"]
-        output = run_elsewhere(self._places, machine, words, msgspec.json.encode(request), limit_s=SEND_S)
+        output = run_elsewhere(self._paths, machine, words, msgspec.json.encode(request), limit_s=SEND_S)
         if output.exit_code:
             raise error_of(machine, output)
         self._sent[machine] = contexts
@@ -195,7 +195,7 @@ class TaskContexts:
         if self._written.get(session) == content:
             return
         try:
-            write_private(self._places.context(session), content)
+            write_private(self._paths.context(session), content)
         except OSError:
             return
         self._written[session] = content

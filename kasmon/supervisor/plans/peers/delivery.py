@@ -33,12 +33,12 @@ def find_senders(run: PlanRun, fleet: Fleet) -> Iterator[Session]:
             yield session
 
 
-async def deliver(places: Paths, plan_log: PlanLog, sender: Session, fleet: Fleet) -> None:
+async def deliver(paths: Paths, plan_log: PlanLog, sender: Session, fleet: Fleet) -> None:
     """Deliver the messages of *sender*, in their order, up to one whose recipient's machine is unreachable.
 
     A runner that is killed while it does that repeats the last one; its recipient takes it once, by its key.
     """
-    events = await asyncio.to_thread(read_messages, places, sender.id)
+    events = await asyncio.to_thread(read_messages, paths, sender.id)
     for number, message in enumerate(events, 1):
         if number <= plan_log.run.delivered.get(sender.id, 0):
             continue
@@ -52,7 +52,7 @@ async def deliver(places: Paths, plan_log: PlanLog, sender: Session, fleet: Flee
                     await asyncio.sleep(AGAIN_S)
                     return
                 key = f"{plan_log.run.plan}.{sender.id}.{number}"
-                state = (await send(places, sender, peer, message.text, key)).state
+                state = (await send(paths, sender, peer, message.text, key)).state
         except (KasmonError, OSError) as error:
             why = error.message if isinstance(error, KasmonError) else str(error.strerror)
         delivered = PeerMessageDelivered(

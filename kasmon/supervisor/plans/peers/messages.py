@@ -35,13 +35,13 @@ BY_RUNNER: Final = "the plan's runner delivers it"
 
 
 def find_recipients(
-    places: Paths, fleet: Fleet, sender: Session, requested: str, profiles: Mapping[str, str]
+    paths: Paths, fleet: Fleet, sender: Session, requested: str, profiles: Mapping[str, str]
 ) -> tuple[Session | TaskPeer, ...]:
     """Return the peers of *sender* that *requested* names, also those of its plan on other machines. Blocks.
 
     Raises as `find_peers`, if there is none elsewhere either.
     """
-    context = context_of(places, sender.id)
+    context = context_of(paths, sender.id)
     if context is not None and context.machine:  # a plan of this machine may have the same id
         known = {sender.id, *(peer.id for peer in context.peer_sessions)}
         fleet = msgspec.structs.replace(fleet, sessions=tuple(each for each in fleet.sessions if each.id in known))
@@ -56,11 +56,11 @@ def find_recipients(
         return distant
 
 
-async def send_to(places: Paths, sender: Session, recipient: Session | TaskPeer, text: str) -> Receipt:
+async def send_to(paths: Paths, sender: Session, recipient: Session | TaskPeer, text: str) -> Receipt:
     """Send as `send`, or as `hand_over` to a peer on another machine."""
     if isinstance(recipient, Session):
-        return await send(places, sender, recipient, text)
-    return await hand_over(places, sender, recipient.id or "", recipient.name or f"task {recipient.task}", text)
+        return await send(paths, sender, recipient, text)
+    return await hand_over(paths, sender, recipient.id or "", recipient.name or f"task {recipient.task}", text)
 
 
 def find_peers(fleet: Fleet, sender: Session, requested: str, profiles: Mapping[str, str]) -> tuple[Session, ...]:
@@ -91,7 +91,7 @@ def find_peers(fleet: Fleet, sender: Session, requested: str, profiles: Mapping[
 
 
 async def send(
-    places: Paths,
+    paths: Paths,
     sender: Session,
     peer: Session,
     text: str,
@@ -109,7 +109,7 @@ async def send(
         KasmonError: as `session_operations.send`; so the host of *peer* refuses too many messages.
     """
     return await session_operations.send(
-        places, peer, mark_sender(sender, text), "idle", "peer", key=key, actor=actor, resumes=resumes
+        paths, peer, mark_sender(sender, text), "idle", "peer", key=key, actor=actor, resumes=resumes
     )
 
 
@@ -130,7 +130,7 @@ def is_distant(peer: TaskPeer, fleet: Fleet) -> bool:
     return bool(peer.id) and peer.id not in {each.id for each in fleet.here}
 
 
-async def hand_over(places: Paths, sender: Session, to: str, name: str, text: str, reason: str = BY_RUNNER) -> Receipt:
+async def hand_over(paths: Paths, sender: Session, to: str, name: str, text: str, reason: str = BY_RUNNER) -> Receipt:
     """Leave *text* of *sender* in its log for the session *to*, or for the notes; return a receipt with *reason*.
 
     The plan's runner delivers it, or the link of the machine whose agent started *sender*.
@@ -140,13 +140,13 @@ async def hand_over(places: Paths, sender: Session, to: str, name: str, text: st
         SessionEndedError, HostUnreachableError: if *sender* does not run.
     """
     message = PeerMessageWritten(at=time.time(), to=to, name=name, text=_cleaned(text))
-    await session_operations.record_peer_message(places, sender, message)
+    await session_operations.record_peer_message(paths, sender, message)
     return Receipt(id=ReceiptId(""), session=SessionId(to), state=ReceiptState.QUEUED, reason=reason)
 
 
-def read_messages(places: Paths, session: SessionId) -> list[PeerMessageWritten]:
+def read_messages(paths: Paths, session: SessionId) -> list[PeerMessageWritten]:
     """Return what was handed over by *session*, oldest first. Blocks."""
-    return [event for event in read_events(places, session) if isinstance(event, PeerMessageWritten)]
+    return [event for event in read_events(paths, session) if isinstance(event, PeerMessageWritten)]
 
 
 def _cleaned(text: str) -> str:

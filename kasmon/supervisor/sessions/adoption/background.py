@@ -30,15 +30,15 @@ NAME_CELLS: Final = 40
 """A wider name of a background session is cut, in terminal cells: a number may have to follow it."""
 
 
-async def list_sessions(places: Paths, config: Config) -> tuple[BackgroundSession, ...]:
+async def list_sessions(paths: Paths, config: Config) -> tuple[BackgroundSession, ...]:
     """Return the background sessions of the profile `claude`, those that a session of kasmon shows marked so.
 
     Raises `AgentNotFoundError` if claude is not installed, `UnavailableError` if it does not list them.
     """
-    return (await in_thread(_read, places, config, os.environ))[1]
+    return (await in_thread(_read, paths, config, os.environ))[1]
 
 
-async def adopt_background(places: Paths, config: Config, target: str, name: str = "") -> tuple[SessionId, str]:
+async def adopt_background(paths: Paths, config: Config, target: str, name: str = "") -> tuple[SessionId, str]:
     """Show the background session that *target* means as a session named *name*; return its id and its name.
 
     By default it has the beginning of the background session's name, with a number behind it if that is taken. It is
@@ -49,8 +49,8 @@ async def adopt_background(places: Paths, config: Config, target: str, name: str
         RefusedError: if a session shows it already; or if an agent calls this.
         KasmonError: as `list_sessions`, and as `session_operations.create`.
     """
-    await in_thread(check_is_person, places, "adopt a background session")
-    program, listed = await in_thread(_read, places, config, os.environ)
+    await in_thread(check_is_person, paths, "adopt a background session")
+    program, listed = await in_thread(_read, paths, config, os.environ)
     found = find_background(target, listed)
     if found.adopted:
         raise RefusedError(f"{found.label!r} is already adopted as {found.adopted!r}.")
@@ -63,8 +63,8 @@ async def adopt_background(places: Paths, config: Config, target: str, name: str
         sandbox="",
     )
     if name:
-        return await session_operations.create(places, config, new), name
-    return await session_operations.create_with_free_name(places, config, new)
+        return await session_operations.create(paths, config, new), name
+    return await session_operations.create_with_free_name(paths, config, new)
 
 
 def _cut(name: str) -> str:
@@ -74,21 +74,21 @@ def _cut(name: str) -> str:
     return name.strip()
 
 
-def _read(places: Paths, config: Config, around: Mapping[str, str]) -> tuple[str, tuple[BackgroundSession, ...]]:
+def _read(paths: Paths, config: Config, around: Mapping[str, str]) -> tuple[str, tuple[BackgroundSession, ...]]:
     resolved = resolve(config, CLAUDE, Mode.TMUX, sandbox="", environment=around)
     variables = inherited(own_prefixes((CLAUDE,)), around) | resolved.environment
-    shown = _find_shown(places)
+    shown = _find_shown(paths)
     listed = list_background(resolved.argv[0], variables)
     return resolved.argv[0], tuple(msgspec.structs.replace(one, adopted=shown.get(one.id, "")) for one in listed)
 
 
-def _find_shown(places: Paths) -> dict[str, SessionId]:
+def _find_shown(paths: Paths) -> dict[str, SessionId]:
     """Return the background sessions that running sessions show, by their ids."""
     shown: dict[str, SessionId] = {}
-    for session in read_fleet(places).here:
+    for session in read_fleet(paths).here:
         if session.mode is Mode.TMUX and session.state in ALIVE and session.agent == CLAUDE:
             try:
-                launch = load_launch(places, session.id)
+                launch = load_launch(paths, session.id)
             except (LaunchError, OSError):
                 continue
             if found := attached_id(CLAUDE, launch.argv):

@@ -22,15 +22,15 @@ from kasmon.supervisor.sessions.names import announce, check_name, claim_id
 from kasmon.supervisor.sessions.start import begin
 
 
-async def foreign_panes(places: Paths, socket: str = "") -> tuple[AdoptablePane, ...]:
+async def foreign_panes(paths: Paths, socket: str = "") -> tuple[AdoptablePane, ...]:
     """Return the adoptable panes of the user's own tmux at *socket*; empty is the current one, else the default one.
 
     Raises `NotFoundError` or `TmuxError` if no tmux answers there, `RefusedError` if it is kasmon's own.
     """
-    return (await _list_panes(places, socket)).panes
+    return (await _list_panes(paths, socket)).panes
 
 
-async def adopt(places: Paths, target: str, name: str = "", socket: str = "") -> Launch:
+async def adopt(paths: Paths, target: str, name: str = "", socket: str = "") -> Launch:
     """Adopt the pane that *target* names, see `pane_candidate.find_pane`; *name* defaults to its tmux session's.
 
     Raises:
@@ -41,8 +41,8 @@ async def adopt(places: Paths, target: str, name: str = "", socket: str = "") ->
     """
     from kasmon.supervisor.limits.agents import check_is_person  # the dashboard starts without
 
-    await asyncio.to_thread(check_is_person, places, "adopt a pane")
-    listing = await _list_panes(places, socket)
+    await asyncio.to_thread(check_is_person, paths, "adopt a pane")
+    listing = await _list_panes(paths, socket)
     pane = find_pane(target, listing.panes)
     if pane.adopted:
         raise RefusedError(f"{pane.target!r} is already adopted as {pane.adopted!r}.")
@@ -59,7 +59,7 @@ async def adopt(places: Paths, target: str, name: str = "", socket: str = "") ->
         is_command=not pane.agent and agent not in {*SHELLS, "shell"},
         workdir=pane.workdir if Path(pane.workdir).is_absolute() else "/",
         adopted=AdoptedPane(
-            socket=str(_socket(places, socket)),
+            socket=str(_socket(paths, socket)),
             pane=pane.pane,
             target=pane.target,
             server_pid=listing.server_pid,
@@ -67,30 +67,30 @@ async def adopt(places: Paths, target: str, name: str = "", socket: str = "") ->
         ),
         created_at=time.time(),
     )
-    launch = await asyncio.to_thread(_announce, places, launch)
-    await begin(places, launch)
+    launch = await asyncio.to_thread(_announce, paths, launch)
+    await begin(paths, launch)
     return launch
 
 
-async def _list_panes(places: Paths, socket: str) -> ForeignPanes:
-    await asyncio.to_thread(places.make)
-    frame = ListForeignPanes(n=0, socket=str(_socket(places, socket)))
-    async with contextlib.aclosing(await open_link(places, SessionId(""), Mode.TMUX)) as host:
+async def _list_panes(paths: Paths, socket: str) -> ForeignPanes:
+    await asyncio.to_thread(paths.make)
+    frame = ListForeignPanes(n=0, socket=str(_socket(paths, socket)))
+    async with contextlib.aclosing(await open_link(paths, SessionId(""), Mode.TMUX)) as host:
         listing = await host.ask(frame)
     if not isinstance(listing, ForeignPanes):
         raise HostUnreachableError("tmux", "it did not list its panes")
     return listing
 
 
-def _socket(places: Paths, socket: str) -> Path:
+def _socket(paths: Paths, socket: str) -> Path:
     if socket:
         return expanded(socket).absolute()
-    return default_socket(os.environ, os.getuid(), places.tmux_socket)
+    return default_socket(os.environ, os.getuid(), paths.tmux_socket)
 
 
-def _announce(places: Paths, launch: Launch) -> Launch:
-    with claim_id(places) as session:
+def _announce(paths: Paths, launch: Launch) -> Launch:
+    with claim_id(paths) as session:
         launch = msgspec.structs.replace(launch, session=session)
-        write_private(places.launch(session), msgspec.json.encode(launch))
-        announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=sockets.gethostname()))
+        write_private(paths.launch(session), msgspec.json.encode(launch))
+        announce(paths, SessionCreated(at=launch.created_at, launch=launch, machine=sockets.gethostname()))
     return launch

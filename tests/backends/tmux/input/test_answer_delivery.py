@@ -19,7 +19,7 @@ from kasmon.errors import PromptChangedError, RefusedError, SessionEndedError, T
 from kasmon.model.commands import Answer, Launch, Mode
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
 from kasmon.model.session_state import SessionState
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths, user_paths
 from kasmon.tmux.server import TmuxServer
 from tests.support.agents.backend_contract import LIMIT_S, Listener
 from tests.support.agents.menu_agent import ALWAYS, NO, YES, MenuAgent, dialog
@@ -38,7 +38,7 @@ class Room(NamedTuple):
 @pytest.fixture
 def room() -> Iterator[Room]:
     folder = Path(tempfile.mkdtemp(prefix="ka-", dir="/tmp"))
-    here = places()
+    here = user_paths()
     here.make()
     here.folder(ME).mkdir()
     yield Room(here, folder)

@@ -28,16 +28,16 @@ run = "mkdir {0} && sleep 1000; echo a > a.txt && git add a.txt && git -c user.n
 def site(tmp_path: Path) -> Iterator[MachinePlan]:
     """Its task ends on its second attempt only."""
     site = MachinePlan(TASK.format(tmp_path / "first"))
-    (site.here.places.config / "config.toml").write_text(f"{CONFIG}lost_machine_s = 1\n")
+    (site.here.paths.config / "config.toml").write_text(f"{CONFIG}lost_machine_s = 1\n")
     yield site
     site.close()
 
 
 def test_its_task_is_done_here_if_no_other_machine_is_left(site: MachinePlan) -> None:
-    drain(site.here.places, "gpu-2", drained=True)
+    drain(site.here.paths, "gpu-2", drained=True)
     site.start()
     first = site.until(lambda now: now.of("a").session).of("a")
-    drain(site.here.places, "local", drained=False)
+    drain(site.here.paths, "local", drained=False)
     site.cut("gpu-1")
     ended = site.until(lambda now: now.state == "ended")
 
@@ -52,10 +52,10 @@ def test_its_task_is_done_on_another_one_without_using_up_a_retry(site: MachineP
     running = site.until(lambda now: now.of("a").session and now.of("a").state is TaskState.RUNNING).of("a")
     other = ({"gpu-1", "gpu-2"} - {running.machine}).pop()
 
-    boards = PlanBoards(site.here.places, lambda: read_fleet(site.here.places), Config)
+    boards = PlanBoards(site.here.paths, lambda: read_fleet(site.here.paths), Config)
     until(lambda: list(boards.read()[0].sessions) == [running.session], what="the session there on the board")
-    assert {} == dict(read_view(site.log, read_fleet(site.here.places), Config()).ahead.blocked)
-    until(lambda: count_tasks(site.here.places) == {running.machine: 1}, what="the command at work there")
+    assert {} == dict(read_view(site.log, read_fleet(site.here.paths), Config()).ahead.blocked)
+    until(lambda: count_tasks(site.here.paths) == {running.machine: 1}, what="the command at work there")
 
     site.cut(running.machine)
     ended = site.until(lambda now: now.state == "ended")

@@ -34,17 +34,17 @@ class Site:
         self.here, self.there = Env(), Env()
         self.repo = Repo(self.here.folder / "shop")
         self.lies = self.there.folder / "lies.json"
-        command = build_command(command_of(self.there.places), self.lies)
-        write_machine(self.here.places, Machine(name="gpu-1", command=command))
-        start_link(self.here.places, "gpu-1")
+        command = build_command(command_of(self.there.paths), self.lies)
+        write_machine(self.here.paths, Machine(name="gpu-1", command=command))
+        start_link(self.here.paths, "gpu-1")
         self.plan: Plan = read(TEXT, "tidy.toml")
         file = self.here.folder / "tidy.toml"
         self.log: PlanLog = start.store_approved_plan(
-            self.here.places, self.plan, TEXT, file, self.repo.folder, headless=False
+            self.here.paths, self.plan, TEXT, file, self.repo.folder, headless=False
         )
         placed = TaskPlaced(at=NOW, task="a", attempt=1, machine="gpu-1", why="")
         self.log.note(placed)
-        self.tasks = RegisteredTasks(self.here.places, self.log)
+        self.tasks = RegisteredTasks(self.here.paths, self.log)
 
     @property
     def task(self) -> Task:
@@ -63,7 +63,7 @@ class Site:
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Site]:
     site = Site()
-    until(lambda: not status(site.here.places, "gpu-1").is_unreachable, 60.0, what="the link")
+    until(lambda: not status(site.here.paths, "gpu-1").is_unreachable, 60.0, what="the link")
     yield site
     site.close()
 
@@ -103,19 +103,19 @@ def test_an_error_there_is_no_error_of_this_machine(site: Site, code: str, exit_
 
 def test_an_offer_that_no_machine_can_make_is_no_offer(site: Site) -> None:
     lie(site.lies, "offer", {"offer": {"slots": 8, "memory_mb": 10**400}})
-    assert ask_offer(site.here.places, "gpu-1").problem == "its offer cannot be read"
+    assert ask_offer(site.here.paths, "gpu-1").problem == "its offer cannot be read"
 
 
 def test_a_machine_that_does_not_answer_delays_no_other_task(shared: Site) -> None:
     silent = "".join(f'[[task]]\nid = "s{number}"\nmachine = "gpu-1"\nrun = "true"\n' for number in range(16))
     text = f'per_machine = 16\n{silent}[[task]]\nid = "mine"\nrun = "sleep 8"\n'
-    config = shared.there.places.config
+    config = shared.there.paths.config
     config.mkdir(parents=True, exist_ok=True)
     (config / "config.toml").write_text("[machine]\nslots = 16\n")
     be_silent(shared.lies, "prepare")
-    places, folder = shared.here.places, shared.repo.folder
-    log = start.store_approved_plan(places, read(text, "s.toml"), text, folder / "s.toml", folder, headless=True)
-    start.run(places, log)
+    paths, folder = shared.here.paths, shared.repo.folder
+    log = start.store_approved_plan(paths, read(text, "s.toml"), text, folder / "s.toml", folder, headless=True)
+    start.run(paths, log)
 
     def is_done() -> bool:
         log.more()

@@ -18,33 +18,33 @@ from tests.support.supervisor.env import NOW, Env, launch, started
 def test_tasks_of_plans_take_slots_while_they_work_and_other_sessions_do_not(env: Env) -> None:
     for session, plan, *turn in (("aaaaaaaa", "tidy", TurnStarted(at=NOW)), ("bbbbbbbb", ""), ("cccccccc", "tidy")):
         env.says(SessionCreated(at=NOW, launch=launch(session, plan=plan), machine="here"))
-        env.places.folder(session).mkdir(mode=0o700)
+        env.paths.folder(session).mkdir(mode=0o700)
         env.tells(session, LogOpened(at=NOW, session=SessionId(session)), started(), *turn)
         env.hosts(session)
 
-    offer = read_offer(env.places, Config(machine=MachineConfig(labels=("gpu",), slots=3)), {"PATH": "/none"})
+    offer = read_offer(env.paths, Config(machine=MachineConfig(labels=("gpu",), slots=3)), {"PATH": "/none"})
 
     assert (("gpu",), 3, ("aaaaaaaa",), 3) == (offer.labels, offer.slots, offer.tasks, offer.sessions)
     assert {"scripted": "", "claude": "cannot start 'claude': 'claude' is not on PATH."} == {
         each.name: each.problem for each in offer.agents if each.name in ("scripted", "claude")
     }
-    assert Config().plans.limit == read_offer(env.places, Config(), {}).slots
-    assert {} == count_tasks(env.places)
+    assert Config().plans.limit == read_offer(env.paths, Config(), {}).slots
+    assert {} == count_tasks(env.paths)
 
 
 def test_what_is_left_on_a_machine_is_counted_by_its_copied_sessions(env: Env) -> None:
-    write_machine(env.places, Machine(name="gpu-1", command=("false",)))
+    write_machine(env.paths, Machine(name="gpu-1", command=("false",)))
     alive = HostPresence(host=4242, agent_runs=True)
     sessions = {SessionId("aaaaaaaa"): 1, SessionId("bbbbbbbb"): None}
-    write_presence(env.places, "gpu-1", Presence(since=NOW, kasmon="1", sessions=dict.fromkeys(sessions, alive)))
+    write_presence(env.paths, "gpu-1", Presence(since=NOW, kasmon="1", sessions=dict.fromkeys(sessions, alive)))
     for session, task in sessions.items():
         env.says(SessionCreated(at=NOW, launch=launch(session, task=task), machine="gpu-1", via="gpu-1"))
-        env.places.folder(session).mkdir(mode=0o700)
-        env.places.via(session).write_text("gpu-1\n77\n")
+        env.paths.folder(session).mkdir(mode=0o700)
+        env.paths.via(session).write_text("gpu-1\n77\n")
         env.tells(session, LogOpened(at=NOW, session=session), started())
 
-    assert {"gpu-1": 1} == count_tasks(env.places)
-    assert () == read_offer(env.places, Config(), {}).tasks
+    assert {"gpu-1": 1} == count_tasks(env.paths)
+    assert () == read_offer(env.paths, Config(), {}).tasks
 
 
 @pytest.mark.parametrize(

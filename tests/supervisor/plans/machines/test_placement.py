@@ -63,16 +63,16 @@ class Placing:
             "slow": "",
         }
         for name, env in self.machines.items():
-            env.places.config.mkdir(parents=True, exist_ok=True)
-            (env.places.config / "config.toml").write_text(settings[name])
-            write_machine(self.here.places, Machine(name=name, command=command_of(env.places)))
-            start_link(self.here.places, name)
+            env.paths.config.mkdir(parents=True, exist_ok=True)
+            (env.paths.config / "config.toml").write_text(settings[name])
+            write_machine(self.here.paths, Machine(name=name, command=command_of(env.paths)))
+            start_link(self.here.paths, name)
         self.plan: Plan = apply_config(read(TEXT, "tidy.toml"), CONFIG)
         file = self.here.folder / "tidy.toml"
         self.log: PlanLog = start.store_approved_plan(
-            self.here.places, self.plan, TEXT, file, repo.folder, headless=False
+            self.here.paths, self.plan, TEXT, file, repo.folder, headless=False
         )
-        self.placement = TaskPlacement(self.here.places, self.log, CONFIG)
+        self.placement = TaskPlacement(self.here.paths, self.log, CONFIG)
 
     def ahead(self) -> NextSteps:
         return next_steps(self.plan, self.log.run, {}, self.plan.limit, 0.0)
@@ -122,16 +122,16 @@ async def test_what_has_not_begun_on_a_drained_machine_is_placed_again(placing: 
     task, other = placing.plan.task("c"), placing.plan.task("b")
     assert await placing.placement.confirm(task, 1)
 
-    await asyncio.to_thread(drain, placing.here.places, "slow", drained=True)
+    await asyncio.to_thread(drain, placing.here.paths, "slow", drained=True)
 
     assert not await placing.placement.confirm(task, 1)
     assert not await placing.placement.confirm(other, 1), "it has no machine yet"
     assert "slow: it is drained" == placing.ahead().blocked["c"]
     await placing.place()
     assert "slow: it is drained" == placing.ahead().blocked["c"], "its older offer counts no more"
-    await asyncio.to_thread(drain, placing.here.places, "slow", drained=False)
+    await asyncio.to_thread(drain, placing.here.paths, "slow", drained=False)
     placing.placement = TaskPlacement(
-        placing.here.places, placing.log, CONFIG
+        placing.here.paths, placing.log, CONFIG
     )  # without the offer of the drained machine
     await placing.place()
     assert "slow" == placing.log.run.of("c").machine
@@ -144,14 +144,14 @@ async def test_a_machine_with_an_older_kasmon_gets_no_task_and_a_sentence_with_i
     old = await asyncio.to_thread(OtherVersion, tmp_path, VERSION)
     await asyncio.to_thread(old.remove_commands, "task")
     variables = [f"{name}={value}" for name, value in old.variables().items()]
-    command = ("env", *variables, *command_of(placing.machines["slow"].places))
-    places, folder = placing.here.places, Path(placing.log.run.folder)
-    await asyncio.to_thread(write_machine, places, Machine(name="gone", command=command))
+    command = ("env", *variables, *command_of(placing.machines["slow"].paths))
+    paths, folder = placing.here.paths, Path(placing.log.run.folder)
+    await asyncio.to_thread(write_machine, paths, Machine(name="gone", command=command))
 
-    offers = await asyncio.to_thread(placement.find_offers, places, CONFIG, placing.plan, folder)
+    offers = await asyncio.to_thread(placement.find_offers, paths, CONFIG, placing.plan, folder)
     with pytest.raises(RefusedError) as refused:
-        await asyncio.to_thread(placement.check_versions, places, placing.plan, offers)
-    shown = await asyncio.to_thread(placement.propose, places, placing.plan, offers)
+        await asyncio.to_thread(placement.check_versions, paths, placing.plan, offers)
+    shown = await asyncio.to_thread(placement.propose, paths, placing.plan, offers)
     await placing.place()
 
     why = f"its kasmon ({OTHER_KASMON}) does not run tasks of other machines' plans; update it"
@@ -159,15 +159,15 @@ async def test_a_machine_with_an_older_kasmon_gets_no_task_and_a_sentence_with_i
     assert f"task 'd' cannot run on machine 'gone': {why}." == refused.value.message
     others = msgspec.structs.replace(placing.plan, tasks=placing.plan.tasks[:3])
     assert [f"machine 'gone' gets no task: {why}"] == await asyncio.to_thread(
-        placement.check_versions, places, others, offers
+        placement.check_versions, paths, others, offers
     )
     assert "c" in [step.task.id for step in placing.ahead().steps if isinstance(step, StartNextAttempt)]
-    assert (await asyncio.to_thread(ask_offer, places, "slow")).problem == ""
+    assert (await asyncio.to_thread(ask_offer, paths, "slow")).problem == ""
 
 
 async def test_a_machine_is_lost_once_it_was_unreachable_for_long_enough(placing: Placing) -> None:
     await placing.place()
-    await asyncio.to_thread(write_machine, placing.here.places, Machine(name="broken", command=("false",)))
+    await asyncio.to_thread(write_machine, placing.here.paths, Machine(name="broken", command=("false",)))
 
     def find_lost(limit_s: float) -> Mapping[str, str]:
         return placing.placement.find_lost({"gpu", "broken", "nowhere"}, limit_s)
@@ -180,7 +180,7 @@ async def test_a_machine_is_lost_once_it_was_unreachable_for_long_enough(placing
 
 
 def test_a_machine_that_cannot_be_used_offers_nothing_and_says_why(placing: Placing) -> None:
-    places, command = placing.here.places, command_of(placing.machines["gpu"].places)
+    paths, command = placing.here.paths, command_of(placing.machines["gpu"].paths)
     machines = [
         Machine(name="viewed", command=("sh", "-c", f'exec {" ".join(command)} "$@" --allow see', "kasmon")),
         Machine(name="drained", command=command, drained=True),
@@ -189,8 +189,8 @@ def test_a_machine_that_cannot_be_used_offers_nothing_and_says_why(placing: Plac
 
     problems = []
     for machine in machines:
-        write_machine(places, machine)
-        problems.append(ask_offer(places, machine.name).problem)
+        write_machine(paths, machine)
+        problems.append(ask_offer(paths, machine.name).problem)
 
     assert "the owner of that machine does not let you start and end its sessions, or run commands" == problems[0]
     assert ("it is drained", True) == (problems[1], bool(problems[2]))

@@ -45,7 +45,7 @@ def test_a_plan_ends_while_a_machine_is_away_and_what_runs_there_once_it_is_back
     site.log.record_decision(decision, task)
     site.until(lambda now: now.state == "ended")
     site.kill_runner()
-    (left,) = find_interrupted_plans(site.here.places, read_fleet(site.here.places))
+    (left,) = find_interrupted_plans(site.here.paths, read_fleet(site.here.paths))
     assert (left.plan, left.action) == (begun.plan, "run")
     site.start()
     assert [session.exists for session in site.sessions()] == [True]
@@ -55,16 +55,16 @@ def test_a_plan_ends_while_a_machine_is_away_and_what_runs_there_once_it_is_back
     assert (ended.session, ended.state) == (begun.of("a").session, "stopped")
     assert [session.exists for session in site.sessions()] == [False]
     until(lambda: lock_holder(site.log.lock) is None, what="the end of the runner")
-    assert not find_interrupted_plans(site.here.places, read_fleet(site.here.places))
+    assert not find_interrupted_plans(site.here.paths, read_fleet(site.here.paths))
 
 
 def start_unlogged(site: MachinePlan) -> str:
     """Start task `a` on its machine as a runner does that is killed before it logs that; return the session."""
-    until(lambda: not status(site.here.places, "gpu-1").is_unreachable, what="its machine")
+    until(lambda: not status(site.here.paths, "gpu-1").is_unreachable, what="its machine")
     site.log.note(TaskPlaced(at=time.time(), task="a", attempt=1, machine="gpu-1", number=1))
-    plan, tasks = approved_plan(site.log), RegisteredTasks(site.here.places, site.log)
+    plan, tasks = approved_plan(site.log), RegisteredTasks(site.here.paths, site.log)
     run, task = site.log.run, plan.task("a")
-    folders = TaskFolders(site.here.places, site.log.plan, Path(run.folder))
+    folders = TaskFolders(site.here.paths, site.log.plan, Path(run.folder))
     tasks.prepare(plan, run, task, 1, asyncio.run(folders.branch(plan, task, run)))
     machine, key = tasks.key(run, task, 1)
     return tasks.start(machine, StartTask(key=key, agent="shell", prompt=task.run, wave=1, peers=1)).session
@@ -102,7 +102,7 @@ def test_stopping_a_plan_ends_a_check_there_which_runs_again_after_that(site: Ma
     start.apply_edit(site.log, TEXT.replace('run = "sleep 1000"', checked))
     site.start()
     begun = site.until(lambda now: now.of("a").checking)
-    folder = site.places("gpu-1").plan_tasks
+    folder = site.paths("gpu-1").plan_tasks
     (lock,) = until(lambda: list(folder.glob("*/1-a/check-1-1.lock")), what="a check there")
     until(lambda: lock_holder(lock), what="its process")
     site.log.record_decision("stop")
@@ -120,17 +120,17 @@ def test_a_check_there_whose_runner_was_killed_while_it_stopped_is_ended_by_a_re
     start.apply_edit(site.log, TEXT.replace('run = "sleep 1000"', checked))
     site.start()
     site.until(lambda now: now.of("a").checking)
-    (lock,) = until(lambda: list(site.places("gpu-1").plan_tasks.glob("*/1-a/check-1-1.lock")), what="a check there")
+    (lock,) = until(lambda: list(site.paths("gpu-1").plan_tasks.glob("*/1-a/check-1-1.lock")), what="a check there")
     until(lambda: lock_holder(lock), what="its process")
     site.kill_runner()
     site.log.record_decision("stop")
 
-    fleet = read_fleet(site.here.places)
-    [loss] = find_interrupted_plans(site.here.places, fleet)
+    fleet = read_fleet(site.here.paths)
+    [loss] = find_interrupted_plans(site.here.paths, fleet)
     assert loss.action == "run"
-    asyncio.run(recover(site.here.places, loss))
+    asyncio.run(recover(site.here.paths, loss))
     until(lambda: lock_holder(lock) is None, what="the end of the check")
     until(lambda: lock_holder(site.log.lock) is None, what="the end of the runner")
 
     assert [fact.attempt for fact in site.facts() if isinstance(fact, TaskCheckEnded)] == [1]
-    assert find_interrupted_plans(site.here.places, fleet) == []
+    assert find_interrupted_plans(site.here.paths, fleet) == []

@@ -86,7 +86,7 @@ def test_work_goes_from_machine_to_machine_and_comes_back_as_branches(make: Make
     assert site.repo.git("worktree", "list").count("\n") == 1, "here only the task that works here has a worktree"
     assert [session.plan for session in site.sessions()] == ["tidy"] * 3
     until(lambda: not any(session.exists for session in site.sessions()), what="the end of the sessions")
-    removed, retained = RegisteredTasks(site.here.places, site.log).clean(approved_plan(site.log), ())
+    removed, retained = RegisteredTasks(site.here.paths, site.log).clean(approved_plan(site.log), ())
     assert sorted(removed) == sorted(ended.of(task).workdir for task in ("lexer", "parser"))
     assert ["1 file is not committed" in why for why in retained] == [True], "seen.txt of the third task"
 
@@ -177,17 +177,17 @@ run = "{WRITE.format("last")}"
 
 def test_tasks_are_placed_on_this_machine_too_and_run_as_those_that_name_none(make: Make) -> None:
     site = make(HERE, ["gpu-1"])
-    (site.here.places.config / "config.toml").write_text(f'{CONFIG}\n[machine]\nlabels = ["here"]\nslots = 1\n')
+    (site.here.paths.config / "config.toml").write_text(f'{CONFIG}\n[machine]\nlabels = ["here"]\nslots = 1\n')
     site.start()
     held = site.until(lambda now: now.of("a").placement and now.of("c").placement)
     whys = [placement.why for id_ in "ac" if (placement := held.of(id_).placement) is not None]
     assert whys == ["gpu-1: it has no label 'here'; local: it is drained", "local: it is drained"]
-    drain(site.here.places, "local", drained=False)
+    drain(site.here.paths, "local", drained=False)
     ended = site.until(lambda now: now.state == "ended")
 
     assert ended.outcome == "claimed", {id_: at.why for id_, at in ended.tasks.items()}
     assert {"a": "local", "b": "local", "c": "local", "e": "gpu-1"} == {id_: ended.of(id_).machine for id_ in "abce"}
-    here = {session.id: session for session in read_fleet(site.here.places).sessions if not session.via}
+    here = {session.id: session for session in read_fleet(site.here.paths).sessions if not session.via}
     assert {ended.of(id_).session for id_ in "abc"} <= set(here)
     assert ended.of("a").session == ended.of("b").session, "it continues in the terminal"
     assert ended.of("b").is_checked
@@ -319,7 +319,7 @@ def test_a_runner_that_waits_for_a_command_that_hangs_there_ends_at_a_signal(mak
     site = make(WAITS.format("gpu-1"))
     site.start()
     site.until(lambda now: now.of("a").session)
-    (claim,) = site.machines["gpu-1"].places.plan_tasks.glob("*/1-a/claim.json")
+    (claim,) = site.machines["gpu-1"].paths.plan_tasks.glob("*/1-a/claim.json")
     with lock(claim):
         site.log.record_decision("abort")
         runner = lock_holder(site.log.lock)
@@ -347,7 +347,7 @@ check = "{WRITE.format("late")}"
 
 def runs_command(site: MachinePlan, machine: str) -> bool:
     """Whether a command for a task runs on *machine*."""
-    link = lock_holder(site.here.places.machine_lock(machine)) or 0
+    link = lock_holder(site.here.paths.machine_lock(machine)) or 0
     with contextlib.suppress(psutil.NoSuchProcess):
         return any("task" in each.cmdline() for each in psutil.Process(link).children(recursive=True))
     return False
@@ -376,8 +376,9 @@ def test_a_runner_may_use_the_links_but_not_its_checks_nor_one_that_an_agent_sta
 
 def start_runner(site: MachinePlan, **variables: str) -> int:
     """Start a runner from a process with *variables*; its pid."""
-    code = "from kasmon.paths import places; from kasmon.host.rpc.spawn import spawn_runner; spawn_runner(places(), "
-    environment = {**os.environ, **site.here.places.environment_variables(), **variables}
+    imports = "from kasmon.paths import user_paths; from kasmon.host.rpc.spawn import spawn_runner"
+    code = f"{imports}; spawn_runner(user_paths(), "
+    environment = {**os.environ, **site.here.paths.environment_variables(), **variables}
     subprocess.run([sys.executable, "-P", "-c", f"{code}{site.log.plan!r})"], env=environment, check=True)
 
     def running() -> int:

@@ -81,7 +81,7 @@ def test_a_machine_gets_the_address_of_the_remote_without_its_password_and_nothi
     git("clone", "--quiet", "--bare", str(site.repo.folder), str(bare))
     git("update-server-info", at=bare)
     refs = git("for-each-ref", at=bare)
-    own = site.places("gpu-1").config.parent / "git"
+    own = site.paths("gpu-1").config.parent / "git"
     own.mkdir()
     (own / "config").write_text(CREDENTIALS)
 

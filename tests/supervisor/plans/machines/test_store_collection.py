@@ -24,7 +24,7 @@ def collected(machine: Machine, caplog: pytest.LogCaptureFixture, days: float = 
     """How many stores are removed *days* from now, and what was said last."""
     caplog.clear()
     with caplog.at_level("INFO"):
-        removed = collect_stores(machine.places, 30 * DAY_S, time.time() + days * DAY_S)
+        removed = collect_stores(machine.paths, 30 * DAY_S, time.time() + days * DAY_S)
     return len(removed), caplog.messages[-1].partition(".git ")[2] if caplog.messages else ""
 
 
@@ -40,19 +40,19 @@ def test_a_store_goes_once_its_tasks_ended_and_what_they_did_was_fetched(
 
     assert collected(machine, caplog, days=29) == (0, "")
     assert collected(machine, caplog) == (0, f"stays: session {session.name!r} of a task has not ended.")
-    asyncio.run(session_operations.stop(machine.places, session))
+    asyncio.run(session_operations.stop(machine.paths, session))
     assert collected(machine, caplog) == (0, "stays: the result of '3-parser' was not fetched.")
-    task_work.read_result(machine.places, ReadResult(key=KEY))
+    task_work.read_result(machine.paths, ReadResult(key=KEY))
     assert collected(machine, caplog) == (0, "stays: it has commits that were not fetched.")
     request = FetchCommits(key=KEY, commit=commit, excluded=(base,), limit=10)
-    task_work.fetch(machine.places, request)
+    task_work.fetch(machine.paths, request)
     assert collected(machine, caplog) == (0, "stays: it has commits that were not fetched."), "only its beginning was"
-    task_work.fetch(machine.places, FetchCommits(key=KEY, commit=commit, excluded=(base,)))
+    task_work.fetch(machine.paths, FetchCommits(key=KEY, commit=commit, excluded=(base,)))
     (folder / "left.txt").write_text("left\n")
     assert "1 file is not committed" in collected(machine, caplog)[1]
     (folder / "left.txt").unlink()
 
     assert collected(machine, caplog) == (1, "is removed: nothing needed it")
-    assert (list(machine.places.repositories.glob("*.git")), folder.exists()) == ([], False)
+    assert (list(machine.paths.repositories.glob("*.git")), folder.exists()) == ([], False)
     assert [path.suffix for path in machine.folder.glob("*.result")] == []
     assert machine.ready(attempt(2)).is_dir(), "the next attempt gets another one"

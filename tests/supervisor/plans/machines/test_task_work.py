@@ -48,18 +48,18 @@ class Machine:
     """The machine in *env*, asked by a runner whose repository is *repo*."""
 
     def __init__(self, env: Env, repo: Repo) -> None:
-        self.env, self.places, self.repo = env, env.places, repo
+        self.env, self.paths, self.repo = env, env.paths, repo
         self.config = Config()
         self.root = repo.git("rev-list", "--max-parents=0", "HEAD")
 
     @property
     def folder(self) -> Path:
         """The folder of the task's claim."""
-        return self.places.plan_tasks / KEY.runner / KEY.name
+        return self.paths.plan_tasks / KEY.runner / KEY.name
 
     def prepare(self, key: TaskKey = KEY, commit: str = "", **more: object) -> Preparation:
         request = PrepareTask(key=key, commit=commit or self.repo.head, root=self.root, **more)  # type: ignore[arg-type]
-        return asyncio.run(task_work.prepare(self.places, self.config, request))
+        return asyncio.run(task_work.prepare(self.paths, self.config, request))
 
     def send(self, key: TaskKey = KEY, excluded: tuple[str, ...] = (), size: int = 200) -> None:
         """Send the runner's HEAD in parts of *size* bytes, each twice."""
@@ -78,9 +78,9 @@ class Machine:
         )
         while received < len(content):
             part = put(part, offset=received, content=content[received : received + size])
-            received = task_work.add_commits(self.places, part).received
+            received = task_work.add_commits(self.paths, part).received
             if received < len(content):
-                assert task_work.add_commits(self.places, part).received == received, "a repeated part is not added"
+                assert task_work.add_commits(self.paths, part).received == received, "a repeated part is not added"
 
     def ready(self, key: TaskKey = KEY) -> Path:
         """The folder of a prepared attempt."""
@@ -92,22 +92,22 @@ class Machine:
 
     def start(self, key: TaskKey = KEY, prompt: str = "hang") -> StartedTask:
         request = StartTask(key=key, agent="scripted", prompt=prompt, wave=1, peers=2)
-        return asyncio.run(task_work.start(self.places, self.config, request))
+        return asyncio.run(task_work.start(self.paths, self.config, request))
 
     def check(self, command: str, key: TaskKey = KEY) -> CheckState:
         request = RunTaskCheck(key=key, task="parser", wave=1, command=command, limit_s=60)
-        return task_work.check(self.places, request)
+        return task_work.check(self.paths, request)
 
     def end(self, key: TaskKey = KEY) -> AttemptReport:
-        return asyncio.run(task_work.end(self.places, EndTask(key=key)))
+        return asyncio.run(task_work.end(self.paths, EndTask(key=key)))
 
     def session(self, id_: str) -> Session:
-        found = read_fleet(self.places).get(SessionId(id_))
+        found = read_fleet(self.paths).get(SessionId(id_))
         assert found is not None
         return found
 
     def sessions(self) -> list[str]:
-        return [session.id for session in read_fleet(self.places).sessions]
+        return [session.id for session in read_fleet(self.paths).sessions]
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_damaged_pack_changes_nothing(machine: Machine) -> None:
         key=KEY, commit=machine.repo.head, root=machine.root, digest="0" * 64, size=4, offset=0, content=b"PACK"
     )
     with pytest.raises(RefusedError, match="damaged"):
-        task_work.add_commits(machine.places, part)
+        task_work.add_commits(machine.paths, part)
     assert machine.prepare() == Preparation(available=())
     machine.send()
     assert machine.prepare().workdir
@@ -198,20 +198,20 @@ def test_work_comes_back_as_a_pack_of_the_new_commits(machine: Machine, tmp_path
     commit = machine.repo.commit("far.bin", os.urandom(3000).hex(), at=folder)
     (folder / "left.txt").write_text("left\n")
     (folder / ".kasmon" / "task-3" / "result.md").write_text("done\n")
-    result = task_work.read_result(machine.places, ReadResult(key=KEY))
+    result = task_work.read_result(machine.paths, ReadResult(key=KEY))
     machine.repo.commit("later.txt", at=folder)
     assert (result.text, result.commit, result.changed) == ("done\n", commit, 2)
     assert result.uncommitted == "1 file is not committed"
     base = machine.repo.head
     request = FetchCommits(key=KEY, commit=commit, excluded=(base,))
-    fetched = task_work.fetch(machine.places, request)
+    fetched = task_work.fetch(machine.paths, request)
     assert hashlib.sha256(fetched.content).hexdigest() == fetched.digest
-    assert task_work.fetch(machine.places, put(request, offset=10)).content == fetched.content[10:]
+    assert task_work.fetch(machine.paths, put(request, offset=10)).content == fetched.content[10:]
     (tmp_path / "pack").write_bytes(fetched.content)
     read_pack(machine.repo.folder / ".git", [commit], tmp_path / "pack", trusted=False, limit_bytes=1 << 20)
     assert machine.repo.git("rev-list", f"{base}..{commit}") == commit
     with pytest.raises(RefusedError, match="is no commit of"):
-        task_work.fetch(machine.places, put(request, commit=base))
+        task_work.fetch(machine.paths, put(request, commit=base))
 
 
 def test_a_check_runs_once_and_goes_on_without_who_asked(machine: Machine) -> None:
@@ -254,7 +254,7 @@ def test_ending_an_attempt_stops_it_and_reports_what_it_did(machine: Machine) ->
     for refused in (machine.prepare, machine.start, lambda: machine.check("true")):
         with pytest.raises(RefusedError, match="has been ended"):
             refused()
-    result = task_work.read_result(machine.places, ReadResult(key=KEY))
+    result = task_work.read_result(machine.paths, ReadResult(key=KEY))
     assert result.changed == 1, "what it did can be read"
 
 
@@ -308,8 +308,8 @@ def test_what_comes_for_an_older_attempt_is_refused_and_changes_nothing(machine:
         lambda: machine.send(key),
         lambda: machine.start(key),
         lambda: machine.check("false", key),
-        lambda: task_work.read_result(machine.places, ReadResult(key=key)),
-        lambda: task_work.fetch(machine.places, FetchCommits(key=key, commit=machine.repo.head, excluded=())),
+        lambda: task_work.read_result(machine.paths, ReadResult(key=key)),
+        lambda: task_work.fetch(machine.paths, FetchCommits(key=key, commit=machine.repo.head, excluded=())),
     ):
         with pytest.raises(RefusedError, match="lost its claim: attempt 2 "):
             refused()
@@ -340,7 +340,7 @@ HOSTILE = [
 def test_a_key_that_is_no_key_is_refused(machine: Machine, key: TaskKey) -> None:
     with pytest.raises(UsageError):
         machine.prepare(key)
-    assert not machine.places.plan_tasks.exists()
+    assert not machine.paths.plan_tasks.exists()
 
 
 @pytest.mark.parametrize("folder", ["/etc", "../other", "link/inside"])

@@ -18,14 +18,14 @@ PLAN = plan(task("a", title="the store", wave=1), task("b", title="the tokens", 
 @pytest.fixture
 def told(env: Env) -> Any:
     """Say how far the plan is; what `a` may know then."""
-    contexts = TaskContexts(env.places)
+    contexts = TaskContexts(env.paths)
     for id_ in ("sa", "sb"):
         env.has(id_, started())
         env.hosts(id_)
 
     def tell(at: PlanRun, **files: tuple[str, ...]) -> Any:
-        contexts.write(PLAN, at, read_fleet(env.places), files)
-        path = env.places.context("sa")
+        contexts.write(PLAN, at, read_fleet(env.paths), files)
+        path = env.paths.context("sa")
         return msgspec.json.decode(path.read_bytes()) if path.exists() else None
 
     return tell
@@ -35,13 +35,13 @@ def test_it_says_where_the_agent_stands_and_who_works_beside_it(told: Any, env: 
     known = told(run(began("a", name="tidy-W1-T1"), began("b", name="tidy-W1-T2", branch="plan/tidy")), b=("token.go",))
 
     assert ("tidy", 1, 1, 2, "the store") == tuple(known[key] for key in ("plan", "task", "wave", "peers", "title"))
-    assert str(env.places.plan("tidy") / "notes.md") == known["notes"]
+    assert str(env.paths.plan("tidy") / "notes.md") == known["notes"]
     [peer] = known["peer_sessions"]
     assert {
         "task": 2, "id": "sb", "name": "tidy-W1-T2", "title": "the tokens", "task_state": "running", "state": "idle",
         "branch": "plan/tidy", "files": ["token.go"], "machine": "", "is_agent": True, "waits": None, "done": None,
     } == peer  # fmt: skip
-    assert 0o600 == env.places.context("sa").stat().st_mode & 0o777
+    assert 0o600 == env.paths.context("sa").stat().st_mode & 0o777
 
 
 def test_a_peer_that_did_not_begin_is_known_too(told: Any) -> None:
@@ -57,7 +57,7 @@ def test_it_stays_current(told: Any) -> None:
 
 def test_what_did_not_change_is_not_written_again(told: Any, env: Env) -> None:
     told(run(began("a"), began("b")))
-    env.places.context("sa").unlink()
+    env.paths.context("sa").unlink()
 
     assert None is told(run(began("a"), began("b")))
     assert None is not told(run(began("a"), *done("b")))
@@ -66,14 +66,14 @@ def test_what_did_not_change_is_not_written_again(told: Any, env: Env) -> None:
 def test_a_session_that_was_forgotten_gets_none(told: Any, env: Env) -> None:
     told(run(began("a", session="gone"), began("b")))
 
-    assert not env.places.folder(SessionId("gone")).exists()
+    assert not env.paths.folder(SessionId("gone")).exists()
 
 
 def test_it_can_be_read_again_or_is_none(told: Any, env: Env) -> None:
     told(run(began("a"), began("b")))
 
-    assert None is not (context := context_of(env.places, SessionId("sa")))
+    assert None is not (context := context_of(env.paths, SessionId("sa")))
     assert ("tidy", 2) == (context.plan, context.peer_sessions[0].task)
-    env.places.context("sa").write_bytes(b"\xff{")
-    assert None is context_of(env.places, SessionId("sa"))
-    assert None is context_of(env.places, SessionId("nope"))
+    env.paths.context("sa").write_bytes(b"\xff{")
+    assert None is context_of(env.paths, SessionId("sa"))
+    assert None is context_of(env.paths, SessionId("nope"))

@@ -57,13 +57,13 @@ machine = "gpu-1"
 """
 
 
-def started(places: Paths, task: int) -> SessionId:
+def started(paths: Paths, task: int) -> SessionId:
     new = NewSession(
         name=f"tidy-W1-T{task}", agent="scripted", mode=Mode.SDK, workdir="/", prompt="say hi", plan="tidy", task=task,
         wave=1, peers=3,
     )  # fmt: skip
-    launch = prepare(places, Config(default_agent="scripted"), new, time.time())
-    asyncio.run(begin(places, launch))
+    launch = prepare(paths, Config(default_agent="scripted"), new, time.time())
+    asyncio.run(begin(paths, launch))
     return launch.session
 
 
@@ -72,13 +72,13 @@ class Peers:
 
     def __init__(self) -> None:
         self.here, self.there = Env(), Env()
-        write_machine(self.here.places, Machine(name=MACHINE, command=command_of(self.there.places)))
-        start_link(self.here.places, MACHINE)
-        self.a, self.b = started(self.here.places, 1), started(self.there.places, 2)
+        write_machine(self.here.paths, Machine(name=MACHINE, command=command_of(self.there.paths)))
+        start_link(self.here.paths, MACHINE)
+        self.a, self.b = started(self.here.paths, 1), started(self.there.paths, 2)
         folder = self.here.folder
         self.plan = read(TEXT, "tidy.toml")
         file = folder / "tidy.toml"
-        self.log = start.store_approved_plan(self.here.places, self.plan, TEXT, file, folder, headless=False)
+        self.log = start.store_approved_plan(self.here.paths, self.plan, TEXT, file, folder, headless=False)
         for fact in (
             began("a", session=self.a),
             placed("b", machine=MACHINE),
@@ -86,10 +86,10 @@ class Peers:
         ):
             self.log.note(fact)
         until(lambda: len([each for each in self.fleet().sessions if each.state == "idle"]) == 2, 30.0, "both peers")
-        self.contexts = TaskContexts(self.here.places)
+        self.contexts = TaskContexts(self.here.paths)
 
     def fleet(self) -> Fleet:
-        return read_fleet(self.here.places)
+        return read_fleet(self.here.paths)
 
     def send_contexts(self) -> None:
         """As the plan's runner does."""
@@ -101,13 +101,13 @@ class Peers:
         """Deliver the messages of *sender* once there are so many, as the plan's runner does."""
         until(lambda: self.fleet().require(sender).peer_messages == count, 30.0, "the message")
         [session] = find_senders(self.log.run, self.fleet())
-        asyncio.run(deliver(self.here.places, self.log, session, self.fleet()))
+        asyncio.run(deliver(self.here.paths, self.log, session, self.fleet()))
         assert [] == list(find_senders(self.log.run, self.fleet()))
 
     def run(self, session: SessionId, *words: str) -> Any:
         """What a command of the agent of *session* prints with --json."""
         env = self.here if session == self.a else self.there
-        command = [*command_of(env.places), *words, "--json"]
+        command = [*command_of(env.paths), *words, "--json"]
         done = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "KASMON_SESSION": session})
         return json.loads(done.stdout or b"null")
 
@@ -135,8 +135,8 @@ def test_each_knows_the_other_with_its_machine_and_state(peers: Peers) -> None:
     assert (None, 3) == (command["id"], command["task"])
 
 
-def received(places: Paths, session: SessionId) -> int:
-    return sum(receipt.by == "peer" for receipt in read_fleet(places).require(session).receipts)
+def received(paths: Paths, session: SessionId) -> int:
+    return sum(receipt.by == "peer" for receipt in read_fleet(paths).require(session).receipts)
 
 
 def test_what_one_writes_is_delivered_to_the_other_by_the_runner(peers: Peers) -> None:
@@ -147,12 +147,12 @@ def test_what_one_writes_is_delivered_to_the_other_by_the_runner(peers: Peers) -
         receipt[key] for key in ("session", "state", "reason")
     )
     peers.deliver(peers.b, 1)
-    assert 1 == received(peers.here.places, peers.a)
+    assert 1 == received(peers.here.paths, peers.a)
 
     [receipt] = peers.run(peers.a, "tell", "wave", "say thanks")["receipts"]
     assert peers.b == receipt["session"]
     peers.deliver(peers.a, 1)
-    until(lambda: received(peers.there.places, peers.b) == 1, 30.0, "the message there")
+    until(lambda: received(peers.there.paths, peers.b) == 1, 30.0, "the message there")
 
 
 def deliver_twice(peers: Peers, sender: SessionId, *words: str) -> None:
@@ -162,33 +162,33 @@ def deliver_twice(peers: Peers, sender: SessionId, *words: str) -> None:
     env = peers.here if sender == peers.a else peers.there
     count = peers.fleet().require(sender).peer_messages + 1
     variables = {**os.environ, "KASMON_SESSION": sender}
-    subprocess.run([*command_of(env.places), *words], env=variables, capture_output=True, check=True)
+    subprocess.run([*command_of(env.paths), *words], env=variables, capture_output=True, check=True)
     events = peers.log.folder / "events.jsonl"
     noted = events.read_bytes()
     peers.deliver(sender, count)
     events.write_bytes(noted)
-    peers.log = PlanLog(peers.here.places, peers.log.plan)
+    peers.log = PlanLog(peers.here.paths, peers.log.plan)
     peers.log.more()
     peers.deliver(sender, count)
 
 
 def test_a_runner_that_is_killed_before_it_noted_a_delivery_delivers_it_once(peers: Peers) -> None:
-    before = received(peers.there.places, peers.b)
+    before = received(peers.there.paths, peers.b)
 
     deliver_twice(peers, peers.a, "tell", "wave", "say once")
     deliver_twice(peers, peers.a, "tell", "wave", "say once")
     deliver_twice(peers, peers.b, "tell", "notes", "The store is slow.")
 
-    assert before + 2 == received(peers.there.places, peers.b)
+    assert before + 2 == received(peers.there.paths, peers.b)
     assert 1 == peers.log.notes.read_text().count("The store is slow.")
 
 
 def test_notes_are_written_on_the_runners_machine_and_read_on_both(peers: Peers) -> None:
     peers.send_contexts()
-    before = read_fleet(peers.there.places).require(peers.b).peer_messages
+    before = read_fleet(peers.there.paths).require(peers.b).peer_messages
 
     done = subprocess.run(
-        [*command_of(peers.there.places), "tell", "notes", "the store is slow"],
+        [*command_of(peers.there.paths), "tell", "notes", "the store is slow"],
         env={**os.environ, "KASMON_SESSION": peers.b}, capture_output=True, check=True, text=True,
     )  # fmt: skip
     peers.deliver(peers.b, before + 1)
@@ -203,7 +203,7 @@ def test_notes_are_written_on_the_runners_machine_and_read_on_both(peers: Peers)
 def test_a_message_to_what_is_no_task_at_work_is_not_sent(peers: Peers) -> None:
     before = peers.fleet().require(peers.a).peer_messages
     peers.send_contexts()
-    path = peers.here.places.context(peers.a)
+    path = peers.here.paths.context(peers.a)
     forged = msgspec.json.decode(path.read_bytes())
     forged["peer_sessions"][0]["id"] = "zzzzzzzz"
     path.write_bytes(msgspec.json.encode(forged))
@@ -222,6 +222,6 @@ def test_a_context_is_stored_for_a_session_of_that_task_only(peers: Peers) -> No
     wrong = msgspec.structs.replace(context, context=msgspec.structs.replace(context.context, task=9))
     other = msgspec.structs.replace(context, session=SessionId("zzzzzzzz"))
 
-    stored = store_contexts(peers.there.places, WriteContexts(contexts=(wrong, other, context)))
+    stored = store_contexts(peers.there.paths, WriteContexts(contexts=(wrong, other, context)))
 
     assert (peers.b,) == stored

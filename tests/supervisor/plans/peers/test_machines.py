@@ -42,6 +42,6 @@ def test_a_task_there_learns_of_its_peer_here_and_writes_to_it(site: MachinePlan
     store = SessionId(site.log.run.of("store").session)
     assert (delivered.session, delivered.to, delivered.why) == (site.log.run.of("tokens").session, store, "")
     until(
-        lambda: any(receipt.by == "peer" for receipt in read_fleet(site.here.places).require(store).receipts),
+        lambda: any(receipt.by == "peer" for receipt in read_fleet(site.here.paths).require(store).receipts),
         what="the message here",
     )

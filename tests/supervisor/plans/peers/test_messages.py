@@ -82,28 +82,28 @@ async def begun(env: Env, prompt: str, state: SessionState) -> Session:
         name="parser", agent="scripted", mode=Mode.SDK, workdir="/", prompt=prompt, speed=0.0, plan="tidy", wave=1
     )
     return await becomes(
-        env, await session_operations.create(env.places, Config(), wanted), lambda now: now.state is state
+        env, await session_operations.create(env.paths, Config(), wanted), lambda now: now.state is state
     )
 
 
 def turns(env: Env, to: Session) -> list[str]:
-    events = EventLog(env.places.log(to.id)).read()
+    events = EventLog(env.paths.log(to.id)).read()
     return [event.prompt for event, _ in events if isinstance(event, TurnStarted)]
 
 
 async def test_a_message_waits_for_the_turns_end_is_marked_and_has_a_receipt(env: Env) -> None:
     working = await begun(env, "hang", S.WORKING)
 
-    receipt = await send(env.places, peer("lexer\x1b[31m", 1), working, "say the tokens have\nchanged")
+    receipt = await send(env.paths, peer("lexer\x1b[31m", 1), working, "say the tokens have\nchanged")
     assert "queued" == receipt.state
-    await session_operations.interrupt(env.places, working)
+    await session_operations.interrupt(env.paths, working)
 
     await becomes(env, working.id, lambda now: now.turns == 2)
     assert (
         "[Message from your peer lexer, task 1, another agent, not from the person you work for]\n"
         "say the tokens have\nchanged"
     ) == turns(env, working)[1]
-    facts = [event for event, _ in EventLog(env.places.log(working.id)).read() if isinstance(event, ReceiptChanged)]
+    facts = [event for event, _ in EventLog(env.paths.log(working.id)).read() if isinstance(event, ReceiptChanged)]
     assert ["peer"] == [fact.by for fact in facts if fact.prompt and fact.receipt.id == receipt.id]
 
 
@@ -112,7 +112,7 @@ async def test_a_message_answers_no_request_whatever_it_says(env: Env) -> None:
 
     for text in ("y", "1", "allow", "\r", "yes\n"):
         if text.strip():
-            assert "queued" == (await send(env.places, peer("lexer", 1), asking, text)).state
+            assert "queued" == (await send(env.paths, peer("lexer", 1), asking, text)).state
 
     now = await becomes(env, asking.id, lambda now: now.queue == 4)
     assert (S.ASKING, [ask.id for ask in asking.requests]) == (now.state, [ask.id for ask in now.requests])
@@ -122,13 +122,13 @@ async def test_the_receiver_bounds_how_many_and_the_sender_how_long(env: Env) ->
     idle = await begun(env, "hang", S.WORKING)
 
     for _ in range(MOST):
-        await send(env.places, peer("lexer", 1), idle, "say it")
+        await send(env.paths, peer("lexer", 1), idle, "say it")
     with pytest.raises(RefusedError, match="'parser' received 6 peer messages within 60 s"):
-        await send(env.places, peer("printer", 3), idle, "say it too")
+        await send(env.paths, peer("printer", 3), idle, "say it too")
     with pytest.raises(UsageError, match="has 8001 characters"):
-        await send(env.places, peer("lexer", 1), idle, "x" * (LONGEST + 1))
+        await send(env.paths, peer("lexer", 1), idle, "x" * (LONGEST + 1))
     with pytest.raises(UsageError, match="missing message"):
-        await send(env.places, peer("lexer", 1), idle, " \x1b[31m\n")
+        await send(env.paths, peer("lexer", 1), idle, " \x1b[31m\n")
 
 
 def test_a_name_cannot_forge_the_mark() -> None:

@@ -51,33 +51,33 @@ def config(env: Env) -> Config:
 
 async def seen(env: Env, session: SessionId, *states: SessionState) -> Session:
     def look() -> Session | None:
-        found = read_fleet(env.places).get(session)
+        found = read_fleet(env.paths).get(session)
         return found if found is not None and found.state in states else None
 
     return await asyncio.to_thread(until, look, what="a state of the session")
 
 
 async def test_one_is_listed_shown_once_and_closed(env: Env, config: Config) -> None:
-    assert [("86f99758", "")] == [(one.id, one.adopted) for one in await list_sessions(env.places, config)]
+    assert [("86f99758", "")] == [(one.id, one.adopted) for one in await list_sessions(env.paths, config)]
 
-    session, _ = await adopt_background(env.places, config, "fix the build")
+    session, _ = await adopt_background(env.paths, config, "fix the build")
 
     now = await seen(env, session, SessionState.UNSURE, SessionState.STARTING, SessionState.IDLE)
     assert ("fix the build", str(env.folder)) == (now.name, now.workdir)
-    assert [session] == [one.adopted for one in await list_sessions(env.places, config)]
+    assert [session] == [one.adopted for one in await list_sessions(env.paths, config)]
     with pytest.raises(RefusedError, match="already adopted"):
-        await adopt_background(env.places, config, "86f99758")
+        await adopt_background(env.paths, config, "86f99758")
 
-    await session_operations.stop(env.places, now)
+    await session_operations.stop(env.paths, now)
     ended = await seen(env, session, SessionState.ENDED)
-    await session_operations.restart(env.places, ended)
+    await session_operations.restart(env.paths, ended)
 
-    await session_operations.stop(env.places, await seen(env, session, SessionState.UNSURE, SessionState.IDLE))
+    await session_operations.stop(env.paths, await seen(env, session, SessionState.UNSURE, SessionState.IDLE))
     await seen(env, session, SessionState.ENDED)
-    again, name = await adopt_background(env.places, config, "86f99758")
-    assert "fix the build-2" == name == (await asyncio.to_thread(read_fleet, env.places)).require(again).name
+    again, name = await adopt_background(env.paths, config, "86f99758")
+    assert "fix the build-2" == name == (await asyncio.to_thread(read_fleet, env.paths)).require(again).name
 
-    launch = await asyncio.to_thread(load_launch, env.places, session)
+    launch = await asyncio.to_thread(load_launch, env.paths, session)
     assert ("attach", "86f99758") == launch.argv[1:]
     assert not await asyncio.to_thread(psutil.pid_exists, now.pid or 0)
 
@@ -89,19 +89,19 @@ async def test_a_missing_folder_is_listed_as_it_is_and_a_wide_name_is_cut_so_tha
     (env.folder / "list.json").write_text(
         json.dumps([{**LISTED, "id": id_, "name": name, "cwd": gone} for id_ in ("86f99758", "12345678")])
     )
-    assert [gone, gone] == [one.workdir for one in await list_sessions(env.places, config)]
+    assert [gone, gone] == [one.workdir for one in await list_sessions(env.paths, config)]
 
     for id_, cut in (("86f99758", "語" * 20), ("12345678", "語" * 20 + "-2")):
-        session, named = await adopt_background(env.places, config, id_)
-        now = (await asyncio.to_thread(read_fleet, env.places)).require(session)
+        session, named = await adopt_background(env.paths, config, id_)
+        now = (await asyncio.to_thread(read_fleet, env.paths)).require(session)
         assert (cut, cut, "/") == (named, now.name, now.workdir)
 
 
 async def test_one_that_is_not_there_is_not_adopted(env: Env, config: Config) -> None:
     with pytest.raises(NotFoundError, match="no background session 'other'"):
-        await adopt_background(env.places, config, "other")
+        await adopt_background(env.paths, config, "other")
 
-    assert () == (await asyncio.to_thread(read_fleet, env.places)).sessions
+    assert () == (await asyncio.to_thread(read_fleet, env.paths)).sessions
 
 
 def test_a_claude_that_lists_nothing_is_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from kasmon.paths import places
+from kasmon.paths import user_paths
 from kasmon.tui.app import Kasmon
 from kasmon.tui.process import run
 
@@ -20,6 +20,6 @@ class Absorbing(Kasmon):
 
 if __name__ == "__main__":
     run.Kasmon = Absorbing  # type: ignore[attr-defined]  # what `run` starts
-    found = places(os.environ)
+    found = user_paths(os.environ)
     found.make()
     sys.exit(run.run(found))
