@@ -18,7 +18,7 @@ def draw_diff(lines: Sequence[str], width: int, margin: Margin = ()) -> list[Tex
 
 
 def row(number: str, spans: Sequence[Span], number_width: int, width: int, margin: Margin = ()) -> list[TextLine]:
-    """Return one line of a diff as rows of at most *width* cells, the first with its *number* in *number_width* cells."""
+    """Return a line of a diff as rows of at most *width* cells, the first with its *number* in *number_width* cells."""
     first = (*margin, (f"{number:>{number_width}} ", Token.NUMBER))
     rest = (*margin, (" " * (number_width + 1), Token.NUMBER))
     return wrap(spans, width, first, rest, words=False)
