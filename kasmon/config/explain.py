@@ -20,11 +20,11 @@ class ExplainedSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting, or one table of settings."""
 
     key: str
-    sentence: str
     value: Any
     default: Any
     origin: str
     """Where the value comes from: `file:line`, or `default`."""
+    sentence: str
     allowed: tuple[str, ...] = ()
     """The allowed values, if they can be listed."""
 
