@@ -57,12 +57,8 @@ def _run_on(machine: str, words: Sequence[str]) -> int:
         return max(each.exit_code for each in answers)
     running = {name: _start(where, name, words) for name in machine_names(where)}
     codes = [_run_section(LOCAL, lambda: call([*words, f"{OPTION}={LOCAL}"]) or 0)]
-    codes += [_run_section(name, partial(_print_result, each)) for name, each in running.items()]
+    codes += [_run_section(name, partial(_print_output, each.result)) for name, each in running.items()]
     return max(codes)
-
-
-def _print_result(future: Future[CommandOutput]) -> int:
-    return _print_output(future.result())
 
 
 def _run_section(machine: str, print_section: Callable[[], int]) -> int:
@@ -173,10 +169,11 @@ def run_words(machine: str, words: Sequence[str]) -> int:
         RemoteUnreachableError: if the machine is not connected, or it is unknown whether the command was carried out.
     """
     stdin = sys.stdin.buffer.read() if STDIN in words else b""
-    return _print_output(run(user_paths(), machine, words, stdin))
+    return _print_output(partial(run, user_paths(), machine, words, stdin))
 
 
-def _print_output(output: CommandOutput) -> int:
+def _print_output(read: Callable[[], CommandOutput]) -> int:
+    output = read()
     for stream, content in ((sys.stdout, output.stdout), (sys.stderr, output.stderr)):
         stream.write(clean_block(content.decode("utf-8", "replace")))
         stream.flush()
