@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import KASMON
+from tests.support.supervisor.env import Env
 from tests.support.tui.dashboard import Home
 from tests.support.web.chromium import Chromium
 
@@ -23,6 +25,20 @@ EVIL = "evil.example"
 def home() -> Iterator[Home]:
     with Home() as home:
         yield home
+
+
+@pytest.fixture
+def env() -> Iterator[Env]:
+    env = Env()
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def line() -> Iterator[Cli]:
+    line = Cli()
+    yield line
+    line.close()
 
 
 class Web(NamedTuple):

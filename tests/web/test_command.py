@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,13 +19,6 @@ from tests.support.tui.pty_program import OnTerminal
 from tests.support.wait import until
 
 LINK = re.compile(rb"http://127\.0\.0\.1:\d+/\S+/\?t=[\w-]{43}")
-
-
-@pytest.fixture
-def line() -> Iterator[Cli]:
-    line = Cli()
-    yield line
-    line.close()
 
 
 def status(link: str) -> int:

@@ -270,13 +270,6 @@ def psutil_port(pid: int) -> int:
     return until(listening)[0]
 
 
-@pytest.fixture
-def line() -> Iterator[Cli]:
-    line = Cli()
-    yield line
-    line.close()
-
-
 def test_a_request_that_fails_is_one_line_in_the_terminal(caplog: pytest.LogCaptureFixture) -> None:
     with Served() as view:
         view.view._files = None  # type: ignore[assignment]  # whatever may go wrong

@@ -4,7 +4,6 @@ import http.client
 import socket
 import ssl
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,6 @@ URL = f"https://{NAME}:8443"
 @pytest.fixture
 def files(tmp_path: Path) -> CertificateFiles:
     return CertificateFiles(tmp_path)
-
-
-@pytest.fixture
-def env() -> Iterator[Env]:
-    env = Env()
-    yield env
-    env.close()
 
 
 def ask(served: Served, files: CertificateFiles, path: str, host: str = f"{NAME}:8443") -> tuple[int, str]:

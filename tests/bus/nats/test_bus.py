@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -43,14 +43,6 @@ from tests.support.supervisor.env import NOW, Env, started
 from tests.support.wait import auntil
 
 ME, OTHER = SessionId("abcdefgh"), SessionId("bcdefghi")
-
-
-@pytest.fixture
-def env() -> Iterator[Env]:
-    """The kasmon of the machine."""
-    env = Env()
-    yield env
-    env.close()
 
 
 @pytest.fixture

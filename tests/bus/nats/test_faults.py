@@ -41,13 +41,6 @@ LIMIT_S = 120.0
 
 
 @pytest.fixture
-def env() -> Iterator[Env]:
-    env = Env()
-    yield env
-    env.close()
-
-
-@pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterServer]:
     with open_cluster(tmp_path) as server:
         yield server

@@ -55,7 +55,7 @@ class Laptop:
     """The cluster `c1` with the machines `gpu` and `lap`; `lap` has a leafnode, and an operator and a viewer there."""
 
     def __init__(self, state: Path) -> None:
-        self.hub = ClusterUp(state / "hub", find_free_port())
+        self.hub = ClusterUp(state / "hub", leaf_port=find_free_port())
         self.paths, self.elsewhere = (
             user_paths({"XDG_STATE_HOME": str(state / each), "XDG_CONFIG_HOME": str(state / each), "HOME": str(state)})
             for each in ("lap", "gpu")
@@ -95,13 +95,6 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
         yield laptop
     finally:
         laptop.close()
-
-
-@pytest.fixture
-def env() -> Iterator[Env]:
-    env = Env()
-    yield env
-    env.close()
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,6 @@ import contextlib
 import datetime as dt
 import json
 import os
-import signal
 import socket
 import ssl
 import subprocess
@@ -31,10 +30,9 @@ from kasmon.bus.nats.certificates import (
     server_name,
     sign_certificate,
 )
-from kasmon.bus.nats.cluster import ClusterFolder, Role
 from kasmon.bus.nats.connection import connect
 from kasmon.bus.nats.creation import create_cluster, find_free_port
-from kasmon.bus.nats.enrolment import join, make_join_token, revoke
+from kasmon.bus.nats.enrolment import revoke
 from kasmon.bus.nats.identity import Identity
 from kasmon.bus.nats.leaf import create_leaf, through_leaf
 from kasmon.bus.nats.machine import MachineServer
@@ -48,7 +46,7 @@ from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, user_paths
 from tests.bus.nats.test_leaf import RawLeaf, sees
 from tests.support.bus.buses import Reader
-from tests.support.bus.server_programs import need_server
+from tests.support.bus.cluster_service import ClusterUp
 from tests.support.supervisor.env import NOW, Env, started
 from tests.support.wait import LIMIT_S, auntil, until
 
@@ -72,20 +70,14 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-class ThreeServers:
-    """The cluster `c1`, with its service and both further servers. Close it."""
+class ThreeServers(ClusterUp):
+    """The cluster `c1`, with its service and both further servers."""
 
     def __init__(self, state: Path) -> None:
-        need_server()
-        self.paths = user_paths({"XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "HOME": str(state)})
         first, *others = free_ports(3)
-        addresses = [f"127.0.0.1:{port}" for port in others]
-        self.folder: ClusterFolder = create_cluster(
-            self.paths, "c1", "127.0.0.1", first, servers=addresses, leaf_port=first + LEAF
-        )
+        super().__init__(state, first, first + LEAF, [f"127.0.0.1:{port}" for port in others])
         self._age(self.folder.peers / "2")
         self._peers = [self._start_peer(number) for number in (2, 3)]
-        self._services: list[subprocess.Popen[bytes]] = []
 
     def _age(self, peer: Path) -> None:
         """Give a further server a certificate that expires in a month."""
@@ -111,33 +103,11 @@ class ThreeServers:
         environment = {**os.environ, **self.paths.environment_variables()}
         return subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def start(self) -> None:
-        self._services.append(process.start_service(self.folder, self.paths))
-        process.wait_until_up(self.folder)
-
-    def kill(self) -> None:
-        """End the first server and the service, as a crash of their machine would."""
-        server, service = process.read_server(self.folder), process.service_pid(self.folder)
-        assert server is not None
-        assert service
-        os.kill(service, signal.SIGKILL)
-        os.kill(server.pid, signal.SIGKILL)
-        self._services[-1].wait()
-
-    def join(self, name: str, role: Role, where: Path) -> Identity:
-        text = make_join_token(self.folder, name, role, "main", 5, self.folder.key(ROSTER_KEY))
-
-        async def become() -> Identity:
-            assert await apply_changes(self.folder)
-            return await join(Paths(state=where, config=where), text)
-
-        return asyncio.run(become())
-
-    def close(self) -> None:
-        process.stop_service(self.folder)
+    def stop(self) -> None:
+        super().stop()
         for each in self._peers:
             each.terminate()
-        for each in (*self._peers, *self._services):
+        for each in self._peers:
             each.wait()
 
 
@@ -151,22 +121,16 @@ def servers(tmp_path: Path) -> Iterator[ThreeServers]:
     servers = ThreeServers(tmp_path)
     try:
         servers.start()
+        servers.wait()
         yield servers
     finally:
-        servers.close()
-
-
-@pytest.fixture
-def env() -> Iterator[Env]:
-    env = Env()
-    yield env
-    env.close()
+        servers.stop()
 
 
 @pytest.mark.faults
 def test_a_cluster_goes_on_without_one_of_three_servers(servers: ThreeServers, env: Env, tmp_path: Path) -> None:
-    machine = servers.join("m1", "machine", tmp_path / "m1")
-    viewer = servers.join("vera", "viewer", tmp_path / "vera")
+    machine = servers.join("m1", "machine", Paths(state=tmp_path / "m1", config=tmp_path))
+    viewer = servers.join("vera", "viewer", Paths(state=tmp_path / "vera", config=tmp_path))
     env.has(ME, started())
 
     # the second server got a new certificate, for a key that it made itself
@@ -188,7 +152,10 @@ def test_a_cluster_goes_on_without_one_of_three_servers(servers: ThreeServers, e
             await Reader(bus).until(lambda copy: copy.is_complete and copy.logs.get(ME) == log)
 
         await asyncio.to_thread(servers.start)
-        later = await asyncio.to_thread(servers.join, "later", "viewer", tmp_path / "later")
+        await asyncio.to_thread(servers.wait)
+        later = await asyncio.to_thread(
+            servers.join, "later", "viewer", Paths(state=tmp_path / "later", config=tmp_path)
+        )
         address = servers.folder.load().servers[1]
         await until_admitted(later, address.port)
         await served.aclose()
@@ -200,10 +167,10 @@ def test_a_cluster_goes_on_without_one_of_three_servers(servers: ThreeServers, e
 def test_a_leafnode_goes_on_at_another_server_and_a_removed_member_at_none(
     servers: ThreeServers, env: Env, tmp_path: Path
 ) -> None:
-    gpu = servers.join("gpu", "machine", tmp_path / "gpu")
+    gpu = servers.join("gpu", "machine", Paths(state=tmp_path / "gpu", config=tmp_path))
     lap = user_paths({name: str(tmp_path / "lap") for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "HOME")})
-    servers.join("lap", "machine", lap.state)
-    viewer = servers.join("vera", "viewer", lap.state)
+    servers.join("lap", "machine", lap)
+    viewer = servers.join("vera", "viewer", lap)
     env.has(ME, started())
     leaf = create_leaf(lap, "c1")
     service = process.start_service(leaf, lap)
@@ -222,6 +189,7 @@ def test_a_leafnode_goes_on_at_another_server_and_a_removed_member_at_none(
         await until_seen(local, env)
 
         await asyncio.to_thread(servers.start)
+        await asyncio.to_thread(servers.wait)
         second, third = viewer.leaf_servers[1:]
         hostile = [await RawLeaf.open(viewer, second.port), await RawLeaf.open(viewer, third.port)]
         for each in hostile:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from kasmon.bus.nats import process
@@ -20,11 +21,13 @@ from tests.support.bus.server_programs import need_server
 class ClusterUp:
     """A cluster whose service runs, as `kasmon cluster up` starts it."""
 
-    def __init__(self, state: Path, leaf_port: int = 0) -> None:
+    def __init__(self, state: Path, port: int = 0, leaf_port: int = 0, servers: Sequence[str] = ()) -> None:
         need_server()
         self.paths = user_paths({"XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "HOME": str(state)})
         teams = (Team("main"), Team("small", 8 * 1024**2))
-        self.folder: ClusterFolder = create_cluster(self.paths, "c1", "127.0.0.1", 0, teams=teams, leaf_port=leaf_port)
+        self.folder: ClusterFolder = create_cluster(
+            self.paths, "c1", "127.0.0.1", port, teams=teams, servers=servers, leaf_port=leaf_port
+        )
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> "subprocess.Popen[bytes]":

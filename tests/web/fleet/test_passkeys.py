@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -50,13 +49,6 @@ def passkey(number: int, **fields: object) -> Passkey:
         "created_at": NOW,
     }
     return Passkey(**(base | fields))  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def env() -> Iterator[Env]:
-    env = Env()
-    yield env
-    env.close()
 
 
 @pytest.fixture
