@@ -1,42 +1,30 @@
 """The `Action` type: one row of the key table, with its keys, the context they count in, and where it is offered."""
 
+from collections.abc import Callable, Mapping
 from enum import Enum, StrEnum, auto
+from typing import Final, TypeAlias
 
 import msgspec
 
 
 class KeyContext(StrEnum):
-    """Where the keyboard focus must be for a key to count.
-
-    The text after a member names the table with the handlers of its rows, if that is not `actions/handlers.py`.
-    """
+    """Where the keyboard focus must be for a key to count."""
 
     LIST = "in the list"
     FILTER = "in the filter"
     CARD = "in a request"
-    """`PermissionCard.handlers`"""
     INBOX = "in the inbox"
-    """`InboxScreen.handlers`"""
     BOARD = "on the wave board"
-    """`PlanBoardScreen.handlers`"""
     PROMPT = "in the prompt box"
-    """Also `PromptBox.handlers`"""
     CODE = "in the code box"
-    """Also `CodeBox.handlers`"""
     SANDBOX = "on the sandbox screen"
-    """`SandboxScreen.handlers`, and `SandboxActions.screen_handlers` for what acts on the sandbox"""
     FINISH = "on the finish screen"
     READING = "in a transcript or scrollback"
-    """Also `ScrollbackScreen.handlers`"""
     REVIEW = "in the review of changes"
-    """`ReviewScreen.handlers`"""
     TEXT = "in scrollback"
-    """`ScrollbackScreen.handlers`"""
     FIND = "in the find bar"
-    """Also `ScrollbackScreen.handlers` and `ReviewScreen.handlers`"""
     QUEUE = "in the prompt queue"
     SEARCH = "in the search of all sessions"
-    """`SearchScreen.handlers`"""
     TERMINAL = "in a terminal"
     EVERYWHERE = "everywhere"
 
@@ -93,10 +81,12 @@ class FooterOffer(Enum):
     SANDBOXED = auto()
 
 
-class Action(msgspec.Struct, frozen=True):
-    """One thing that a key can do."""
+APP: Final = "actions/handlers.py:build_handlers"
 
-    id: str
+
+class Action(msgspec.Struct, frozen=True):
+    """One thing that a key can do: a row of `keymap.Keys`."""
+
     keys: tuple[str, ...]
     label: str
     """One or two words, for the key bar and the palette."""
@@ -107,8 +97,19 @@ class Action(msgspec.Struct, frozen=True):
     """When the key bar shows it; the bar always keeps the last two of those offered."""
     palette: bool = True
     """Whether the palette offers it, provided that the palette can be opened in its context."""
+    run_by: tuple[str, ...] = (APP,)
+    """What has a handler for it in its table `handlers`: the file in `kasmon/tui`, and the name there."""
+    id: str = ""
+    """The name of the row in `Keys`, in small letters; `[keys]` of the config uses it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        msgspec.structs.force_setattr(self, "id", name.lower())
 
     @property
     def is_in_palette(self) -> bool:
         """Whether the palette offers it: only actions of the list, and those that count everywhere."""
         return self.palette and self.where in (KeyContext.LIST, KeyContext.EVERYWHERE)
+
+
+Handlers: TypeAlias = Mapping[Action, Callable[[], object]]
+"""The method for each row of the key table that a screen, a box or the app runs."""

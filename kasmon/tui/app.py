@@ -1,7 +1,7 @@
 """The dashboard's composition root: it takes values from the gateway and runs its operations.
 
-Nothing here or below opens a file or a socket, except `gateway`. The actions that keys trigger are in `actions/`, the
-key table is in `keymap.py`, and `actions/handlers.py` has the handler of each of its rows.
+Nothing here or below opens a file or a socket, except `gateway`. The actions that keys trigger are in `actions/`; the
+key table is in `keymap.py`, and each of its rows names what has its handler.
 """
 
 import asyncio
@@ -45,10 +45,8 @@ from kasmon.tui.messages import (
     ActionRequested,
     CardClosed,
     DiffRequested,
-    FinishActionRequested,
     HitOpened,
     LayoutChanged,
-    SandboxActionRequested,
     SearchRequested,
     SessionOpened,
     SplitChanged,
@@ -143,6 +141,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.transcript_actions = TranscriptActions(self)
         actions = (self.general_actions, self.session_actions, self.sandbox_actions, self.transcript_actions)
         self.key_dispatcher = KeyDispatcher(self, build_handlers(*actions))
+        self.perform = self.key_dispatcher.run
         self.permissions = PermissionController(self)
         self.plan_board = PlanBoardController(self)
         self.session_pane = SessionPane(self)
@@ -390,9 +389,10 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     def on_action_requested(self, message: ActionRequested) -> None:
         """Run what was clicked or chosen in the palette; an action of the list first leaves an open session."""
-        if self.main_view.focused_inside and ROWS[message.action].where is KeyContext.LIST:
+        action = ROWS[message.action]
+        if self.main_view.focused_inside and action.where is KeyContext.LIST:
             self.session_pane.leave()
-        self.key_dispatcher.run(message.action)
+        self.perform(action)
 
     def on_split_changed(self, message: SplitChanged) -> None:
         self.run_operation(lambda operations: operations.save_split(message.split))
@@ -439,12 +439,6 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     def on_search_closed(self) -> None:
         self.search.close()
-
-    def on_sandbox_action_requested(self, message: SandboxActionRequested) -> None:
-        self.sandbox_actions.on_sandbox(message)
-
-    def on_finish_action_requested(self, message: FinishActionRequested) -> None:
-        self.finish.handle(message)
 
 
 async def _follow(updates: AsyncIterator[Update], show: Callable[[Update], None]) -> None:

@@ -1,19 +1,18 @@
 """From a key to its handler, before the focused widget gets the key; and which keys count now."""
 
-from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from textual import events
 
 from kasmon.model.commands import Mode
-from kasmon.tui.action import KeyContext
-from kasmon.tui.keymap import ACTIONS, ROWS
+from kasmon.tui.action import Action, Handlers, KeyContext
+from kasmon.tui.keymap import ACTIONS, Keys
 from kasmon.tui.permissions.controller import PermissionController
 from kasmon.tui.session_pane import PaneDashboard
 from kasmon.tui.status_bars import offers, offers_for
 from kasmon.tui.textual_ext.modal import Overlay
 
-NO_CODE: Final = frozenset({"submit", "read", "queue"})
+NO_CODE: Final = frozenset({Keys.SUBMIT, Keys.READ, Keys.QUEUE})
 """Prompt box actions whose keys do something else in the code box."""
 
 
@@ -25,13 +24,19 @@ class KeyDashboard(PaneDashboard, Protocol):
 class KeyDispatcher:
     """Runs the actions of the key table by their *handlers*: `actions/handlers.py`."""
 
-    def __init__(self, app: KeyDashboard, handlers: Mapping[str, Callable[[], None]]) -> None:
+    def __init__(self, app: KeyDashboard, handlers: Handlers) -> None:
         self.app, self.handlers = app, handlers
 
-    def run(self, action: str) -> None:
-        """Run the action with this id; while a session is open, ignore actions of the list."""
-        if not self.app.main_view.focused_inside or ROWS[action].where is not KeyContext.LIST:
-            self.handlers[action]()
+    def run(self, action: Action) -> None:
+        """Run *action*; while a session is open, ignore actions of the list."""
+        view = self.app.session_pane.session_view
+        box = view.box if view is not None else None
+        if self.app.main_view.focused_inside and action.where is KeyContext.LIST:
+            return
+        if (handler := self.handlers.get(action)) is not None:
+            handler()
+        elif box is not None and action in box.handlers:
+            box.means(action)
 
     def press(self, key: events.Key) -> bool:
         """Run the dashboard action of *key* at once; return False where the focused widget gets the key.
@@ -40,7 +45,7 @@ class KeyDispatcher:
         typed behind it would take the same route meanwhile, however much the first key changed.
         """
         if self._is_help_key(key):
-            self.run("help")
+            self.run(Keys.HELP)
             return True
         above = self.app.screen_stack[-1] if len(self.app.screen_stack) > 1 else None
         if isinstance(above, Overlay) and above.takes(key):
@@ -50,7 +55,7 @@ class KeyDispatcher:
             and not self.app.main_view.focused_inside
             and set(key.aliases) & set(self.app.keys.of("quit"))
         ):
-            self.run("quit")
+            self.run(Keys.QUIT)
             return True
         if self.app.list_has_keys:
             contexts: tuple[KeyContext, ...] = (KeyContext.LIST, KeyContext.EVERYWHERE)
@@ -63,7 +68,7 @@ class KeyDispatcher:
             contexts = (KeyContext.EVERYWHERE,)
         row = self.app.keys.action_of(key.aliases, *contexts)
         if row is not None:
-            self.run(row.id)
+            self.run(row)
         return row is not None
 
     def _is_help_key(self, key: events.Key) -> bool:
@@ -116,7 +121,7 @@ class KeyDispatcher:
         wheres = {place, KeyContext.EVERYWHERE}
         if place is KeyContext.PROMPT and self._writes_code:
             wheres.add(KeyContext.CODE)
-        rows = [row for row in ACTIONS if row.where in wheres and not (KeyContext.CODE in wheres and row.id in NO_CODE)]
+        rows = [row for row in ACTIONS if row.where in wheres and not (KeyContext.CODE in wheres and row in NO_CODE)]
         offered = offers_for(session, bool(main_view.table.items), bool(self.app.fleet.sessions))
         rows = [row for row in rows if row.offered in offered]
         reads = place in (KeyContext.LIST, KeyContext.READING, KeyContext.QUEUE)

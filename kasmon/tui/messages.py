@@ -103,29 +103,6 @@ class ActionRequested(Message):
         self.action = action
 
 
-class SandboxActionRequested(Message):
-    """Do something with a session's sandbox: *action* is the id in the key table.
-
-    Args:
-        checkpoint: the checkpoint it is about; empty for the current state.
-        turn: the turn it is about.
-        host: the network host to allow.
-    """
-
-    def __init__(self, session: SessionId, action: str, *, checkpoint: str = "", turn: int = 0, host: str = "") -> None:
-        super().__init__()
-        self.session, self.action = session, action
-        self.checkpoint, self.turn, self.host = checkpoint, turn, host
-
-
-class FinishActionRequested(Message):
-    """Do something with a session's branch: *action* is the id in the key table."""
-
-    def __init__(self, session: SessionId, action: str) -> None:
-        super().__init__()
-        self.session, self.action = session, action
-
-
 class CardClosed(Message):
     """The permission card asks to be closed; *put_off* are the requests that must not pop up again."""
 

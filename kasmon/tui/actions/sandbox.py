@@ -1,8 +1,6 @@
 """Actions on sandboxes: pause, resume, checkpoint, fork, restore, and show their history."""
 
-from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Allow, Checkpoint, Mode, Pause, Restore, Resume, SandboxCommand
@@ -14,36 +12,21 @@ from kasmon.tui.actions.dialogs import confirm_action, confirm_operation, find_l
 from kasmon.tui.actions.session import SessionDashboard
 from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
 
-if TYPE_CHECKING:
-    from kasmon.tui.messages import SandboxActionRequested
-
 
 class SandboxActions:
     def __init__(self, app: SessionDashboard) -> None:
         self.app = app
-        self.screen_handlers: Mapping[str, Callable[[Session, SandboxActionRequested], None]] = {
-            "box_diff": lambda session, wanted: self.app.review.open(session, wanted.turn),
-            "box_restore": self._restore,
-            "box_fork": lambda session, wanted: self._ask_fork_name(session, wanted.checkpoint),
-            "box_fork_now": lambda session, _: self._ask_fork_name(session, ""),
-            "box_replay": lambda session, wanted: self._ask_fork_name(session, wanted.checkpoint, replays=True),
-            "box_allow": self._allow,
-            "box_keep": lambda session, _: self._send(session, Checkpoint()),
-            "box_freeze": lambda session, _: self._send(session, Pause()),
-            "box_pause": lambda session, _: self._pause(session),
-            "box_wake": lambda session, _: self._wake(session),
-        }
 
     # On the selected session.
 
     def freeze(self) -> None:
         if (session := self._with_live_sandbox()) is not None:
-            self._send(session, Pause())
+            self.send(session, Pause())
 
     def pause_box(self) -> None:
         """Pause its sandbox to disk, if its tier can store memory there."""
         if (session := self._with_interpreters()) is not None:
-            self._pause(session)
+            self.pause(session)
 
     def wake(self) -> None:
         """Resume its sandbox, or continue its agent if Ctrl-Z stopped that."""
@@ -51,15 +34,15 @@ class SandboxActions:
         if selected is not None and selected.is_stopped:
             self.app.run_operation(lambda operations: operations.continue_stopped(selected.id))
         elif (session := self._with_live_sandbox()) is not None:
-            self._wake(session)
+            self.resume(session)
 
     def create_checkpoint(self) -> None:
         if (session := self._with_interpreters()) is not None:
-            self._send(session, Checkpoint())
+            self.send(session, Checkpoint())
 
     def fork(self) -> None:
         if (session := self._with_interpreters()) is not None:
-            self._ask_fork_name(session, "")
+            self.ask_fork_name(session, "")
 
     def freeze_all(self) -> None:
         """Ask, then pause all running sandboxes; those in a turn pause when it ends."""
@@ -77,7 +60,7 @@ class SandboxActions:
 
         def freeze_them() -> None:
             for each in awake:
-                self._send(each, Pause())
+                self.send(each, Pause())
 
         confirm_action(app, "Pause all", lines, "pause", freeze_them)
 
@@ -89,30 +72,31 @@ class SandboxActions:
         from kasmon.tui.sandbox.screen import SandboxScreen  # seldom wanted
 
         app = self.app
-        app.push_screen(SandboxScreen(app.look, app.keys, app.clock, session))
+        app.push_screen(SandboxScreen(app.look, app.keys, app.clock, session, self))
 
     # Requests of the sandbox screen.
 
-    def on_sandbox(self, wanted: "SandboxActionRequested") -> None:
-        if (session := self.app.main_view.table.session(wanted.session)) is not None:
-            self.screen_handlers[wanted.action](session, wanted)
+    def show_turn_diff(self, session: Session, turn: int) -> None:
+        self.app.review.open(session, turn)
 
-    def _restore(self, session: Session, wanted: "SandboxActionRequested") -> None:
-        name, point = clean_line(session.label), wanted.checkpoint
+    def restore(self, session: Session, checkpoint: str) -> None:
+        name = clean_line(session.label)
         lines = (
-            f"Restore {name} to {point}? Files and saved interpreter state are restored.",
+            f"Restore {name} to {checkpoint}? Files and saved interpreter state are restored.",
             "The current state is saved first, as a checkpoint.",
         )
-        self._confirm("Restore", lines, session, Restore(checkpoint=point))
+        self._confirm("Restore", lines, session, Restore(checkpoint=checkpoint))
 
-    def _allow(self, session: Session, wanted: "SandboxActionRequested") -> None:
-        name, host = clean_line(session.label), clean_line(wanted.host)
-        lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
-        self._confirm("Allow", lines, session, Allow(hosts=(wanted.host,)))
+    def allow(self, session: Session, host: str) -> None:
+        lines = (
+            f"Allow {clean_line(session.label)} to reach {clean_line(host)}?",
+            "Data sent there leaves this machine.",
+        )
+        self._confirm("Allow", lines, session, Allow(hosts=(host,)))
 
     # Shared.
 
-    def _pause(self, session: Session) -> None:
+    def pause(self, session: Session) -> None:
         name = clean_line(session.label)
         if session.sandbox not in REMEMBERING:
             key = self.app.keys.shown("freeze")
@@ -121,14 +105,14 @@ class SandboxActions:
         elif sleeps_on_disk(session):
             self.app.say(f"{name} is already paused to disk.")
         else:
-            self._send(session, Pause(to_disk=True))
+            self.send(session, Pause(to_disk=True))
 
-    def _wake(self, session: Session) -> None:
+    def resume(self, session: Session) -> None:
         """Resume it; if its memory is on disk and unusable, the user first confirms resuming without it."""
         if sleeps_on_disk(session) and session.mode is Mode.INTERPRETER:
             self.app.run_worker(self._check_and_wake(session), group="dialog", exclusive=True)
         else:
-            self._send(session, Resume())
+            self.send(session, Resume())
 
     async def _check_and_wake(self, session: Session) -> None:
         from kasmon.tui.sandbox.entries import explain_refusal  # imports all sandbox history modules
@@ -140,19 +124,19 @@ class SandboxActions:
             past = None  # resuming reports that error
         why = explain_refusal(past) if past is not None else ""
         if not why:
-            self._send(session, Resume())
+            self.send(session, Resume())
             return
         lines = (
             f"The memory snapshot of {clean_line(session.label)} cannot be used: {why}.",
             "Resuming keeps the files. Interpreter state that was not saved is lost.",
         )
         if here == find_location(self.app):  # resuming is as slow as creating one, and the list shows it
-            resume = partial(self._send, session, Resume())
+            resume = partial(self.send, session, Resume())
             confirm_action(self.app, "Resume without memory", lines, "resume anyway", resume)
         else:
             self.app.say(lines[0], severity="warning")
 
-    def _send(self, session: Session, command: SandboxCommand) -> None:
+    def send(self, session: Session, command: SandboxCommand) -> None:
         self.app.run_operation(lambda operations: operations.change_sandbox(session.id, command))
 
     def _confirm(self, title: str, lines: tuple[str, ...], session: Session, command: SandboxCommand) -> None:
@@ -160,7 +144,7 @@ class SandboxActions:
             self.app, title, lines, title.lower(), lambda operations: operations.change_sandbox(session.id, command)
         )
 
-    def _ask_fork_name(self, session: Session, checkpoint: str, *, replays: bool = False) -> None:
+    def ask_fork_name(self, session: Session, checkpoint: str, *, replays: bool = False) -> None:
         from kasmon.tui.sandbox.fork_dialog import ForkDialog
 
         app = self.app

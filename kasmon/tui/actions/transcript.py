@@ -140,12 +140,6 @@ class TranscriptActions:
 
         return run
 
-    # In the prompt box, which handles its keys itself: a click on the key bar does what the key does.
-
-    def use_box(self, action: str) -> None:
-        if (session_view := self._session_view) is not None and session_view.box is not None:
-            session_view.box.means(action)
-
     # An earlier prompt.
 
     def leave_prompt(self) -> None:

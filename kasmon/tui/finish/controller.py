@@ -1,9 +1,9 @@
 """Opens the finish screen, plans what its keys ask for, and has it done exactly as it was shown."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -14,10 +14,11 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.text import Token
 from kasmon.repository.branch import BranchSummary
 from kasmon.sanitize import clean_line
+from kasmon.tui.action import Handlers
 from kasmon.tui.actions.dialogs import confirm_action
 from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import sentence, what_failed
-from kasmon.tui.messages import DiffRequested, FinishActionRequested
+from kasmon.tui.keymap import Keys
 
 if TYPE_CHECKING:
     from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
@@ -27,18 +28,6 @@ if TYPE_CHECKING:
 
 CHANGED: Final = "Something changed since this was shown. The plan now:"
 REWRITE: Final = "Do this only if you alone work on the branch. The next question shows what is done."
-DRAFT: Final = "draft"
-FETCH: Final = "yes, the base"
-MERGES: Final[Mapping[str, Literal["merge", "squash", "ff"]]] = {
-    "merge commit": "merge",
-    "one commit (squash)": "squash",
-    "fast-forward": "ff",
-}
-CONFLICTS: Final[Mapping[str, Literal["abort", "keep", "send"]]] = {
-    "change nothing": "abort",
-    "leave them to me": "keep",
-    "send them to the agent": "send",
-}
 
 
 class FinishController:
@@ -70,7 +59,7 @@ class FinishController:
             return
         from kasmon.tui.finish.screen import FinishScreen  # not before the first frame
 
-        self._shown = FinishScreen(self.app.look, self.app.keys, session)
+        self._shown = FinishScreen(self.app.look, self.app.keys, session, self.handlers)
         if (collision := self.app.main_view.table.collisions.get(session.id)) is not None:
             self._shown.overlap = collision.text
         self.app.push_screen(self._shown)
@@ -84,95 +73,55 @@ class FinishController:
             if before.get(id_) != branches.get(id_) and id_ not in self._running:
                 self._refresh(screen.session)
 
-    def handle(self, message: FinishActionRequested) -> None:
-        screen = self.screen
-        if screen is None or screen.session.id != message.session:
-            return
-        session = screen.session
-        if message.action == "finish_refresh":
-            self._refresh(session)
-        elif message.action == "finish_diff":
-            screen.post_message(DiffRequested(session.id))
-        elif session.id in self._running:
-            screen.note(("Wait until this is done.", Token.WARNING))
-        elif message.action == "finish_message":
-            self._ask_for_message(session)
-        elif message.action == "finish_merge_plan":
-            self.app.run_worker(self._confirm_merges(session), group="finish-plan", exclusive=True)
-        elif message.action == "finish_fix":
-            self.app.run_operation(
-                lambda operations: operations.send_feedback(session.id),
-                done=partial(self._note_receipt, session),
-                failed=partial(self._note_error, session),
-            )
-        else:
-            self._begin(session, message.action)
-
-    def _begin(self, session: Session, action: str) -> None:
+    @property
+    def handlers(self) -> Handlers:
+        """The method for each key of the screen that needs more than the screen."""
         from kasmon.supervisor.finish.finish_plan import FinishRequest
+        from kasmon.tui.finish import dialogs
 
-        if (options := self._options(session, action)) is not None:
-            from kasmon.tui.finish.dialogs import OptionsDialog
-
-            title = options.title
-
-            def then(dialog: "OptionsDialog", request: FinishRequest) -> None:
-                self._plan(session, title, request, dialog)
-
-            self.app.push_screen(OptionsDialog(self.app.look, self.app.keys, options, then))
-            return
-        requests = {
-            "finish_push": ("Push", FinishRequest(pushes=True)),
-            "finish_take_over": ("Take over", FinishRequest(takes_over=True)),
-            "finish_discard": ("Discard", FinishRequest(discards=True)),
+        ask, plan, on_shown, message = self._ask, self._plan, self._on_shown, self._proposal
+        return {
+            Keys.FINISH_FIX: on_shown(self._send_feedback),
+            Keys.FINISH_COMMIT: on_shown(lambda session: ask(session, dialogs.commit_options(message(session)))),
+            Keys.FINISH_MESSAGE: on_shown(self._ask_for_message),
+            Keys.FINISH_UPDATE: on_shown(lambda session: ask(session, dialogs.update_options())),
+            Keys.FINISH_PUSH: on_shown(lambda session: plan(session, "Push", FinishRequest(pushes=True))),
+            Keys.FINISH_PROPOSE: on_shown(lambda session: ask(session, dialogs.proposal_options(message(session)))),
+            Keys.FINISH_MERGE: on_shown(lambda session: ask(session, dialogs.merge_options(message(session)))),
+            Keys.FINISH_MERGE_PLAN: on_shown(self._plan_merges),
+            Keys.FINISH_TAKE_OVER: on_shown(lambda session: plan(session, "Take over", FinishRequest(takes_over=True))),
+            Keys.FINISH_DISCARD: on_shown(lambda session: plan(session, "Discard", FinishRequest(discards=True))),
+            Keys.FINISH_REFRESH: on_shown(self._refresh, waits=False),
         }
-        if (request := requests.get(action)) is not None:
-            self._plan(session, *request)
 
-    def _options(self, session: Session, action: str) -> "FinishOptions | None":
-        from kasmon.supervisor.finish.finish_plan import FinishRequest
-        from kasmon.tui.finish.dialogs import FinishOptions
+    def _on_shown(self, act: Callable[[Session], object], *, waits: bool = True) -> Callable[[], None]:
+        """Return a handler that runs *act* for the session on the screen; not during an operation, if it *waits*."""
 
-        message = self._proposal(session)
-        match action:
-            case "finish_commit":
-                return FinishOptions(
-                    title="Commit all changes",
-                    text_label="message",
-                    text=message,
-                    build=lambda text, chosen: FinishRequest(commits=True, message=text),
-                )
-            case "finish_update":
-                return FinishOptions(
-                    title="Update from the base",
-                    choices=(
-                        ("By", ("rebase", "merge")),
-                        ("Conflicts", tuple(CONFLICTS)),
-                        ("Fetch first", ("no", FETCH)),
-                    ),
-                    build=lambda text, chosen: FinishRequest(
-                        update="merge" if chosen[0] == "merge" else "rebase",
-                        conflicts=CONFLICTS[chosen[1]],
-                        fetches=chosen[2] == FETCH,
-                    ),
-                )
-            case "finish_propose":
-                return FinishOptions(
-                    title="Open a pull request",
-                    text_label="Title",
-                    text=message.partition("\n")[0],
-                    choices=(("As", ("ready for review", DRAFT)),),
-                    build=lambda text, chosen: FinishRequest(proposes=True, is_draft=chosen[0] == DRAFT, message=text),
-                )
-            case "finish_merge":
-                return FinishOptions(
-                    title="Merge into the base",
-                    text_label="Message",
-                    text=message.partition("\n")[0],
-                    choices=(("As", tuple(MERGES)),),
-                    build=lambda text, chosen: FinishRequest(merge=MERGES[chosen[0]], message=text),
-                )
-        return None
+        def run() -> None:
+            if (screen := self.screen) is None:
+                return
+            if waits and screen.session.id in self._running:
+                screen.note(("Wait until this is done.", Token.WARNING))
+            else:
+                act(screen.session)
+
+        return run
+
+    def _send_feedback(self, session: Session) -> None:
+        self.app.run_operation(
+            lambda operations: operations.send_feedback(session.id),
+            done=partial(self._note_receipt, session),
+            failed=partial(self._note_error, session),
+        )
+
+    def _ask(self, session: Session, options: "FinishOptions") -> None:
+        """Ask for *options*, and plan what the user chose."""
+        from kasmon.tui.finish.dialogs import OptionsDialog
+
+        def then(dialog: "OptionsDialog", request: "FinishRequest") -> None:
+            self._plan(session, options.title, request, dialog)
+
+        self.app.push_screen(OptionsDialog(self.app.look, self.app.keys, options, then))
 
     def _proposal(self, session: Session) -> str:
         """Return the message that its agent proposed; else the last prompt that a person wrote, else its name."""
@@ -306,7 +255,10 @@ class FinishController:
 
     # Several branches.
 
-    async def _confirm_merges(self, session: Session, note: str = "") -> None:
+    def _plan_merges(self, session: Session, note: str = "") -> None:
+        self.app.run_worker(self._confirm_merges(session, note), group="finish-plan", exclusive=True)
+
+    async def _confirm_merges(self, session: Session, note: str) -> None:
         """Have the user confirm the merges of the branches that overlap; *note* is the question's first line."""
         from kasmon.supervisor.finish.merge_plan import plan_lines
 
@@ -347,7 +299,7 @@ class FinishController:
             if screen is not None:
                 self._refresh(session)
             if screen is not None and isinstance(error, StaleRequestError):
-                self.app.run_worker(self._confirm_merges(session, CHANGED), group="finish-plan", exclusive=True)
+                self._plan_merges(session, CHANGED)
                 return True
             return self._note_error(session, error)
 

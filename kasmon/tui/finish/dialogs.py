@@ -1,7 +1,7 @@
 """The dialogs of the finish screen: the options of an action, and the name that confirms a discard."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 from textual.widget import Widget
@@ -21,6 +21,18 @@ BuildRequest: TypeAlias = Callable[[str, Sequence[str]], FinishRequest]
 """Builds the request from the typed text and the chosen options."""
 
 
+DRAFT: Final = "draft"
+FETCH: Final = "yes, the base"
+MERGES: Final[Mapping[str, Literal["merge", "squash", "ff"]]] = {
+    "merge commit": "merge",
+    "one commit (squash)": "squash",
+    "fast-forward": "ff",
+}
+CONFLICTS: Final[Mapping[str, Literal["abort", "keep", "send"]]] = {
+    "change nothing": "abort",
+    "leave them to me": "keep",
+    "send them to the agent": "send",
+}
 ON_CONFLICT: Final[Mapping[str, OnConflict]] = {
     "stop here": "stop",
     "leave it out": "skip",
@@ -38,6 +50,51 @@ class FinishOptions(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     choices: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Label and options of each choice; the first option is chosen at first."""
+
+
+def commit_options(message: str) -> FinishOptions:
+    return FinishOptions(
+        title="Commit all changes",
+        text_label="message",
+        text=message,
+        build=lambda text, chosen: FinishRequest(commits=True, message=text),
+    )
+
+
+def update_options() -> FinishOptions:
+    return FinishOptions(
+        title="Update from the base",
+        choices=(
+            ("By", ("rebase", "merge")),
+            ("Conflicts", tuple(CONFLICTS)),
+            ("Fetch first", ("no", FETCH)),
+        ),
+        build=lambda text, chosen: FinishRequest(
+            update="merge" if chosen[0] == "merge" else "rebase",
+            conflicts=CONFLICTS[chosen[1]],
+            fetches=chosen[2] == FETCH,
+        ),
+    )
+
+
+def proposal_options(message: str) -> FinishOptions:
+    return FinishOptions(
+        title="Open a pull request",
+        text_label="Title",
+        text=message.partition("\n")[0],
+        choices=(("As", ("ready for review", DRAFT)),),
+        build=lambda text, chosen: FinishRequest(proposes=True, is_draft=chosen[0] == DRAFT, message=text),
+    )
+
+
+def merge_options(message: str) -> FinishOptions:
+    return FinishOptions(
+        title="Merge into the base",
+        text_label="Message",
+        text=message.partition("\n")[0],
+        choices=(("As", tuple(MERGES)),),
+        build=lambda text, chosen: FinishRequest(merge=MERGES[chosen[0]], message=text),
+    )
 
 
 class OptionsDialog(Dialog):

@@ -1,6 +1,5 @@
 """The screen `F`: what is left to do of a session's branch, the key for each, and what was done here."""
 
-from functools import partial
 from typing import Final
 
 from textual import events
@@ -13,9 +12,9 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.text import BLANK, Margin, TextLine, Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.finish.finish_plan import FinishStep, PlannedFinish
-from kasmon.tui.action import KeyContext
-from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import FinishActionRequested
+from kasmon.tui.action import Handlers, KeyContext
+from kasmon.tui.keymap import KeyMap, Keys
+from kasmon.tui.messages import DiffRequested
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Reader
@@ -44,12 +43,6 @@ FOOTER: Final = (
     ("finish_fix", "fix"),
     ("leave_finish", "back"),
 )
-REQUESTS: Final = (
-    *("finish_commit", "finish_message", "finish_update", "finish_push", "finish_propose", "finish_merge"),
-    *("finish_take_over", "finish_discard", "finish_diff", "finish_refresh", "finish_fix"),
-    "finish_merge_plan",
-)
-"""The actions that the controller does."""
 INDENT: Final[Margin] = (("  ", Token.TEXT),)
 KEY_CELLS: Final = 4
 ACTION_CELLS: Final = 11
@@ -58,7 +51,7 @@ Note = tuple[str, Token]
 
 
 class FinishScreen(Overlay):
-    """The branch of *session*. Gets its values by `show` and `note`, and posts `FinishActionRequested`."""
+    """The branch of *session*. Gets its values by `show` and `note`; *handlers* do what needs more than it."""
 
     contexts = (KeyContext.FINISH,)
     DEFAULT_CSS = """
@@ -66,7 +59,7 @@ class FinishScreen(Overlay):
     FinishScreen Reader { height: 1fr; max-height: 100%; width: 1fr; }
     """
 
-    def __init__(self, look: ThemeStyles, keys: KeyMap, session: Session) -> None:
+    def __init__(self, look: ThemeStyles, keys: KeyMap, session: Session, handlers: Handlers) -> None:
         super().__init__()
         self.look, self.keys, self.session = look, keys, session
         self.plan: PlannedFinish | None = None
@@ -80,10 +73,11 @@ class FinishScreen(Overlay):
         self.reader = Reader(look, self._rows, ground="background")
         self.foot = TextLines(look, "surface")
         self.handlers = {
-            "finish_down": lambda: self.reader.scroll_pages(1),
-            "finish_up": lambda: self.reader.scroll_pages(-1),
-            "leave_finish": self.dismiss,
-            **{action: partial(self._request, action) for action in REQUESTS},
+            Keys.FINISH_DOWN: lambda: self.reader.scroll_pages(1),
+            Keys.FINISH_UP: lambda: self.reader.scroll_pages(-1),
+            Keys.LEAVE_FINISH: self.dismiss,
+            Keys.FINISH_DIFF: lambda: self.post_message(DiffRequested(self.session.id)),
+            **handlers,
         }
 
     @property
@@ -103,7 +97,7 @@ class FinishScreen(Overlay):
 
     def takes(self, key: events.Key) -> bool:
         row = self.keys.action_of(key.aliases, KeyContext.FINISH)
-        return row is not None and self.do(row.id)
+        return row is not None and self.do(row)
 
     def follow(self, fleet: Fleet) -> None:
         now = fleet.get(self.session.id)
@@ -113,7 +107,7 @@ class FinishScreen(Overlay):
             before, self.session = self.session, now
             self._draw()
             if (before.state, before.finished_at) != (now.state, now.finished_at):
-                self._request("finish_refresh")
+                self.do(Keys.FINISH_REFRESH)
 
     def show(self, plan: PlannedFinish) -> None:
         self.plan = plan
@@ -129,9 +123,6 @@ class FinishScreen(Overlay):
         """Show what is being done now; empty for nothing."""
         self.running = text
         self._draw()
-
-    def _request(self, action: str) -> None:
-        self.post_message(FinishActionRequested(self.session.id, action))
 
     # Drawing.
 

@@ -4,8 +4,7 @@ The shown request never changes unnoticed. Enter never approves. Closing the car
 after the card appeared or changed answers nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -18,9 +17,9 @@ from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
 from kasmon.model.request_groups import find_group
 from kasmon.model.transcript.request_text import sheet
-from kasmon.tui.action import KeyContext
+from kasmon.tui.action import Action, Handlers, KeyContext
 from kasmon.tui.clock import Clock
-from kasmon.tui.keymap import KeyMap
+from kasmon.tui.keymap import ROWS, KeyMap, Keys
 from kasmon.tui.messages import ActionRequested, CardClosed, SessionOpened
 from kasmon.tui.permissions import question_picks, request_groups
 from kasmon.tui.permissions.card_decision import CardDecision
@@ -39,10 +38,8 @@ if TYPE_CHECKING:
 
 SendAnswer: TypeAlias = Callable[[SessionId, Answer], None]
 CHANGED: Final = "The request changed and nothing was sent. This is the current request."
-SCROLLING: Final = frozenset({"read_on", "read_back", "line_on", "line_back", "read_top", "read_end"})
-"""Actions that scroll the text, also before other keys count."""
 FOR_A_GROUP: Final = frozenset(
-    {"allow_once", "allow_always", "deny", "deny_always", "deny_and_end", "reach", "together"}
+    {Keys.ALLOW_ONCE, Keys.ALLOW_ALWAYS, Keys.DENY, Keys.DENY_ALWAYS, Keys.DENY_AND_END, Keys.REACH, Keys.TOGETHER}
 )
 """Actions that also count while several requests are shown as one list."""
 
@@ -79,23 +76,32 @@ class PermissionCard(Vertical):
         self.editor = CardEditor(self, self.view)
         self._spelled_decision = Decision.ALLOW
         """What is answered once the letters are typed."""
-        self.handlers: Mapping[str, Callable[[], object]] = {
-            "allow_once": lambda: self._allow(Decision.ALLOW),
-            "allow_always": lambda: self._allow(Decision.ALWAYS),
-            "deny": lambda: self._deny(Decision.DENY),
-            "deny_always": lambda: self._deny(Decision.NEVER),
-            "deny_and_end": lambda: self._deny(Decision.CANCEL),
-            "reach": self._reach,
-            "own_words": lambda: self._pick("own_words"),
-            "together": self._gather_similar,
-            "edit": self._edit,
-            "later": self._snooze,
-            "request_back": lambda: self.go(-1),
-            "request_on": lambda: self.go(1),
-            **{action: partial(self.view.scroll, action) for action in SCROLLING},
-            "close": self._go_back,
+        body = self.view.body
+        self.scrolling: Handlers = {
+            Keys.READ_ON: lambda: body.scroll_pages(1),
+            Keys.READ_BACK: lambda: body.scroll_pages(-1),
+            Keys.LINE_ON: lambda: body.scroll_rows(1),
+            Keys.LINE_BACK: lambda: body.scroll_rows(-1),
+            Keys.READ_TOP: lambda: body.scroll_rows(-(10**6)),
+            Keys.READ_END: lambda: body.scroll_rows(10**6),
         }
-        """The handler of each row of the key table, by the action's id."""
+        """They scroll the text, also before other keys count."""
+        self.handlers: Handlers = {
+            Keys.ALLOW_ONCE: lambda: self._allow(Decision.ALLOW),
+            Keys.ALLOW_ALWAYS: lambda: self._allow(Decision.ALWAYS),
+            Keys.DENY: lambda: self._deny(Decision.DENY),
+            Keys.DENY_ALWAYS: lambda: self._deny(Decision.NEVER),
+            Keys.DENY_AND_END: lambda: self._deny(Decision.CANCEL),
+            Keys.REACH: self._reach,
+            Keys.OWN_WORDS: lambda: self._pick("own_words"),
+            Keys.TOGETHER: self._gather_similar,
+            Keys.EDIT: self._edit,
+            Keys.LATER: self._snooze,
+            Keys.REQUEST_BACK: lambda: self.go(-1),
+            Keys.REQUEST_ON: lambda: self.go(1),
+            **self.scrolling,
+            Keys.CLOSE: self._go_back,
+        }
 
     def compose(self) -> ComposeResult:
         yield from self.view.widgets
@@ -205,11 +211,12 @@ class PermissionCard(Vertical):
         event.prevent_default()
         is_letter = view.state.doing is CardMode.SPELLING and event.is_printable
         meant = event.key if is_letter else self._resolve_key(event.key)
-        if view.scroll(meant):
+        if isinstance(meant, Action) and (scroll := self.scrolling.get(meant)) is not None:
+            scroll()
             self.press_early()
-        elif meant == "quit":
-            self.post_to_screen(ActionRequested("quit"))
-        elif meant == "close":
+        elif meant is Keys.QUIT:
+            self.post_to_screen(ActionRequested(Keys.QUIT.id))
+        elif meant is Keys.CLOSE:
             self._go_back()
         elif not self.is_armed:
             self._ignore_early_key()
@@ -224,11 +231,12 @@ class PermissionCard(Vertical):
         message.stop()
         if press(self.app, message.action):
             return
-        if message.action == "close":
+        what = ROWS.get(message.action, message.action)
+        if what is Keys.CLOSE:
             self._go_back()
         elif self.is_armed and self.editor.box is None:
             self.view.ignore("")
-            self._do(message.action)
+            self._do(what)
         else:
             self._ignore_early_key()
 
@@ -242,34 +250,36 @@ class PermissionCard(Vertical):
         if self.view.fits and self.editor.box is None:
             self.view.ignore("Wait: the card just changed. Keys work once it shows ready.")
 
-    def _resolve_key(self, key: str) -> str:
+    def _resolve_key(self, key: str) -> Action | str:
         """The action of *key*; the key itself if it has none, or moves among the options of a question."""
         keys = self.view.keys
         row = keys.action(key, KeyContext.CARD) or keys.action(key, KeyContext.EVERYWHERE)
         if row is None and key in keys.of("quit"):
-            return "quit"  # a card that opened by itself must not prevent quitting
+            return Keys.QUIT  # a card that opened by itself must not prevent quitting
         is_choosing = bool(self.request.options) and self.view.state.doing is CardMode.READING
-        return key if row is None or (is_choosing and key in CHOOSING) else row.id
+        return key if row is None or (is_choosing and key in CHOOSING) else row
 
-    def _do(self, what: str) -> None:
+    def _do(self, what: Action | str) -> None:
+        """Run what a key or a click means: a row of the key table; else a key, or the name of a scope or an option."""
         state = self.view.state
+        scopes = {each.action: each.scope for each in state.reaches}
+        name, handler = (what.id, self.handlers.get(what)) if isinstance(what, Action) else (what, None)
         if state.doing is CardMode.OVER:
-            self.go(1) if what != "request_back" else self.go(-1)
-            return
-        if what == "all_requests":
+            self.go(1 if what is not Keys.REQUEST_BACK else -1)
+        elif what is Keys.ALL_REQUESTS:
             self.post_to_screen(self.ListWanted())
-        elif what.startswith("reach-"):
-            self._reach(what.removeprefix("reach-"))
+        elif name in scopes:
+            self._reach(scopes[name])
         elif state.group and what not in FOR_A_GROUP:
-            self.view.ignore(self.decision.why_unused(what))
-        elif what == "enter" and (not self.request.answerable or state.is_elsewhere):
+            self.view.ignore(self.decision.why_unused(name))
+        elif name == "enter" and (not self.request.answerable or state.is_elsewhere):
             self.post_to_screen(SessionOpened(self.request.session))
-        elif what == "enter":
+        elif name == "enter":
             self._choose()
-        elif what in self.handlers and what not in SCROLLING:
-            self.handlers[what]()
+        elif handler is not None:
+            handler()
         else:
-            self._pick(what)
+            self._pick(name)
 
     def _gather_similar(self) -> None:
         if self.view.state.doing is CardMode.READING and self.view.state.alike:
@@ -324,7 +334,7 @@ class PermissionCard(Vertical):
             self.view.ignore(why)
         elif not wanted:
             self.view.change(scope=find_next_scope(state.scope, state.reaches))
-        elif wanted != state.scope and wanted in [each.scope for each in state.reaches]:
+        elif wanted != state.scope:
             self.view.change(scope=wanted)
 
     def _spell(self, character: str) -> None:

@@ -122,9 +122,7 @@ def _reach_lines(state: CardState, look: ThemeStyles, key: str, width: int) -> l
         here = reach.scope == state.scope
         box = _box(look, here)
         role = "accent.bold" if here else "text"
-        every.append(
-            DrawnLine(((f"{box} {reach.words}", role if state.armed else "faint"),), action=f"reach-{reach.scope}")
-        )
+        every.append(DrawnLine(((f"{box} {reach.words}", role if state.armed else "faint"),), action=reach.action))
     [row, *others] = side_by_side(every, width, gap=2, first=_first_cells(width))
     if not others:
         return [row]

@@ -32,6 +32,11 @@ class ScopeReach(msgspec.Struct, frozen=True):
     words: str
     """The session, the plan or the folder, in full."""
 
+    @property
+    def action(self) -> str:
+        """The click action that chooses it."""
+        return f"reach-{self.scope}"
+
 
 THIS_SESSION = ScopeReach("session", "this session")
 

@@ -94,19 +94,6 @@ class CardView:
         self.body.read(self._rows)
         self.put(read=self.body.seen_end)
 
-    def scroll(self, action: str) -> bool:
-        """Scroll the text if *action* does; return whether it does."""
-        match action:
-            case "read_on" | "read_back":
-                self.body.scroll_pages(1 if action == "read_on" else -1)
-            case "line_on" | "line_back":
-                self.body.scroll_rows(1 if action == "line_on" else -1)
-            case "read_top" | "read_end":
-                self.body.scroll_rows(10**6 if action == "read_end" else -(10**6))
-            case _:
-                return False
-        return True
-
     def update_armed(self) -> None:
         armed = self.arming.update(self.clock.ticking()) and self.fits
         if armed != self.state.armed:

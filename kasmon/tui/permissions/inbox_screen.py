@@ -13,7 +13,7 @@ from textual.containers import Container
 from kasmon.model.permission import Request, RequestId, SessionId
 from kasmon.tui.action import Action, KeyContext
 from kasmon.tui.clock import Clock
-from kasmon.tui.keymap import KeyMap
+from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.messages import ActionRequested, CardClosed
 from kasmon.tui.permissions.card import PermissionCard, SendAnswer
 from kasmon.tui.permissions.card_layout import BORDER, SIDES
@@ -79,7 +79,7 @@ def room(window: Size, listed: int) -> Size:
 
 
 TICK_S = 0.5
-HERE = ("help", "palette", "quit")
+HERE = frozenset({Keys.HELP, Keys.PALETTE, Keys.QUIT})
 """Actions of other contexts that also work here."""
 
 
@@ -116,13 +116,13 @@ class InboxScreen(Overlay):
         self.nothing.ground = "background"
         self.bar = KeyBar(look, id="inbox-keys")
         self.handlers = {
-            "inbox_down": lambda: self._point(step_cursor(self.rows, self.cursor, 1)),
-            "inbox_up": lambda: self._point(step_cursor(self.rows, self.cursor, -1)),
-            "inbox_top": lambda: self._point(step_cursor(self.rows, self.cursor, -len(self.rows.shown))),
-            "inbox_bottom": lambda: self._point(step_cursor(self.rows, self.cursor, len(self.rows.shown))),
-            "mark": lambda: self._mark(self.cursor),
-            "to_request": lambda: self._set_in_request(not self.in_request),
-            "leave_inbox": self._leave,
+            Keys.INBOX_DOWN: lambda: self._point(step_cursor(self.rows, self.cursor, 1)),
+            Keys.INBOX_UP: lambda: self._point(step_cursor(self.rows, self.cursor, -1)),
+            Keys.INBOX_TOP: lambda: self._point(step_cursor(self.rows, self.cursor, -len(self.rows.shown))),
+            Keys.INBOX_BOTTOM: lambda: self._point(step_cursor(self.rows, self.cursor, len(self.rows.shown))),
+            Keys.MARK: lambda: self._mark(self.cursor),
+            Keys.TO_REQUEST: lambda: self._set_in_request(not self.in_request),
+            Keys.LEAVE_INBOX: self._leave,
         }
 
     def compose(self) -> ComposeResult:
@@ -223,26 +223,26 @@ class InboxScreen(Overlay):
         if action is not None:
             event.stop()
             event.prevent_default()
-            self._do(action.id)
+            self._do(action)
         elif self.card is not None:
             self.card.press(event)
 
     def _find_action(self, key: str) -> Action | None:
         own = self.keys.action(key, KeyContext.INBOX)
-        if own is not None and (not self.in_request or own.id in ("to_request", "leave_inbox")):
+        if own is not None and (not self.in_request or own in (Keys.TO_REQUEST, Keys.LEAVE_INBOX)):
             return own
         anywhere = self.keys.action(key, KeyContext.EVERYWHERE, KeyContext.LIST)
-        return anywhere if anywhere is not None and anywhere.id in HERE else None
+        return anywhere if anywhere is not None and anywhere in HERE else None
 
-    def _do(self, action: str) -> None:
+    def _do(self, action: Action) -> None:
         self.message = ""
         if self.card is not None and not self.card.is_armed:
             self.card.press_early()
         if not super().do(action):
-            self.post_message(ActionRequested(action))
+            self.post_message(ActionRequested(action.id))
         self._draw()
 
-    def do(self, action: str) -> bool:
+    def do(self, action: Action) -> bool:
         if action in self.handlers:
             self._do(action)
         return action in self.handlers

@@ -10,24 +10,26 @@ from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import TaskState
 from kasmon.supervisor.plans import approval
 from kasmon.supervisor.plans.boards import PlanBoard
+from kasmon.tui.action import Action
+from kasmon.tui.keymap import Keys
 from kasmon.tui.plan_board.card_text import ON, find_card_state
 
-DECISIONS: Final[dict[str, PlanAction]] = {
-    "task_retry": "retry",
-    "task_skip": "skip",
-    "task_replace": "replace",
-    "task_accept": "accept",
-    "plan_advance": "advance",
-    "plan_abort": "abort",
+DECISIONS: Final[dict[Action, PlanAction]] = {
+    Keys.TASK_RETRY: "retry",
+    Keys.TASK_SKIP: "skip",
+    Keys.TASK_REPLACE: "replace",
+    Keys.TASK_ACCEPT: "accept",
+    Keys.PLAN_ADVANCE: "advance",
+    Keys.PLAN_ABORT: "abort",
 }
 """Action -> its decision; `plan_pause` pauses or resumes."""
 OF_TASK: Final = frozenset(["retry", "skip", "replace", "accept"])
 
 OFFERED: Final = {
-    "task_accept": ("claimed",),
-    "task_retry": ("failed", "claimed", "again"),
-    "task_replace": ("failed", "claimed", "again"),
-    "task_skip": ("failed", "waits", "ready", "again"),
+    Keys.TASK_ACCEPT: ("claimed",),
+    Keys.TASK_RETRY: ("failed", "claimed", "again"),
+    Keys.TASK_REPLACE: ("failed", "claimed", "again"),
+    Keys.TASK_SKIP: ("failed", "waits", "ready", "again"),
 }
 """Action -> the states of a task in which the key bar offers it."""
 
@@ -43,14 +45,14 @@ class PlanDecision(NamedTuple):
     refusal: str = ""
 
 
-def decision_of(board: PlanBoard, action: str) -> PlanAction:
+def decision_of(board: PlanBoard, action: Action) -> PlanAction:
     """Return what *action* decides on *board* now."""
-    if action == "plan_pause":
+    if action is Keys.PLAN_PAUSE:
         return "resume" if board.run.state == "paused" or not board.is_run else "pause"
     return DECISIONS[action]
 
 
-def resolve_action(board: PlanBoard, task: Task | None, action: str) -> PlanDecision:
+def resolve_action(board: PlanBoard, task: Task | None, action: Action) -> PlanDecision:
     """Return what *action* does while the cursor is on *task*."""
     decision = decision_of(board, action)
     if not board.has_begun:
@@ -97,7 +99,7 @@ def list_offered(board: PlanBoard, task: Task | None) -> tuple[str, ...]:
         how = find_card_state(board, task).name
         actions += ["task_open", "task_diff"] if board.run.of(task.id).session else []
         actions += [
-            action
+            action.id
             for action, states in OFFERED.items()
             if how in states and not _refusal(board, DECISIONS[action], task.id)
         ]

@@ -9,7 +9,7 @@ from kasmon.model.plan.progress import SETTLED
 from kasmon.model.transcript.text import Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
-from kasmon.tui.keymap import ROWS, KeyMap
+from kasmon.tui.keymap import ROWS, KeyMap, Keys
 from kasmon.tui.plan_board.card_text import cost
 from kasmon.tui.plan_board.decisions import decision_of, list_offered, waits_for_advance
 from kasmon.tui.status_bars import KeyHint
@@ -108,7 +108,7 @@ def _bar(text: str, role: str, look: ThemeStyles, width: int) -> list[DrawnLine]
 
 def bar(board: PlanBoard | None, task: Task | None, keys: KeyMap, look: ThemeStyles) -> tuple[KeyHint, ...]:
     actions: Sequence[str] = () if board is None else list_offered(board, task)
-    words: dict[str, str] = {"plan_pause": "pause" if board is None else decision_of(board, "plan_pause")}
+    words: dict[str, str] = {"plan_pause": "pause" if board is None else decision_of(board, Keys.PLAN_PAUSE)}
     if board is not None and board.edit is not None:
         actions = ("plan_edit", *actions)
         words["plan_edit"] = "review changes" if board.has_begun else "run"

@@ -16,7 +16,7 @@ from kasmon.tui.action import Action, KeyContext
 from kasmon.tui.actions.dialogs import confirm_operation, show_text
 from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.clock import Clock
-from kasmon.tui.keymap import ROWS, KeyMap
+from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.messages import (
     ActionRequested,
     DiffRequested,
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from kasmon.tui.gateway.operations import Operations
 
 TICK_S: Final = 1.0
-HERE: Final = ("help", "palette", "inbox", "all_requests", "quit")
+HERE: Final = frozenset({Keys.HELP, Keys.PALETTE, Keys.INBOX, Keys.ALL_REQUESTS, Keys.QUIT, Keys.BOARD})
 """Actions of other contexts that also work here."""
-WORDS: Final = {"plan_abort": ("Abort", "abort"), "task_skip": ("Skip", "skip")}
+WORDS: Final = {Keys.PLAN_ABORT: ("Abort", "abort"), Keys.TASK_SKIP: ("Skip", "skip")}
 """Action -> the title of its question, and the label of `y`."""
 
 
@@ -69,23 +69,23 @@ class PlanBoardScreen(Overlay):
         self.banner = Banner(look, id="waves-banner")
         self.bar = KeyBar(look, id="waves-keys")
         self.handlers = {
-            "task_down": lambda: self._step(0, 1),
-            "task_up": lambda: self._step(0, -1),
-            "wave_back": lambda: self._step(-1, 0),
-            "wave_on": lambda: self._step(1, 0),
-            "task_top": lambda: self._go_to_end(first=True),
-            "task_bottom": lambda: self._go_to_end(first=False),
-            "board_down": lambda: self._step(0, self.view.page),
-            "board_up": lambda: self._step(0, -self.view.page),
-            "task_next": self._go_to_next,
-            "task_open": lambda: self._open_session(SessionOpened),
-            "task_read": self._read,
-            "task_diff": lambda: self._open_session(DiffRequested),
-            "plan_edit": self._show_edit,
-            **{action: partial(self._decide, action) for action in (*DECISIONS, "plan_pause")},
-            "plan_on": lambda: self._turn(1),
-            "plan_back": lambda: self._turn(-1),
-            "leave_board": self._close,
+            Keys.TASK_DOWN: lambda: self._step(0, 1),
+            Keys.TASK_UP: lambda: self._step(0, -1),
+            Keys.WAVE_BACK: lambda: self._step(-1, 0),
+            Keys.WAVE_ON: lambda: self._step(1, 0),
+            Keys.TASK_TOP: lambda: self._go_to_end(first=True),
+            Keys.TASK_BOTTOM: lambda: self._go_to_end(first=False),
+            Keys.BOARD_DOWN: lambda: self._step(0, self.view.page),
+            Keys.BOARD_UP: lambda: self._step(0, -self.view.page),
+            Keys.TASK_NEXT: self._go_to_next,
+            Keys.TASK_OPEN: lambda: self._open_session(SessionOpened),
+            Keys.TASK_READ: self._read,
+            Keys.TASK_DIFF: lambda: self._open_session(DiffRequested),
+            Keys.PLAN_EDIT: self._show_edit,
+            **{action: partial(self._decide, action) for action in (*DECISIONS, Keys.PLAN_PAUSE)},
+            Keys.PLAN_ON: lambda: self._turn(1),
+            Keys.PLAN_BACK: lambda: self._turn(-1),
+            Keys.LEAVE_BOARD: self._close,
         }
 
     def compose(self) -> ComposeResult:
@@ -161,9 +161,9 @@ class PlanBoardScreen(Overlay):
         if (action := self._find_action(event.key)) is not None:
             event.stop()
             event.prevent_default()
-            if action.id == "board":
+            if action is Keys.BOARD:
                 self._close()
-            elif not self.do(action.id):
+            elif not self.do(action):
                 self.post_message(ActionRequested(action.id))
 
     def _find_action(self, key: str) -> Action | None:
@@ -171,7 +171,7 @@ class PlanBoardScreen(Overlay):
         if own is not None:
             return own
         anywhere = self.keys.action(key, KeyContext.EVERYWHERE, KeyContext.LIST)
-        return anywhere if anywhere is not None and anywhere.id in (*HERE, "board") else None
+        return anywhere if anywhere is not None and anywhere in HERE else None
 
     def on_plan_board_view_picked(self, message: PlanBoardView.Picked) -> None:
         message.stop()
@@ -238,7 +238,7 @@ class PlanBoardScreen(Overlay):
         else:
             self.app.push_screen(PlanEditDialog(self.look, self.keys, self.clock, board.id, board.edit))
 
-    def _decide(self, action: str) -> None:
+    def _decide(self, action: Action) -> None:
         board, task = self.board, self.card
         if board is None:
             return
@@ -251,10 +251,10 @@ class PlanBoardScreen(Overlay):
         def decide(operations: "Operations") -> Awaitable[None]:
             return operations.decide_on_plan(board.id, decision, what.task)
 
-        if action == "task_replace":
+        if action is Keys.TASK_REPLACE:
             self.app.push_screen(OtherAgentDialog(self.look, self.keys, board.id, what.task))
         elif what.questions:
-            title, yes = WORDS.get(action, (ROWS[action].label.capitalize(), ROWS[action].label))
+            title, yes = WORDS.get(action, (action.label.capitalize(), action.label))
             confirm_operation(dashboard_of(self), title, what.questions, yes, decide)
         else:
             dashboard_of(self).run_operation(decide)

@@ -17,20 +17,19 @@ from kasmon.model.review.hunks import ShownHunk, parse
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
 from kasmon.tui.action import KeyContext
-from kasmon.tui.keymap import KeyMap
+from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.review.diff_rows import NARROW, ShownComment
 from kasmon.tui.review.diff_view import DiffView
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import Span, ThemeStyles, width_of
 from kasmon.tui.transcript.find_bar import FindBar, FindChanged
-from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, fitting_keys
+from kasmon.tui.widgets.text_lines import PICKS, DrawnLine, TextLines, fitting_keys
 
 LIST_COLUMNS: Final = 34
 ROOMY: Final = 110
 """From this width on the file list is left of the diff; below it, above."""
 SHOWN_ABOVE: Final = 5
 """Number of rows of the list when it is above the diff."""
-PICK: Final = "diff_pick"
 
 
 class ShownReview(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,39 +108,39 @@ class ReviewScreen(Overlay):
         self.foot = TextLines(look, "surface")
         view = self.view
         self.handlers = {
-            "review_down": lambda: view.move(1),
-            "review_up": lambda: view.move(-1),
-            "review_page_down": lambda: view.move_pages(1),
-            "review_page_up": lambda: view.move_pages(-1),
-            "review_top": lambda: view.go_to(0),
-            "review_end": lambda: view.go_to(len(view.rows.entries)),
-            "review_file_on": lambda: self._step_file(1),
-            "review_file_back": lambda: self._step_file(-1),
-            "review_change_on": lambda: self._step_change(1),
-            "review_change_back": lambda: self._step_change(-1),
-            "review_fold": view.toggle_fold,
-            "review_fold_all": view.fold_all,
-            "review_columns": self._toggle_columns,
-            "review_find": self._begin_find,
-            "review_find_on": lambda: self._step_match(1),
-            "review_find_back": lambda: self._step_match(-1),
-            "find_keep": self._accept_find,
-            "find_drop": self._drop_find,
-            "review_select": view.toggle_selection,
-            "review_comment": self._comment,
-            "review_comment_delete": lambda: self._on_comment(self.requests.delete_comment),
-            "review_comment_resolve": lambda: self._on_comment(self.requests.mark_comment),
-            "review_comments": lambda: self.requests.list_comments(self),
-            "review_send": lambda: self.requests.send_comments(self),
-            "review_revert": lambda: self._on_hunk(self.requests.revert_hunk),
-            "review_stage": lambda: self._on_hunk(self.requests.stage_hunk),
-            "review_undo": lambda: self.requests.undo_hunk(self),
-            "review_branch": lambda: self.requests.show_branch(self),
-            "review_last_turn": lambda: self.requests.show_last_turn(self),
-            "review_turn_back": lambda: self.requests.step_turn(self, -1),
-            "review_turn_on": lambda: self.requests.step_turn(self, 1),
-            "review_edit": self._edit,
-            "review_leave": self._leave,
+            Keys.REVIEW_DOWN: lambda: view.move(1),
+            Keys.REVIEW_UP: lambda: view.move(-1),
+            Keys.REVIEW_PAGE_DOWN: lambda: view.move_pages(1),
+            Keys.REVIEW_PAGE_UP: lambda: view.move_pages(-1),
+            Keys.REVIEW_TOP: lambda: view.go_to(0),
+            Keys.REVIEW_END: lambda: view.go_to(len(view.rows.entries)),
+            Keys.REVIEW_FILE_ON: lambda: self._step_file(1),
+            Keys.REVIEW_FILE_BACK: lambda: self._step_file(-1),
+            Keys.REVIEW_CHANGE_ON: lambda: self._step_change(1),
+            Keys.REVIEW_CHANGE_BACK: lambda: self._step_change(-1),
+            Keys.REVIEW_FOLD: view.toggle_fold,
+            Keys.REVIEW_FOLD_ALL: view.fold_all,
+            Keys.REVIEW_COLUMNS: self._toggle_columns,
+            Keys.REVIEW_FIND: self._begin_find,
+            Keys.REVIEW_FIND_ON: lambda: self._step_match(1),
+            Keys.REVIEW_FIND_BACK: lambda: self._step_match(-1),
+            Keys.FIND_KEEP: self._accept_find,
+            Keys.FIND_DROP: self._drop_find,
+            Keys.REVIEW_SELECT: view.toggle_selection,
+            Keys.REVIEW_COMMENT: self._comment,
+            Keys.REVIEW_COMMENT_DELETE: lambda: self._on_comment(self.requests.delete_comment),
+            Keys.REVIEW_COMMENT_RESOLVE: lambda: self._on_comment(self.requests.mark_comment),
+            Keys.REVIEW_COMMENTS: lambda: self.requests.list_comments(self),
+            Keys.REVIEW_SEND: lambda: self.requests.send_comments(self),
+            Keys.REVIEW_REVERT: lambda: self._on_hunk(self.requests.revert_hunk),
+            Keys.REVIEW_STAGE: lambda: self._on_hunk(self.requests.stage_hunk),
+            Keys.REVIEW_UNDO: lambda: self.requests.undo_hunk(self),
+            Keys.REVIEW_BRANCH: lambda: self.requests.show_branch(self),
+            Keys.REVIEW_LAST_TURN: lambda: self.requests.show_last_turn(self),
+            Keys.REVIEW_TURN_BACK: lambda: self.requests.step_turn(self, -1),
+            Keys.REVIEW_TURN_ON: lambda: self.requests.step_turn(self, 1),
+            Keys.REVIEW_EDIT: self._edit,
+            Keys.REVIEW_LEAVE: self._leave,
         }
 
     @property
@@ -184,17 +183,11 @@ class ReviewScreen(Overlay):
         if self.find_bar.is_open:
             self._search(self.find_bar.words.words, moves=False)
 
-    def do(self, action: str) -> bool:
-        if action.startswith(PICK):
-            self.pick(int(action.removeprefix(PICK)))
-            return True
-        return super().do(action)
-
     def takes(self, key: events.Key) -> bool:
         finds = self.focused is not None and self.focused is self.find_bar.box
         place = KeyContext.FIND if finds else KeyContext.REVIEW
         row = self.keys.action_of(key.aliases, place)
-        return row is not None and self.do(row.id)
+        return row is not None and self.do(row)
 
     def pick(self, at: int, line: int | None = None) -> None:
         """Show file number *at*, counted from 0; do nothing if there is none. *line*: as in `DiffView.show`."""
@@ -455,7 +448,7 @@ class ReviewScreen(Overlay):
         kind: tuple[Span, ...] = ((f" {kind_word}", "faint"),) if kind_word else ()
         room = width - len(mark[0]) - width_of([*kind, *signs]) - 2
         left = (mark, (self.look.cut_left(label, room), "text.bold" if is_here else "text"), *kind)
-        return DrawnLine(left, (*signs, (" ", "text")), f"{PICK}{row.file}", chosen=is_here)
+        return DrawnLine(left, (*signs, (" ", "text")), f"{PICKS}{row.file}", chosen=is_here)
 
     def _keys(self) -> DrawnLine:
         labels = [

@@ -1,7 +1,7 @@
 """The screen of one session's sandbox: its state, its runs, its checkpoints, and blocked hosts."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from textual import events
@@ -9,29 +9,31 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from kasmon.errors import KasmonError
+from kasmon.model.commands import Checkpoint, Pause, SandboxCommand
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import Token
 from kasmon.sandbox.network.denials import Denial
 from kasmon.supervisor.sandboxes.history import SandboxHistory
-from kasmon.tui.action import KeyContext
+from kasmon.tui.action import Action, KeyContext
 from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.clock import Clock
 from kasmon.tui.error_text import what_failed
-from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import SandboxActionRequested
+from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.sandbox.entries import Entry, about, entries, head, point_of, row, turn_of
 from kasmon.tui.sandbox.status import can_pause, can_sleep
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import TOKENS, ThemeStyles, width_of
 from kasmon.tui.widgets.reader import Reader, Sentences
-from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line
+from kasmon.tui.widgets.text_lines import PICKS, DrawnLine, TextLines, key_line
 
 ROOMY: Final = 140
 """From this width on, an entry's details are beside the list, else below it."""
-PICK: Final = "box_pick"
-SELDOM: Final = ("box_replay", "box_diff", "box_keep", "box_restore", "box_freeze")
+SELDOM: Final = (Keys.BOX_REPLAY, Keys.BOX_DIFF, Keys.BOX_KEEP, Keys.BOX_RESTORE, Keys.BOX_FREEZE)
 """Actions that the bottom line leaves out, in this order, if it lacks space; the help lists them."""
+OF_ENTRY: Final = frozenset({Keys.BOX_DIFF, Keys.BOX_RESTORE, Keys.BOX_FORK, Keys.BOX_REPLAY, Keys.BOX_ALLOW})
+"""Actions on the chosen entry; not every entry has each."""
+OF_INTERPRETERS: Final = frozenset({Keys.BOX_KEEP, Keys.BOX_PAUSE, Keys.BOX_FORK_NOW})
 NOTHING: Final = (
     ("Nothing ran here yet.", Token.TEXT),
     ("Each turn is listed with its code and exit code, with checkpoints before and after.", Token.NOTICE),
@@ -42,8 +44,20 @@ AGENTS: Final = (
 )
 
 
+class SandboxRequests(Protocol):
+    """What the screen requests."""
+
+    def show_turn_diff(self, session: Session, turn: int, /) -> None: ...
+    def restore(self, session: Session, checkpoint: str, /) -> None: ...
+    def ask_fork_name(self, session: Session, checkpoint: str, /, *, replays: bool = False) -> None: ...
+    def allow(self, session: Session, host: str, /) -> None: ...
+    def send(self, session: Session, command: SandboxCommand, /) -> None: ...
+    def pause(self, session: Session, /) -> None: ...
+    def resume(self, session: Session, /) -> None: ...
+
+
 class SandboxScreen(Overlay):
-    """The sandbox of *session*. Posts `SandboxActionRequested`."""
+    """The sandbox of *session*; *requests* does what needs more than the screen."""
 
     contexts = (KeyContext.SANDBOX,)
     DEFAULT_CSS = """
@@ -55,7 +69,9 @@ class SandboxScreen(Overlay):
     SandboxScreen.-beside #box-about { height: 1fr; width: 44%; border-top: none; border-left: solid $k-line; }
     """
 
-    def __init__(self, look: ThemeStyles, keys: KeyMap, clock: Clock, session: Session) -> None:
+    def __init__(
+        self, look: ThemeStyles, keys: KeyMap, clock: Clock, session: Session, requests: SandboxRequests
+    ) -> None:
         super().__init__()
         self.look, self.keys, self.clock, self.session = look, keys, clock, session
         self.past: SandboxHistory | None = None
@@ -67,15 +83,24 @@ class SandboxScreen(Overlay):
         self.problem = Sentences(look, id="box-problem")
         self.foot = TextLines(look, "surface", id="box-keys")
         self.handlers = {
-            "box_down": lambda: self.pick(self.at + 1),
-            "box_up": lambda: self.pick(self.at - 1),
-            "box_top": lambda: self.pick(0),
-            "box_bottom": lambda: self.pick(len(self.entries) - 1),
-            "box_read_on": lambda: self.reader.scroll_pages(1),
-            "box_read_back": lambda: self.reader.scroll_pages(-1),
-            "leave_box": self.dismiss,
+            Keys.BOX_DOWN: lambda: self.pick(self.at + 1),
+            Keys.BOX_UP: lambda: self.pick(self.at - 1),
+            Keys.BOX_TOP: lambda: self.pick(0),
+            Keys.BOX_BOTTOM: lambda: self.pick(len(self.entries) - 1),
+            Keys.BOX_READ_ON: lambda: self.reader.scroll_pages(1),
+            Keys.BOX_READ_BACK: lambda: self.reader.scroll_pages(-1),
+            Keys.BOX_DIFF: lambda: requests.show_turn_diff(self.session, self._turn),
+            Keys.BOX_RESTORE: lambda: requests.restore(self.session, self._checkpoint),
+            Keys.BOX_FORK: lambda: requests.ask_fork_name(self.session, self._checkpoint),
+            Keys.BOX_FORK_NOW: lambda: requests.ask_fork_name(self.session, ""),
+            Keys.BOX_REPLAY: lambda: requests.ask_fork_name(self.session, self._checkpoint, replays=True),
+            Keys.BOX_ALLOW: lambda: requests.allow(self.session, self._host),
+            Keys.BOX_KEEP: lambda: requests.send(self.session, Checkpoint()),
+            Keys.BOX_FREEZE: lambda: requests.send(self.session, Pause()),
+            Keys.BOX_PAUSE: lambda: requests.pause(self.session),
+            Keys.BOX_WAKE: lambda: requests.resume(self.session),
+            Keys.LEAVE_BOX: self.dismiss,
         }
-        """Those of the other rows, which act on the sandbox: `SandboxActions.screen_handlers`."""
 
     def compose(self) -> ComposeResult:
         yield self.head
@@ -133,22 +158,17 @@ class SandboxScreen(Overlay):
 
     def takes(self, key: events.Key) -> bool:
         row = self.keys.action_of(key.aliases, KeyContext.SANDBOX)
-        return row is not None and self.do(row.id)
+        return row is not None and self.do(row)
 
-    def do(self, action: str) -> bool:
-        if action.startswith(PICK):
-            self.pick(int(action.removeprefix(PICK)))
-        elif super().do(action):
-            return True
-        elif (
-            action in self._offered()
-            or action in ("box_freeze", "box_wake")
-            or (action in ("box_keep", "box_pause", "box_fork_now") and self.session.backend == "interpreter")
-        ):
-            self._post_action(action)
+    def do(self, action: Action) -> bool:
+        """Run *action* if it can be done now; return whether it is one of this screen."""
+        if action in OF_INTERPRETERS:
+            is_possible = self.session.backend == "interpreter"
         else:
-            return action.startswith("box_")
-        return True
+            is_possible = action not in OF_ENTRY or action in self._offered()
+        if is_possible:
+            super().do(action)
+        return action in self.handlers
 
     def pick(self, at: int) -> None:
         """Choose the entry with this index, 0 being the newest; does nothing if there is none."""
@@ -157,24 +177,31 @@ class SandboxScreen(Overlay):
             self._show_details()
             self._draw()
 
-    def _post_action(self, action: str) -> None:
-        entry, past = self.chosen, self.past
-        point = point_of(entry, past) if entry is not None and past is not None else ""
-        turn = turn_of(entry) if entry is not None else 0
-        host = (entry.entry or f"{entry.host}:{entry.port}") if isinstance(entry, Denial) else ""
-        self.post_message(SandboxActionRequested(self.session.id, action, checkpoint=point, turn=turn, host=host))
+    @property
+    def _turn(self) -> int:
+        """The turn of the chosen entry; 0 for none."""
+        return turn_of(self.chosen) if self.chosen is not None else 0
 
-    def _offered(self) -> dict[str, str]:
+    @property
+    def _checkpoint(self) -> str:
+        """The checkpoint of the chosen entry; empty for none."""
+        return point_of(self.chosen, self.past) if self.chosen is not None and self.past is not None else ""
+
+    @property
+    def _host(self) -> str:
+        """The host that the chosen entry blocked; empty for none."""
+        denial = self.chosen
+        return (denial.entry or f"{denial.host}:{denial.port}") if isinstance(denial, Denial) else ""
+
+    def _offered(self) -> dict[Action, str]:
         """Return the actions for the chosen entry, each with its label."""
-        entry, past, acts = self.chosen, self.past, dict[str, str]()
-        if entry is None or past is None:
-            return acts
-        if turn_of(entry):
-            acts["box_diff"] = "diff"
-        if point_of(entry, past):
-            acts |= {"box_restore": "restore", "box_fork": "fork", "box_replay": "replay"}
+        entry, acts = self.chosen, dict[Action, str]()
+        if self._turn:
+            acts[Keys.BOX_DIFF] = "diff"
+        if self._checkpoint:
+            acts |= {Keys.BOX_RESTORE: "restore", Keys.BOX_FORK: "fork", Keys.BOX_REPLAY: "replay"}
         if isinstance(entry, Denial) and entry.fix and entry.host:
-            acts["box_allow"] = "allow"
+            acts[Keys.BOX_ALLOW] = "allow"
         return acts
 
     # Drawing.
@@ -200,7 +227,7 @@ class SandboxScreen(Overlay):
         lines = []
         for number in range(first, min(first + room, len(self.entries))):
             line = row(self.entries[number], self.look, width, self.clock.now(), is_here=number == self.at)
-            lines.append(msgspec.structs.replace(line, action=f"{PICK}{number}"))
+            lines.append(msgspec.structs.replace(line, action=f"{PICKS}{number}"))
         if self.past is not None and not self.entries:
             nothing = NOTHING if self.session.backend == "interpreter" else AGENTS
             lines = [DrawnLine(), *(DrawnLine(((f"  {text}", TOKENS[token]),)) for text, token in nothing)]
@@ -211,11 +238,11 @@ class SandboxScreen(Overlay):
         sandbox_state, is_interpreter = self.session.sandbox_state, self.session.backend == "interpreter"
         words = dict(self._offered())
         if sandbox_state is not None and self.session.exists:
-            words |= {"box_wake": "resume"} if sandbox_state.is_asleep else {}
-            words |= {"box_freeze": "pause"} if can_sleep(self.session) else {}
-            words |= {"box_pause": "pause to disk"} if can_pause(self.session) else {}
-            words |= {"box_keep": "checkpoint", "box_fork_now": "fork now"} if is_interpreter else {}
-        words["leave_box"] = "back"
+            words |= {Keys.BOX_WAKE: "resume"} if sandbox_state.is_asleep else {}
+            words |= {Keys.BOX_FREEZE: "pause"} if can_sleep(self.session) else {}
+            words |= {Keys.BOX_PAUSE: "pause to disk"} if can_pause(self.session) else {}
+            words |= {Keys.BOX_KEEP: "checkpoint", Keys.BOX_FORK_NOW: "fork now"} if is_interpreter else {}
+        words[Keys.LEAVE_BOX] = "back"
         place = f"{self.at + 1} of {len(self.entries)} " if self.entries else ""
         room = max(self.size.width, 1) - len(place) - 2
         for seldom in SELDOM:
@@ -223,8 +250,8 @@ class SandboxScreen(Overlay):
                 words.pop(seldom, None)
         return msgspec.structs.replace(self._shown(words), right=((place, "soft"),))
 
-    def _shown(self, words: Mapping[str, str]) -> DrawnLine:
-        keys = ((self.keys.shown(action, self.look.utf8), word, action) for action, word in words.items())
+    def _shown(self, words: Mapping[Action, str]) -> DrawnLine:
+        keys = ((self.keys.shown(row.id, self.look.utf8), word, row.id) for row, word in words.items())
         return key_line(keys, (" ", "text"))
 
 

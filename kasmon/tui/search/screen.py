@@ -13,7 +13,7 @@ from kasmon.model.transcript.text import Token
 from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
-from kasmon.tui.keymap import ROWS, KeyMap
+from kasmon.tui.keymap import ROWS, KeyMap, Keys
 from kasmon.tui.messages import HitOpened, SearchClosed, SearchRequested
 from kasmon.tui.search.results_list import SearchResultsList, count_hits, highlight_match
 from kasmon.tui.status_bars import KeyBar, KeyHint
@@ -79,12 +79,12 @@ class SearchScreen(Overlay):
         self.bar = KeyBar(look, id="search-keys")
         self._timer: Timer | None = None
         self.handlers = {
-            "search_down": lambda: self.list.move(1),
-            "search_up": lambda: self.list.move(-1),
-            "search_page_down": lambda: self.list.turn_page(1),
-            "search_page_up": lambda: self.list.turn_page(-1),
-            "search_open": self._open,
-            "leave_search": lambda: self.post_message(SearchClosed()),
+            Keys.SEARCH_DOWN: lambda: self.list.move(1),
+            Keys.SEARCH_UP: lambda: self.list.move(-1),
+            Keys.SEARCH_PAGE_DOWN: lambda: self.list.turn_page(1),
+            Keys.SEARCH_PAGE_UP: lambda: self.list.turn_page(-1),
+            Keys.SEARCH_OPEN: self._open,
+            Keys.LEAVE_SEARCH: lambda: self.post_message(SearchClosed()),
         }
 
     def compose(self) -> ComposeResult:
@@ -167,7 +167,7 @@ class SearchScreen(Overlay):
         if key.is_printable:
             return False
         row = self.keys.action_of(key.aliases, KeyContext.SEARCH)
-        return row is not None and self.do(row.id)
+        return row is not None and self.do(row)
 
     def _open(self) -> None:
         if self._timer is not None:  # the search for the current text has not begun

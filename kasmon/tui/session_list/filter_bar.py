@@ -9,7 +9,7 @@ from textual.containers import Horizontal
 
 from kasmon.sanitize import clean_line
 from kasmon.tui.action import KeyContext
-from kasmon.tui.keymap import KeyMap
+from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.messages import ActionRequested, FilterChanged, FilterClosed
 from kasmon.tui.status_bars import LineWidget
 from kasmon.tui.theme.look import Span, ThemeStyles
@@ -142,11 +142,10 @@ class FilterBar(Horizontal):
 def _box(text: str, keys: KeyMap) -> "SearchInput":
     from kasmon.tui.widgets.search_input import SearchInput  # heavy, and not needed for the first frame
 
-    handlers = {"filter_keep": lambda: FilterClosed(kept=True), "filter_drop": lambda: FilterClosed(kept=False)}
     return SearchInput(
         keys,
         KeyContext.FILTER,
-        lambda action: handlers[action](),
+        lambda action: FilterClosed(kept=action is Keys.FILTER_KEEP),
         FilterChanged,
         text,
         "text, state:asking, wave:2, agent:claude",

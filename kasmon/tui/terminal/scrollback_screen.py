@@ -10,7 +10,7 @@ from textual import events
 from textual.app import ComposeResult
 
 from kasmon.tui.action import KeyContext
-from kasmon.tui.keymap import KeyMap
+from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.terminal.scrollback_buffer import BufferPosition, ScrollbackBuffer
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
 from kasmon.tui.textual_ext.modal import Overlay
@@ -53,24 +53,24 @@ class ScrollbackScreen(Overlay):
         self._copied, self._looked = copied, looked
         self._search_start = self.view.cursor
         self.handlers = {
-            "read_line_down": lambda: self.view.move(1),
-            "read_line_up": lambda: self.view.move(-1),
-            "read_page_down": lambda: self.view.scroll(self.view.size.height),
-            "read_page_up": lambda: self.view.scroll(-self.view.size.height),
-            "read_to_top": lambda: self.view.go_to_row(0),
-            "read_to_end": lambda: self.view.go_to_row(len(self.view.buffer.rows) - 1),
-            "text_left": lambda: self.view.step(-1),
-            "text_right": lambda: self.view.step(1),
-            "text_select": self.view.select,
-            "find": self._begin_find,
-            "find_on": lambda: self._find(down=False),
-            "find_back": lambda: self._find(down=True),
-            "find_keep": self._accept_find,
-            "find_drop": self._drop_find,
-            "toggle": self._open_link,
-            "copy": self._copy_selection,
-            "copy_answer": self._copy_screen,
-            "stop_reading": self._leave,
+            Keys.READ_LINE_DOWN: lambda: self.view.move(1),
+            Keys.READ_LINE_UP: lambda: self.view.move(-1),
+            Keys.READ_PAGE_DOWN: lambda: self.view.scroll(self.view.size.height),
+            Keys.READ_PAGE_UP: lambda: self.view.scroll(-self.view.size.height),
+            Keys.READ_TO_TOP: lambda: self.view.go_to_row(0),
+            Keys.READ_TO_END: lambda: self.view.go_to_row(len(self.view.buffer.rows) - 1),
+            Keys.TEXT_LEFT: lambda: self.view.step(-1),
+            Keys.TEXT_RIGHT: lambda: self.view.step(1),
+            Keys.TEXT_SELECT: self.view.select,
+            Keys.FIND: self._begin_find,
+            Keys.FIND_ON: lambda: self._find(down=False),
+            Keys.FIND_BACK: lambda: self._find(down=True),
+            Keys.FIND_KEEP: self._accept_find,
+            Keys.FIND_DROP: self._drop_find,
+            Keys.TOGGLE: self._open_link,
+            Keys.COPY: self._copy_selection,
+            Keys.COPY_ANSWER: self._copy_screen,
+            Keys.STOP_READING: self._leave,
         }
 
     def compose(self) -> ComposeResult:
@@ -95,7 +95,7 @@ class ScrollbackScreen(Overlay):
         else:
             return False
         row = self.keys.action_of(key.aliases, *contexts)
-        return row is not None and self.do(row.id)
+        return row is not None and self.do(row)
 
     def on_find_changed(self, message: FindChanged) -> None:
         message.stop()

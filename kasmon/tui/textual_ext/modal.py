@@ -1,7 +1,7 @@
 """The base of all that opens over the dashboard: cards and dialogs."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 from textual import events
@@ -12,12 +12,14 @@ from textual.screen import ModalScreen
 
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
-from kasmon.tui.action import KeyContext
+from kasmon.tui.action import Action, Handlers, KeyContext
+from kasmon.tui.keymap import ROWS
 from kasmon.tui.messages import ActionRequested
 from kasmon.tui.status_bars import BannerContent
 from kasmon.tui.textual_ext.backdrop import Backdrop
 from kasmon.tui.textual_ext.screen import FullRedrawMixin
 from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.widgets.text_lines import PICKS
 
 _STYLES_FILE: Final = Path(__file__).parent.with_name("dialogs.tcss")
 _STYLES: Final = _STYLES_FILE.read_text("utf-8")
@@ -34,8 +36,7 @@ class Overlay(FullRedrawMixin, Backdrop, ModalScreen[None]):
     look: ThemeStyles
     contexts: ClassVar[tuple[KeyContext, ...]] = ()
     """The key contexts that apply; the help shows them first."""
-    handlers: Mapping[str, Callable[[], object]] = {}
-    """The handler of each row of the key table that it runs, by the action's id."""
+    handlers: Handlers = MappingProxyType({})
     carries_notice: ClassVar[bool] = False
     """Whether it has a line for notices about other sessions."""
 
@@ -69,15 +70,21 @@ class Overlay(FullRedrawMixin, Backdrop, ModalScreen[None]):
         self._pop_result_callback()
         return AwaitComplete(self.app._replace_screen(self)).call_next(self.app)
 
-    def do(self, action: str) -> bool:
-        """Run the action with this id; return whether it has a handler here."""
+    def do(self, action: Action) -> bool:
+        """Run *action*; return whether it has a handler here."""
         if (handler := self.handlers.get(action)) is not None:
             handler()
         return handler is not None
 
     def on_action_requested(self, message: ActionRequested) -> None:
-        if self.do(message.action):
+        if message.action.startswith(PICKS):
             message.stop()
+            self.pick(int(message.action.removeprefix(PICKS)))
+        elif (action := ROWS.get(message.action)) is not None and self.do(action):
+            message.stop()
+
+    def pick(self, at: int) -> None:
+        """Choose the entry with this number, which was clicked."""
 
     def takes(self, key: events.Key) -> bool:
         """Handle *key* at once, before the next key; False leaves it to the focused widget."""

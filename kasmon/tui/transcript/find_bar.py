@@ -110,4 +110,4 @@ class FindBar(Horizontal):
 def _box(keys: KeyMap) -> "SearchInput":
     from kasmon.tui.widgets.search_input import SearchInput  # heavy: only for a search
 
-    return SearchInput(keys, KeyContext.FIND, ActionRequested, FindChanged)
+    return SearchInput(keys, KeyContext.FIND, lambda action: ActionRequested(action.id), FindChanged)

@@ -1,7 +1,7 @@
 """The boxes for prompts and code: several lines, with keys to send and for a new line. Heavy; imported on demand."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from textual import events
@@ -15,11 +15,10 @@ from kasmon.model.events import SlashCommand
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter
 from kasmon.supervisor.worktrees.code_symbols import CodeSymbol
-from kasmon.tui.action import KeyContext
+from kasmon.tui.action import Action, Handlers, KeyContext
 from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.error_text import what_failed
-from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import ActionRequested
+from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.textual_ext.inputs import OrderedKeys, PasteHandler
 from kasmon.tui.transcript.completion import (
     Suggestion,
@@ -47,19 +46,19 @@ class TextBox(OrderedKeys, PasteHandler, TextArea):
         self.cursor_blink = False
         self.highlight_cursor_line = False
         self.move_cursor(self.document.end)
-        self.handlers: Mapping[str, Callable[[], bool | None]] = {
-            "submit": lambda: self.post_message(self.Submitted()),
-            "newline": self._insert_line,
+        self.handlers: Handlers = {
+            Keys.SUBMIT: lambda: self.post_message(self.Submitted()),
+            Keys.NEWLINE: self._insert_line,
         }
-        """The handler of each row of the key table that the box runs; False leaves the key to the next handler."""
+        """One that returns False leaves the key to the next handler."""
 
     def takes(self, event: events.Key) -> bool:
         row = self.keys.action(event.key, KeyContext.PROMPT)
-        return row is not None and self.means(row.id)
+        return row is not None and self.means(row)
 
-    def means(self, action: str) -> bool:
+    def means(self, action: Action) -> bool:
         """Run the action of a key; False leaves the key to the next handler."""
-        return action in self.handlers and self.handlers[action]() is not False
+        return (handler := self.handlers.get(action)) is not None and handler() is not False
 
     def _insert_line(self) -> None:
         self.insert("\n")
@@ -105,13 +104,13 @@ class PromptBox(TextBox):
         self._searched_draft: str | None = None
         """The text before the search of earlier prompts began; None while there is no search."""
         self.handlers = {
-            "submit": lambda: self._submit("now"),
-            "newline": self._insert_line,
-            "submit_later": lambda: self._submit("idle"),
-            "history_back": lambda: self.cursor_location[0] == 0 and self._show_earlier(1),
-            "history_on": lambda: self.cursor_location[0] == self.document.line_count - 1 and self._show_earlier(-1),
-            "history_search": self._search_history,
-            "leave_prompt": self._leave,
+            Keys.SUBMIT: lambda: self._submit("now"),
+            Keys.NEWLINE: self._insert_line,
+            Keys.SUBMIT_LATER: lambda: self._submit("idle"),
+            Keys.HISTORY_BACK: lambda: self.cursor_location[0] == 0 and self._show_earlier(1),
+            Keys.HISTORY_ON: lambda: self.cursor_location[0] == self.document.line_count - 1 and self._show_earlier(-1),
+            Keys.HISTORY_SEARCH: self._search_history,
+            Keys.LEAVE_PROMPT: self._leave,
         }
 
     def takes(self, event: events.Key) -> bool:
@@ -121,18 +120,18 @@ class PromptBox(TextBox):
         has_suggestions = self._offered is not None and bool(self._offered.offered)
         return (has_suggestions and self._chooses(event.key)) or super().takes(event)
 
-    def means(self, action: str) -> bool:
-        if action not in self.handlers:
-            self.post_message(ActionRequested(action))
-            return True
-        return super().means(action)
+    def means(self, action: Action) -> bool:
+        if action in self.handlers:
+            return super().means(action)
+        dashboard_of(self).perform(action)
+        return True
 
     def _leave(self) -> None:
         """End the change of a queued prompt; without one, leave the session."""
         if self.changes is not None:
             self.change(None, "")
         else:
-            self.post_message(ActionRequested("leave_prompt"))
+            dashboard_of(self).perform(Keys.LEAVE_PROMPT)
 
     def change(self, receipt: ReceiptId | None, text: str) -> None:
         """Edit the queued prompt *receipt*; None ends that and restores the earlier draft."""
@@ -307,15 +306,15 @@ class CodeBox(PromptBox):
         self.interpreter: Interpreter = "python"
         self.handlers = {
             **self.handlers,
-            "run_code": lambda: self._submit("now"),
-            "interpreter": self._choose_interpreter,
-            "read_run": lambda: self.post_message(ActionRequested("read")),
+            Keys.RUN_CODE: lambda: self._submit("now"),
+            Keys.INTERPRETER: self._choose_interpreter,
+            Keys.READ_RUN: lambda: dashboard_of(self).perform(Keys.READ),
         }
         self._show_interpreter()
 
     def takes(self, event: events.Key) -> bool:
         row = self.keys.action_of(event.aliases, KeyContext.CODE)
-        return (row is not None and self.means(row.id)) or super().takes(event)
+        return (row is not None and self.means(row)) or super().takes(event)
 
     def _choose_interpreter(self) -> None:
         self.interpreter = INTERPRETERS[(INTERPRETERS.index(self.interpreter) + 1) % len(INTERPRETERS)]

@@ -6,7 +6,7 @@ from textual import events
 from textual.message import Message
 from textual.widgets import Input
 
-from kasmon.tui.action import KeyContext
+from kasmon.tui.action import Action, KeyContext
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.textual_ext.inputs import OrderedKeys
 
@@ -18,7 +18,7 @@ class SearchInput(OrderedKeys, Input):
         self,
         keys: KeyMap,
         where: KeyContext,
-        meant: Callable[[str], Message],
+        meant: Callable[[Action], Message],
         changed: Callable[[str], Message],
         text: str = "",
         placeholder: str = "words",
@@ -29,7 +29,7 @@ class SearchInput(OrderedKeys, Input):
 
     def takes(self, event: events.Key) -> bool:
         if (row := self._table.action(event.key, self._where)) is not None:
-            self.post_message(self._meant(row.id))
+            self.post_message(self._meant(row))
         return row is not None
 
     def watch_value(self, value: str) -> None:

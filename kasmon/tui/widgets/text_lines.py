@@ -16,6 +16,8 @@ from kasmon.tui.theme.look import Background, Span, ThemeStyles, width_of
 
 PRESSES: Final = "press "
 """Prefix of an action that presses a key; followed by Textual's name of the key."""
+PICKS: Final = "pick "
+"""Prefix of an action that chooses an entry of a list; followed by the entry's number."""
 GAP: Final = 3
 """Cells between two keys in the bottom line."""
 

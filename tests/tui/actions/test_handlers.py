@@ -1,13 +1,19 @@
-"""Every row of the key table has a handler where its keys count, and every handler has a row."""
+"""Every row of the key table has a handler where it says so, and every handler has a row."""
 
+import ast
+import inspect
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pytest
 
-from kasmon.tui.action import KeyContext
+import kasmon.tui
+from kasmon.tui.action import APP, Action
+from kasmon.tui.actions.handlers import build_handlers
 from kasmon.tui.finish.screen import FinishScreen
 from kasmon.tui.gateway.theme_library import shipped
-from kasmon.tui.keymap import ACTIONS, ROWS, KeyMap
+from kasmon.tui.keymap import ACTIONS, ROWS, KeyMap, Keys
 from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.inbox_screen import InboxScreen
 from kasmon.tui.permissions.queue import PermissionSnapshot
@@ -20,80 +26,77 @@ from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.transcript.prompt_box import CodeBox, PromptBox
-from tests.support.dashboard_scenes import kasmon, run_app, settled
+from tests.support.dashboard_scenes import kasmon as dashboard
+from tests.support.dashboard_scenes import run_app, settled
 from tests.support.sample_fleet import StillClock, crew, idle, request
+from tests.support.syntax_trees import modules
 from tests.support.tui.fake_gateway import text_of
 
 LOOK, KEYS = ThemeStyles(shipped(DEFAULT)), KeyMap()
-BY_THE_APP = {
-    KeyContext.LIST,
-    KeyContext.EVERYWHERE,
-    KeyContext.FILTER,
-    KeyContext.TERMINAL,
-    KeyContext.PROMPT,
-    KeyContext.CODE,
-    KeyContext.READING,
-    KeyContext.FIND,
-    KeyContext.QUEUE,
-}
+FOLDER = Path(kasmon.tui.__file__).parent
 
 
-def rows_of(*contexts: KeyContext) -> set[str]:
-    return {row.id for row in ACTIONS if row.where in contexts}
+def place_of(owner: object) -> str:
+    """Where *owner*, a function or what a class made, is defined, as `Action.run_by` names it."""
+    kind = owner if inspect.isfunction(owner) else type(owner)
+    return f"{Path(inspect.getfile(kind)).relative_to(FOLDER)}:{kind.__qualname__}"
 
 
-async def handlers() -> Mapping[str, tuple[set[KeyContext], Iterable[str]]]:
-    app, clock = kasmon(crew()), StillClock()
+async def tables() -> Mapping[str, Iterable[Action]]:
+    """What each owner handles, by its place; without what it got from another owner."""
+    app, clock = dashboard(crew()), StillClock()
     session, asked = idle("docs"), request("docs")
     async with app.run_test():
-        card = PermissionCard(LOOK, clock, KEYS, PermissionSnapshot(), asked, lambda state, tight: (80, 20), print)
-        inbox = InboxScreen(LOOK, clock, KEYS, PermissionSnapshot(), print)
-        sandbox = {**SandboxScreen(LOOK, KEYS, clock, session).handlers, **app.sandbox_actions.screen_handlers}
-        scrollback = ScrollbackScreen(LOOK, KEYS, "docs", ScrollbackBuffer(()), print, print)
+        finish, box = FinishScreen(LOOK, KEYS, session, {}), PromptBox(session.id, KEYS, "")
         review = ReviewScreen(LOOK, KEYS, ShownReview(session=session.id, name="docs"), app.review)
-        code = CodeBox(session.id, KEYS).handlers
+        owners = (
+            PermissionCard(LOOK, clock, KEYS, PermissionSnapshot(), asked, lambda state, tight: (80, 20), print),
+            InboxScreen(LOOK, clock, KEYS, PermissionSnapshot(), print),
+            PlanBoardScreen(LOOK, clock, KEYS, ()),
+            SandboxScreen(LOOK, KEYS, clock, session, app.sandbox_actions),
+            ScrollbackScreen(LOOK, KEYS, "docs", ScrollbackBuffer(()), print, print),
+            SearchScreen(LOOK, clock, KEYS),
+            *(review, finish, box, app.finish),
+        )
+        code = CodeBox(session.id, KEYS)
         return {
-            "app": (BY_THE_APP, app.key_dispatcher.handlers),
-            "card": ({KeyContext.CARD}, card.handlers),
-            "inbox": ({KeyContext.INBOX}, inbox.handlers),
-            "board": ({KeyContext.BOARD}, PlanBoardScreen(LOOK, clock, KEYS, ()).handlers),
-            "finish": ({KeyContext.FINISH}, FinishScreen(LOOK, KEYS, session).handlers),
-            "search": ({KeyContext.SEARCH}, SearchScreen(LOOK, clock, KEYS).handlers),
-            "sandbox": ({KeyContext.SANDBOX}, sandbox),
-            "scrollback": ({KeyContext.READING, KeyContext.TEXT, KeyContext.FIND}, scrollback.handlers),
-            "review": ({KeyContext.REVIEW, KeyContext.FIND}, review.handlers),
-            "prompt": ({KeyContext.PROMPT}, PromptBox(session.id, KEYS, "").handlers),
-            "code": ({KeyContext.PROMPT, KeyContext.CODE}, code),
+            place_of(build_handlers): app.key_dispatcher.handlers,
+            place_of(code): set(code.handlers) - set(box.handlers),
+            **{place_of(owner): owner.handlers for owner in owners},
         }
 
 
-async def test_every_row_of_every_context_has_a_handler() -> None:
-    tables = await handlers()
-    handled = {context: set[str]() for context in KeyContext}
-    for contexts, table in tables.values():
-        for context in contexts:
-            handled[context] |= rows_of(context) & set(table)
+async def test_each_row_is_handled_by_what_it_names_and_by_nothing_else() -> None:
+    handled = {place: {row.id for row in table} for place, table in (await tables()).items()}
+    named = {place: {row.id for row in ACTIONS if place in row.run_by} for row in ACTIONS for place in row.run_by}
 
-    assert {context: rows_of(context) for context in KeyContext} == handled
+    assert all(row.run_by for row in ACTIONS)
+    assert named == handled
 
 
-async def test_every_handler_has_a_row_in_a_context_of_its_owner() -> None:
-    tables = await handlers()
+def test_every_class_with_handlers_is_named_by_a_row() -> None:
+    """But the base of boxes, and the dispatcher, which gets those of the app."""
+    others = {"transcript/prompt_box.py:TextBox", "key_dispatcher.py:KeyDispatcher"}
+    kinds = [(path, node) for path, tree in modules().items() for node in tree.body if isinstance(node, ast.ClassDef)]
+    found = {
+        f"{path.removeprefix('kasmon/tui/')}:{kind.name}"
+        for path, kind in kinds
+        if path.startswith("kasmon/tui/")
+        and re.search(r"self\.handlers\b[^=()\n]*= |def handlers\(", ast.unparse(kind))
+    }
 
-    assert {} == {name: left for name, (at, table) in tables.items() if (left := set(table) - rows_of(*at))}
+    assert {place for row in ACTIONS for place in row.run_by} - {APP} == found - others
 
 
-async def test_a_screen_of_one_context_handles_all_of_its_rows() -> None:
-    tables = await handlers()
-
-    for name in ("app", "card", "inbox", "board", "search", "sandbox", "review", "finish"):
-        contexts, table = tables[name]
-        assert rows_of(*contexts) == set(table), name
+def test_the_name_of_a_row_is_its_id() -> None:
+    assert ROWS == {name.lower(): row for name, row in vars(Keys).items() if isinstance(row, Action)}
+    assert [*ROWS.values()] == [*ACTIONS]
+    assert "stop" == Keys.STOP.id
 
 
 @pytest.mark.parametrize("action", ["filter_keep", "filter_drop"])
 async def test_a_click_on_a_key_of_the_filter_does_what_the_key_does(action: str) -> None:
-    app = kasmon(crew())
+    app = dashboard(crew())
     async with run_app(app) as pilot:
         await pilot.press("slash", "d", "o", "c")
         await pilot.pause()
@@ -105,7 +108,7 @@ async def test_a_click_on_a_key_of_the_filter_does_what_the_key_does(action: str
 
 
 async def test_a_click_on_new_line_in_the_key_bar_does_what_the_key_does() -> None:
-    app = kasmon(crew())
+    app = dashboard(crew())
     async with run_app(app) as pilot:
         app.session_pane.enter(next(each.id for each in app.fleet.sessions if each.mode == "sdk"))
         await settled(pilot)

@@ -16,7 +16,7 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import ConfirmDialog
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.keymap import ACTIONS
+from kasmon.tui.keymap import ACTIONS, ROWS
 from tests.support.bus.joined import JoinedKasmons
 from tests.support.wait import auntil
 
@@ -103,7 +103,7 @@ async def test_each_key_on_a_session_of_another_machine_works_there_or_says_why_
             rows = [row.id for row in ACTIONS if row.where in (KeyContext.LIST, KeyContext.EVERYWHERE)]
             for row in (*(row for row in rows if row not in LEFT_OUT and row not in LAST), *LAST):
                 await on_list(pilot, session)
-                app.key_dispatcher.run(row)
+                app.key_dispatcher.run(ROWS[row])
                 await pilot.pause()
                 if isinstance(dialog := app.screen, ConfirmDialog):
                     await read(dialog)

@@ -40,6 +40,7 @@ from kasmon.tui.dialogs.picture import HalfCells, find_protocol
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.gateway.theme_library import shipped, shipped_names
+from kasmon.tui.keymap import Keys
 from kasmon.tui.session_meter import meter
 from kasmon.tui.theme.look import ThemeStyles, width_of
 from kasmon.tui.theme.theme import DEFAULT, contrast
@@ -764,7 +765,7 @@ async def test_who_goes_in_before_all_is_there_finds_the_box_at_the_bottom() -> 
     app = kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})
     async with run_app(app) as pilot:
         app.main_view.table.select(README)
-        app.key_dispatcher.run("open")
+        app.key_dispatcher.run(Keys.OPEN)
         await settled(pilot)
 
         view = app.session_pane.widget
@@ -776,7 +777,7 @@ async def test_who_reads_before_all_is_there_reads_on() -> None:
     app = kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})
     async with run_app(app) as pilot:
         app.main_view.table.select(README)
-        app.key_dispatcher.run("read_story")
+        app.key_dispatcher.run(Keys.READ_STORY)
         await settled(pilot)
         await auntil(lambda: app.session_pane.transcripts.of(README).cursor)
         await settled(pilot)

@@ -26,7 +26,7 @@ from kasmon.tui.error_text import sentence
 from kasmon.tui.gateway import protocol
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.help import HelpDialog
-from kasmon.tui.keymap import ACTIONS
+from kasmon.tui.keymap import ACTIONS, Keys
 from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.permissions.card_screen import CardScreen
 from kasmon.tui.textual_ext.inputs import LineInput
@@ -555,7 +555,7 @@ async def test_the_palette_says_why_a_session_is_in_its_state() -> None:
         await closed(pilot)
 
         gateway_of(pilot.app).refusing = SessionEndedError("readme")
-        app_of(pilot).key_dispatcher.run("explain")
+        app_of(pilot).key_dispatcher.run(Keys.EXPLAIN)
         await auntil(lambda: sentence(SessionEndedError("readme").message) in text_of(pilot.app))
 
 

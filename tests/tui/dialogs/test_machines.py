@@ -11,6 +11,7 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import ConfirmDialog
 from kasmon.tui.dialogs.machines import AddMachineDialog, MachinesDialog
 from kasmon.tui.gateway.operations import Operations
+from kasmon.tui.keymap import Keys
 from tests.support.bus.sample_machines import MACHINES
 from tests.support.dashboard_scenes import kasmon, settled
 from tests.support.sample_fleet import StillClock, fleet, idle
@@ -24,7 +25,7 @@ async def opened(pilot: Pilot[None]) -> None:
     gateway_of(pilot.app).registered.put_nowait(MACHINES)
     await settled(pilot)
     await auntil(lambda: app.machines, what="the machines")
-    app.key_dispatcher.run("machines")
+    app.key_dispatcher.run(Keys.MACHINES)
     await auntil(lambda: isinstance(app.screen, MachinesDialog), what="the dialog")
     await pilot.pause()
 
@@ -114,7 +115,7 @@ async def test_a_clock_that_is_off_is_named() -> None:
         presence = msgspec.structs.replace(status.presence, clock_offset_s=-90.0)
         gateway_of(pilot.app).registered.put_nowait((msgspec.structs.replace(status, presence=presence), *others))
         await auntil(lambda: cast(Kasmon, pilot.app).machines, what="the machines")
-        cast(Kasmon, pilot.app).key_dispatcher.run("machines")
+        cast(Kasmon, pilot.app).key_dispatcher.run(Keys.MACHINES)
         await settled(pilot)
 
         assert "Its clock is 1 min 30 s behind this one." in text_of(pilot.app)

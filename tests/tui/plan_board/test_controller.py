@@ -24,7 +24,7 @@ from kasmon.tui.gateway import live
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.theme_library import shipped
-from kasmon.tui.keymap import KeyMap
+from kasmon.tui.keymap import ROWS, KeyMap, Keys
 from kasmon.tui.plan_board.card_text import TaskCardContext, agent_of, cost, draw_note, find_card_state, narrow, wide
 from kasmon.tui.plan_board.decisions import PlanDecision, list_offered, resolve_action
 from kasmon.tui.plan_board.dialogs import task_rows
@@ -332,20 +332,20 @@ def test_the_keys_that_matter_are_those_of_the_card() -> None:
 def test_what_makes_no_sense_is_refused_with_the_reason(
     shown: PlanBoard, number: str, action: str, refusal: str
 ) -> None:
-    assert PlanDecision(refusal=refusal) == resolve_action(shown, PLAN.task(number), action)
+    assert PlanDecision(refusal=refusal) == resolve_action(shown, PLAN.task(number), ROWS[action])
 
 
 def test_what_ends_something_is_asked_first_and_what_was_asked_for_is_not() -> None:
-    assert resolve_action(board(), PLAN.task("3"), "task_retry").questions
-    assert resolve_action(board(), PLAN.task("6"), "task_skip").questions
-    assert resolve_action(board(), PLAN.task("6"), "plan_abort").questions
-    assert () == resolve_action(sample_boards.asked(), PLAN.task("6"), "plan_advance").questions
-    assert () == resolve_action(board(), PLAN.task("5"), "task_retry").questions
+    assert resolve_action(board(), PLAN.task("3"), Keys.TASK_RETRY).questions
+    assert resolve_action(board(), PLAN.task("6"), Keys.TASK_SKIP).questions
+    assert resolve_action(board(), PLAN.task("6"), Keys.PLAN_ABORT).questions
+    assert () == resolve_action(sample_boards.asked(), PLAN.task("6"), Keys.PLAN_ADVANCE).questions
+    assert () == resolve_action(board(), PLAN.task("5"), Keys.TASK_RETRY).questions
 
 
 def test_pause_means_go_on_where_the_plan_stands_still() -> None:
     for shown, deed in ((board(), "pause"), (board(state="paused"), "resume"), (board(is_run=False), "resume")):
-        assert deed == resolve_action(shown, None, "plan_pause").action
+        assert deed == resolve_action(shown, None, Keys.PLAN_PAUSE).action
 
 
 def test_what_the_plan_asks_and_what_is_wrong_with_it_stands_on_top() -> None:

@@ -20,6 +20,7 @@ from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import RecordedText
+from kasmon.tui.keymap import Keys
 from kasmon.tui.search.screen import SearchScreen
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
@@ -221,5 +222,5 @@ async def test_export_is_offered_by_name_and_wanted_of_the_world() -> None:
     async with searching("") as pilot:
         await pilot.press("escape")
         await auntil(lambda: cast(Kasmon, pilot.app).list_has_keys)
-        cast(Kasmon, pilot.app).key_dispatcher.run("export")
+        cast(Kasmon, pilot.app).key_dispatcher.run(Keys.EXPORT)
         await auntil(lambda: gateway_of(pilot.app).passed(Operations.export, "session"))
