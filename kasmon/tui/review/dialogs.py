@@ -1,6 +1,7 @@
 """The dialogs of the review: one writes or edits a comment, one lists all comments."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from kasmon.model.transcript.text import TextLine, Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.action import KeyContext
 from kasmon.tui.dialogs.base import Dialog
-from kasmon.tui.keymap import KeyMap
+from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.transcript.prompt_box import TextBox
 from kasmon.tui.widgets.reader import Reader
@@ -79,6 +80,13 @@ class CommentsDialog(Dialog):
         self.title_text = f"Comments on {review.review.name}"
         self.list = RowList(look, self._draw, most_rows=MOST_LISTED, id="comments")
         self.details = Reader(look)
+        requests = review.requests
+        self.handlers = {
+            Keys.REVIEW_COMMENT: lambda: self._on_chosen(lambda chosen: requests.write_comment(review, chosen.comment)),
+            Keys.REVIEW_COMMENT_DELETE: lambda: self._on_chosen(partial(requests.delete_comment, review)),
+            Keys.REVIEW_COMMENT_RESOLVE: lambda: self._on_chosen(partial(requests.mark_comment, review)),
+            Keys.REVIEW_SEND: lambda: self._on_chosen(lambda _: requests.send_comments(review)),
+        }
 
     def inside(self) -> Iterable[Widget]:
         yield self.list
@@ -101,21 +109,13 @@ class CommentsDialog(Dialog):
         super().on_row_list_moved(message)
 
     def on_key(self, event: events.Key) -> None:
-        chosen = self.list.chosen
         row = self.keys.action_of(event.aliases, KeyContext.REVIEW)
-        if chosen is None or row is None or row.id not in OF_COMMENTS:
-            return
-        event.stop()
-        requests = self.review.requests
-        match row.id:
-            case "review_comment":
-                requests.write_comment(self.review, chosen.comment)
-            case "review_comment_delete":
-                requests.delete_comment(self.review, chosen)
-            case "review_comment_resolve":
-                requests.mark_comment(self.review, chosen)
-            case "review_send":
-                requests.send_comments(self.review)
+        if self.list.chosen is not None and row is not None and self.do(row):
+            event.stop()
+
+    def _on_chosen(self, act: Callable[[LoggedComment], object]) -> None:
+        if (chosen := self.list.chosen) is not None:
+            act(chosen)
 
     def submit(self) -> None:
         if (chosen := self.list.chosen) is not None:

@@ -18,6 +18,7 @@ from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.inbox_screen import InboxScreen
 from kasmon.tui.permissions.queue import PermissionSnapshot
 from kasmon.tui.plan_board.screen import PlanBoardScreen
+from kasmon.tui.review.dialogs import CommentsDialog
 from kasmon.tui.review.screen import ReviewScreen, ShownReview
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.search.screen import SearchScreen
@@ -56,6 +57,7 @@ async def tables() -> Mapping[str, Iterable[Action]]:
             SandboxScreen(LOOK, KEYS, clock, session, app.sandbox_actions),
             ScrollbackScreen(LOOK, KEYS, "docs", ScrollbackBuffer(()), print, print),
             SearchScreen(LOOK, clock, KEYS),
+            CommentsDialog(LOOK, KEYS, review),
             *(review, finish, box, app.finish),
         )
         code = CodeBox(session.id, KEYS)
