@@ -82,9 +82,9 @@ LATER_IMPORTS: Final = (
     "kasmon.tui.dialogs.common",
     "kasmon.tui.dialogs.new_session",
     "kasmon.tui.dialogs.prompt",
-    "kasmon.tui.permissions.card_screen",
+    "kasmon.tui.permissions.card.screen",
     "kasmon.tui.review.screen",
-    "kasmon.tui.permissions.inbox_screen",
+    "kasmon.tui.permissions.inbox.screen",
     "kasmon.tui.transcript.view",
     "kasmon.tui.transcript.prompt_box",
 )

@@ -37,9 +37,9 @@ _finish = partial(
 )
 _finish_screen = partial(_finish, run_by=("finish/screen.py:FinishScreen",))
 _filter = partial(Action, where=KeyContext.FILTER, group=Group.VIEW)
-_card = partial(Action, where=KeyContext.CARD, group=Group.REQUEST, run_by=("permissions/card.py:PermissionCard",))
+_card = partial(Action, where=KeyContext.CARD, group=Group.REQUEST, run_by=("permissions/card/card.py:PermissionCard",))
 _inbox = partial(
-    Action, where=KeyContext.INBOX, group=Group.REQUEST, run_by=("permissions/inbox_screen.py:InboxScreen",)
+    Action, where=KeyContext.INBOX, group=Group.REQUEST, run_by=("permissions/inbox/screen.py:InboxScreen",)
 )
 _board = partial(Action, where=KeyContext.BOARD, group=Group.BOARD, run_by=("plan_board/screen.py:PlanBoardScreen",))
 _terminal = partial(Action, where=KeyContext.TERMINAL, group=Group.INSIDE)

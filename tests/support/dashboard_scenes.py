@@ -23,7 +23,7 @@ from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.new_session import NewSessionDialog
 from kasmon.tui.gateway.protocol import DashboardSettings
-from kasmon.tui.permissions.card import PermissionCard
+from kasmon.tui.permissions.card.card import PermissionCard
 from kasmon.tui.review.screen import ReviewScreen
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.search.screen import SearchScreen

@@ -20,7 +20,7 @@ from kasmon.store.event_log import EventLog
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.protocol import CardContext, FleetUpdate
-from kasmon.tui.permissions.card_screen import CardScreen
+from kasmon.tui.permissions.card.screen import CardScreen
 from kasmon.tui.textual_ext.repaint import RowsUpdate
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 from tests.support.dashboard_scenes import kasmon, run_app, settled

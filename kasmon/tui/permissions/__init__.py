@@ -1,1 +1,1 @@
-"""Permission requests: the card (`card`), the inbox (`inbox_screen`), and which request is shown (`queue`)."""
+"""Permission requests: the card (`card`), the inbox (`inbox`), and which request is shown (`queue`)."""

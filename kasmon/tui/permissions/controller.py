@@ -19,9 +19,9 @@ from kasmon.tui.textual_ext.modal import Overlay
 
 if TYPE_CHECKING:
     from kasmon.model.permission import Request
-    from kasmon.tui.permissions.card import PermissionCard
-    from kasmon.tui.permissions.card_screen import CardScreen
-    from kasmon.tui.permissions.inbox_screen import InboxScreen
+    from kasmon.tui.permissions.card.card import PermissionCard
+    from kasmon.tui.permissions.card.screen import CardScreen
+    from kasmon.tui.permissions.inbox.screen import InboxScreen
 
 RISE_S: Final = 0.1
 """How often to check whether a pending request may open its card by itself, in seconds."""
@@ -105,7 +105,7 @@ class PermissionController:
 
     def open_list(self) -> None:
         """Open the list of all pending requests, at the one on the card if there is a card."""
-        from kasmon.tui.permissions.inbox_screen import InboxScreen  # not before the first frame
+        from kasmon.tui.permissions.inbox.screen import InboxScreen  # not before the first frame
 
         app, screen, card = self.app, self.screen, self.card
         if isinstance(screen, InboxScreen):
@@ -187,7 +187,7 @@ class PermissionController:
             screen.notice(notice if screen is above[-1] else None)
 
     def _show(self, first: "Request") -> None:
-        from kasmon.tui.permissions.card_screen import CardScreen  # not before the first frame
+        from kasmon.tui.permissions.card.screen import CardScreen  # not before the first frame
 
         app = self.app
         self._note_place()

@@ -14,8 +14,8 @@ from kasmon.tui.actions.handlers import build_handlers
 from kasmon.tui.finish.screen import FinishScreen
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import ACTIONS, ROWS, KeyMap, Keys
-from kasmon.tui.permissions.card import PermissionCard
-from kasmon.tui.permissions.inbox_screen import InboxScreen
+from kasmon.tui.permissions.card.card import PermissionCard
+from kasmon.tui.permissions.inbox.screen import InboxScreen
 from kasmon.tui.permissions.queue import PermissionSnapshot
 from kasmon.tui.plan_board.screen import PlanBoardScreen
 from kasmon.tui.review.dialogs import CommentsDialog

@@ -28,7 +28,7 @@ from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.help import HelpDialog
 from kasmon.tui.keymap import ACTIONS, Keys
 from kasmon.tui.palette import KasmonCommands
-from kasmon.tui.permissions.card_screen import CardScreen
+from kasmon.tui.permissions.card.screen import CardScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.theme import LIGHT
 from kasmon.tui.transcript.prompt_box import PromptBox, TextBox

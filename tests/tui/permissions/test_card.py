@@ -17,9 +17,9 @@ from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.permissions.card import PermissionCard
-from kasmon.tui.permissions.card_layout import lay_out
-from kasmon.tui.permissions.card_text import CardState
+from kasmon.tui.permissions.card.card import PermissionCard
+from kasmon.tui.permissions.card.layout import lay_out
+from kasmon.tui.permissions.card.text import CardState
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
 from tests.support.dashboard_scenes import HIDDEN, RISKY, armed, kasmon, run_app, settled

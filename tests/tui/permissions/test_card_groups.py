@@ -7,7 +7,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Decision, Request
 from kasmon.model.request_groups import find_group
 from kasmon.tui.app import Kasmon
-from kasmon.tui.permissions.card import PermissionCard
+from kasmon.tui.permissions.card.card import PermissionCard
 from tests.support.dashboard_scenes import HIDDEN, armed, kasmon, run_app
 from tests.support.sample_fleet import asking, change, command, fleet, idle, question
 from tests.support.tui.fake_gateway import gateway_of, text_of

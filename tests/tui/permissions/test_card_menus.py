@@ -10,7 +10,7 @@ from kasmon.model.commands import Answer, Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Decision, Request, RequestKind
 from kasmon.tui.app import Kasmon
-from kasmon.tui.permissions.card import PermissionCard
+from kasmon.tui.permissions.card.card import PermissionCard
 from tests.support.dashboard_scenes import armed, kasmon, run_app
 from tests.support.sample_fleet import asking, fleet, idle, request, working
 from tests.support.tui.fake_gateway import gateway_of, text_of

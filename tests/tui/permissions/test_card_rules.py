@@ -5,7 +5,7 @@ from textual.widgets import TextArea
 
 from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision
-from kasmon.tui.permissions.card_text import find_next_scope, reaches
+from kasmon.tui.permissions.card.text import find_next_scope, reaches
 from tests.support.dashboard_scenes import armed, kasmon, run_app
 from tests.support.sample_fleet import command, idle
 from tests.support.tui.fake_gateway import text_of

@@ -13,9 +13,9 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import ClosedRequest, Decision, Request, RequestId
 from kasmon.model.request_groups import find_group, group_sizes
 from kasmon.tui.app import Kasmon
-from kasmon.tui.permissions.card import PermissionCard
-from kasmon.tui.permissions.inbox_screen import InboxScreen
-from kasmon.tui.permissions.inbox_state import ANSWERED_S
+from kasmon.tui.permissions.card.card import PermissionCard
+from kasmon.tui.permissions.inbox.screen import InboxScreen
+from kasmon.tui.permissions.inbox.state import ANSWERED_S
 from tests.safety.test_markup import WORST, Stage
 from tests.support.dashboard_scenes import HIDDEN, armed, desk_of_asks, kasmon, run_app, settled
 from tests.support.sample_fleet import (

@@ -358,7 +358,7 @@ LATE = frozenset(
         "libtmux",
         "kasmon.tui.dialogs.common",
         "kasmon.tui.dialogs.new_session",
-        "kasmon.tui.permissions.card",
+        "kasmon.tui.permissions.card.card",
         "kasmon.tui.transcript.view",
         "kasmon.model.transcript.layout",
         "pyte",

@@ -13,8 +13,8 @@ from kasmon.model.transcript.text import TextLine
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions import request_groups
-from kasmon.tui.permissions.card_layout import CardLayout, lay_out
-from kasmon.tui.permissions.card_text import CardState
+from kasmon.tui.permissions.card.layout import CardLayout, lay_out
+from kasmon.tui.permissions.card.text import CardState
 from kasmon.tui.permissions.queue import InputGuard
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Reader

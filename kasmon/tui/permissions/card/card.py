@@ -22,11 +22,11 @@ from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import ROWS, KeyMap, Keys
 from kasmon.tui.messages import ActionRequested, CardClosed, SessionOpened
 from kasmon.tui.permissions import question_picks, request_groups
-from kasmon.tui.permissions.card_decision import CardDecision
-from kasmon.tui.permissions.card_editor import CardEditor
-from kasmon.tui.permissions.card_text import CHOOSING, CardMode, CardState, find_next_scope, reaches
-from kasmon.tui.permissions.card_view import GAUGE_S, AvailableSize, CardView
-from kasmon.tui.permissions.inbox_state import describe_outcome
+from kasmon.tui.permissions.card.decision import CardDecision
+from kasmon.tui.permissions.card.editor import CardEditor
+from kasmon.tui.permissions.card.text import CHOOSING, CardMode, CardState, find_next_scope, reaches
+from kasmon.tui.permissions.card.view import GAUGE_S, AvailableSize, CardView
+from kasmon.tui.permissions.inbox.state import describe_outcome
 from kasmon.tui.permissions.queue import PermissionSnapshot, place_in, turn
 from kasmon.tui.permissions.similar_requests import find_most_similar
 from kasmon.tui.theme.look import ThemeStyles

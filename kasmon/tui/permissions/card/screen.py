@@ -10,9 +10,9 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested
-from kasmon.tui.permissions.card import PermissionCard, SendAnswer
-from kasmon.tui.permissions.card_layout import measure_window
-from kasmon.tui.permissions.card_text import CardState
+from kasmon.tui.permissions.card.card import PermissionCard, SendAnswer
+from kasmon.tui.permissions.card.layout import measure_window
+from kasmon.tui.permissions.card.text import CardState
 from kasmon.tui.permissions.queue import PermissionSnapshot
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import ThemeStyles

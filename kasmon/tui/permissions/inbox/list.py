@@ -12,7 +12,7 @@ from textual.strip import Strip
 from kasmon.model.formatting import age
 from kasmon.model.permission import RequestId, RequestKind
 from kasmon.tui.clock import Clock
-from kasmon.tui.permissions.inbox_state import InboxRow
+from kasmon.tui.permissions.inbox.state import InboxRow
 from kasmon.tui.theme.look import KIND_WORDS, Span, ThemeStyles, width_of
 
 KIND_GLYPHS: Final = {

@@ -6,8 +6,8 @@ import msgspec
 
 from kasmon.model.transcript.text import Token, wrap
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.permissions.card_choices import choice_lines
-from kasmon.tui.permissions.card_text import BLANK, CardMode, CardState, head_lines, note_lines
+from kasmon.tui.permissions.card.choices import choice_lines
+from kasmon.tui.permissions.card.text import BLANK, CardMode, CardState, head_lines, note_lines
 from kasmon.tui.theme.look import ThemeStyles, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 

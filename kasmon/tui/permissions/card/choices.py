@@ -11,7 +11,7 @@ from kasmon.model.transcript.text import Token, wrap
 from kasmon.sanitize import redact, visible
 from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.permissions.card_text import BLANK, CardMode, CardState
+from kasmon.tui.permissions.card.text import BLANK, CardMode, CardState
 from kasmon.tui.permissions.question_picks import row_count
 from kasmon.tui.theme.look import Span, ThemeStyles, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine, pad_first, pressing, side_by_side

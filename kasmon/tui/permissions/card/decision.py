@@ -9,7 +9,7 @@ from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision, Request, SessionId
 from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.permissions.card_text import CardState
+from kasmon.tui.permissions.card.text import CardState
 from kasmon.tui.permissions.request_edit import can_edit
 
 NO_RULES: Final = "The agent accepts no rules for this request."

@@ -15,11 +15,11 @@ from kasmon.tui.action import Action, KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.messages import ActionRequested, CardClosed
-from kasmon.tui.permissions.card import PermissionCard, SendAnswer
-from kasmon.tui.permissions.card_layout import BORDER, SIDES
-from kasmon.tui.permissions.card_text import CardState
-from kasmon.tui.permissions.inbox_list import InboxList
-from kasmon.tui.permissions.inbox_state import (
+from kasmon.tui.permissions.card.card import PermissionCard, SendAnswer
+from kasmon.tui.permissions.card.layout import BORDER, SIDES
+from kasmon.tui.permissions.card.text import CardState
+from kasmon.tui.permissions.inbox.list import InboxList
+from kasmon.tui.permissions.inbox.state import (
     NOT_YET,
     NOTHING,
     InboxRows,

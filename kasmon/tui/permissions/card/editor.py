@@ -7,8 +7,8 @@ from textual.widget import Widget
 
 from kasmon.model.permission import Decision
 from kasmon.model.transcript.request_text import sheet
-from kasmon.tui.permissions.card_text import CardMode
-from kasmon.tui.permissions.card_view import CardView
+from kasmon.tui.permissions.card.text import CardMode
+from kasmon.tui.permissions.card.view import CardView
 from kasmon.tui.permissions.request_edit import UnfinishedEdit, get_editable_text, parse_edit
 
 

@@ -1,0 +1,1 @@
+"""The permission card: start at `card`; `choices` has its keys, `decision` the answers, `view` draws it."""
