@@ -11,7 +11,7 @@ from kasmon.host.journal.secrets import secrets_in, secrets_of
 from kasmon.model.fleet import Fleet
 from kasmon.paths import Paths
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 
 SIZE: Final = (160, 50)
 """Columns and rows of the picture."""

@@ -59,8 +59,8 @@ ALLOWED: Final[dict[str, dict[str, int]]] = {
         "kasmon/web/request_handler.py": 1,
     },
     "The copies of its machine change by themselves, or only its owner may change them.": {
-        "kasmon/tui/gateway/live.py": 2,
-        "kasmon/tui/gateway/live_marks.py": 1,
+        "kasmon/tui/gateway/live/gateway.py": 2,
+        "kasmon/tui/gateway/live/marks.py": 1,
         "kasmon/tui/gateway/operations.py": 1,
     },
     "An agent asks the machine of a session that it started there; it sees no others of other machines.": {

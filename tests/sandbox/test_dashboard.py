@@ -20,7 +20,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import sandbox_operations, use
 from kasmon.supervisor.sandboxes.create import NewSandbox
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.permissions.queue import SILENCE_S

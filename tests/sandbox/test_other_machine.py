@@ -12,7 +12,7 @@ import kasmon.supervisor.machines.sandboxes  # noqa: F401 - its first import rea
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Checkpoint, Restore, Run
 from kasmon.model.permission import SessionId
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from tests.support.bus.two_command_lines import MACHINE, TwoCommandLines
 from tests.support.cli.fork_server import ForkServer
 from tests.support.sandbox.requirements import closed

@@ -10,7 +10,7 @@ from kasmon.errors import RefusedError
 from kasmon.paths import Paths, user_paths
 from kasmon.store.trusted_folders import TrustedFolders
 from kasmon.supervisor.sessions.create import NewSession
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from kasmon.model.permission import Decision, Request, RequestId, SessionId, sea
 from kasmon.paths import Paths, user_paths, write_private
 from kasmon.store.event_log import EventLog
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from kasmon.tui.gateway.protocol import CardContext, FleetUpdate
 from kasmon.tui.permissions.card.screen import CardScreen
 from kasmon.tui.textual_ext.repaint import RowsUpdate

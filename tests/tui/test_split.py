@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from kasmon.paths import user_paths
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import DashboardSettings, Split
 from tests.support.dashboard_scenes import kasmon, run_app, settled

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kasmon.paths import user_paths
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from kasmon.tui.textual_ext.driver import TapDriver
 
 STEP_S = 0.01

@@ -20,7 +20,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import user_paths
 from kasmon.store.event_log import START, Cursor
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from kasmon.tui.gateway.protocol import EventBatch, FleetUpdate, TranscriptUpdate
 
 

@@ -14,7 +14,7 @@ from kasmon.host.journal.known_secrets import add_secrets, hidden
 from kasmon.host.journal.log_file import opened
 from kasmon.paths import Paths
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from kasmon.tui.textual_ext.driver import TapDriver
 from kasmon.tui.textual_ext.line_filters import trace_of
 

@@ -23,7 +23,7 @@ from kasmon.store.machines import Machine, write_machine
 from kasmon.supervisor.fleet.snapshot import read_session
 from kasmon.supervisor.review import comments
 from kasmon.supervisor.sessions.session_operations import send
-from kasmon.tui.gateway.live_review import read_changes
+from kasmon.tui.gateway.live.review import read_changes
 from tests.support.bus.two_command_lines import MACHINE, TwoCommandLines
 from tests.support.cli.fork_server import ForkServer
 from tests.support.git_repo import Repo

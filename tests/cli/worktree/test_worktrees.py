@@ -10,7 +10,7 @@ import pytest
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from kasmon.tui.gateway.protocol import DashboardSettings
 from tests.support.cli.cli_runner import Cli
 from tests.support.git_repo import Repo

@@ -15,7 +15,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.tui.action import KeyContext
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import ConfirmDialog
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from kasmon.tui.keymap import ACTIONS, ROWS
 from tests.support.bus.joined import JoinedKasmons
 from tests.support.wait import auntil

@@ -11,7 +11,7 @@ from kasmon.model.commands import Mode, WorktreeChoices
 from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from kasmon.tui.gateway.protocol import DashboardSettings
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.git_repo import Repo

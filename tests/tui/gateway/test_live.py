@@ -11,7 +11,7 @@ from kasmon.agents.catalog import AgentCatalog, catalog
 from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
 from kasmon.paths import user_paths
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from kasmon.tui.gateway.protocol import DashboardSettings, MemoryUse
 
 

@@ -13,7 +13,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.review.file_changes import split
 from kasmon.model.review.hunks import ShownHunk
 from kasmon.supervisor.finish.finish_plan import FinishRequest
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
 from tests.support.bus.two_command_lines import MACHINE, TwoCommandLines
 from tests.support.cli.fork_server import ForkServer
 from tests.support.git_repo import Repo

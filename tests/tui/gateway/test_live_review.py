@@ -10,7 +10,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.repository.turn_trees import TurnTrees
-from kasmon.tui.gateway.live_review import find_editor, read_changes
+from kasmon.tui.gateway.live.review import find_editor, read_changes
 from tests.support.git_repo import Repo
 
 

@@ -20,8 +20,8 @@ from kasmon.model.plan.scheduler import NextSteps
 from kasmon.model.session import Session
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway import live
-from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.live.gateway import LiveGateway
+from kasmon.tui.gateway.live.gateway import gateway as live
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import ROWS, KeyMap, Keys

@@ -30,8 +30,8 @@ from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor, EventLog
 from kasmon.supervisor.fleet.sandbox_adoption import SandboxAdopter
 from kasmon.supervisor.fleet.watch import FleetWatch
-from kasmon.tui.gateway.live_marks import LiveMarks, import_in_thread
-from kasmon.tui.gateway.live_settings import LiveSettings
+from kasmon.tui.gateway.live.marks import LiveMarks, import_in_thread
+from kasmon.tui.gateway.live.settings import LiveSettings
 from kasmon.tui.gateway.log_tail import follow
 from kasmon.tui.gateway.protocol import (
     CardContext,
@@ -225,8 +225,8 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
-        await import_in_thread("kasmon.tui.gateway.live_sandbox")
-        from kasmon.tui.gateway.live_sandbox import list_offers
+        await import_in_thread("kasmon.tui.gateway.live.sandbox")
+        from kasmon.tui.gateway.live.sandbox import list_offers
 
         return await asyncio.to_thread(list_offers, self.paths, self._config, folder)
 
@@ -267,15 +267,15 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def sandboxes(self) -> SandboxChoices:
-        await import_in_thread("kasmon.tui.gateway.live_sandbox")
-        from kasmon.tui.gateway.live_sandbox import list_sandboxes
+        await import_in_thread("kasmon.tui.gateway.live.sandbox")
+        from kasmon.tui.gateway.live.sandbox import list_sandboxes
 
         return await asyncio.to_thread(list_sandboxes, self.paths, self._config)
 
     @_with_kasmon_errors
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
-        await import_in_thread("kasmon.tui.gateway.live_sandbox")
-        from kasmon.tui.gateway.live_sandbox import preview
+        await import_in_thread("kasmon.tui.gateway.live.sandbox")
+        from kasmon.tui.gateway.live.sandbox import preview
 
         return await asyncio.to_thread(preview, self.paths, self._config, agent, mode, workdir, tier)
 
@@ -340,7 +340,7 @@ class LiveGateway:
         return await printed(self.paths, self._session(session), 0, ansi=True)
 
     async def search(self, words: str, /) -> AsyncGenerator["SessionHits", None]:
-        from kasmon.tui.gateway.live_search import search_sessions  # rarely needed
+        from kasmon.tui.gateway.live.search import search_sessions  # rarely needed
 
         async with contextlib.aclosing(search_sessions(self.paths, self._fleet, words)) as there:
             async for each in there:
@@ -348,12 +348,12 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
-        from kasmon.tui.gateway.live_search import read_recorded
+        from kasmon.tui.gateway.live.search import read_recorded
 
         return await asyncio.to_thread(read_recorded, self.paths, session, line, at)
 
     async def fact(self, session: SessionId, place: int, /) -> Event | None:
-        from kasmon.tui.gateway.live_search import find_event
+        from kasmon.tui.gateway.live.search import find_event
 
         return await asyncio.to_thread(find_event, self.paths, session, place)
 
@@ -393,7 +393,7 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def changes_of(self, session: SessionId, turn: int | None = None, /) -> SessionChanges:
-        from kasmon.tui.gateway.live_review import read_changes  # rarely needed
+        from kasmon.tui.gateway.live.review import read_changes  # rarely needed
 
         return await read_changes(self.paths, self._session(session), turn)
 
@@ -411,7 +411,7 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def editor_argv(self, session: SessionId, name: str, line: int, /) -> Sequence[str]:
-        from kasmon.tui.gateway.live_review import find_editor
+        from kasmon.tui.gateway.live.review import find_editor
 
         return await asyncio.to_thread(find_editor, self._session(session), name, line)
 
