@@ -14,8 +14,8 @@ import pytest
 from kasmon.backends.base import Backend
 from kasmon.config.parser import parse
 from kasmon.config.profile import resolve
-from kasmon.detection import rule_file as screens
 from kasmon.detection.reader import read
+from kasmon.detection.rules import file as screens
 from kasmon.detection.terminal_screen import captured
 from kasmon.errors import UnableError
 from kasmon.model.commands import Interrupt, Launch, Mode, Prompt, Stop

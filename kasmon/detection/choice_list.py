@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kasmon.detection.rule_schema import MenuRule
+from kasmon.detection.rules.schema import MenuRule
 from kasmon.detection.terminal_screen import ScreenRow
 
 MOST: Final = 40

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.detection.rule_schema import ComposerRule
+from kasmon.detection.rules.schema import ComposerRule
 from kasmon.detection.terminal_screen import ScreenRow, TerminalScreen
 
 MOST_ROWS: Final = 60

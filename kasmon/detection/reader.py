@@ -1,6 +1,6 @@
 """Reads one screen of a terminal agent by the rules of its file. Pure.
 
-The state is one of `rule_schema.WORDS`, several joined with `|` if ambiguous, or `unclear`. Screen text is never used
+The state is one of `rules.schema.WORDS`, several joined with `|` if ambiguous, or `unclear`. Screen text is never used
 as a pattern, a format or a path: patterns come from the file alone, and text is sanitized before it is passed on.
 """
 
@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from kasmon.detection.limit_reset import parse_reset_time
-from kasmon.detection.menu_choices import MenuChoice, ScreenMenu, find_menu
+from kasmon.detection.menus.choices import MenuChoice, ScreenMenu, find_menu
 from kasmon.detection.prompt_box import Composer, composer
 from kasmon.detection.regions import Finder, ScreenRegions
-from kasmon.detection.rule_file import ScreenRules
-from kasmon.detection.rule_schema import UNCLEAR, ScreenRule
+from kasmon.detection.rules.file import ScreenRules
+from kasmon.detection.rules.schema import UNCLEAR, ScreenRule
 from kasmon.detection.terminal_screen import TerminalScreen, shown
 from kasmon.model.agent_program import SHELLS
 from kasmon.model.evidence import Signal

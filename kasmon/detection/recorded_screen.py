@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kasmon.detection.reader import ScreenReading, build_reading_table, read
-from kasmon.detection.rule_catalog import RuleCatalog
+from kasmon.detection.rules.catalog import RuleCatalog
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import ConfigError, RefusedError, UnavailableError
 from kasmon.paths import write_private

@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-from kasmon.detection.rule_schema import PatternCondition, RegionRule, TextPattern
+from kasmon.detection.rules.schema import PatternCondition, RegionRule, TextPattern
 from kasmon.detection.terminal_screen import ScreenRow, TerminalScreen
 
 AREA: Final = re.compile(

@@ -12,7 +12,7 @@ import msgspec
 
 from kasmon.config import Config, load_or_default, resolve
 from kasmon.config.profile import parse_mode
-from kasmon.detection.menu_choices import ScreenMenu
+from kasmon.detection.menus.choices import ScreenMenu
 from kasmon.errors import (
     InteractiveOnlyError,
     KasmonError,

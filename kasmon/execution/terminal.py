@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from kasmon.agents.catalog import catalog
-from kasmon.detection.menu_choices import ScreenMenu, squeezed
+from kasmon.detection.menus.choices import ScreenMenu, squeezed
 from kasmon.detection.prompt_box import Composer, composer, contains_text, visible_characters
 from kasmon.detection.reader import menu
-from kasmon.detection.rule_catalog import RuleCatalog
-from kasmon.detection.rule_file import ScreenRules
-from kasmon.detection.rule_schema import ComposerRule
+from kasmon.detection.rules.catalog import RuleCatalog
+from kasmon.detection.rules.file import ScreenRules
+from kasmon.detection.rules.schema import ComposerRule
 from kasmon.detection.terminal_screen import shown
 from kasmon.errors import RequestNotFoundError, SessionEndedError, StaleRequestError, TimedOutError, UnableError
 from kasmon.host.rpc.client import HostLink

@@ -9,7 +9,7 @@ import pytest
 
 from kasmon.agents.catalog import PROFILES, SHIPPED, AgentCatalog, catalog
 from kasmon.agents.profile import parse
-from kasmon.detection.rule_catalog import RuleCatalog
+from kasmon.detection.rules.catalog import RuleCatalog
 from kasmon.errors import ConfigError, NotFoundError
 from kasmon.paths import user_paths
 from tests.support.reference_pages import agent_profiles

@@ -4,7 +4,7 @@ import pytest
 
 from kasmon.detection.prompt_box import composer
 from kasmon.detection.reader import find_last_activity, has_messages
-from kasmon.detection.rule_catalog import shipped
+from kasmon.detection.rules.catalog import shipped
 from kasmon.detection.terminal_screen import captured
 from tests.support.detection.expected import reading_of, screen_of
 from tests.support.detection.golden import FOLDER, Case, cases, load

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kasmon.detection.reader import build_reading_table, read
-from kasmon.detection.rule_catalog import shipped
-from kasmon.detection.rule_schema import UNCLEAR
+from kasmon.detection.rules.catalog import shipped
+from kasmon.detection.rules.schema import UNCLEAR
 from kasmon.detection.terminal_screen import captured
 from tests.support.detection.confusion_matrix import Judged, confused, golden, live, table
 from tests.support.detection.expected import reading_of, screen_of, verdict_of

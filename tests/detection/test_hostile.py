@@ -6,10 +6,10 @@ import string
 import pytest
 
 from kasmon.detection.reader import ScreenReading, read
-from kasmon.detection.rule_catalog import shipped
-from kasmon.detection.rule_file import ScreenRules
-from kasmon.detection.rule_schema import UNCLEAR
-from kasmon.detection.rule_validation import patterns
+from kasmon.detection.rules.catalog import shipped
+from kasmon.detection.rules.file import ScreenRules
+from kasmon.detection.rules.schema import UNCLEAR
+from kasmon.detection.rules.validation import patterns
 from kasmon.detection.terminal_screen import LONGEST, TerminalScreen, captured, shown
 from kasmon.model.permission import Decision
 from tests.support.detection.expected import NOW, reading_of, screen_of

@@ -7,7 +7,7 @@ import pytest
 
 from kasmon.detection.limit_reset import parse_reset_time
 from kasmon.detection.reader import lasting, read
-from kasmon.detection.rule_catalog import shipped
+from kasmon.detection.rules.catalog import shipped
 from kasmon.detection.terminal_screen import captured
 from kasmon.model.permission import RequestKind
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.detection.menu_choices import ScreenMenu
+from kasmon.detection.menus.choices import ScreenMenu
 from kasmon.detection.reader import menu
 from kasmon.model.permission import Decision, RequestKind
 from tests.support.detection.golden import FOLDER, load, shipped_rules

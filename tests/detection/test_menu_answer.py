@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kasmon.detection.menu_answer import (
+from kasmon.detection.menus.answer import (
     MenuAnswer,
     accepts_reason,
     decisions,
@@ -12,7 +12,7 @@ from kasmon.detection.menu_answer import (
     options,
     plan_keys,
 )
-from kasmon.detection.menu_choices import ESCAPE, ScreenMenu
+from kasmon.detection.menus.choices import ESCAPE, ScreenMenu
 from kasmon.detection.reader import read
 from kasmon.detection.terminal_screen import captured
 from kasmon.errors import RefusedError, UnableError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.detection.menu_heuristic import MenuGuess, probably_asking
+from kasmon.detection.menus.heuristic import MenuGuess, probably_asking
 from kasmon.detection.terminal_screen import TerminalScreen, cells, shown
 from kasmon.model.permission import Decision
 from tests.support.detection.expected import reading_of, screen_of

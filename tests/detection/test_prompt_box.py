@@ -5,8 +5,8 @@ import pytest
 
 from kasmon.detection.prompt_box import Composer, contains_text
 from kasmon.detection.reader import read
-from kasmon.detection.rule_catalog import shipped
-from kasmon.detection.rule_schema import ComposerRule
+from kasmon.detection.rules.catalog import shipped
+from kasmon.detection.rules.schema import ComposerRule
 from kasmon.detection.terminal_screen import captured
 
 RULE = "─" * 40

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.detection.reader import read
-from kasmon.detection.rule_catalog import RuleCatalog, shipped, short_name
+from kasmon.detection.rules.catalog import RuleCatalog, shipped, short_name
 from kasmon.detection.terminal_screen import captured
 
 OWN = """\

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from kasmon.detection.rule_file import parse
-from kasmon.detection.rule_schema import ComposerRule, MenuRule
+from kasmon.detection.rules.file import parse
+from kasmon.detection.rules.schema import ComposerRule, MenuRule
 from kasmon.errors import ConfigError
 
 GOOD = """\

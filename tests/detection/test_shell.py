@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.detection.reader import ScreenReading, read
-from kasmon.detection.rule_catalog import shipped
+from kasmon.detection.rules.catalog import shipped
 from kasmon.detection.terminal_screen import cells, shown
 
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from kasmon.backends.tmux.evidence.process_evidence import call_of
 from kasmon.backends.tmux.input.full_view import extract_lines
-from kasmon.detection.menu_answer import decisions, options
-from kasmon.detection.menu_choices import ScreenMenu, completed, shows, squeezed
+from kasmon.detection.menus.answer import decisions, options
+from kasmon.detection.menus.choices import ScreenMenu, completed, shows, squeezed
 from kasmon.detection.reader import read
-from kasmon.detection.rule_catalog import shipped
-from kasmon.detection.rule_file import ScreenRules, parse
+from kasmon.detection.rules.catalog import shipped
+from kasmon.detection.rules.file import ScreenRules, parse
 from kasmon.detection.terminal_screen import TerminalScreen, shown
 from kasmon.model.permission import CONSENTS, RequestKind
 from tests.support.detection.derived_screens import plain

@@ -25,7 +25,7 @@ from kasmon.backends.tmux.input.prompt_delivery import PromptDelivery, PromptTar
 from kasmon.backends.tmux.input.prompt_entry import EntryObserver
 from kasmon.backends.tmux.pane_events import PaneListener
 from kasmon.backends.tmux.server_connection import ServerConnection
-from kasmon.detection.rule_schema import ComposerRule
+from kasmon.detection.rules.schema import ComposerRule
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, UnableError, UsageError
 from kasmon.model.commands import AgentCommand, Answer, Configure, Continue, Interrupt, Launch, Mode, Prompt, Stop
 from kasmon.model.events import ConnectionLost, Event, SessionEnded, SessionStarted, SignalSeen

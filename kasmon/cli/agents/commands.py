@@ -17,8 +17,8 @@ from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.table import aligned
 from kasmon.detection.recorded_screen import cases_by_state, compare, describe, propose_rule, recorded_screens
-from kasmon.detection.rule_catalog import RuleCatalog
-from kasmon.detection.rule_file import load as load_rules
+from kasmon.detection.rules.catalog import RuleCatalog
+from kasmon.detection.rules.file import load as load_rules
 from kasmon.errors import ConfigError, KasmonError, RefusedError, UnavailableError, UsageError
 from kasmon.paths import private_folder, user_paths, write_private
 from kasmon.sanitize import clean_line

@@ -29,7 +29,7 @@ from kasmon.supervisor.sessions.explain import explain as explained
 from kasmon.supervisor.sessions.explanation_text import EXPECTED, SCREEN, TITLE, as_object, lines, save
 
 if TYPE_CHECKING:  # as in `supervisor/sessions/explain.py`
-    from kasmon.detection.rule_catalog import RuleCatalog
+    from kasmon.detection.rules.catalog import RuleCatalog
 
 LARGEST: Final = 1024 * 1024
 """A larger file is not accepted as a screen, in bytes."""
@@ -139,7 +139,7 @@ def catalogue(where: Paths, program: str = "") -> "RuleCatalog":
     With *program*, of the built-in ones only its own.
     """
     from kasmon.agents.catalog import catalog
-    from kasmon.detection.rule_catalog import RuleCatalog
+    from kasmon.detection.rules.catalog import RuleCatalog
 
     found = RuleCatalog([where.config / "screens"], program, catalog(where))
     for problem in found.problems:

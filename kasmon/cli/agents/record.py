@@ -17,8 +17,8 @@ from kasmon.detection.recorded_screen import (
     propose_rule,
     recorded_screens,
 )
-from kasmon.detection.rule_catalog import RuleCatalog
-from kasmon.detection.rule_schema import WORDS
+from kasmon.detection.rules.catalog import RuleCatalog
+from kasmon.detection.rules.schema import WORDS
 from kasmon.detection.terminal_screen import TerminalScreen
 from kasmon.errors import RefusedError, UnavailableError, UsageError
 from kasmon.host.rpc import event_loop

@@ -30,7 +30,7 @@ from kasmon.store.session_reader import load_launch as launch_of
 
 if TYPE_CHECKING:  # imported where a screen is read by rules: they take a quarter of the time of `kasmon explain`
     from kasmon.detection.reader import ScreenReading
-    from kasmon.detection.rule_catalog import RuleCatalog
+    from kasmon.detection.rules.catalog import RuleCatalog
 
 UNCERTAIN: Final = "an uncertain session"
 """The name of the session of an agent whose session is not certain."""
@@ -218,7 +218,7 @@ def _read(
     explained = msgspec.structs.replace(explained, text=text, shot=shot)
     program = program_in(paths, session)
     from kasmon.agents.catalog import catalog
-    from kasmon.detection.rule_catalog import RuleCatalog
+    from kasmon.detection.rules.catalog import RuleCatalog
 
     rules = (
         catalogue(program)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kasmon.detection.rule_catalog import short_name
+from kasmon.detection.rules.catalog import short_name
 from kasmon.detection.terminal_screen import TerminalScreen
 from kasmon.errors import RefusedError
 from kasmon.model.formatting import clock

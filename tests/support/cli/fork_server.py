@@ -344,7 +344,7 @@ def _import_for(kind: str, arguments: Sequence[str]) -> None:
         for each in modules:
             import_module(each)
         if modules == HOSTS["--tmux"]:
-            from kasmon.detection.rule_catalog import RuleCatalog
+            from kasmon.detection.rules.catalog import RuleCatalog
 
             RuleCatalog()  # its module keeps the rules
         gc.collect()

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kasmon.detection.reader import ScreenReading, read, signals
-from kasmon.detection.rule_catalog import shipped
+from kasmon.detection.rules.catalog import shipped
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.model.evidence import StateVerdict, judge
 from tests.support.detection.golden import Case

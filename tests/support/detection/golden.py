@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import tomli_w
 
-from kasmon.detection.rule_catalog import shipped
-from kasmon.detection.rule_file import ScreenRules
+from kasmon.detection.rules.catalog import shipped
+from kasmon.detection.rules.file import ScreenRules
 
 FOLDER: Final = Path(__file__).parents[3] / "kasmon" / "agents"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from kasmon.agents.catalog import AgentCatalog
-from kasmon.detection.menu_heuristic import MenuGuess, probably_asking
+from kasmon.detection.menus.heuristic import MenuGuess, probably_asking
 from kasmon.detection.reader import ScreenReading, lasting, read
-from kasmon.detection.rule_catalog import RuleCatalog
-from kasmon.detection.rule_file import ScreenRules
+from kasmon.detection.rules.catalog import RuleCatalog
+from kasmon.detection.rules.file import ScreenRules
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.tmux.control_requests import PaneScreen
 from kasmon.tmux.screen_check import changed

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from kasmon.detection.menu_answer import accepts_reason, decisions, find_free_text, options
-from kasmon.detection.menu_choices import ScreenMenu
+from kasmon.detection.menus.answer import accepts_reason, decisions, find_free_text, options
+from kasmon.detection.menus.choices import ScreenMenu
 from kasmon.model.events import RequestOpened, RequestWithdrawn
 from kasmon.model.evidence import StateVerdict
 from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, SessionId, digest_of

@@ -21,10 +21,10 @@ from kasmon.backends.tmux.evidence.screen_schedule import ScreenSchedule
 from kasmon.backends.tmux.evidence.signal_ledger import OUTLASTED, SignalLedger
 from kasmon.backends.tmux.input.full_view import FullView
 from kasmon.backends.tmux.server_connection import ServerConnection
-from kasmon.detection.menu_choices import ScreenMenu, completed, shows
+from kasmon.detection.menus.choices import ScreenMenu, completed, shows
 from kasmon.detection.reader import TitleReading, find_last_activity, has_messages, read_title
-from kasmon.detection.rule_file import ScreenRules
-from kasmon.detection.rule_schema import ComposerRule
+from kasmon.detection.rules.file import ScreenRules
+from kasmon.detection.rules.schema import ComposerRule
 from kasmon.detection.terminal_screen import LONGEST_TITLE
 from kasmon.errors import KasmonError, SessionEndedError
 from kasmon.model.events import Event, SettingsChanged, SignalSeen

@@ -25,8 +25,8 @@ from typing import Final, Protocol
 from kasmon.backends.tmux.evidence.screen_reader import LOOK_S, AgentScreen, ScreenObservation, poll
 from kasmon.backends.tmux.evidence.screen_requests import ScreenRequest
 from kasmon.backends.tmux.input.full_view import FullView, KeyWriter
-from kasmon.detection.menu_answer import MenuAnswer, is_filled_in, is_open, is_toggled, plan_keys
-from kasmon.detection.menu_choices import ScreenMenu
+from kasmon.detection.menus.answer import MenuAnswer, is_filled_in, is_open, is_toggled, plan_keys
+from kasmon.detection.menus.choices import ScreenMenu
 from kasmon.errors import (
     KasmonError,
     PasteRefusedError,

@@ -1,4 +1,4 @@
-"""Reads an agent's own full view of a request that its menu cuts (`detection.rule_schema.ViewRule`) and closes it.
+"""Reads an agent's own full view of a request that its menu cuts (`detection.rules.schema.ViewRule`) and closes it.
 
 Each key is sent only while the screen is the one that was read, and none while the terminal is focused: then the
 request remains possibly cut. The text counts for the menu on which the view was opened, while that is on the screen;
@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from kasmon.backends.tmux.evidence.screen_reader import AgentScreen, ScreenObservation, poll
-from kasmon.detection.menu_choices import ScreenMenu, has_certain_lines, squeezed
-from kasmon.detection.rule_schema import MenuRule, ViewRule
+from kasmon.detection.menus.choices import ScreenMenu, has_certain_lines, squeezed
+from kasmon.detection.rules.schema import MenuRule, ViewRule
 from kasmon.detection.terminal_screen import ScreenRow
 from kasmon.errors import KasmonError, RefusedError, ScreenChangedError
 

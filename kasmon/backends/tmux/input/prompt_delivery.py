@@ -35,9 +35,9 @@ from kasmon.backends.tmux.input.prompt_entry import (
     unchanged,
 )
 from kasmon.backends.tmux.server_connection import ServerConnection
-from kasmon.detection.menu_heuristic import probably_asking
+from kasmon.detection.menus.heuristic import probably_asking
 from kasmon.detection.prompt_box import contains_text, visible_characters
-from kasmon.detection.rule_schema import UNCLEAR
+from kasmon.detection.rules.schema import UNCLEAR
 from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, ScreenChangedError, SessionBusyError
 from kasmon.model.commands import Prompt
 from kasmon.sanitize import outgoing

@@ -12,7 +12,7 @@ from kasmon.backends.tmux.evidence.screen_reader import LOOK_S, ScreenObservatio
 from kasmon.backends.tmux.input.command_completion import ShellScreen
 from kasmon.backends.tmux.input.pane_writer import ExclusivePaneWriter
 from kasmon.detection.prompt_box import Composer, contains_text
-from kasmon.detection.rule_schema import ComposerRule
+from kasmon.detection.rules.schema import ComposerRule
 from kasmon.tmux.control_requests import KEY_BYTES
 
 ENTER: Final = b"\r"

@@ -14,7 +14,7 @@ from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
 from kasmon.backends.tmux.evidence.process_table import ProcessTable, table
 from kasmon.backends.tmux.evidence.screen_requests import BARE_S, LATE_S, ScreenRequest
 from kasmon.backends.tmux.evidence.signal_ledger import SignalLedger
-from kasmon.detection.menu_choices import MenuChoice, ScreenMenu, completed
+from kasmon.detection.menus.choices import MenuChoice, ScreenMenu, completed
 from kasmon.model.events import RequestOpened, RequestWithdrawn, SignalSeen
 from kasmon.model.evidence import StateVerdict
 from kasmon.model.permission import NO_PLAN, Decision, RequestKind, SessionId

@@ -7,7 +7,7 @@ That is never done for a choice whose label does not clearly mean the answer.
 import re
 from typing import Final, NamedTuple
 
-from kasmon.detection.menu_choices import ESCAPE, REFUSALS, MenuChoice, ScreenMenu
+from kasmon.detection.menus.choices import ESCAPE, REFUSALS, MenuChoice, ScreenMenu
 from kasmon.errors import RefusedError, UnableError
 from kasmon.model.permission import Decision
 from kasmon.sanitize import outgoing

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.agents.catalog import AgentCatalog
-from kasmon.detection.rule_file import LARGEST, ScreenRules, load
+from kasmon.detection.rules.file import LARGEST, ScreenRules, load
 from kasmon.detection.version_range import version_of
 from kasmon.errors import ConfigError
 from kasmon.paths import read_stamp

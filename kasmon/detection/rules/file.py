@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.detection.regions import Finder, compile_finder
-from kasmon.detection.rule_schema import MenuRule, PatternCondition, RegionRule, ScreenFile, ScreenRule, TitleRule
-from kasmon.detection.rule_validation import faults
+from kasmon.detection.rules.schema import MenuRule, PatternCondition, RegionRule, ScreenFile, ScreenRule, TitleRule
+from kasmon.detection.rules.validation import faults
 from kasmon.detection.version_range import VersionRange, range_of
 from kasmon.toml_struct import fault, parse_struct, read_text
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kasmon.detection.regions import AREA
-from kasmon.detection.rule_schema import AREAS, UNCLEAR, WORDS, PatternCondition, ScreenFile, ScreenRule
+from kasmon.detection.rules.schema import AREAS, UNCLEAR, WORDS, PatternCondition, ScreenFile, ScreenRule
 from kasmon.detection.safe_regex import PatternError, compiled
 from kasmon.detection.version_range import range_of
 from kasmon.toml_struct import KeyPath

@@ -17,7 +17,7 @@ import msgspec
 
 from kasmon.detection.choice_list import ChoiceItem, find_list
 from kasmon.detection.regions import ScreenRegions
-from kasmon.detection.rule_schema import CallRule, MenuRule
+from kasmon.detection.rules.schema import CallRule, MenuRule
 from kasmon.detection.terminal_screen import ScreenRow, TerminalScreen
 from kasmon.model.permission import Decision, RequestKind
 
