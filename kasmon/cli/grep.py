@@ -9,8 +9,8 @@ from kasmon.errors import UnavailableError, UsageError
 from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import clock
 from kasmon.model.session import Session
-from kasmon.model.transcript.search_pattern import SearchPattern
-from kasmon.model.transcript.search_text import SearchHit
+from kasmon.model.transcript.search.pattern import SearchPattern
+from kasmon.model.transcript.search.text import SearchHit
 from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.search.search import SessionHits, list_sessions, search

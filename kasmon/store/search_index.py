@@ -23,7 +23,7 @@ SETTLED_S: Final = 60.0
 """A file unchanged for this many seconds is indexed to its end, even if the last stretch is shorter."""
 STALE: Final = 1000
 """The index is rebuilt if more than this many stretches, and more than the remaining ones, are of deleted files."""
-FOUND_BY: Final = ("store/search_index.py", "store/search_sources.py", "model/transcript/search_text.py", "sanitize.py")
+FOUND_BY: Final = ("store/search_index.py", "store/search_sources.py", "model/transcript/search/text.py", "sanitize.py")
 """The source files that determine what a search finds in a file."""
 
 Range = tuple[int, int]

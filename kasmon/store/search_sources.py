@@ -13,8 +13,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 from kasmon.errors import LogMissingError
 from kasmon.model.events import decode
 from kasmon.model.permission import SessionId
-from kasmon.model.transcript.search_pattern import SearchPattern
-from kasmon.model.transcript.search_text import SearchHit, What, around, find_lines, texts
+from kasmon.model.transcript.search.pattern import SearchPattern
+from kasmon.model.transcript.search.text import SearchHit, What, around, find_lines, texts
 from kasmon.paths import Paths, open_regular
 from kasmon.sanitize import clean_block
 from kasmon.store import terminal_record

@@ -1,5 +1,5 @@
 """tmux access: kasmon's own server, a control client that receives every pane's output, and adopted foreign servers.
 
-Start at `server.TmuxServer` (one command) and `hub.Hub` (all panes through one control client). `control_protocol`
-parses what tmux pushes, `foreign_server` follows a server of the user, and `remote/` another machine's.
+Start at `server.TmuxServer` (one command) and `hub.Hub` (all panes through one control client). `control/` runs such a
+client and parses its output, `foreign_server` follows a server of the user, and `remote/` another machine's.
 """

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from kasmon.errors import KasmonError, RefusedError, TmuxCommandError
-from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_protocol import NoticeItem
-from kasmon.tmux.control_requests import TmuxRequest
+from kasmon.tmux.control import requests as ask
+from kasmon.tmux.control.protocol import NoticeItem
+from kasmon.tmux.control.requests import TmuxRequest
 from kasmon.tmux.formats import PANE_FACTS_FORMAT, CreatedPane, PaneFacts, read_pane_facts
 from kasmon.tmux.hub import PAUSE_AFTER_S, Hub
 from kasmon.tmux.quoting import ID, exact, quote_text

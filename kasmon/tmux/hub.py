@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from kasmon.errors import KasmonError, TmuxCommandError, TmuxServerGoneError
-from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_client import ControlClient
-from kasmon.tmux.control_protocol import NoticeItem
-from kasmon.tmux.control_requests import TmuxRequest
+from kasmon.tmux.control import requests as ask
+from kasmon.tmux.control.client import ControlClient
+from kasmon.tmux.control.protocol import NoticeItem
+from kasmon.tmux.control.requests import TmuxRequest
 from kasmon.tmux.flood_control import FloodControl
 from kasmon.tmux.formats import HUB, PaneFacts, distinct, orphans
 from kasmon.tmux.pane_deaths import PaneDeaths
@@ -83,7 +83,7 @@ class Hub:
         return self._client is not None and self._client.pump()
 
     def submit(self, request: TmuxRequest[Answer], on_done: OnDone[Answer] | None = None) -> None:
-        """Send a request of `control_requests`; *on_done* receives its answer, or the error instead of one."""
+        """Send a request of `control.requests`; *on_done* receives its answer, or the error instead of one."""
         if self._client is not None:
             self._client.submit(request, on_done)
         elif on_done:
@@ -171,7 +171,7 @@ class Hub:
     def paste_buffer(self, pane: str, buffer: str, on_done: OnDone[None], unless: str = "") -> None:
         """Paste *buffer*, which `TmuxServer.load` filled, into *pane*, or be refused; the buffer is deleted either way.
 
-        *unless*: as in `control_requests.guarded`.
+        *unless*: as in `control.requests.guarded`.
         """
 
         def finish(answer: KasmonError | None) -> None:

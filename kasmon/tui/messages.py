@@ -3,7 +3,7 @@
 from textual.message import Message
 
 from kasmon.model.permission import RequestId, SessionId
-from kasmon.model.transcript.search_text import SearchHit
+from kasmon.model.transcript.search.text import SearchHit
 from kasmon.tui.gateway.protocol import Split
 from kasmon.tui.session_list.layout import ListLayout
 from kasmon.tui.session_list.order import SortOrder

@@ -303,8 +303,8 @@ class SessionPane:
             self.app.run_worker(self._read_terminal(session, up), group="scrollback", exclusive=True)
 
     async def _read_terminal(self, session: Session, up: int) -> None:
-        from kasmon.tui.terminal.scrollback_buffer import ScrollbackBuffer  # seldom needed
-        from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
+        from kasmon.tui.terminal.scrollback.buffer import ScrollbackBuffer  # seldom needed
+        from kasmon.tui.terminal.scrollback.screen import ScrollbackScreen
 
         app = self.app
         assert app.gateway is not None

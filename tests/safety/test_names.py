@@ -80,6 +80,14 @@ LONE: Final = {
 NOT_SPLIT: Final = {"sandbox/guest": "the files that run inside a sandbox are copied there as one flat folder"}
 """Folders with more than `FILES` modules."""
 FILES: Final = 20
+PREFIXES: Final = {
+    "backends/tmux/evidence/process": "a source of evidence, beside sources of one module each",
+    "backends/tmux/evidence/screen": "a source of evidence, beside sources of one module each",
+    "supervisor/plans/task": "a plan is made of tasks: the word divides nothing",
+    "supervisor/plans/machines/task": "a plan is made of tasks: the word divides nothing",
+    "web/request": "limits of HTTP requests, and the page of a permission request",
+}
+"""First words that three modules of a folder share."""
 
 
 GONE: Final = frozenset(
@@ -298,6 +306,13 @@ def crowded(names: list[Named]) -> list[str]:
     return sorted(folder for folder, number in flat.items() if number > FILES)
 
 
+def prefixes(names: list[Named]) -> list[str]:
+    """The first words that three or more modules of a folder share, each after its folder."""
+    plain = [named for named in names if not named.name.startswith("__")]
+    count = Counter((Path(named.where).parent / named.name.split("_")[0]).as_posix() for named in plain)
+    return sorted(prefix for prefix, number in count.items() if number > 2)
+
+
 def prose(source: str) -> Iterator[tuple[int, str]]:
     """The docstrings and comments of *source*, each with its line."""
     for node in nodes(syntax_trees.parse(source)):
@@ -424,6 +439,10 @@ def test_a_folder_has_as_many_files_as_a_reader_takes_in() -> None:
     assert sorted(NOT_SPLIT) == crowded(modules())
 
 
+def test_a_prefix_that_three_modules_share_is_a_folder() -> None:
+    assert sorted(PREFIXES) == prefixes(modules())
+
+
 def test_no_exception_outlives_its_reason() -> None:
     ends = {words(named.name)[-1] for named in modules() if words(named.name)}
     assert [] == [noun for noun in NOUNS if noun not in ends]
@@ -479,6 +498,19 @@ def test_a_name_that_two_modules_define_is_found_and_a_private_one_is_not() -> N
 def test_a_folder_is_crowded_from_one_file_over_the_limit(number: int, found: list[str]) -> None:
     names = [Named(f"module_{n}", f"a/module_{n}.py") for n in range(number)]
     assert found == crowded([*names, Named("__init__", "a/__init__.py")])
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["wave_a", "wave_b", "wave_c"], ["x/wave"]),
+        (["wave", "wave_a", "wave_b"], ["x/wave"]),
+        (["wave_a", "wave_b", "waves_c", "waves_d"], []),
+        (["__init__", "__main__", "__about__"], []),
+    ],
+)
+def test_a_prefix_is_found_from_three_modules_of_one_folder(names: list[str], found: list[str]) -> None:
+    assert found == prefixes([*(Named(name, f"x/{name}.py") for name in names), Named("wave_z", "y/wave_z.py")])
 
 
 def test_a_class_is_found_within_a_class_and_an_alias_at_the_top() -> None:

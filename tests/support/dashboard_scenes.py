@@ -28,7 +28,7 @@ from kasmon.tui.review.screen import ReviewScreen
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.search.screen import SearchScreen
 from kasmon.tui.session_list.layout import GroupKey, ListLayout, SavedFilter
-from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
+from kasmon.tui.terminal.scrollback.screen import ScrollbackScreen
 from kasmon.tui.terminal.view import FocusView
 from kasmon.tui.transcript.view import SessionView
 from tests.support import sample_boards, sample_branches, sample_review, sample_sandboxes

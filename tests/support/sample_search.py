@@ -2,7 +2,7 @@
 
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
-from kasmon.model.transcript.search_text import SearchHit, What
+from kasmon.model.transcript.search.text import SearchHit, What
 from kasmon.supervisor.search.search import SessionHits
 from tests.support.sample_fleet import NOW, working
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kasmon.errors import KasmonError, TmuxCommandError, TmuxServerGoneError
-from kasmon.tmux import control_client
-from kasmon.tmux.control_client import ControlClient
-from kasmon.tmux.control_requests import TmuxRequest, command
+from kasmon.tmux.control import client as control_client
+from kasmon.tmux.control.client import ControlClient
+from kasmon.tmux.control.requests import TmuxRequest, command
 from kasmon.tmux.process_identity import identify
 from tests.support.tmux.hub_listener import Kept, python
 from tests.support.wait import until

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.tmux.control_protocol import AnswerItem, BrokenItem, ControlParser, Item, NoticeItem, OutputItem, unescape
+from kasmon.tmux.control.protocol import AnswerItem, BrokenItem, ControlParser, Item, NoticeItem, OutputItem, unescape
 
 CONVERSATION = (
     b"%begin 1795300989 275 0\n%end 1795300989 275 0\n%session-changed $0 _km\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.tmux import control_requests
+from kasmon.tmux.control import requests
 from kasmon.tmux.formats import CreatedPane
 from kasmon.tmux.launch_file import PaneLaunch, launch_argv, write_spec
 from kasmon.tmux.server import TmuxServer
@@ -89,7 +89,7 @@ def test_the_last_screen_stays(ended: Ended, name: str) -> None:
     """
     ended.listener.ending(ended.panes[name].pane_id)
 
-    rows = ended.listener.hub.call(control_requests.capture(ended.panes[name].pane_id, start="-", ansi=False))
+    rows = ended.listener.hub.call(requests.capture(ended.panes[name].pane_id, start="-", ansi=False))
     assert any(b"last words" in row for row in rows)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.tmux import control_requests, formats
+from kasmon.tmux import formats
+from kasmon.tmux.control import requests
 from kasmon.tmux.launch_file import PaneLaunch, launch_argv, write_environment, write_spec
 from kasmon.tmux.server import TmuxServer
 from tests.support.tmux.hub_listener import Listener, python
@@ -68,18 +69,18 @@ def test_nothing_foreign_is_run(shared: Listener, folder: Path, sentinel: Path, 
     child = server.create("child", [*python(say + loop), str(workdir), payload], parent=pane.session_id)
     if "\n" in payload:  # `clean_line` leaves none in a name
         with pytest.raises(ValueError, match="line break"):
-            control_requests.rename(pane.window_id, payload)
+            requests.rename(pane.window_id, payload)
     else:
-        listener.hub.call(control_requests.rename(pane.window_id, payload))
+        listener.hub.call(requests.rename(pane.window_id, payload))
     listener.hub.paste(pane.pane_id, payload)
     listener.hub.keys(pane.pane_id, payload.encode())
-    listener.hub.call(control_requests.press(pane.pane_id, payload.encode()))
+    listener.hub.call(requests.press(pane.pane_id, payload.encode()))
     with pytest.raises(ValueError, match="cannot be the name"):
         server.create(payload, ["cat"])
     with pytest.raises(ValueError, match=r"cannot be the name|no tmux id"):
         server.attach_argv(payload)
     texts_of(server, pane.pane_id)
-    listener.hub.call(control_requests.pane_text(pane.pane_id))
+    listener.hub.call(requests.pane_text(pane.pane_id))
     child = server.respawn(child.pane_id, [*python(say + loop), str(workdir), payload])
     listener.hears(pane.pane_id)
 
@@ -92,12 +93,12 @@ def test_without_the_escape_a_name_would_be_run(
     shared: Listener, sentinel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the test above can see the hole. (tmux ends a job with the client that caused it, hence several tries.)"""
-    monkeypatch.setattr(control_requests, "escape_format", lambda text: text)
+    monkeypatch.setattr(requests, "escape_format", lambda text: text)
     pane = shared.server.create("agent", ["cat"])
     tries = itertools.count()
 
     def ran() -> bool:
-        shared.hub.call(control_requests.rename(pane.window_id, f"#(: {next(tries)}; touch {sentinel})"))
+        shared.hub.call(requests.rename(pane.window_id, f"#(: {next(tries)}; touch {sentinel})"))
         return sentinel.exists()
 
     until(ran)
@@ -133,7 +134,7 @@ def test_hostile_titles_hide_no_pane(listener: Listener, server: TmuxServer) -> 
     assert [*panes.values(), good] == [seen.pane_id for seen in listener.hub.panes()]
     for name in ("libtmux's separator", "our separator", "a netstring", "quotes", "formats", "emoji", "right to left"):
         assert TITLES[name] == texts_of(server, panes[name]).title
-        assert TITLES[name] == listener.hub.call(control_requests.pane_text(panes[name])).title
+        assert TITLES[name] == listener.hub.call(requests.pane_text(panes[name])).title
 
 
 @pytest.mark.parametrize("name", ["we\nird\tdir", "a|b,3:c", "␞", "dd#(touch x)", "é✓", "100%"], ids=ascii)
@@ -146,7 +147,7 @@ def test_hostile_directories_are_told_as_they_are(shared: Listener, folder: Path
     listener.until_shown(pane, "up")
 
     assert str(workdir) == texts_of(server, pane).workdir
-    assert str(workdir) == listener.hub.call(control_requests.pane_text(pane)).workdir
+    assert str(workdir) == listener.hub.call(requests.pane_text(pane)).workdir
     assert [pane] == [seen.pane_id for seen in panes_of(server)]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import TmuxError, TmuxServerGoneError
-from kasmon.tmux import control_requests
+from kasmon.tmux.control import requests
 from kasmon.tmux.formats import HUB
 from kasmon.tmux.process_identity import identify
 from kasmon.tmux.server import TmuxServer
@@ -72,7 +72,7 @@ def test_who_is_killed_is_told_with_the_signal_every_time(listener: Listener, se
 def test_without_a_server_there_is_nothing_to_open(idle_server: TmuxServer) -> None:
     hub = SyncHub(idle_server)
     kept = Kept()
-    hub.submit(control_requests.capture("%1"), kept.append)
+    hub.submit(requests.capture("%1"), kept.append)
 
     assert isinstance(kept.error, TmuxServerGoneError)
     with pytest.raises(TmuxServerGoneError):
@@ -172,7 +172,7 @@ def test_a_flood_is_turned_off_and_harms_no_other_pane(listener: Listener, serve
     listener.hub.keys(flooding, b"\r")
     listener.until(lambda: (flooding, True) in listener.floods)
     assert {flooding} == listener.hub.flooded
-    listener.hub.call(control_requests.command("display-message -p paused"))
+    listener.hub.call(requests.command("display-message -p paused"))
     heard = len(listener.said[flooding])
     listener.said[other] = b""
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from kasmon.errors import TmuxCommandError
-from kasmon.tmux import control_requests
-from kasmon.tmux.control_requests import PaneRow, PaneScreen, TmuxRequest
+from kasmon.tmux.control import requests
+from kasmon.tmux.control.requests import PaneRow, PaneScreen, TmuxRequest
 from kasmon.tmux.formats import PaneFacts
 from kasmon.tmux.process_identity import identify
 from kasmon.tmux.server import TmuxServer
@@ -101,7 +101,7 @@ def test_the_screen_comes_with_its_colours_cursor_and_modes(shared: Listener, fo
     pane = server.create("agent", recorder(folder / "got", coloured + modes), size=(20, 3)).pane_id
     listener.until_shown(pane, "ready")
     kept = Kept()
-    listener.hub.submit(control_requests.screen(pane), kept.append)
+    listener.hub.submit(requests.screen(pane), kept.append)
     listener.until(lambda: kept)
 
     screen = kept.answer
@@ -123,7 +123,7 @@ def test_a_row_alone_comes_with_the_cursor(shared: Listener) -> None:
     pane = server.create("agent", python("import os\nos.write(1, b'one\\ntwo')\nos.read(0, 1)\n")).pane_id
     listener.until_shown(pane, "two")
     kept = Kept()
-    listener.hub.submit(control_requests.row(pane, 1), kept.append)
+    listener.hub.submit(requests.row(pane, 1), kept.append)
     listener.until(lambda: kept)
 
     row = kept.answer
@@ -148,10 +148,10 @@ def test_history_and_wrapped_lines_can_be_had(shared: Listener) -> None:
     pane = server.create("agent", python(lines), size=(20, 5)).pane_id
     listener.until_shown(pane, "wwww")
 
-    everything = listener.hub.call(control_requests.capture(pane, start="-", ansi=False, join=True))
+    everything = listener.hub.call(requests.capture(pane, start="-", ansi=False, join=True))
     assert [b"line0", b"line1"] == everything[:2]
     assert b"w" * 30 == [row for row in everything if row][-1]
-    assert 2 + 5 == len(listener.hub.call(control_requests.capture(pane, start=-2)))
+    assert 2 + 5 == len(listener.hub.call(requests.capture(pane, start=-2)))
 
 
 def test_every_byte_of_a_key_arrives(shared: Listener, folder: Path) -> None:
@@ -184,16 +184,16 @@ def test_a_key_press_is_refused_by_a_dead_pane(listener: Listener, server: TmuxS
 def test_a_pane_that_is_not_there_is_an_error_in_every_answer(shared: Listener) -> None:
     listener = shared
     asked: list[TmuxRequest[Any]] = [
-        control_requests.capture("%9999"),
-        control_requests.screen("%9999"),
-        control_requests.row("%9999", 0),
-        control_requests.press("%9999", b"x"),
+        requests.capture("%9999"),
+        requests.screen("%9999"),
+        requests.row("%9999", 0),
+        requests.press("%9999", b"x"),
     ]
     for missing in asked:
         with pytest.raises(TmuxCommandError, match="can't find pane"):
             listener.hub.call(missing)
     with pytest.raises(TmuxCommandError, match="no pane %9999"):
-        listener.hub.call(control_requests.screen_facts("%9999"))
+        listener.hub.call(requests.screen_facts("%9999"))
 
 
 def test_a_size_given_is_a_size_kept_until_somebody_looks(shared: Listener) -> None:
@@ -302,7 +302,7 @@ def test_a_pane_whose_last_words_nobody_read_is_started_anew_and_nobody_dies(ser
 def test_a_name_is_shown_to_whoever_attaches(shared: Listener, name: str) -> None:
     server = shared.server
     pane = server.create("agent", ["cat"])
-    shared.hub.call(control_requests.rename(pane.window_id, name))
+    shared.hub.call(requests.rename(pane.window_id, name))
 
     assert f"{name}\n" == server.run("display-message", "-p", "-t", pane.window_id, "#{window_name}").decode()
     assert f"{name}\n" == server.run("show-options", "-wv", "-t", pane.window_id, "@kasmon_name").decode()
@@ -316,5 +316,5 @@ def test_a_program_can_write_its_title_but_not_its_name(shared: Listener) -> Non
     )
     listener.until_shown(pane.pane_id, "done")
 
-    assert "my title" == listener.hub.call(control_requests.pane_text(pane.pane_id)).title
+    assert "my title" == listener.hub.call(requests.pane_text(pane.pane_id)).title
     assert b"agent\n" == server.run("display-message", "-p", "-t", pane.window_id, "#{window_name}")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kasmon.errors import PaneDeadError, PasteRefusedError, TmuxCommandError, TmuxServerGoneError
 from kasmon.sanitize import outgoing
-from kasmon.tmux import control_requests
+from kasmon.tmux.control import requests
 from kasmon.tmux.server import TmuxServer
 from kasmon.tmux.server_config import parse
 from tests.support.tmux.hub_listener import Kept, Listener, recorder
@@ -105,7 +105,7 @@ def test_without_the_guard_the_server_dies(
         pytest.skip("tmux 3.4 and later survive it")
     dead = server.create("dead", ["true"]).pane_id
     listener.ending(dead)
-    monkeypatch.setattr(control_requests, "GUARD", "0")
+    monkeypatch.setattr(requests, "GUARD", "0")
 
     with pytest.raises(TmuxServerGoneError):
         listener.hub.paste(dead, "hello")
@@ -134,7 +134,7 @@ def test_without_the_guard_nobody_would_know_that_the_text_was_lost(
 ) -> None:
     listener, server = recorded.listener, recorded.listener.server
     server.run(*mode.split(), "-t", recorded.pane)
-    monkeypatch.setattr(control_requests, "GUARD", "0")
+    monkeypatch.setattr(requests, "GUARD", "0")
     listener.hub.paste(recorded.pane, "hello")
 
     assert not any("hello" in row for row in listener.rows(recorded.pane))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.tmux import control_requests
+from kasmon.tmux.control import requests
 from kasmon.tmux.quoting import argument, command_line, escape_format, exact, own_name, quote_text
 
 NO_IDS = [
@@ -44,12 +44,12 @@ def test_what_would_start_a_new_command_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="contains a line break or NUL"):
         quote_text(text)
     with pytest.raises(ValueError, match="one line"):
-        control_requests.command(f"display-message {text}")
+        requests.command(f"display-message {text}")
 
 
 def test_an_empty_line_would_detach_us_and_is_refused() -> None:
     with pytest.raises(ValueError, match="one line"):
-        control_requests.command(" ")
+        requests.command(" ")
 
 
 def test_quotes_end_no_word() -> None:
@@ -74,17 +74,17 @@ def test_a_single_word_is_given_to_no_shell() -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        lambda target: control_requests.capture(target),
-        lambda target: control_requests.screen(target),
-        lambda target: control_requests.row(target, 0),
-        lambda target: control_requests.screen_facts(target),
-        lambda target: control_requests.pane_text(target),
-        lambda target: control_requests.keys(target, b"x")[0],
-        lambda target: control_requests.press(target, b"x"),
-        lambda target: control_requests.paste(target, "buffer"),
-        lambda target: control_requests.resize(target, 80, 24),
-        lambda target: control_requests.rename(target, "x"),
-        lambda target: control_requests.kill_window(target),
+        lambda target: requests.capture(target),
+        lambda target: requests.screen(target),
+        lambda target: requests.row(target, 0),
+        lambda target: requests.screen_facts(target),
+        lambda target: requests.pane_text(target),
+        lambda target: requests.keys(target, b"x")[0],
+        lambda target: requests.press(target, b"x"),
+        lambda target: requests.paste(target, "buffer"),
+        lambda target: requests.resize(target, 80, 24),
+        lambda target: requests.rename(target, "x"),
+        lambda target: requests.kill_window(target),
     ],
 )
 def test_every_request_checks_its_target(build: object) -> None:
@@ -94,7 +94,7 @@ def test_every_request_checks_its_target(build: object) -> None:
 
 
 def test_keys_are_hex_in_pieces_of_at_most_256_bytes() -> None:
-    lines = [piece.line for piece in control_requests.keys("%1", bytes(range(256)) * 2 + b"\n;")]
+    lines = [piece.line for piece in requests.keys("%1", bytes(range(256)) * 2 + b"\n;")]
 
     assert 3 == len(lines)
     assert "send-keys -t %1 -H 0a 3b" == lines[2]

@@ -32,8 +32,8 @@ from kasmon.model.events import ConnectionLost, Event, SessionEnded, SessionStar
 from kasmon.model.evidence import STOPPED_BY
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
-from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_requests import Lines
+from kasmon.tmux.control import requests as ask
+from kasmon.tmux.control.requests import Lines
 from kasmon.tmux.formats import CreatedPane, PaneFacts
 from kasmon.tmux.output_scanner import BracketedPasteTracker
 from kasmon.tmux.process_identity import ProcessIdentity, identify

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from kasmon.tmux.control_client import ControlClient
+from kasmon.tmux.control.client import ControlClient
 from kasmon.tmux.hub import TICK_S, Hub
 
 REST_S: Final = 0.015

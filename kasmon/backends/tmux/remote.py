@@ -25,8 +25,8 @@ from kasmon.model.events import ConnectionLost, NoticeRaised, SessionEnded, Sign
 from kasmon.model.task import environment
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_line
-from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_requests import Lines
+from kasmon.tmux.control import requests as ask
+from kasmon.tmux.control.requests import Lines
 from kasmon.tmux.formats import CreatedPane, PaneFacts
 from kasmon.tmux.process_identity import ProcessIdentity
 from kasmon.tmux.remote import agent

@@ -11,8 +11,8 @@ from kasmon.backends.tmux.hub_pump import HubPump
 from kasmon.backends.tmux.pane_events import PaneListeners
 from kasmon.errors import KasmonError, TmuxCommandError, TmuxError, TmuxServerGoneError
 from kasmon.sanitize import outgoing
-from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_requests import TmuxRequest
+from kasmon.tmux.control import requests as ask
+from kasmon.tmux.control.requests import TmuxRequest
 from kasmon.tmux.formats import PaneFacts, distinct
 from kasmon.tmux.hub import Hub
 from kasmon.tmux.process_identity import ProcessIdentity, identify

@@ -29,7 +29,7 @@ from kasmon.model.events import ConnectionRestored, NoticeRaised, SignalSeen
 from kasmon.model.evidence import Signal
 from kasmon.paths import Paths, user_paths
 from kasmon.sanitize import clean_line
-from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control import requests as ask
 from kasmon.tmux.formats import CreatedPane, PaneFacts
 from kasmon.tmux.process_identity import ProcessIdentity, identify
 from kasmon.tmux.remote import agent as remote

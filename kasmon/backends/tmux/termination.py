@@ -13,7 +13,7 @@ from kasmon.backends.tmux.evidence.process_table import foreground_of
 from kasmon.model.commands import Launch
 from kasmon.model.evidence import AT_ONCE
 from kasmon.sanitize import clean_line
-from kasmon.tmux.control_requests import Lines
+from kasmon.tmux.control.requests import Lines
 from kasmon.tmux.process_identity import ProcessIdentity, identify
 from kasmon.tmux.process_identity import signal as send
 

@@ -1,1 +1,1 @@
-"""Menus on a screen: `choices` parses one, `answer` finds the keys that answer it, `heuristic` guesses that one asks."""
+"""Menus on a screen: `choices` parses one, `answer` finds the keys for an answer, `heuristic` guesses that one asks."""

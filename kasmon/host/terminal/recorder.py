@@ -23,8 +23,8 @@ from kasmon.host.journal.known_secrets import hidden
 from kasmon.host.terminal.row_styles import plain
 from kasmon.sanitize import hidden_mark
 from kasmon.store.terminal_record import TerminalRecord
-from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_requests import PaneHistory
+from kasmon.tmux.control import requests as ask
+from kasmon.tmux.control.requests import PaneHistory
 
 SEEN: Final = 6
 """The number of lines by which the last reading is identified."""

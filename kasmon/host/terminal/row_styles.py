@@ -18,8 +18,8 @@ from unicodedata import category, east_asian_width
 from kasmon.host.rpc.frames import ReadTerminal
 from kasmon.sanitize import Clean, clean_line
 from kasmon.terminal_text.styles import CHANGE, PLAIN, TextStyle, read_row
-from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_requests import Lines, TmuxRequest
+from kasmon.tmux.control import requests as ask
+from kasmon.tmux.control.requests import Lines, TmuxRequest
 
 LINK_OPENING: Final = "\x1b]8;"
 _LINK: Final = re.compile(r"\x1b\]8;[^;\x07\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)")

@@ -18,8 +18,8 @@ from kasmon.errors import KasmonError
 from kasmon.host.terminal.row_styles import StyledRows
 from kasmon.sanitize import outgoing
 from kasmon.terminal_text.sequences import Grammar, SequenceScanner
-from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_requests import PaneRow, PaneScreen
+from kasmon.tmux.control import requests as ask
+from kasmon.tmux.control.requests import PaneRow, PaneScreen
 from kasmon.tmux.formats import ScreenFacts
 
 CLIPBOARD_BYTES: Final = 100_000

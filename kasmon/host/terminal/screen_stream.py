@@ -23,8 +23,8 @@ from kasmon.host.rpc.server import ClientConnection
 from kasmon.host.terminal.row_styles import StyledRows
 from kasmon.host.terminal.screen_capture import ScreenCapture
 from kasmon.model.permission import SessionId
-from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_requests import PaneScreen
+from kasmon.tmux.control import requests as ask
+from kasmon.tmux.control.requests import PaneScreen
 from kasmon.tmux.formats import ScreenFacts
 
 EARLY: Final = 0.8

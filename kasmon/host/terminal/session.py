@@ -32,7 +32,7 @@ from kasmon.paths import Paths
 from kasmon.sanitize import clean_line
 from kasmon.store.terminal_record import TerminalRecord
 from kasmon.store.terminal_record import forget as forget_record
-from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control import requests as ask
 from kasmon.tmux.formats import PaneFacts
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from kasmon.paths import Paths
 from kasmon.process_identity import started_at
 from kasmon.store.event_log import EventLog
 from kasmon.store.session_reader import apply_log, load_launch
-from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control import requests as ask
 from kasmon.tmux.formats import PaneFacts
 
 

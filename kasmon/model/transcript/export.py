@@ -13,7 +13,7 @@ from kasmon.model.events import EntryImported, Event, PartialTextWritten, TurnSt
 from kasmon.model.formatting import clock
 from kasmon.model.partial_text import PartialText
 from kasmon.model.session import Session
-from kasmon.model.transcript.search_text import What, texts
+from kasmon.model.transcript.search.text import What, texts
 from kasmon.sanitize import clean_block, clean_line
 
 HEADINGS: Final[dict[What, str]] = {

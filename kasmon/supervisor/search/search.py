@@ -13,8 +13,8 @@ from kasmon.host.journal.redaction import Redactor
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Mode
 from kasmon.model.session import Session
-from kasmon.model.transcript.search_pattern import SearchPattern
-from kasmon.model.transcript.search_text import SearchHit
+from kasmon.model.transcript.search.pattern import SearchPattern
+from kasmon.model.transcript.search.text import SearchHit
 from kasmon.paths import Paths, check_regular
 from kasmon.store import terminal_record
 from kasmon.store.fleet_cache import load_cache

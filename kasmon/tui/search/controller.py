@@ -13,7 +13,7 @@ from kasmon.tui.error_text import sentence
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from kasmon.model.transcript.search_text import SearchHit
+    from kasmon.model.transcript.search.text import SearchHit
     from kasmon.supervisor.search.search import SessionHits
     from kasmon.tui.search.screen import SearchScreen
     from kasmon.tui.session_pane import PaneDashboard
@@ -94,8 +94,8 @@ class SearchController:
             self.app.run_worker(self._enter(hit), group="scrollback", exclusive=True)
 
     async def _read(self, hit: "SearchHit") -> None:
-        from kasmon.tui.terminal.scrollback_buffer import BufferPosition, ScrollbackBuffer  # seldom needed
-        from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
+        from kasmon.tui.terminal.scrollback.buffer import BufferPosition, ScrollbackBuffer  # seldom needed
+        from kasmon.tui.terminal.scrollback.screen import ScrollbackScreen
 
         app = self.app
         assert app.gateway is not None

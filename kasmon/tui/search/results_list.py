@@ -11,7 +11,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from kasmon.model.formatting import age
-from kasmon.model.transcript.search_text import SearchHit
+from kasmon.model.transcript.search.text import SearchHit
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.clock import Clock

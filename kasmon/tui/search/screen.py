@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.timer import Timer
 
 from kasmon.model.permission import SessionId
-from kasmon.model.transcript.search_text import SearchHit
+from kasmon.model.transcript.search.text import SearchHit
 from kasmon.model.transcript.text import Token
 from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.action import KeyContext

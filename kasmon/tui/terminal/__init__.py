@@ -1,1 +1,1 @@
-"""A terminal session: its pane (`view`), input (`stdin_tap`) and scrollback."""
+"""A terminal session: its pane (`view`), input (`stdin_tap`) and `scrollback`."""

@@ -9,7 +9,7 @@ from kasmon.model.events import Event
 from kasmon.model.transcript.blocks import Block
 from kasmon.model.transcript.layout import Transcript
 from kasmon.model.transcript.rows import RowPosition, TranscriptRows
-from kasmon.model.transcript.search import CaseFoldedText, TranscriptSearch, marked
+from kasmon.model.transcript.search.blocks import CaseFoldedText, TranscriptSearch, marked
 from kasmon.model.transcript.text import TextLine
 from kasmon.tui.textual_ext.timers import TimerOwner, start_timer
 

@@ -17,7 +17,7 @@ from kasmon.errors import LaunchError, PromptChangedError, RefusedError
 from kasmon.model.commands import Answer, Launch, Mode
 from kasmon.model.permission import Decision, RequestId
 from kasmon.paths import user_paths
-from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control import requests as ask
 from kasmon.tmux.server import TmuxServer
 from tests.support.agents.backend_contract import LIMIT_S, BackendContract, InterruptingContract, Listener
 from tests.support.wait import auntil

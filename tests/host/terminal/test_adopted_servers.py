@@ -30,7 +30,7 @@ from kasmon.model.commands import AdoptedPane, Answer, Interrupt, Stop
 from kasmon.model.events import SessionEnded
 from kasmon.model.permission import Decision, SessionId
 from kasmon.model.session_state import SessionState
-from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control import requests as ask
 from kasmon.tmux.foreign_server import ForeignHub, ForeignServer, forbidden
 from kasmon.tmux.process_identity import ProcessIdentity, identify
 from tests.support.agents.menu_agent import NO, YES, MenuAgent, dialog

@@ -26,7 +26,7 @@ from kasmon.model.transcript.clipboard_text import last_answer, piece
 from kasmon.model.transcript.layout import Transcript
 from kasmon.model.transcript.markdown.renderer import code_blocks
 from kasmon.model.transcript.rows import RowPosition
-from kasmon.model.transcript.search import TranscriptSearch, marked
+from kasmon.model.transcript.search.blocks import TranscriptSearch, marked
 from kasmon.model.transcript.text import TextLine, Token
 from kasmon.model.transcript.tool_blocks import ansi_lines
 from kasmon.sanitize import clean_block

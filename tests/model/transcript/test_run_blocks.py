@@ -6,7 +6,7 @@ from kasmon.model.events import Event, ToolFinished, ToolStarted
 from kasmon.model.transcript.clipboard_text import piece
 from kasmon.model.transcript.layout import Transcript
 from kasmon.model.transcript.run_blocks import codes
-from kasmon.model.transcript.search import CaseFoldedText, TranscriptSearch
+from kasmon.model.transcript.search.blocks import CaseFoldedText, TranscriptSearch
 from kasmon.model.transcript.style import FOLD_LINES
 
 CODE = "x = 1\n\nfor y in range(3):\n    print(x + y)"

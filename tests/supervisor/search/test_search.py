@@ -24,8 +24,8 @@ from kasmon.model.events import (
     TurnStarted,
 )
 from kasmon.model.permission import SessionId
-from kasmon.model.transcript.search_pattern import SearchPattern
-from kasmon.model.transcript.search_text import SearchHit
+from kasmon.model.transcript.search.pattern import SearchPattern
+from kasmon.model.transcript.search.text import SearchHit
 from kasmon.paths import Paths, user_paths
 from kasmon.store.event_log import EventLog
 from kasmon.store.search_index import STRETCH_BYTES, SearchIndex, SearchLookup

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kasmon.errors import KasmonError
-from kasmon.tmux import control_requests
+from kasmon.tmux.control import requests
 from tests.support.tmux.sync_hub import SyncHub, end_window
 
 Value = TypeVar("Value")
@@ -46,7 +46,7 @@ class Listener:
         return value
 
     def rows(self, pane: str) -> list[str]:
-        return [row.decode() for row in self.hub.call(control_requests.capture(pane, ansi=False)) if row.strip()]
+        return [row.decode() for row in self.hub.call(requests.capture(pane, ansi=False)) if row.strip()]
 
     def until_shown(self, pane: str, text: str) -> list[str]:
         """The rows of *pane*, once *text* is in one of them."""
@@ -64,7 +64,7 @@ class Listener:
         self.hub.watch([])
         self.hub.refresh()
         self.until(lambda: not self.hub.panes())
-        self.hub.call(control_requests.command("display-message -p quiet"))
+        self.hub.call(requests.command("display-message -p quiet"))
         for heard in (self.said, self.skipped, self.deaths, self.closed, self.floods):
             heard.clear()
 

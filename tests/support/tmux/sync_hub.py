@@ -8,8 +8,8 @@ import time
 
 from kasmon.errors import KasmonError, TmuxCommandError
 from kasmon.sanitize import outgoing
-from kasmon.tmux import control_requests as ask
 from kasmon.tmux import formats
+from kasmon.tmux.control import requests as ask
 from kasmon.tmux.hub import Hub, OnDone
 from kasmon.tmux.quoting import exact
 from kasmon.tmux.server import TmuxServer

@@ -22,8 +22,8 @@ from kasmon.tui.review.dialogs import CommentsDialog
 from kasmon.tui.review.screen import ReviewScreen, ShownReview
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.search.screen import SearchScreen
-from kasmon.tui.terminal.scrollback_buffer import ScrollbackBuffer
-from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
+from kasmon.tui.terminal.scrollback.buffer import ScrollbackBuffer
+from kasmon.tui.terminal.scrollback.screen import ScrollbackScreen
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.transcript.prompt_box import CodeBox, PromptBox

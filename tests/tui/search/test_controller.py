@@ -15,15 +15,15 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.model.transcript.rows import RowPosition
-from kasmon.model.transcript.search_text import SearchHit, What
+from kasmon.model.transcript.search.text import SearchHit, What
 from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.protocol import RecordedText
 from kasmon.tui.keymap import Keys
 from kasmon.tui.search.screen import SearchScreen
-from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
-from kasmon.tui.terminal.scrollback_view import ScrollbackView
+from kasmon.tui.terminal.scrollback.screen import ScrollbackScreen
+from kasmon.tui.terminal.scrollback.view import ScrollbackView
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import NOW, fleet, working
 from tests.support.tui.fake_gateway import called, fleet_update, gateway_of, text_of

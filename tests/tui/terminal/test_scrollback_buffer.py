@@ -2,7 +2,7 @@
 
 from rich.cells import cell_len
 
-from kasmon.tui.terminal.scrollback_buffer import BufferMatch, BufferPosition, BufferRow, ScrollbackBuffer
+from kasmon.tui.terminal.scrollback.buffer import BufferMatch, BufferPosition, BufferRow, ScrollbackBuffer
 
 LINES = ("one two three", "\x1b[31mred\x1b[m and \x1b[0;1mbold  ", "", "漢字漢字漢字 end", "https://a.example/x")
 

@@ -13,8 +13,8 @@ from kasmon.model.commands import Mode
 from kasmon.tui.actions.dialogs import offer_link
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.operations import Operations
-from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
-from kasmon.tui.terminal.scrollback_view import ScrollbackView
+from kasmon.tui.terminal.scrollback.screen import ScrollbackScreen
+from kasmon.tui.terminal.scrollback.view import ScrollbackView
 from kasmon.tui.terminal.view import FocusView
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, working

@@ -9,8 +9,8 @@ from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError
 from kasmon.model.events import SignalSeen
-from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_requests import Lines
+from kasmon.tmux.control import requests as ask
+from kasmon.tmux.control.requests import Lines
 
 
 class PaneOutput:

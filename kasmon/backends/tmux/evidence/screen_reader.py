@@ -13,7 +13,7 @@ from kasmon.detection.reader import ScreenReading, lasting, read
 from kasmon.detection.rules.catalog import RuleCatalog
 from kasmon.detection.rules.file import ScreenRules
 from kasmon.detection.terminal_screen import TerminalScreen, captured
-from kasmon.tmux.control_requests import PaneScreen
+from kasmon.tmux.control.requests import PaneScreen
 from kasmon.tmux.screen_check import changed
 
 LOOK_S: Final = 0.05

@@ -32,8 +32,8 @@ from kasmon.model.evidence import HOOK_LAG_S, Signal, StateVerdict
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import clean_line
-from kasmon.tmux import control_requests as ask
-from kasmon.tmux.control_requests import PaneScreen
+from kasmon.tmux.control import requests as ask
+from kasmon.tmux.control.requests import PaneScreen
 from kasmon.tmux.formats import PaneText
 from kasmon.tmux.output_scanner import TitleScanner
 

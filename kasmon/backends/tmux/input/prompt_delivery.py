@@ -41,7 +41,7 @@ from kasmon.detection.rules.schema import UNCLEAR
 from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, ScreenChangedError, SessionBusyError
 from kasmon.model.commands import Prompt
 from kasmon.sanitize import outgoing
-from kasmon.tmux import control_requests as ask
+from kasmon.tmux.control import requests as ask
 from kasmon.tmux.output_scanner import BracketedPasteTracker
 from kasmon.tmux.screen_check import cursor_moved
 

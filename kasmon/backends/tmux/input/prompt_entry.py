@@ -13,7 +13,7 @@ from kasmon.backends.tmux.input.command_completion import ShellScreen
 from kasmon.backends.tmux.input.pane_writer import ExclusivePaneWriter
 from kasmon.detection.prompt_box import Composer, contains_text
 from kasmon.detection.rules.schema import ComposerRule
-from kasmon.tmux.control_requests import KEY_BYTES
+from kasmon.tmux.control.requests import KEY_BYTES
 
 ENTER: Final = b"\r"
 ENTER_S: Final = 0.15

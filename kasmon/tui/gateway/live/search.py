@@ -10,7 +10,7 @@ from kasmon.errors import LogMissingError
 from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
-from kasmon.model.transcript.search_pattern import SearchPattern
+from kasmon.model.transcript.search.pattern import SearchPattern
 from kasmon.paths import Paths
 from kasmon.store import terminal_record
 from kasmon.store.event_log import Cursor, EventLog

@@ -11,8 +11,8 @@ from textual.app import ComposeResult
 
 from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap, Keys
-from kasmon.tui.terminal.scrollback_buffer import BufferPosition, ScrollbackBuffer
-from kasmon.tui.terminal.scrollback_view import ScrollbackView
+from kasmon.tui.terminal.scrollback.buffer import BufferPosition, ScrollbackBuffer
+from kasmon.tui.terminal.scrollback.view import ScrollbackView
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.transcript.find_bar import FindBar, FindChanged

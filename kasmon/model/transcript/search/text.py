@@ -9,7 +9,7 @@ import msgspec
 from kasmon.model import events
 from kasmon.model.commands import FAILED_RECEIPTS
 from kasmon.model.permission import SessionId
-from kasmon.model.transcript.search_pattern import SearchPattern
+from kasmon.model.transcript.search.pattern import SearchPattern
 from kasmon.sanitize import Clean, clean_block
 
 What: TypeAlias = Literal[

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from kasmon.model.transcript.markdown.links import LinkAddress
 from kasmon.model.transcript.text import Token
-from kasmon.tui.terminal.scrollback_buffer import BufferMatch, BufferPosition, ScrollbackBuffer
+from kasmon.tui.terminal.scrollback.buffer import BufferMatch, BufferPosition, ScrollbackBuffer
 from kasmon.tui.theme.look import ThemeStyles
 
 WHEEL_ROWS: Final = 3

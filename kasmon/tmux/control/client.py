@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kasmon.errors import KasmonError, TmuxCommandError, TmuxServerGoneError
-from kasmon.tmux.control_protocol import AnswerItem, BrokenItem, ControlParser, Item, NoticeItem, OutputItem
-from kasmon.tmux.control_requests import Lines, TmuxRequest, refused
+from kasmon.tmux.control.protocol import AnswerItem, BrokenItem, ControlParser, Item, NoticeItem, OutputItem
+from kasmon.tmux.control.requests import Lines, TmuxRequest, refused
 
 Answer = TypeVar("Answer")
 

@@ -1,0 +1,1 @@
+"""Search in transcripts: `text` is what can be found, `pattern` what is searched, `blocks` searches a transcript."""

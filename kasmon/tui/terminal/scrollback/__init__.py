@@ -1,0 +1,1 @@
+"""The scrollback of a terminal: `screen` shows it, `view` draws rows of a `buffer`."""
