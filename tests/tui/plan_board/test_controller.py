@@ -20,8 +20,8 @@ from kasmon.model.plan.scheduler import NextSteps
 from kasmon.model.session import Session
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.app import Kasmon
+from kasmon.tui.gateway.live import gateway as live_gateway
 from kasmon.tui.gateway.live.gateway import LiveGateway
-from kasmon.tui.gateway.live.gateway import gateway as live
 from kasmon.tui.gateway.operations import Operations
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import ROWS, KeyMap, Keys
@@ -787,7 +787,7 @@ async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(env: E
 
 async def test_a_plan_that_is_begun_later_is_told_too(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until there is one, what reads plans is not even loaded."""
-    monkeypatch.setattr(live, "RECONCILE_S", 0.01)
+    monkeypatch.setattr(live_gateway, "RECONCILE_S", 0.01)
     feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", LiveGateway(env.paths).boards())
     main_view = Desk(env)
     async with asyncio.timeout(60):
