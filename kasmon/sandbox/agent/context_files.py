@@ -16,7 +16,7 @@ import msgspec
 from kasmon.model.commands import Launch
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, read_json, write_private
-from kasmon.sandbox.jail.bwrap_arguments import INSIDE, BindMount
+from kasmon.sandbox.shared.guest_paths import INSIDE, BindMount
 from kasmon.sandbox.shared.host_folders import PYTHON
 
 READ_BYTES: Final = 64 * 1024

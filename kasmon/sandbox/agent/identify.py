@@ -20,9 +20,7 @@ from kasmon.paths import Paths, read_json
 from kasmon.process_identity import started_at
 from kasmon.sandbox.agent.launch import NOTICES, policy_of
 from kasmon.sandbox.base import HostedTier
-from kasmon.sandbox.jail.bwrap_arguments import INSIDE
 from kasmon.sandbox.jail.jail import Jail
-from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.remote_guest import proof
 from kasmon.sandbox.remote_guest.launch_spec import (
@@ -32,6 +30,7 @@ from kasmon.sandbox.remote_guest.launch_spec import (
     load_agent_tier,
     load_status,
 )
+from kasmon.sandbox.shared.guest_paths import INSIDE
 from kasmon.sandbox.shared.processes import children, is_inside, lives, name_inside, tree
 from kasmon.system.linux import fields
 
@@ -70,7 +69,7 @@ def identify_agent(paths: Paths, launch: Launch, front: int) -> ConfinementSeen 
         report.unlink(missing_ok=True)
     with contextlib.suppress(KasmonError):
         if policy.hosts:
-            proxy_control.bind_to_process(JailFiles(jail.host_folders, launch.session).gate, first)
+            proxy_control.bind_to_process(jail.host_folders.gate(launch.session), first)
     try:
         result = jail.prove(policy, agent, workdir=launch.workdir)
         ok, faults = result.ok, tuple(result.mismatches)

@@ -27,13 +27,13 @@ from kasmon.sandbox.e2b.guest_setup import GuestFolder, fetch_folders, set_up_gu
 from kasmon.sandbox.e2b.records import E2bRecord, E2bRecords, check_policy, find_widened_hosts
 from kasmon.sandbox.e2b.records import hosts as hosts_of
 from kasmon.sandbox.e2b.relay import E2bPorts
-from kasmon.sandbox.jail.bwrap_arguments import HOME, PATH, WORKSPACE
 from kasmon.sandbox.network.denials import Denial
 from kasmon.sandbox.remote_guest import relay
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
 from kasmon.sandbox.remote_guest.launch_spec import BIN, ProgramLaunch, wrap_program
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing
 from kasmon.sandbox.shared.filesystem_view import BASE, own_variables
+from kasmon.sandbox.shared.guest_paths import HOME, PATH, WORKSPACE
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.safe_tree import remove_tree
 

@@ -1,1 +1,1 @@
-"""The jail tier: sandboxes made by bubblewrap, without root. `jail` creates them, `freeze` pauses, `proof` verifies."""
+"""The jail tier: sandboxes made by bubblewrap, without root. `jail` creates them, `cgroup` pauses, `proof` verifies."""

@@ -1,22 +1,17 @@
 """The arguments of bubblewrap for a jail: namespaces, mounts, variables, and the files that replace others inside."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
+from kasmon.model.sandbox.policy import MIB
+from kasmon.sandbox.shared.filesystem_view import FilesystemView
+from kasmon.sandbox.shared.guest_paths import HOME, INSIDE
 
-from kasmon.model.sandbox.policy import MIB, SandboxSize
-
-HOME: Final = "/home/sandbox"
-WORKSPACE: Final = "/workspace"
-PROJECT: Final = "/project"
-INSIDE: Final = "/opt/kasmon"
 LOCK: Final = "/run/jail.lock"
 USER: Final = 1000
 """User id and group id of all processes inside, as seen from inside."""
-PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 NAMESPACES: Final = (
     "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
     "--disable-userns",
@@ -30,39 +25,6 @@ OF_ETC: Final = (
 )  # fmt: skip
 """Files of this machine's /etc that are visible inside; no accounts, no keys, no host names."""
 RUN_BYTES: Final = 16 * MIB
-TOP_MOUNTS: Final = frozenset({"/", "/dev", "/etc", "/opt", "/proc", "/run", "/sys", "/usr", INSIDE, HOME, "/home"})
-"""Targets that nothing of this machine may be mounted over."""
-
-
-class BindMount(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or folder of this machine that is visible inside."""
-
-    source: str
-    target: str
-    writable: bool = False
-
-
-class FilesystemView(msgspec.Struct, frozen=True, kw_only=True):
-    """The file system and environment of one jail, as seen from inside."""
-
-    things: str
-    """kasmon's folder with the programs that run inside, and the files for /etc."""
-    home: str
-    lock: str
-    """A file of this machine that is locked while the jail exists."""
-    binds: Sequence[BindMount]
-    workdir: str
-    variables: Mapping[str, str]
-    size: SandboxSize
-    seccomp: str
-    """The file descriptor of the seccomp filter, as an argument."""
-    new_session: bool = True
-    """Whether processes inside are cut off from the caller's terminal."""
-    dies_with_starter: bool = False
-    info: int | None = None
-    """File descriptor to which bubblewrap writes the id of the jail's first process."""
-    gate: int | None = None
-    """File descriptor that bubblewrap reads before it runs anything inside."""
 
 
 def build_arguments(view: FilesystemView) -> list[str]:

@@ -23,9 +23,7 @@ import msgspec
 
 from kasmon.model.sandbox.policy import MIB, SandboxSize
 from kasmon.paths import read_json, write_private
-from kasmon.sandbox.base import UsageReport
-from kasmon.sandbox.shared.processes import LOOK_S, PROC, children, send_signal, threads, tree
-from kasmon.sandbox.shared.safe_tree import measure_tree
+from kasmon.sandbox.shared.processes import LOOK_S, children, send_signal, threads, tree
 from kasmon.system.linux import fields
 
 PRLIMIT: Final = "/usr/bin/prlimit"
@@ -167,29 +165,6 @@ def _write(file: Path, text: str) -> None:
         os.write(handle, text.encode())
     finally:
         os.close(handle)
-
-
-PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-
-
-def measure_usage(init: int, folders: tuple[Path, ...], size: SandboxSize, group: Cgroup | None = None) -> UsageReport:
-    """Return the usage of the jail whose first process is *init* and whose files are in *folders*."""
-    processes = tree(init)
-    together = group.number("memory.current") if group is not None else None
-    return UsageReport(
-        memory_bytes=sum(map(_own_memory, processes)) if together is None else together,
-        disk_bytes=measure_tree(*folders).bytes,
-        processes=len(processes),
-        allowed=size,
-    )
-
-
-def _own_memory(pid: int) -> int:
-    try:
-        _, resident, shared, *_ = (PROC / f"{pid}/statm").read_bytes().split()
-    except (OSError, ValueError):
-        return 0
-    return (int(resident) - int(shared)) * PAGE
 
 
 STOP_S: Final = 2.0

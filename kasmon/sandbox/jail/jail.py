@@ -25,8 +25,8 @@ from kasmon.paths import Paths, read_json, user_paths, write_private
 from kasmon.sandbox.agent.context_files import BIN, CONTEXT, NOTES, AgentContextFiles, load_context
 from kasmon.sandbox.base import ConfinementProof, PauseResult, TierProbe, UnavailableReason, UsageReport
 from kasmon.sandbox.jail import cgroup, proof, seccomp
-from kasmon.sandbox.jail.bwrap_arguments import HOME, INSIDE, PATH, PROJECT, USER, WORKSPACE, BindMount, FilesystemView
-from kasmon.sandbox.jail.cgroup import AGENT_BYTES, build_limit_prefix, measure_usage
+from kasmon.sandbox.jail.bwrap_arguments import USER
+from kasmon.sandbox.jail.cgroup import AGENT_BYTES, build_limit_prefix
 from kasmon.sandbox.jail.probe import lacking
 from kasmon.sandbox.jail.proof import ExpectedConfinement
 from kasmon.sandbox.jail.session_files import JailFiles
@@ -36,10 +36,12 @@ from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.network.denials import Denial
 from kasmon.sandbox.network.port_forward import NetworkConnector
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing, remove_session_files
-from kasmon.sandbox.shared.filesystem_view import own_variables
+from kasmon.sandbox.shared.filesystem_view import FilesystemView, own_variables
+from kasmon.sandbox.shared.guest_paths import HOME, INSIDE, PATH, PROJECT, WORKSPACE, BindMount
 from kasmon.sandbox.shared.host_folders import PYTHON, HostFolders
 from kasmon.sandbox.shared.processes import PROC, lives, started_at
 from kasmon.sandbox.shared.program_files import needed
+from kasmon.sandbox.shared.usage import measure_usage
 
 BUILT: Final = "a jail shares this machine's kernel: it does not protect against kernel exploits"
 FORWARDER: Final = (PYTHON, "-I", "-S", f"{INSIDE}/proxy_forwarder.py", "--")
@@ -235,7 +237,8 @@ class Jail:
         """Return what it uses, and its limits."""
         folders = (self.host_folders.workspace(policy), self.host_folders.home(policy.session))
         group = self._session_files(policy).group
-        return measure_usage(runtime.pid, folders, SIZES[policy.size], group if group and group.is_there else None)
+        memory_bytes = group.number("memory.current") if group and group.is_there else None
+        return measure_usage(runtime.pid, folders, SIZES[policy.size], memory_bytes)
 
     def folders(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Mapping[str, Path]:
         """Return its in-memory folders and its home: path inside -> path on this machine."""

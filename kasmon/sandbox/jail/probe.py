@@ -15,17 +15,11 @@ from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.jail import seccomp
 from kasmon.sandbox.jail.cgroup import PRLIMIT
 from kasmon.sandbox.shared.host_folders import PYTHON
+from kasmon.sandbox.shared.install_command import find_install_command
 
 OLDEST: Final = (0, 8, 0)
 """The first bubblewrap that can forbid further user namespaces inside."""
 PYTHON_MINOR: Final = 11
-MANAGERS: Final = {
-    "apt-get": "apt-get install -y {}",
-    "dnf": "dnf install -y {}",
-    "pacman": "pacman -S --noconfirm {}",
-    "zypper": "zypper install -y {}",
-    "apk": "apk add {}",
-}
 FORBIDDEN: Final = re.compile(
     r"No permissions to creat\w* new namespace|Creating new namespace failed|setting up uid map|"
     r"write to uid_map|capset failed|Can't mount proc|Failed to make / slave|Unexpected capabilities",
@@ -114,8 +108,3 @@ def read_version(program: str) -> tuple[int, ...] | None:
         return None
     numbers = re.search(r"(\d+)\.(\d+)\.(\d+)", output.stdout)
     return tuple(map(int, numbers.groups())) if numbers else None
-
-
-def find_install_command(package: str) -> str:
-    line = next((line for manager, line in MANAGERS.items() if shutil.which(manager)), "")
-    return f"`{line.format(package)}`" if line else f"the package {package}"

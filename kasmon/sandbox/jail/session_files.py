@@ -30,8 +30,8 @@ class JailFiles:
 
     @property
     def gate(self) -> Path:
-        """The folder of its egress proxy. It contains sockets, so its path is short."""
-        return self.folder / "gate" if os.geteuid() == 0 else self.host_folders.socket(self.session, "gate")
+        """The folder of its egress proxy."""
+        return self.host_folders.gate(self.session)
 
     @property
     def group(self) -> cgroup.Cgroup | None:

@@ -14,8 +14,9 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments, encode_arguments
+from kasmon.sandbox.jail.bwrap_arguments import build_arguments, encode_arguments
 from kasmon.sandbox.jail.probe import explain_failure
+from kasmon.sandbox.shared.filesystem_view import FilesystemView
 from kasmon.sandbox.shared.processes import LOG_BYTES, listen, open_log, open_memory_file
 
 ENVIRONMENT: Final[Mapping[str, str]] = {}

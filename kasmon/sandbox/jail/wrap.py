@@ -19,12 +19,12 @@ from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.paths import write_private
 from kasmon.sandbox.jail import enter, seccomp
-from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments
+from kasmon.sandbox.jail.bwrap_arguments import build_arguments
 from kasmon.sandbox.jail.cgroup import Cgroup
 from kasmon.sandbox.jail.probe import explain_failure
 from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.network import proxy_control
-from kasmon.sandbox.shared.filesystem_view import build_view
+from kasmon.sandbox.shared.filesystem_view import FilesystemView, build_view
 from kasmon.sandbox.shared.host_folders import HostFolders
 
 ON_TERMINAL: Final = ["/usr/bin/env", "--default-signal=INT,QUIT"]

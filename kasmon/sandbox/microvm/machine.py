@@ -19,8 +19,6 @@ from kasmon.model.sandbox.snapshot import Snapshot, SnapshotVerdict
 from kasmon.paths import Paths, user_paths, write_private
 from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason, UsageReport
 from kasmon.sandbox.guest_client.channel import GuestChannel
-from kasmon.sandbox.jail.bwrap_arguments import PATH, WORKSPACE
-from kasmon.sandbox.jail.cgroup import measure_usage
 from kasmon.sandbox.microvm import program_disks, qemu_program
 from kasmon.sandbox.microvm.boot import greet, remove_credentials, send_request, write_memory
 from kasmon.sandbox.microvm.image import folder_of
@@ -34,9 +32,11 @@ from kasmon.sandbox.network.port_forward import ListenerConnector
 from kasmon.sandbox.remote_guest.launch_spec import BIN, ProgramLaunch, wrap_program
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing, remove_session_files
 from kasmon.sandbox.shared.filesystem_view import BASE, own_variables
+from kasmon.sandbox.shared.guest_paths import PATH, WORKSPACE
 from kasmon.sandbox.shared.host_folders import COPY_ENTRIES
 from kasmon.sandbox.shared.processes import lives
 from kasmon.sandbox.shared.safe_tree import copy, remove_tree
+from kasmon.sandbox.shared.usage import measure_usage
 
 FILL_S: Final = 120.0
 COPIED: Final = "its program is a copy, made when its machine was created"

@@ -21,10 +21,10 @@ import msgspec
 from kasmon.errors import SandboxError
 from kasmon.paths import private_folder, read_json, write_private
 from kasmon.sandbox.base import UnavailableReason
-from kasmon.sandbox.jail.probe import find_install_command
 from kasmon.sandbox.microvm import debian_packages
 from kasmon.sandbox.microvm.qemu import MACHINE, OLDEST
 from kasmon.sandbox.shared.host_folders import may_use
+from kasmon.sandbox.shared.install_command import find_install_command
 
 LEAST_S: Final = 3.0
 """The least time that a start with KVM may take before it counts as slower."""

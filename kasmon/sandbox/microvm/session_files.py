@@ -15,9 +15,8 @@ import msgspec
 from kasmon.boot_id import boot
 from kasmon.errors import RefusedError, SandboxError
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
-from kasmon.sandbox.jail.bwrap_arguments import PROJECT, BindMount
-from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.shared.filesystem_view import require_mountable
+from kasmon.sandbox.shared.guest_paths import PROJECT, BindMount
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.processes import children, gone, holder, send_signal, started_at
 from kasmon.sandbox.shared.snapshot_store import SnapshotStore
@@ -65,7 +64,7 @@ class VmFiles:
     @property
     def gate(self) -> Path:
         """The folder of its egress proxy."""
-        return JailFiles(self.host_folders, self.policy.session).gate
+        return self.host_folders.gate(self.policy.session)
 
     @property
     def qmp_socket(self) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kasmon.errors import UnableError
-from kasmon.sandbox.jail.bwrap_arguments import HOME
+from kasmon.sandbox.shared.guest_paths import HOME
 from kasmon.sandbox.shared.host_folders import PYTHON
 
 SCRIPTED: Final = "kasmon.scripted"

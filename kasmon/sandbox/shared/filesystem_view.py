@@ -6,19 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from kasmon.errors import RefusedError
-from kasmon.model.sandbox.policy import SIZES, SandboxPolicy
+from kasmon.model.sandbox.policy import SIZES, SandboxPolicy, SandboxSize
 from kasmon.paths import Paths
-from kasmon.sandbox.jail.bwrap_arguments import (
-    HOME,
-    INSIDE,
-    PATH,
-    PROJECT,
-    TOP_MOUNTS,
-    WORKSPACE,
-    BindMount,
-    FilesystemView,
-)
+from kasmon.sandbox.shared.guest_paths import HOME, INSIDE, PATH, PROJECT, TOP_MOUNTS, WORKSPACE, BindMount
 from kasmon.sandbox.shared.host_folders import HostFolders
 
 BASE: Final[Mapping[str, str]] = {
@@ -40,6 +33,29 @@ TOO_MUCH: Final = tuple(map(Path, ("/", "/boot", "/dev", "/etc", "/home", "/proc
 TASK_WORKTREE: Final = re.compile(r"a[0-9]+-[0-9]+")
 """The names of worktrees of tasks of other machines' plans, in the folder of the task."""
 OWN_PATHS: Final = ("/proc/", "/sys/", "/dev/", "/usr/", f"{INSIDE}/")
+
+
+class FilesystemView(msgspec.Struct, frozen=True, kw_only=True):
+    """The file system and environment of one jail, as seen from inside."""
+
+    things: str
+    """kasmon's folder with the programs that run inside, and the files for /etc."""
+    home: str
+    lock: str
+    """A file of this machine that is locked while the jail exists."""
+    binds: Sequence[BindMount]
+    workdir: str
+    variables: Mapping[str, str]
+    size: SandboxSize
+    seccomp: str
+    """The file descriptor of the seccomp filter, as an argument."""
+    new_session: bool = True
+    """Whether processes inside are cut off from the caller's terminal."""
+    dies_with_starter: bool = False
+    info: int | None = None
+    """File descriptor to which bubblewrap writes the id of the jail's first process."""
+    gate: int | None = None
+    """File descriptor that bubblewrap reads before it runs anything inside."""
 
 
 def build_view(

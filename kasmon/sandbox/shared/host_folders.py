@@ -128,6 +128,10 @@ class HostFolders:
         own = self.of(policy.session) / "workspace"
         return own if not policy.workspace or own.is_dir() else Path(policy.workspace)
 
+    def gate(self, session: SessionId) -> Path:
+        """Return the folder of a session's egress proxy. It contains sockets, so its path is short."""
+        return self.of(session) / "gate" if os.geteuid() == 0 else self.socket(session, "gate")
+
     def socket(self, session: SessionId, kind: str = "box") -> Path:
         """Return the socket of a jail's guest agent. Raises `SandboxError` if its path is too long for a socket."""
         path = self.paths.runtime / f"{session}.{kind}"

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from kasmon.sandbox.jail import seccomp, start, wrap
-from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments
+from kasmon.sandbox.jail.bwrap_arguments import build_arguments
+from kasmon.sandbox.shared.filesystem_view import FilesystemView
 from kasmon.sandbox.shared.processes import tree
 from tests.sandbox.conftest import JailedAgent, open_to_others
 from tests.support.wait import until

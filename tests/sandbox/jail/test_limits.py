@@ -9,10 +9,12 @@ import pytest
 
 from kasmon.model.sandbox.policy import MIB, SIZES, SandboxSize
 from kasmon.sandbox.jail import cgroup, jail
-from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments
-from kasmon.sandbox.jail.cgroup import Cgroup, CgroupLimits, build_limit_prefix, find_group, measure_usage
+from kasmon.sandbox.jail.bwrap_arguments import build_arguments
+from kasmon.sandbox.jail.cgroup import Cgroup, CgroupLimits, build_limit_prefix, find_group
 from kasmon.sandbox.jail.session_files import JailFiles
+from kasmon.sandbox.shared.filesystem_view import FilesystemView
 from kasmon.sandbox.shared.safe_tree import measure_tree
+from kasmon.sandbox.shared.usage import measure_usage
 from tests.sandbox.conftest import JailedAgent, cpu_s
 from tests.support.wait import until
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from kasmon.sandbox.jail.jail import Jail
-from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.network.port_forward import NetworkConnector, PortForward
 from kasmon.sandbox.shared.host_folders import HostFolders
@@ -105,7 +104,7 @@ def curl(jailed_agent: JailedAgent, *arguments: str) -> str:
 
 
 def way_of(jailed_agent: JailedAgent) -> Path:
-    return JailFiles(jailed_agent.jail.host_folders, jailed_agent.policy.session).gate
+    return jailed_agent.jail.host_folders.gate(jailed_agent.policy.session)
 
 
 def test_a_jail_has_no_network_until_it_is_given_one(outward: Callable[..., JailedAgent], server: int) -> None:

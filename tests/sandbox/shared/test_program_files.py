@@ -10,9 +10,8 @@ from kasmon.errors import NotFoundError, RefusedError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.paths import user_paths
-from kasmon.sandbox.jail import probe
 from kasmon.sandbox.jail.probe import explain_failure, how_to_allow, lacking, read_version
-from kasmon.sandbox.shared import host_folders
+from kasmon.sandbox.shared import host_folders, install_command
 from kasmon.sandbox.shared.filesystem_view import own_variables, require_mountable
 from kasmon.sandbox.shared.host_folders import HostFolders, covers, jail_owner, may_use
 from kasmon.sandbox.shared.program_files import needed
@@ -168,7 +167,7 @@ def test_a_socket_whose_path_is_too_long_is_said_before_anything_is_made(
 
 
 def test_a_machine_without_bubblewrap_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "MANAGERS", {"env": "env install {}"})
+    monkeypatch.setattr(install_command, "MANAGERS", {"env": "env install {}"})
     found = lacking("no-bwrap-here")
 
     assert found is not None
