@@ -1,5 +1,4 @@
-"""`kasmon answer --alike`, `kasmon inbox --alike` and `kasmon rules`: similar requests answered together, and the
-rules that answer them.
+"""`kasmon answer --alike` and `kasmon inbox --alike`: similar requests answered together.
 
 Each request is answered by its own digest. The list also has a digest over all its requests in their order: an
 answer that names it applies to exactly that list, or to no request.
@@ -9,13 +8,11 @@ import asyncio
 import hashlib
 import sys
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
 from kasmon.cli.answer import meant, shown
-from kasmon.cli.arguments import Arg, Json, OnMachine
-from kasmon.cli.output.console import check_machine, note, note_other_machines, print_json, say, say_block, typed
-from kasmon.cli.output.json_objects import error_object, request_object, rule_object
+from kasmon.cli.output.console import note, print_json, say, say_block, typed
+from kasmon.cli.output.json_objects import error_object, request_object
 from kasmon.cli.show import on_one_row
 from kasmon.errors import KasmonError, RefusedError, StaleRequestError, UnableError, UsageError
 from kasmon.host.journal.secrets import secrets_of
@@ -23,65 +20,11 @@ from kasmon.model.commands import Answer
 from kasmon.model.fleet import Fleet, requests
 from kasmon.model.permission import Decision, Request, parse_decision
 from kasmon.model.request_groups import find_group
-from kasmon.model.rule import Rule
 from kasmon.model.session import Session
 from kasmon.paths import Paths, user_paths
 from kasmon.sanitize import visible
-from kasmon.store.machines import ALL
-from kasmon.store.rules import RuleBook
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import session_operations
-
-
-def rules(
-    act: Annotated[Literal["ls", "rm"], Arg("List rules, or revoke them.")] = "ls",
-    /,
-    *wanted: Annotated[str, Arg("With `rm`: rule ids.")],
-    machine: OnMachine = "",
-    wants_json: Json = False,
-) -> int:
-    """List or revoke the standing rules that answer requests for you."""
-    if act == "ls" and wanted:
-        raise UsageError(f"`kasmon rules ls` accepts no argument {wanted[0]!r}.")
-    if act == "ls" and machine == ALL:
-        from kasmon.cli.machines.tables import MachineTable, print_all  # only for several machines
-
-        heads = ("ID", "EFFECT", "RULE", "SCOPE", "OF", "CREATED")
-        table = MachineTable(("rules",), "rules", Rule, heads, cells, "No standing rules.")
-        return print_all(table, wants_json=wants_json)
-    check_machine(machine)
-    rule_book = RuleBook(user_paths().rules)
-    if act == "ls":
-        found = rule_book.read()
-    else:
-        if not wanted:
-            raise UsageError("`kasmon rules rm` requires the id of a rule.", hint="`kasmon rules ls` lists the ids.")
-        from kasmon.supervisor.limits.agents import check_is_person  # only where something is changed
-
-        check_is_person(user_paths(), "revoke rules")
-        found = tuple(rule_book.remove(rule) for rule in wanted)
-    if wants_json:
-        print_json(rules=[rule_object(rule) for rule in found])
-        return 0
-    for rule in found:
-        say(line(rule) if act == "ls" else f"{rule.id}: revoked")
-    if act == "ls" and not found:
-        say("No standing rules.")
-    if act == "ls":
-        note_other_machines(user_paths(), machine, "rules")
-    return 0
-
-
-def line(rule: Rule) -> str:
-    id_, effect, words, scope, of, made = cells(rule)
-    return f"{id_}  {effect}  {words}  {scope} {of}  {made}"
-
-
-def cells(rule: Rule) -> tuple[str, str, str, str, str, str]:
-    """Return its id, effect, text, scope, what that is of, and when it was created."""
-    made = datetime.fromtimestamp(rule.made_at).astimezone().strftime("%Y-%m-%d %H:%M") if rule.made_at else "-"
-    return rule.id, rule.effect, visible(rule.words), rule.scope, visible(rule.of), made
-
 
 TOGETHER: Final = (Decision.ALLOW, Decision.DENY)
 """Decisions that are possible for several requests at once; a rule, an edit or a choice is for one."""

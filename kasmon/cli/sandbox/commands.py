@@ -1,7 +1,8 @@
-"""Commands about interpreter sandboxes: `sandbox create`, `run`, `pause`, `restore`, `rm` and the others."""
+"""Commands about interpreter sandboxes, except `sandbox ls`, `show`, `run` and `image build`."""
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
@@ -9,10 +10,11 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json, SandboxArgument
 from kasmon.cli.output.console import note, print_json, say, say_block
-from kasmon.cli.sandbox.report import point_row, sandbox_object, works_in_words
+from kasmon.cli.sandbox.report import point_row, sandbox_object, snapshot_words, works_in_words
 from kasmon.cli.sandbox.run import RunOutput
 from kasmon.cli.session_selection import (
     Everything,
+    InStates,
     OfPlan,
     Outcome,
     Sandboxes,
@@ -25,16 +27,18 @@ from kasmon.config import load
 from kasmon.errors import KasmonError, UsageError
 from kasmon.model.commands import Allow, Checkpoint, Mode, Restore, Resume
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox.policy import Tier
+from kasmon.model.sandbox.policy import REMEMBERING, SandboxPhase, Tier
+from kasmon.model.sandbox.snapshot import describe_origin
 from kasmon.model.sandbox.state import CheckpointSummary
 from kasmon.model.session import Session
-from kasmon.model.session_state import SessionState
+from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, user_paths
 from kasmon.sandbox.network.port_forward import HERE
 from kasmon.supervisor.fleet.lookup import find, find_here
 from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
 from kasmon.supervisor.sandboxes import sandbox_operations, use
 from kasmon.supervisor.sandboxes.create import NewSandbox, remove_stray_jails
+from kasmon.supervisor.sandboxes.history import SnapshotReader, StoredSnapshots
 from kasmon.supervisor.sessions import list_entry
 
 FAILED: Final = 1
@@ -74,6 +78,75 @@ def create(
     say(made.id)
     if folder and (words := works_in_words(made)):
         note(words)
+
+
+def pause(
+    *names: Sandboxes,
+    disk: Annotated[bool, Arg("Save memory to disk and stop the processes; fail if that is not possible.")] = False,
+    hold: Annotated[bool, Arg("Keep memory in RAM: fast, but lost if the processes end.")] = False,
+    state: InStates = None,
+    with_tags: WithTags = None,
+    plan: OfPlan = None,
+    everything: Everything = False,
+    yes: Yes = False,
+    wants_json: Json = False,
+) -> int:
+    """Pause sandboxes after their turn; the next use resumes them.
+
+    Memory is saved to disk where the tier can (microvm; e2b at the service), else kept in RAM (jail).
+    """
+    if disk and hold:
+        raise UsageError("--disk and --hold cannot be combined.", hint="Pass either --disk or --hold.")
+
+    async def act(where: Paths, session: Session) -> Outcome:
+        to_disk = disk or (not hold and session.sandbox in REMEMBERING)
+        now = asyncio.run(sandbox_operations.pause(where, session, to_disk=to_disk))
+        remembered = SnapshotReader(where).of(now)
+        return Outcome(
+            fields={"session": sandbox_object(now, remembered), "lost": None},
+            text=", ".join(["paused", *_where_words(now, remembered)]),
+        )
+
+    selection = SessionSelection(
+        names=names, states=state, tags=with_tags, plan=plan, everything=everything, yes=yes, only_sandboxed=True
+    )
+    return run_on_each(user_paths(), selection, ALIVE - {SessionState.PAUSED}, act, "paused", wants_json=wants_json)
+
+
+def _where_words(session: Session, remembered: StoredSnapshots) -> list[str]:
+    """Return where the memory of a sandbox is that was paused."""
+    if session.sandbox_state is not None and session.sandbox_state.phase is not SandboxPhase.PAUSED:
+        return ["and resumed since by another command"]
+    held = session.sandbox_state is not None and session.sandbox_state.held
+    kept = "at the service" if session.sandbox == "e2b" else "on disk"
+    snapshots = [f"memory snapshot {kept} ({snapshot_words(each, time.time())})" for each in remembered.snapshots]
+    return [*(["memory kept in RAM"] if held else []), *snapshots]
+
+
+def fork(
+    name: SandboxArgument,
+    new_name: Annotated[str, Arg("Name of the fork (default: the same name with a number).", ("NAME",))] = "",
+    /,
+    *,
+    at: Annotated[str, Arg("Checkpoint to fork from, without memory (default: the current state).")] = "",
+    wants_json: Json = False,
+) -> None:
+    """Fork a sandbox, and print the fork's session id; both keep running independently.
+
+    A fork of a running microvm has its files and all memory: the source is saved to disk, then resumed. Any other
+    fork has the files and the saved interpreter state. The output says which.
+    """
+    where = user_paths()
+    session = find_here(read_fleet(where), name)
+    made = asyncio.run(sandbox_operations.fork(where, session, new_name, at))
+    if wants_json:
+        new = read_session(where, made.session)
+        print_json(session=sandbox_object(new, SnapshotReader(where).of(new)), lost=made.lost or None)
+        return
+    say(made.session)
+    note(f"{read_session(where, made.session).name} begins as {session.name}, {describe_origin(made.origin)}.")
+    if made.lost:
+        note(f"{session.name} lost state by the fork: {made.lost.rstrip('.')}.")
 
 
 def resume(
