@@ -29,15 +29,20 @@ def unpacked(data: object) -> bytes:
         raise OSError("'data' is base64") from None
 
 
-def ask_all(turns: Sequence[tuple[Interpreter, GuestTurn]], finish: Callable[[dict[str, JsonObject]], None]) -> None:
+def ask_all(
+    turns: Sequence[tuple[Interpreter, GuestTurn]],
+    finish: Callable[[dict[str, JsonObject]], None],
+    receive: Callable[[str, JsonObject], JsonObject] = lambda name, said: said,
+) -> None:
     """Submit each turn to its interpreter; call *finish* with all answers, by the interpreters' names, after the last.
 
-    The answer of a busy interpreter is that all is `lost`.
+    *receive* returns what an answer becomes. It is called before the interpreter's next turn, which may use the same
+    file. The answer of a busy interpreter is that all is `lost`.
     """
     answers: dict[str, JsonObject] = {}
 
     def handle_reply(name: str, said: JsonObject) -> None:
-        answers[name] = said
+        answers[name] = receive(name, said)
         if len(answers) == len(turns):
             finish(answers)
 
@@ -53,20 +58,21 @@ def save_state(
     place: PrivateFolder, asked: Sequence[Interpreter], secrets: Sequence[str], send: Callable[[JsonObject], None]
 ) -> None:
     """Let each of *asked* save its state; *send* gets `part`s, then the answer."""
+    blobs: dict[str, bytes] = {}
+
+    def receive(name: str, said: JsonObject) -> JsonObject:
+        blob, lost = place.read(f"{name}.state"), said.get("lost", {})
+        place.drop(f"{name}.state")
+        if not isinstance(lost, str) and sum(map(len, blobs.values())) + len(blob) > MOST_BYTES:
+            lost = f"its state is too large: {len(blob)} bytes"
+        elif not isinstance(lost, str) and any(secret.encode() in blob for secret in secrets if secret):
+            lost = "its state contains a credential"
+        if isinstance(lost, str):  # all of it
+            return {"kept": [], "lost": {name: lost}}
+        blobs[name] = blob
+        return {"kept": said.get("kept", []), "lost": lost}
 
     def finish(answers: dict[str, JsonObject]) -> None:
-        blobs: dict[str, bytes] = {}
-        for name, said in answers.items():
-            blob, lost = place.read(f"{name}.state"), said.get("lost", {})
-            place.drop(f"{name}.state")
-            if not isinstance(lost, str) and sum(map(len, blobs.values())) + len(blob) > MOST_BYTES:
-                lost = f"its state is too large: {len(blob)} bytes"
-            elif not isinstance(lost, str) and any(secret.encode() in blob for secret in secrets if secret):
-                lost = "its state contains a credential"
-            if isinstance(lost, str):  # all of it
-                answers[name] = {"kept": [], "lost": {name: lost}}
-            else:
-                blobs[name], answers[name] = blob, {"kept": said.get("kept", []), "lost": lost}
         head = json.dumps({"format": FORMAT, "sizes": {name: len(blob) for name, blob in blobs.items()}})
         whole = head.encode() + b"\n" + b"".join(blobs.values())
         for at in range(0, len(whole), PART_BYTES):
@@ -74,7 +80,7 @@ def save_state(
         send({"type": "answer", "interpreters": answers})
 
     paths = {each: place.write(f"{each.name}.state", b"") for each in asked}
-    ask_all([(each, _turn("save", path=path, secrets=list(secrets))) for each, path in paths.items()], finish)
+    ask_all([(each, _turn("save", path=path, secrets=list(secrets))) for each, path in paths.items()], finish, receive)
 
 
 def load_state(
@@ -91,18 +97,16 @@ def load_state(
         send({"stdout": "", "stderr": "this is not interpreter state", "exit_code": 1})
         return
 
-    def finish(answers: dict[str, JsonObject]) -> None:
-        for name, said in answers.items():
-            place.drop(f"{name}.state")
-            lost = said.get("lost", {})
-            answers[name] = {"kept": said.get("kept", []), "lost": {name: lost} if isinstance(lost, str) else lost}
-        send({"type": "answer", "interpreters": answers})
+    def receive(name: str, said: JsonObject) -> JsonObject:
+        place.drop(f"{name}.state")
+        lost = said.get("lost", {})
+        return {"kept": said.get("kept", []), "lost": {name: lost} if isinstance(lost, str) else lost}
 
     turns = []
     for name, size in sizes.items():
         blob, rest = rest[:size], rest[size:]
         turns.append((interpreters[name], _turn("load", path=place.write(f"{name}.state", blob))))
-    ask_all(turns, finish)
+    ask_all(turns, lambda answers: send({"type": "answer", "interpreters": answers}), receive)
 
 
 def _turn(do: str, **words: object) -> GuestTurn:

@@ -1,5 +1,6 @@
 """What interpreters hold goes over into another sandbox, name for name; and what must not, is forgotten."""
 
+import base64
 import json
 from collections.abc import Iterator
 
@@ -199,6 +200,35 @@ def test_plain_data_of_node_is_as_it_was_and_the_rest_is_named_as_lost(
 def test_an_interpreter_that_never_ran_is_not_started_to_be_saved(channel: GuestChannel) -> None:
     assert () == channel.save_state().kept
     assert {0} == {worker.pid for worker in channel.ping("n").workers.values()}
+
+
+def test_of_two_saves_at_once_each_has_all_states_and_no_state_waits_in_a_file(
+    agent: Agent, channel: GuestChannel, other: GuestChannel
+) -> None:
+    """As after a lost connection: the request is sent again while the first is still in progress."""
+    python(channel, "fine = 1")
+    assert 0 == channel.run("bash", "mkfifo gate; held=2", timeout_s=20).exit_code
+    client = agent.connect()
+    client.send({"id": "busy", "interpreter": "bash", "code": "cat gate"})
+    for name in ("first", "second"):
+        client.send({"id": name, "type": "save_state"})
+    files = "import os, tempfile\n[name for _, _, names in os.walk(tempfile.gettempdir()) for name in names]"
+    client.send({"id": "files", "interpreter": "python", "code": files})
+    answer = client.receive()
+    assert ("files", True) == (answer["id"], "python.state" not in answer["stdout"]), answer
+    client.send({"id": "open", "interpreter": "python", "code": "open('gate', 'w').close()"})
+    parts: dict[str, bytes] = {"first": b"", "second": b""}
+    kept: dict[str, set[str]] = {}
+    while len(kept) < len(parts):
+        answer = client.receive()
+        if answer.get("type") == "part":
+            parts[answer["id"]] += base64.b64decode(answer["data"])
+        elif answer["id"] in parts:
+            kept[answer["id"]] = {name for each in answer["interpreters"].values() for name in each["kept"]}
+
+    assert {"fine", "held"} <= kept["first"] & kept["second"]
+    for content in parts.values():
+        assert {"python: fine", "bash: held"} <= set(other.load_state(content).kept)
 
 
 def test_what_is_no_state_is_refused(channel: GuestChannel) -> None:
