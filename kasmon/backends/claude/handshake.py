@@ -126,8 +126,8 @@ def check(launch: Launch, plan: ClaudeLaunch, answer: Table, conversation: str) 
 
     *answer*: its answer to the handshake; *conversation*: the id of its conversation, empty if unknown.
     """
-    version = version_of(text(answer, "claude_code_version"))
-    if version is not None and version < OLDEST:
+    version = version_of(text(answer, "claude_code_version")) or ()
+    if len(version) >= len(OLDEST) and version < OLDEST:  # a shorter text is not known to be a version
         found, oldest = (".".join(map(str, parts)) for parts in (version, OLDEST))
         raise LaunchError(f"claude {found} is too old.", hint=f"kasmon needs {oldest} or newer: `claude update`.")
     account = table(answer, "account")

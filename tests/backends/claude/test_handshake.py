@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kasmon.backends.claude.command_line import PROTOCOL, command, environment, model_of
-from kasmon.backends.claude.handshake import plan_launch
+from kasmon.backends.claude.handshake import check, plan_launch
 from kasmon.backends.claude.transport import controlling
 from kasmon.errors import LaunchError
 from kasmon.model.commands import Launch, Mode
@@ -125,3 +125,14 @@ def test_the_sdk_answers_nothing_by_itself() -> None:
     assert given is not None
     wanted = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "r1"}
     assert wanted == given["request"]
+
+
+@pytest.mark.parametrize("version", ["", "2", "2.0", "2.0.0", "2.1.330", "custom build 1", None])
+def test_a_version_that_is_not_known_to_be_too_old_is_accepted(version: str | None) -> None:
+    check(launch(), plan_launch(launch()), {"claude_code_version": version}, "")
+
+
+@pytest.mark.parametrize("version", ["1.0.99", "1.9.9 (Claude Code)"])
+def test_a_version_that_is_too_old_is_refused(version: str) -> None:
+    with pytest.raises(LaunchError, match=rf"claude {version.split()[0]} is too old"):
+        check(launch(), plan_launch(launch()), {"claude_code_version": version}, "")
