@@ -149,8 +149,8 @@ async def _proof(transport: CodexTransport, thread: str, remembers: str) -> tupl
     """Return how *thread* was verified to be the earlier conversation, and a warning if it was not."""
     if not remembers:
         return "codex reported the same id", ""
-    with contextlib.suppress(CallRefusedError):
-        for limit in LOOKED_BACK:
+    for limit in LOOKED_BACK:
+        with contextlib.suppress(CallRefusedError):
             turns = await _list_turns(transport, thread, limit)
             prompts = filter(None, (words(item) for turn in turns for item in reversed(rows(turn, "items"))))
             for place, said in enumerate(prompts):

@@ -166,6 +166,16 @@ serve(thread__turns__list=lambda _: {"data": [{"items": [item]}]})
         async with opened(odd(code, resume="mine", remembers=cut, generation=2)) as heard:
             assert "its history ends with our last prompt" in heard.session.proof
 
+    async def test_a_prompt_is_looked_for_further_back_after_a_refusal(self, odd: Open) -> None:
+        code = """
+item = {"type": "userMessage", "content": [{"type": "text", "text": "x"}]}
+def turns(params):
+    return {"data": [{"items": [item]}]} if params["limit"] > 1 else refuse("no")(params)
+serve(thread__turns__list=turns)
+"""
+        async with opened(odd(code, resume="mine", remembers="x", generation=2)) as heard:
+            assert "its history ends with our last prompt" in heard.session.proof
+
     async def test_what_it_said_before_stands_behind_its_beginning(self, odd: Open) -> None:
         code = "serve(until='initialize'); notify('warning', message='early'); serve()"
         async with opened(odd(code)) as heard:
