@@ -97,7 +97,8 @@ class CheckpointStore:
 
         Args:
             mapped: returns the inodes of files that a process has mapped writable: their times do not show its writes.
-            drops: whether checkpoints beyond the limits are dropped after that.
+            drops: whether checkpoints beyond the limits are dropped after that; not before a restore, whose own may be
+                the oldest.
 
         Raises:
             SandboxError: if the workspace is too large, or cannot be read.

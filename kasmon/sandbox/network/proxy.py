@@ -106,7 +106,7 @@ class EgressProxy:
         self._control.close()
 
     def allow(self, hosts: Sequence[str]) -> None:
-        """Replace the allowlist, and cut what it no longer permits. Raises `UsageError` if *hosts* are not valid."""
+        """Replace the allowlist, and cut what it no longer permits. After a `UsageError`, the old one is in force."""
         entries = allowlist(hosts)
         with self._lock:
             self._entries, self.hosts = entries, tuple(hosts)
