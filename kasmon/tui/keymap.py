@@ -20,7 +20,7 @@ from kasmon.tui.action import HelpGroup as Group
 from kasmon.tui.key_names import is_key, sent_as, shown_key, textual_key, writes
 
 _PROMPT_BOX = "transcript/prompt_box.py:PromptBox"
-_SCROLLBACK = "terminal/scrollback_screen.py:ScrollbackScreen"
+_SCROLLBACK = "terminal/scrollback/screen.py:ScrollbackScreen"
 _REVIEW_SCREEN = "review/screen.py:ReviewScreen"
 # The rows of one context and one section of the help, and what runs them; `actions/handlers.py` if nothing is named.
 _move = partial(Action, where=KeyContext.LIST, group=Group.MOVE)
