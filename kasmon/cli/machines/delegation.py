@@ -99,10 +99,14 @@ def _start(where: Paths, machine: str, words: Sequence[str]) -> Future[CommandOu
         try:
             require_link(where, machine)
             future.set_result(run(where, machine, words))
+        except KasmonError as error:
+            future.set_exception(error)
         except OSError as error:
             future.set_exception(of_system(error))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the output is read
-            future.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - the other machines answer nevertheless
+            failure = UnavailableError(f"it could not be asked: {error!r}.")
+            failure.__cause__ = error
+            future.set_exception(failure)
 
     threading.Thread(target=work, daemon=True).start()
     return future
@@ -120,7 +124,7 @@ def _ask_here(words: list[str]) -> MachineAnswer:
 def _read_answer(machine: str, read_output: Callable[[], CommandOutput]) -> MachineAnswer:
     try:
         output = read_output()
-        content = json.loads(output.stdout or b"{}")
+        content = json.loads(output.stdout.decode("utf-8", "replace") or "{}")
         if not isinstance(content, dict):
             raise ValueError(f"{type(content).__name__} is no object")
     except KasmonError as error:

@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kasmon.cli.machines import delegation
+from kasmon.errors import OtherMachineError, UnavailableError
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc import event_loop
 from kasmon.host.rpc.host_lock import lock_holder
@@ -21,6 +23,7 @@ from kasmon.model.permission import SessionId
 from kasmon.store.event_log import EventLog
 from kasmon.store.machines import Machine, write_machine
 from kasmon.supervisor.fleet.snapshot import read_session
+from kasmon.supervisor.machines.link_client import CommandOutput
 from kasmon.supervisor.review import comments
 from kasmon.supervisor.sessions.session_operations import send
 from kasmon.tui.gateway.live.review import read_changes
@@ -290,6 +293,26 @@ def test_a_list_of_all_machines_names_those_that_are_unreachable(fork_server: Fo
         assert joined.here("ls").code == 0
     finally:
         joined.close()
+
+
+def test_a_machine_that_cannot_be_asked_is_named_and_the_others_answer(
+    joined: TwoCommandLines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in joined.here.environment.items():
+        monkeypatch.setenv(name, value)
+    not_text = os.fsdecode(b"\xff")
+
+    code = delegation.run_there(["doctor", "--machine=all", not_text], OtherMachineError("", "", delegation.ALL))
+
+    printed = capsys.readouterr()
+    assert (UnavailableError.exit_code, f"local:\n{MACHINE}:\n") == (code, printed.out)
+    assert f"kasmon: {MACHINE}: it could not be asked: UnicodeEncodeError(" in printed.err
+
+
+def test_a_byte_that_is_not_text_spoils_no_answer_of_a_machine() -> None:
+    output = CommandOutput(exit_code=0, stdout=b'{"name": "a\xff"}', stderr=b"")
+
+    assert {"name": "a\ufffd"} == delegation._read_answer(MACHINE, lambda: output).content
 
 
 def test_how_to_attach_to_it_from_here_is_shown(joined: TwoCommandLines) -> None:
