@@ -56,9 +56,10 @@ UNUSED = {
     "explain fix-auth": {"subprocess", "tempfile", "shutil", "json", "kasmon.host.journal.redaction", "tomllib"},
     "send fix-auth more": {"subprocess", "shutil", "json", "kasmon.host.journal.redaction", "tomllib"},
     "stop fix-auth": {"subprocess", "shutil", "json", "kasmon.host.journal.redaction", "tomllib"},
+    "task offer --json": {"kasmon.supervisor.plans.machines.task_work", "kasmon.supervisor.plans.peers.context"},
     "new more -- cat": {"shutil", "kasmon.host.journal.session_log", "kasmon.backends.project_trust.claude"},
 }
-"""Command -> what it does not need, and was loaded for it once: each takes 1 to 10 ms."""
+"""Command -> what it does not need, and was loaded for it once: each takes 1 to 100 ms."""
 
 
 @pytest.mark.parametrize("words", UNUSED)

@@ -17,7 +17,7 @@ from kasmon import system
 from kasmon.bus.command_forks import REQUEST_BYTES
 from kasmon.host.rpc.fork_server import version_of
 
-SHARED: Final = ("kasmon.cli.task.commands", "psutil")
+SHARED: Final = ("kasmon.cli.task.work", "kasmon.cli.task.commands", "psutil")
 """What the commands for tasks import sooner or later."""
 
 
