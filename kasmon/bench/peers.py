@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+import psutil
+
 from kasmon.bench.support.figure import Figure, ratio
 from kasmon.bench.support.process_cost import held_mb
 from kasmon.bench.support.terminal import ESCAPES, KASMON, BenchTerminal, environment, read_for, reading
@@ -102,7 +104,7 @@ def _start(peer: Peer, home: Path, seconds: float = 0.0) -> Start:
             read_for(terminal, SETTLE_S)
             pids = _processes(home)
             share = reading(terminal, pids, seconds)
-            return Start("", shown_ms, sum(map(held_mb, pids)), share)
+            return Start("", shown_ms, sum(map(_memory_mb, pids)), share)
     finally:
         _end(home)
 
@@ -161,6 +163,12 @@ def _end(home: Path) -> None:
         deadline = time.monotonic() + GRACE_S
         while _processes(home) and time.monotonic() < deadline:
             time.sleep(0.02)
+
+
+def _memory_mb(pid: int) -> float:
+    with contextlib.suppress(psutil.Error):  # another dashboard may end a helper of its own at any time
+        return held_mb(pid)
+    return 0.0
 
 
 def _figure(name: str, unit: Literal["MB", "% of a core"], value: float, limit: float) -> Figure:

@@ -18,10 +18,10 @@ import pytest
 from kasmon import system
 from kasmon.bench import machines, peers, run
 from kasmon.bench.agents import host_cost, offline
-from kasmon.bench.dashboard import event_latency, long_transcript, permission_latency
+from kasmon.bench.dashboard import event_latency, idle_cost, long_transcript, permission_latency
 from kasmon.bench.dashboard.startup import warm
 from kasmon.bench.phone import flood, page, push
-from kasmon.bench.support import machine_links
+from kasmon.bench.support import machine_links, process_cost
 from kasmon.bench.support.figure import Figure, ratio, table
 from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.machine_links import Transport, joined
@@ -350,6 +350,18 @@ def test_a_story_is_as_long_as_it_is_said_to_be(tmp_path: Path) -> None:
     lines = log.read_bytes().splitlines()
     assert 1000 == len(lines)
     assert long_transcript.LAST.encode() in lines[-1]
+
+
+@pytest.mark.parametrize(
+    "measure", [process_cost.held_mb, lambda pid: idle_cost._spent_s([pid])], ids=["memory", "time"]
+)
+def test_a_process_that_is_gone_is_no_figure(measure: Callable[[int], float]) -> None:
+    """It would use nothing, and meet every target: a host that crashed, say."""
+    with subprocess.Popen(["true"]) as gone:
+        pass
+
+    with pytest.raises(psutil.NoSuchProcess):
+        measure(gone.pid)
 
 
 def test_a_figure_without_a_target_is_told_and_not_judged() -> None:

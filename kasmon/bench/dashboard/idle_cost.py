@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
+import psutil
+
 from kasmon.bench.support.figure import Figure
-from kasmon.bench.support.process_cost import family, processor_s
+from kasmon.bench.support.process_cost import family
 from kasmon.bench.support.terminal import KASMON, BenchTerminal, environment, read_for, reading
 from kasmon.bench.support.tmux_sessions import below, terminals
 from kasmon.config import Config
@@ -116,7 +118,12 @@ async def _structured(paths: Paths, count: int) -> list[int]:
 
 def _observe(fleet: IdleFleet, seconds: float, windows: list[tuple[float, float, int]]) -> None:
     """Add to *windows*: the use of the dashboard and of its helpers in percent of a core, and the bytes written."""
-    before, written = sum(map(processor_s, fleet.helpers)), fleet.terminal.printed_bytes
+    before, written = _spent_s(fleet.helpers), fleet.terminal.printed_bytes
     dashboard = reading(fleet.terminal, fleet.own, seconds)
-    spent_s = sum(map(processor_s, fleet.helpers)) - before
+    spent_s = _spent_s(fleet.helpers) - before
     windows.append((dashboard, 100.0 * spent_s / seconds, fleet.terminal.printed_bytes - written))
+
+
+def _spent_s(pids: Sequence[int]) -> float:
+    """Return the time of *pids*. Raises `psutil.NoSuchProcess` if one is gone: the figure would be too low."""
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)

@@ -43,10 +43,12 @@ def memory_mb(pid: int) -> float:
 
 
 def held_mb(pid: int) -> float:
-    """Return the memory of process *pid* without its children, in MB; 0 if it is gone."""
-    with contextlib.suppress(psutil.Error):
-        return _held(psutil.Process(pid)) / 1e6
-    return 0.0
+    """Return the memory of process *pid* without its children, in MB.
+
+    Raises:
+        psutil.NoSuchProcess: if it is gone; 0 would meet every target.
+    """
+    return _held(psutil.Process(pid)) / 1e6
 
 
 def family(pids: Sequence[int]) -> list[psutil.Process]:
