@@ -112,6 +112,7 @@ class CommentsDialog(Dialog):
         row = self.keys.action_of(event.aliases, KeyContext.REVIEW)
         if self.list.chosen is not None and row is not None and self.do(row):
             event.stop()
+            event.prevent_default()  # where the user's key is Enter, it does not submit too
 
     def _on_chosen(self, act: Callable[[LoggedComment], object]) -> None:
         if (chosen := self.list.chosen) is not None:

@@ -15,7 +15,8 @@ from kasmon.model.review.hunks import ShownHunk
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import ConfirmDialog, RenameDialog
 from kasmon.tui.gateway.operations import Operations
-from kasmon.tui.review.dialogs import CommentDialog
+from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.review.dialogs import CommentDialog, CommentsDialog
 from kasmon.tui.review.screen import ReviewScreen
 from tests.model.review.test_file_changes import DIFF, of
 from tests.safety.test_markup import WORST
@@ -297,6 +298,23 @@ async def test_the_list_of_comments_leads_to_one_and_has_the_keys_that_change_it
         gateway.commented = {"api": ()}
         await pilot.press(*"Yes", "enter")
         await auntil(lambda: isinstance(app.screen, ReviewScreen))
+
+
+async def test_a_key_of_the_users_that_is_enter_does_only_what_the_user_wants_in_the_list_of_comments() -> None:
+    keys: dict[str, str | tuple[str, ...]] = {"review_comment_resolve": "enter", "review_fold": "x"}
+    app = kasmon(fleet(working("api")), settings=DashboardSettings(keys=keys))
+    gateway = gateway_of(app)
+    comment = ReviewComment(id="c0", file="src/x.py", line=1, last_line=1, lines=("new line",), text="why?")
+    gateway.diffs, gateway.commented = {"api": DIFF}, {"api": (LoggedComment(comment=comment, at=1.0),)}
+    async with run_app(app, (120, 30)) as pilot:
+        await pilot.press("D")
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
+        await pilot.pause()
+        await pilot.press("l", "enter")
+        await auntil(lambda: called(Operations.mark_comment, SessionId("api"), "c0", is_resolved=True) in gateway.calls)
+        await pilot.pause()
+
+        assert isinstance(app.screen, CommentsDialog)
 
 
 async def test_a_hunk_is_reverted_or_staged_once_that_is_confirmed_and_undone_at_once() -> None:
