@@ -30,6 +30,7 @@ from kasmon.bus.nats.certificates import (
     server_name,
     sign_certificate,
 )
+from kasmon.bus.nats.cluster import Team
 from kasmon.bus.nats.connection import connect
 from kasmon.bus.nats.creation import create_cluster, find_free_port
 from kasmon.bus.nats.enrolment import revoke
@@ -75,7 +76,7 @@ class ThreeServers(ClusterUp):
 
     def __init__(self, state: Path) -> None:
         first, *others = free_ports(3)
-        super().__init__(state, first, first + LEAF, [f"127.0.0.1:{port}" for port in others])
+        super().__init__(state, first, first + LEAF, [f"127.0.0.1:{port}" for port in others], [Team("main")])
         self._age(self.folder.peers / "2")
         self._peers = [self._start_peer(number) for number in (2, 3)]
 

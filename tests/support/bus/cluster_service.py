@@ -21,10 +21,16 @@ from tests.support.bus.server_programs import need_server
 class ClusterUp:
     """A cluster whose service runs, as `kasmon cluster up` starts it."""
 
-    def __init__(self, state: Path, port: int = 0, leaf_port: int = 0, servers: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        state: Path,
+        port: int = 0,
+        leaf_port: int = 0,
+        servers: Sequence[str] = (),
+        teams: Sequence[Team] = (Team("main"), Team("small", 8 * 1024**2)),
+    ) -> None:
         need_server()
         self.paths = user_paths({"XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "HOME": str(state)})
-        teams = (Team("main"), Team("small", 8 * 1024**2))
         self.folder: ClusterFolder = create_cluster(
             self.paths, "c1", "127.0.0.1", port, teams=teams, servers=servers, leaf_port=leaf_port
         )
