@@ -1,4 +1,4 @@
-"""`kasmon mcp --tools fleet`: an agent drives others. Real processes, real hosts, the official client."""
+"""`kasmon mcp --tools fleet`: an agent drives others. Real processes and hosts, and the official client."""
 
 import subprocess
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kasmon.mcp.tool_schemas import FLEET, NEVER, REFUSED_NAMES
-from tests.support.agents.fleet_client import FleetClient, lead_of
+from tests.support.agents.fleet_client import FleetClient, ToolClient, lead_of
 from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import KASMON, ForkServer
@@ -50,7 +50,7 @@ async def test_a_child_works_in_a_worktree_of_its_own_and_its_diff_is_read(kasmo
     write_profile(kasmon)
     kasmon("config", "fleet.agents", "scripted")
     lead = start_lead(kasmon, "lead", "--tools", "fleet", "--dir", str(repo.folder))
-    async with FleetClient(lead) as fleet:
+    async with ToolClient(lead) as fleet:
         child = await fleet.ok("start", name="writer", prompt="say ready", agent="scripted", worktree="yes")
         (kasmon.home / child["folder"] / "new.txt").write_text("one\n")
         diff = await fleet.ok("diff", session="writer")
@@ -77,7 +77,7 @@ async def test_it_never_answers_trusts_makes_rules_configures_or_pushes(kasmon: 
 
 
 async def test_a_prompt_cannot_be_a_command_of_the_childs_own_screen(kasmon: Cli) -> None:
-    async with FleetClient(lead_of(kasmon)) as fleet:
+    async with ToolClient(lead_of(kasmon)) as fleet:
         await fleet.ok("start", name="child", prompt="!touch executed", agent="scripted")
         await fleet.ok("wait", session="child", states="idle")
         await fleet.ok("prompt", session="child", text="/permissions allow all")
@@ -91,7 +91,7 @@ async def test_a_prompt_cannot_be_a_command_of_the_childs_own_screen(kasmon: Cli
 async def test_only_sessions_that_it_started_are_prompted_seen_and_finished(kasmon: Cli) -> None:
     other = kasmon.new("other", "say secret")
     kasmon.json("wait", "other", "--for", "idle")
-    async with FleetClient(lead_of(kasmon)) as fleet:
+    async with ToolClient(lead_of(kasmon)) as fleet:
         for tool, more in {"prompt": {"text": "x"}, "finish": {"summary": "x"}}.items():
             assert "you did not start it" in await fleet.refused(tool, session=other, **more)
             assert "you did not start it" in await fleet.refused(tool, session="lead", **more)
@@ -106,57 +106,60 @@ async def test_only_sessions_that_it_started_are_prompted_seen_and_finished(kasm
 async def test_the_person_may_let_it_see_all_sessions_and_no_more(kasmon: Cli) -> None:
     other = kasmon.new("other", "say secret")
     kasmon.json("wait", "other", "--for", "idle")
-    async with FleetClient(lead_of(kasmon, sees="all")) as fleet:
+    async with ToolClient(lead_of(kasmon, sees="all")) as fleet:
         assert {"lead", "other"} == {each["name"] for each in (await fleet.ok("list"))["sessions"]}
         assert "secret" in (await fleet.ok("read", session=other))["text"]
         assert "you did not start it" in await fleet.refused("prompt", session=other, text="x")
 
 
-@pytest.mark.parametrize(
-    ("settings", "given", "why"),
-    [
-        ({}, {"agent": "claude"}, "cannot start 'claude': the person allows 'lead', 'scripted'."),
-        ({}, {"sandbox": "jail"}, "cannot choose the sandbox 'jail'"),
-        ({}, {"machine": "gpu-1"}, "cannot reach sessions of 'gpu-1'"),
-        ({"depth": "0"}, {}, "fleet.depth = 0"),
-        ({"sessions": "0"}, {}, "fleet.sessions = 0"),
-        ({"starts": "0"}, {}, "fleet.starts = 0"),
-        ({"money": "$0"}, {}, "fleet.money = '$0'"),
-        ({"tokens": "0k"}, {}, "fleet.tokens = '0k'"),
-    ],
+LIMITS: tuple[tuple[dict[str, str], dict[str, str], str], ...] = (
+    ({}, {"agent": "claude"}, "cannot start 'claude': the person allows 'lead', 'scripted'."),
+    ({}, {"sandbox": "jail"}, "cannot choose the sandbox 'jail'"),
+    ({}, {"machine": "gpu-1"}, "cannot reach sessions of 'gpu-1'"),
+    ({"depth": "0"}, {}, "fleet.depth = 0"),
+    ({"sessions": "0"}, {}, "fleet.sessions = 0"),
+    ({"starts": "0"}, {}, "fleet.starts = 0"),
+    ({"money": "$0"}, {}, "fleet.money = '$0'"),
+    ({"tokens": "0k"}, {}, "fleet.tokens = '0k'"),
 )
-async def test_a_limit_is_named_when_it_refuses_a_start(
-    kasmon: Cli, settings: dict[str, str], given: dict[str, str], why: str
-) -> None:
-    lead = lead_of(kasmon, **settings)
-    async with FleetClient(lead) as fleet:
-        assert why in await fleet.refused("start", name="child", prompt="say x", **({"agent": "scripted"} | given))
-    if settings:
-        assert why in lead.kasmon("new", "child", "--agent", "scripted", "--mode", "sdk")
+"""Settings, what is given to the tool, and why it is refused."""
+
+
+async def test_a_limit_is_named_when_it_refuses_a_start(kasmon: Cli) -> None:
+    lead = lead_of(kasmon)
+    usual = kasmon.paths.config_file.read_text()
+    async with ToolClient(lead) as fleet:
+        for settings, given, why in LIMITS:
+            kasmon.paths.config_file.write_text(usual)
+            for setting, value in settings.items():
+                assert 0 == kasmon("config", f"fleet.{setting}", value).code
+            assert why in await fleet.refused("start", name="child", prompt="say x", **({"agent": "scripted"} | given))
+            if settings:
+                assert why in lead.kasmon("new", "child", "--agent", "scripted", "--mode", "sdk")
     assert ["lead"] == [each["name"] for each in kasmon.json("ls")["sessions"]]
 
 
-@pytest.mark.parametrize(
-    ("tool", "given", "why"),
-    [
-        ("start", {"name": "child", "prompt": ""}, "start needs 'prompt'."),
-        ("start", {"name": "-x", "prompt": "x"}, "not a valid session name"),
-        ("start", {"name": "child", "prompt": "x", "worktree": "maybe"}, "'worktree' must be one of yes, no"),
-        ("start", {"name": "child", "prompt": "x", "folder": "/"}, "'folder' is one on another machine."),
-        ("prompt", {"session": "lead", "text": ""}, "prompt needs 'text'."),
-        ("read", {"session": "lead", "lines": "0"}, "'lines' must be a number from 1 to 500"),
-        ("wait", {"session": "lead", "seconds": "601"}, "'seconds' must be a number from 1 to 600"),
-    ],
+UNUSABLE = (
+    ("start", {"name": "child", "prompt": ""}, "start needs 'prompt'."),
+    ("start", {"name": "-x", "prompt": "x"}, "not a valid session name"),
+    ("start", {"name": "child", "prompt": "x", "worktree": "maybe"}, "'worktree' must be one of yes, no"),
+    ("start", {"name": "child", "prompt": "x", "folder": "/"}, "'folder' is one on another machine."),
+    ("prompt", {"session": "lead", "text": ""}, "prompt needs 'text'."),
+    ("read", {"session": "lead", "lines": "0"}, "'lines' must be a number from 1 to 500"),
+    ("wait", {"session": "lead", "seconds": "601"}, "'seconds' must be a number from 1 to 600"),
 )
-async def test_what_a_tool_cannot_use_is_named(kasmon: Cli, tool: str, given: dict[str, str], why: str) -> None:
+
+
+async def test_what_a_tool_cannot_use_is_named(kasmon: Cli) -> None:
     async with FleetClient(lead_of(kasmon)) as fleet:
-        assert why in await fleet.refused(tool, **given)
+        for tool, given, why in UNUSABLE:
+            assert why in await fleet.refused(tool, **given)
 
 
 async def test_a_setting_that_the_person_tightens_holds_from_then_on(kasmon: Cli) -> None:
     other = kasmon.new("other", "say secret")
     kasmon.json("wait", "other", "--for", "idle")
-    async with FleetClient(lead_of(kasmon, sees="all")) as fleet:
+    async with ToolClient(lead_of(kasmon, sees="all")) as fleet:
         assert "secret" in (await fleet.ok("read", session=other))["text"]
         kasmon("config", "fleet.sees", "own")
         kasmon("config", "fleet.agents", "other")
@@ -169,7 +172,7 @@ async def test_a_plan_of_others_is_shown_only_if_the_person_lets_it_see_all(kasm
     file = kasmon.home / "plan.toml"
     file.write_text('[[task]]\ntitle = "one"\nprompt = "say x"\nagent = "scripted"\n')
     plan = kasmon("plan", "run", str(file), "--yes").out.split()[-1]
-    async with FleetClient(lead_of(kasmon)) as fleet:
+    async with ToolClient(lead_of(kasmon)) as fleet:
         assert f"there is no plan '{plan}' that you see" in await fleet.refused("plan", plan=plan)
         kasmon("config", "fleet.sees", "all")
         assert "one" == (await fleet.ok("plan", plan=plan))["tasks"][0]["title"]
@@ -225,7 +228,7 @@ async def test_a_message_reaches_the_session_above(kasmon: Cli) -> None:
     lead.kasmon("new", "second", "--agent", "lead")
     second = LeadingAgent(kasmon, kasmon.json("show", "second")["session"]["id"])
     second.kasmon("new", "third", "--agent", "scripted", "--mode", "sdk")
-    async with FleetClient(lead) as fleet:
+    async with ToolClient(lead) as fleet:
         sent = await fleet.ok("message", session="third", text="say hello")
         assert (await fleet.ok("wait", session="third", states="idle"))["depth"] == 2
 

@@ -16,7 +16,7 @@ from kasmon.store.machines import ChildRegister
 from kasmon.supervisor.machines import link_client
 from kasmon.supervisor.machines.agent_requests import parse_actor
 from kasmon.supervisor.machines.link_client import AgentRequest
-from tests.support.agents.fleet_client import FleetClient, lead_of
+from tests.support.agents.fleet_client import ToolClient, lead_of
 from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
 from tests.support.bus.two_command_lines import MACHINE, TwoCommandLines
 from tests.support.cli.cli_runner import Cli
@@ -58,9 +58,11 @@ def there(joined: TwoCommandLines) -> list[str]:
     return [each["name"] for each in joined.there.json("ls")["sessions"]]
 
 
-async def test_a_child_on_another_machine_is_started_prompted_waited_for_and_read(far: TwoCommandLines) -> None:
+async def test_a_child_on_another_machine_is_started_prompted_read_messaged_and_proposed_to_finish(
+    far: TwoCommandLines,
+) -> None:
     lead = allowed(far)
-    async with FleetClient(lead) as fleet:
+    async with ToolClient(lead) as fleet:
         child = (await fleet.ok("start", name="child", prompt="say hello", **SCRIPTED))["session"]
         await fleet.ok("wait", session=child, states="idle")
         receipt = (await fleet.ok("prompt", session=child, text="say again"))["receipt"]
@@ -68,38 +70,29 @@ async def test_a_child_on_another_machine_is_started_prompted_waited_for_and_rea
         until(lambda: far.session(child)["last_line"] == "again")
         read = await fleet.ok("read", session=child, lines="50")
         listed = (await fleet.ok("list"))["sessions"]
-
-    actor = {"session": lead.session, "depth": 0, "machine": socket.gethostname()}
-    shown = far.there.json("show", child)["session"]
-    assert (actor, None) == (shown["actor"], shown["parent"])
-    assert [actor, actor] == [each["actor"] for each in shown["receipts"]]
-    assert ("peer", actor) == (receipt["by"], receipt["actor"])
-    assert "[From lead, the agent that started you, not from the person you work for]" in read["text"]
-    assert [("lead", None, 0, None), ("child", MACHINE, 1, lead.session)] == [
-        (each["name"], each["machine"], each["depth"], each["parent"]) for each in listed
-    ]
-
-
-async def test_a_child_on_another_machine_gets_messages_and_is_proposed_to_finish(far: TwoCommandLines) -> None:
-    lead = allowed(far)
-    async with FleetClient(lead) as fleet:
-        child = (await fleet.ok("start", name="child", prompt="say hello", **SCRIPTED))["session"]
-        await fleet.ok("wait", session=child, states="idle")
-        receipt = (await fleet.ok("message", session="child", text="say again"))["receipt"]
-        until(lambda: far.session(child)["last_line"] == "again")
+        shown = far.there.json("show", child)["session"]
+        sent = (await fleet.ok("message", session="child", text="say more"))["receipt"]
+        until(lambda: far.session(child)["last_line"] == "more")
         await fleet.ok("wait", session=child, states="idle")
         proposed = await fleet.ok("finish", session=child, summary="the parser is done")
 
     actor = {"session": lead.session, "depth": 0, "machine": socket.gethostname()}
+    assert (actor, None) == (shown["actor"], shown["parent"])
+    assert [actor, actor] == [each["actor"] for each in shown["receipts"]]
+    assert [("peer", actor)] * 2 == [(each["by"], each["actor"]) for each in (receipt, sent)]
+    assert "[From lead, the agent that started you, not from the person you work for]" in read["text"]
+    assert [("lead", None, 0, None), ("child", MACHINE, 1, lead.session)] == [
+        (each["name"], each["machine"], each["depth"], each["parent"]) for each in listed
+    ]
     here, there = (side.json("show", child)["session"] for side in (far.here, far.there))
-    assert ("peer", actor) == (receipt["by"], receipt["actor"])
-    assert "[Message from your peer lead, another agent" in far.there("read", child).out
+    transcript = far.there("read", child).out
+    assert "[Message from your peer lead, another agent" in transcript
     assert ({"session": child, "proposed": True}, lead.session) == (
         {name: proposed[name] for name in ("session", "proposed")},
         proposed["by"]["session"],
     )
     assert ["the parser is done"] * 2 == [each["finish_proposed"] for each in (here, there)]
-    assert "the agent of lead proposes to finish this session: the parser is done" in far.there("read", child).out
+    assert "the agent of lead proposes to finish this session: the parser is done" in transcript
 
 
 def sent_to(side: Cli, session: str) -> list[Any]:
@@ -115,7 +108,7 @@ def texts_of(side: Cli, session: str) -> list[str]:
 
 async def start_child(joined: TwoCommandLines, lead: LeadingAgent, name: str = "child") -> LeadingAgent:
     """An agent there that *lead* started, which has the tools too."""
-    async with FleetClient(lead) as fleet:
+    async with ToolClient(lead) as fleet:
         child = await fleet.ok("start", name=name, prompt="x", agent="lead", machine=MACHINE)
     return LeadingAgent(joined.there, child["session"])
 
@@ -123,7 +116,7 @@ async def start_child(joined: TwoCommandLines, lead: LeadingAgent, name: str = "
 async def test_a_child_on_another_machine_messages_the_agent_that_started_it(far: TwoCommandLines) -> None:
     lead = allowed(far)
     child = await start_child(far, lead)
-    async with FleetClient(child) as fleet:
+    async with ToolClient(child) as fleet:
         receipt = (await fleet.ok("message", session="lead", text="half of it is done"))["receipt"]
         until(lambda: len(sent_to(far.here, "lead")) == 1)
         await asyncio.to_thread(far.cut)
@@ -157,7 +150,7 @@ def refusals(joined: TwoCommandLines, child: LeadingAgent) -> list[str]:
 async def test_a_child_there_reaches_no_other_session_here(joined: TwoCommandLines) -> None:
     lead, other = allowed(joined), start_lead(joined.here, "other", "--tools", "fleet")
     child = await start_child(joined, lead)
-    async with FleetClient(child) as fleet:
+    async with ToolClient(child) as fleet:
         for name in ("other", other.session):
             assert "no running peer" in await fleet.refused("message", session=name, text="x")
     assert "it was logged" in child.ask_host(child.session, message(other.session))
@@ -208,7 +201,7 @@ async def test_a_grandchild_there_has_one_more_agent_above_it(joined: TwoCommand
     lead = allowed(joined, depth="2")
     child = await start_child(joined, lead)
     low = LeadingAgent(joined.there, child.json("new", "low", "--agent", "lead")["session"]["id"])
-    async with FleetClient(low) as fleet:
+    async with ToolClient(low) as fleet:
         await fleet.ok("message", session="lead", text="x")
 
     until(lambda: sent_to(joined.here, "lead"))
@@ -219,7 +212,7 @@ async def test_a_machine_that_the_person_no_longer_allows_delivers_nothing_here(
     lead = allowed(joined)
     child = await start_child(joined, lead)
     joined.here("config", "fleet.machines", "other")
-    async with FleetClient(child) as fleet:
+    async with ToolClient(child) as fleet:
         await fleet.ok("message", session="lead", text="x")
 
     until(lambda: refusals(joined, child))
@@ -231,7 +224,7 @@ async def test_a_message_to_an_agent_that_ended_is_refused_and_starts_none(joine
     lead = allowed(joined)
     child = await start_child(joined, lead)
     joined.here.json("stop", "lead", "--children", "keep")
-    async with FleetClient(child) as fleet:
+    async with ToolClient(child) as fleet:
         await fleet.ok("message", session="lead", text="x")
 
     until(lambda: refusals(joined, child))
@@ -253,7 +246,7 @@ async def test_messages_from_there_have_the_limits_of_messages_from_here(joined:
 async def test_an_older_kasmon_takes_no_messages_and_the_tool_says_so(joined: TwoCommandLines) -> None:
     options = ("--agent", "lead", "--actor", declared())
     child = LeadingAgent(joined.there, joined.there("new", "child", *options).out.strip())
-    async with FleetClient(child) as fleet:
+    async with ToolClient(child) as fleet:
         why = await fleet.refused("message", session="abcdefgh", text="x")
 
     assert "kasmon on 'laptop' delivers no messages to the agent that started yours." == why
@@ -262,10 +255,10 @@ async def test_an_older_kasmon_takes_no_messages_and_the_tool_says_so(joined: Tw
 async def test_a_sibling_on_another_machine_gets_messages_and_nothing_else(joined: TwoCommandLines) -> None:
     write_profile(joined.here, 'tools = ["fleet"]')
     lead = allowed(joined)
-    async with FleetClient(lead) as fleet:
+    async with ToolClient(lead) as fleet:
         near = (await fleet.ok("start", name="near", prompt="x", agent="lead"))["session"]
         distant = (await fleet.ok("start", name="distant", prompt="say x", **SCRIPTED))["session"]
-    async with FleetClient(LeadingAgent(joined.here, near)) as fleet:
+    async with ToolClient(LeadingAgent(joined.here, near)) as fleet:
         receipt = (await fleet.ok("message", session="distant", text="say hello"))["receipt"]
         assert "you did not start it" in await fleet.refused("prompt", session=distant, text="x")
         assert "you did not start it" in await fleet.refused("finish", session=distant, summary="x")
@@ -276,7 +269,7 @@ async def test_a_sibling_on_another_machine_gets_messages_and_nothing_else(joine
 
 async def test_a_machine_that_lets_others_only_start_takes_no_message_and_no_proposal(joined: TwoCommandLines) -> None:
     lead = allowed(joined)
-    async with FleetClient(lead) as fleet:
+    async with ToolClient(lead) as fleet:
         child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
         await fleet.ok("wait", session=child, states="idle")
         with joined.there.paths.config_file.open("a") as config:
@@ -290,7 +283,7 @@ async def test_a_machine_that_lets_others_only_start_takes_no_message_and_no_pro
 
 async def test_a_terminal_there_is_read_from_its_machine(joined: TwoCommandLines) -> None:
     lead = allowed(joined)
-    async with FleetClient(lead) as fleet:
+    async with ToolClient(lead) as fleet:
         child = (await fleet.ok("start", name="child", prompt="x", agent="lead", machine=MACHINE))["session"]
         read = await fleet.ok("read", session=child)
 
@@ -314,52 +307,38 @@ START = (
 )
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ({"machines": "other"}, "the machines that the person allows are 'other'"),
-        ({"agents": ""}, "cannot start 'scripted': the person allows 'lead'"),
-        ({"depth": "0"}, "fleet.depth = 0"),
-        ({"sessions": "0"}, "fleet.sessions = 0"),
-        ({"starts": "0"}, "fleet.starts = 0"),
-        ({"money": "$0"}, "fleet.money = '$0'"),
-    ],
+LIMITS = (
+    ("machines", "other", "the machines that the person allows are 'other'"),
+    ("agents", "", "cannot start 'scripted': the person allows 'lead'"),
+    ("depth", "0", "fleet.depth = 0"),
+    ("sessions", "0", "fleet.sessions = 0"),
+    ("starts", "0", "fleet.starts = 0"),
+    ("money", "$0", "fleet.money = '$0'"),
 )
-async def test_a_limit_here_holds_for_the_tool_and_for_a_request_past_it(
-    joined: TwoCommandLines, settings: dict[str, str], why: str
-) -> None:
-    lead = allowed(joined, **settings)
-    async with FleetClient(lead) as fleet:
-        assert why in await fleet.refused("start", name="child", prompt="x", **SCRIPTED)
-
-    assert why in ask(lead, START)
-    assert [] == there(joined)
+"""A setting, its value, and why nothing is started."""
 
 
-async def test_an_agent_starts_nothing_on_a_drained_machine(joined: TwoCommandLines) -> None:
-    lead = allowed(joined)
-    joined.here("machines", "drain", "gpu-1")
-
-    assert "is drained: no more sessions start there" in ask(lead, START)
+async def test_a_limit_here_holds_for_the_tool_and_for_a_request_past_it(joined: TwoCommandLines) -> None:
+    lead, config = allowed(joined), joined.here.paths.config_file
+    usual = config.read_text()
+    async with ToolClient(lead) as fleet:
+        for setting, value, why in LIMITS:
+            config.write_text(usual)
+            assert 0 == joined.here("config", f"fleet.{setting}", value).code
+            assert why in await fleet.refused("start", name="child", prompt="x", **SCRIPTED)
+            assert why in ask(lead, START)
     assert [] == there(joined)
 
 
 async def test_the_limits_there_hold_too(joined: TwoCommandLines) -> None:
     joined.there("config", "fleet.sessions", "0")
-    async with FleetClient(allowed(joined)) as fleet:
+    async with ToolClient(allowed(joined)) as fleet:
         assert "fleet.sessions = 0" in await fleet.refused("start", name="child", prompt="x", **SCRIPTED)
-
-
-async def test_a_sandbox_that_the_person_did_not_allow_is_refused(joined: TwoCommandLines) -> None:
-    lead = allowed(joined)
-
-    assert "cannot choose the sandbox ''" in ask(lead, START.replace("agent=", "sandbox='', agent="))
-    assert [] == there(joined)
 
 
 async def test_children_there_count_here(joined: TwoCommandLines) -> None:
     lead = allowed(joined, sessions="1")
-    async with FleetClient(lead) as fleet:
+    async with ToolClient(lead) as fleet:
         child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
         assert "1 children of 'lead' exist" in await fleet.refused("start", name="second", prompt="x", **SCRIPTED)
         assert "1 children of 'lead' exist" in await fleet.refused("start", name="near", prompt="x", agent="scripted")
@@ -370,7 +349,7 @@ async def test_children_there_count_here(joined: TwoCommandLines) -> None:
 async def test_the_depth_here_holds_for_what_a_child_there_starts(joined: TwoCommandLines) -> None:
     joined.there("config", "fleet.depth", "8")
     lead = allowed(joined)
-    async with FleetClient(lead) as fleet:
+    async with ToolClient(lead) as fleet:
         child = (await fleet.ok("start", name="child", prompt="x", agent="lead", machine=MACHINE))["session"]
     below = LeadingAgent(joined.there, child).kasmon("new", "below", "--agent", "scripted", "--mode", "sdk")
 
@@ -379,7 +358,7 @@ async def test_the_depth_here_holds_for_what_a_child_there_starts(joined: TwoCom
 
 
 async def test_the_time_here_holds_for_a_child_there(joined: TwoCommandLines) -> None:
-    async with FleetClient(allowed(joined, minutes="0.1")) as fleet:
+    async with ToolClient(allowed(joined, minutes="0.1")) as fleet:
         child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
         until(lambda: joined.there.json("show", child)["session"]["state"] == "ended")
         joined.until(child, lambda known: known["state"] == "ended")
@@ -391,7 +370,7 @@ async def test_the_time_here_holds_for_a_child_there(joined: TwoCommandLines) ->
 async def test_only_its_own_children_there_are_prompted_and_seen(joined: TwoCommandLines) -> None:
     other = joined.new("other", "say secret")
     lead = allowed(joined, sees="all")
-    async with FleetClient(lead) as fleet:
+    async with ToolClient(lead) as fleet:
         assert "you did not start it" in await fleet.refused("prompt", session=other, text="x")
         assert "no running peer" in await fleet.refused("message", session=other, text="x")
         assert "you do not see" in await fleet.refused("read", session=other)
@@ -402,12 +381,15 @@ async def test_only_its_own_children_there_are_prompted_and_seen(joined: TwoComm
     assert ["say secret"] == [each["text"] for each in joined.there.json("show", other)["session"]["receipts"]]
 
 
-def test_every_other_request_of_an_agent_is_refused_by_the_link(joined: TwoCommandLines) -> None:
+def test_a_sandbox_a_drained_machine_and_every_other_request_of_an_agent_are_refused(joined: TwoCommandLines) -> None:
     lead = allowed(joined)
 
+    assert "cannot choose the sandbox ''" in ask(lead, START.replace("agent=", "sandbox='', agent="))
     assert "an agent cannot reach sessions of other machines" in ask(lead, f"run(user_paths(), '{MACHINE}', ['ls'])")
     for words in (("new", "x", "--on", MACHINE), ("machines", "run", MACHINE, "--", "ls")):
         assert "an agent cannot reach sessions of other machines" in lead.kasmon(*words)
+    joined.here("machines", "drain", MACHINE)
+    assert "is drained: no more sessions start there" in ask(lead, START)
     assert [] == there(joined)
 
 

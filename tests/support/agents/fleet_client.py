@@ -1,5 +1,7 @@
-"""A client of `kasmon mcp --tools fleet`, whose server is a child of a session's agent."""
+"""Clients of the fleet tools, whose servers are children of a session's agent."""
 
+import asyncio
+import json
 import sys
 from contextlib import AsyncExitStack
 from typing import Any, Self
@@ -11,9 +13,59 @@ from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_p
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import KASMON
 
+TOOLS = """
+import asyncio, json, sys
+from kasmon.config.parser import load_or_default
+from kasmon.mcp.fleet_tools import FleetTools
+from kasmon.paths import user_paths
 
-class FleetClient:
-    """A client of the tools, whose server is a child of *lead*."""
+async def serve():
+    tools = FleetTools(user_paths(), load_or_default(user_paths()))
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        result = await tools.call(*json.loads(line), None)
+        print(json.dumps([result.content, result.is_error]), flush=True)
+
+asyncio.run(serve())
+"""
+"""A program that calls a tool for each line, and prints what it returns."""
+
+
+class ToolClient:
+    """Calls the tools of *lead*, without the protocol: its package takes a second of the processor to import."""
+
+    def __init__(self, lead: LeadingAgent) -> None:
+        self._command = lead.relay(sys.executable, "-P", "-c", TOOLS)
+
+    async def __aenter__(self) -> Self:
+        pipe = asyncio.subprocess.PIPE
+        self._process = await asyncio.create_subprocess_exec(*self._command, stdin=pipe, stdout=pipe, limit=16 << 20)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+
+    async def _call(self, tool: str, given: dict[str, str]) -> tuple[dict[str, Any], bool]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([tool, given]).encode() + b"\n")
+        content, is_error = json.loads(await self._process.stdout.readline())
+        return content, is_error
+
+    async def ok(self, tool: str, **given: str) -> dict[str, Any]:
+        content, is_error = await self._call(tool, given)
+        assert not is_error, content
+        return content
+
+    async def refused(self, tool: str, **given: str) -> str:
+        content, is_error = await self._call(tool, given)
+        assert is_error, content
+        return str(content["error"])
+
+
+class FleetClient(ToolClient):
+    """The same by the official client of `kasmon mcp --tools fleet`."""
 
     def __init__(self, lead: LeadingAgent) -> None:
         command = lead.relay(*KASMON, "mcp", "--tools", "fleet")
@@ -28,15 +80,9 @@ class FleetClient:
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
-    async def ok(self, tool: str, **given: str) -> dict[str, Any]:
+    async def _call(self, tool: str, given: dict[str, str]) -> tuple[dict[str, Any], bool]:
         result = await self.client.call_tool(tool, given)
-        assert not result.is_error, result.structured_content
-        return dict(result.structured_content or {})
-
-    async def refused(self, tool: str, **given: str) -> str:
-        result = await self.client.call_tool(tool, given)
-        assert result.is_error, result.structured_content
-        return str((result.structured_content or {})["error"])
+        return dict(result.structured_content or {}), result.is_error
 
 
 def lead_of(kasmon: Cli, name: str = "lead", **settings: str) -> LeadingAgent:
