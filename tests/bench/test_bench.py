@@ -269,6 +269,7 @@ def test_a_push_and_a_flood_are_measured() -> None:
     assert memory.value > 0
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("hurried")
 def test_the_delays_of_another_machine_are_measured_against_its_own() -> None:
     need_server()
