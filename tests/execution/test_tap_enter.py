@@ -119,8 +119,10 @@ async def test_a_text_with_a_newline_is_one_prompt_and_the_next_text_another(kno
         assert ["first\nline", "second"] == await given(known, 2)
 
 
-async def test_a_box_that_is_drawn_late_gets_each_prompt_alone(known: Home) -> None:
-    async with box(known, "late=2.6", "holds=0.5") as one:
+async def test_a_box_that_is_drawn_late_gets_each_prompt_alone(known: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later than Enter waits on a screen without a box."""
+    monkeypatch.setattr(terminal, "BOX_S", 0.3)
+    async with box(known, "late=0.9", "holds=0.5") as one:
         for text in ("first", "second", "third"):
             await one.send_keys(text)
             await one.tap_enter()

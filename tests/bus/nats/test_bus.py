@@ -237,7 +237,10 @@ async def measure_clock(cluster: ClusterServer) -> float:
 
 
 @pytest.mark.parametrize("ahead_s", [0.0, 40.0, -40.0])
-async def test_a_machine_says_its_time_with_each_sign_of_life(cluster: ClusterServer, env: Env, ahead_s: float) -> None:
+async def test_a_machine_says_its_time_with_each_sign_of_life(
+    cluster: ClusterServer, env: Env, ahead_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "HEARTBEAT_S", 0.2)
     identity = cluster.identity("m1", "machine")
     async with contextlib.aclosing(
         MachineServer(identity, lambda: LocalBus(env.paths), now=lambda: time.time() + ahead_s)

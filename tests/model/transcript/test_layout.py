@@ -498,9 +498,9 @@ def test_what_belongs_together_stays_in_one_row(sign: str, width: int) -> None:
 LONG = 100_000
 
 
-def long_session() -> Transcript:
+def long_session(events: int = LONG) -> Transcript:
     whole = Transcript(zone=UTC)
-    for n in range(LONG // 5):
+    for n in range(events // 5):
         whole.add(TurnStarted(at=AT + n, prompt=f"do {n}"))
         whole.add(MessageWritten(at=AT + n, text=f"Well, {n} is done.\n- as you asked"))
         whole.add(ToolStarted(at=AT + n, call=f"c{n}", tool="Bash", title="ls"))
@@ -523,12 +523,12 @@ def test_a_hundred_thousand_events_open_at_their_end_without_being_drawn() -> No
 
 
 def test_it_is_measured_in_portions_and_every_row_can_be_reached() -> None:
-    whole = long_session()
+    whole = long_session(10_000)
     view = whole.lines(80)
     assert not view.measure(100)
     assert 100 == view.drawn
 
-    while not view.measure(20_000):
+    while not view.measure(2_000):
         assert view.measured <= view.estimate
 
     assert view.estimate == view.measured == len(view)

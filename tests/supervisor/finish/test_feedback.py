@@ -10,7 +10,7 @@ import pytest
 
 from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import RefusedError
-from kasmon.model.commands import SessionWorktree
+from kasmon.model.commands import Mode, SessionWorktree
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -48,7 +48,13 @@ def client(request: pytest.FixtureRequest, repo: Repo, tmp_path: Path, monkeypat
 def session(repo: Repo) -> Session:
     with new_worktree(WorktreeConfig(), WorktreeRequest(), repo.folder, "fix") as (tree, workdir):
         return Session(
-            id=SessionId("fix"), name="fix", workdir=workdir, worktree=tree, state=SessionState.IDLE, generation=1
+            id=SessionId("fix"),
+            name="fix",
+            mode=Mode.SDK,
+            workdir=workdir,
+            worktree=tree,
+            state=SessionState.IDLE,
+            generation=1,
         )
 
 

@@ -871,7 +871,7 @@ async def saved_as(pilot: Pilot[None], name: str) -> None:
     """Save the filter in force under *name*, which replaces what the dialog shows."""
     await pilot.press("=")
     await auntil(lambda: len(pilot.app.screen_stack) == 2, 20.0)
-    await pilot.press("end", *["backspace"] * 30, *name, "enter")
+    await pilot.press("end", "ctrl+u", *name, "enter")
     await settled(pilot)
 
 
