@@ -195,6 +195,8 @@ async def test_ssh_is_killed_although_its_end_is_cancelled(
     pid = await auntil(lambda: int((tmp_path / "pid").read_text() or 0) if (tmp_path / "pid").exists() else 0)
     born = await asyncio.to_thread(started_at, pid)
     assert born
+    for _ in range(50):  # else asyncio kills what it is still starting: the steps of that follow at once
+        await asyncio.sleep(0)
     if greeting:
         await connected.wait()
     using.cancel()
