@@ -81,7 +81,12 @@ class DemoTerminal:
         try:
             until(all_there, limit_s, f"{texts} on the screen")
         except TimeoutError as error:
-            raise AssertionError(f"{error}; the screen is:\n{self.screen()}") from error
+            raise AssertionError(f"{error}; the screen is:\n{self.screen()}\n{self._host_logs()}") from error
+
+    def _host_logs(self) -> str:
+        """What the hosts of the demo printed: the reason why one has exited is there alone."""
+        logs = (self.folder / "t").rglob("*host.log")
+        return "\n".join(f"{path}:\n{text}" for path in logs if (text := path.read_text(errors="replace").strip()))
 
     def ask(self, *argv: str, inside: Path | None = None) -> Any:
         """The JSON that `kasmon *argv* --json` prints, asked in the places of the demo in *inside*."""
