@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 from tests.support.dashboard_scenes import SCENES
@@ -26,6 +27,12 @@ TOUR = ("list-120x40", "card-command", "inside-structured-120x40", "board-120x40
 FRAME_S = 3
 
 
+@cache
+def draw_scene(name: str) -> str:
+    """The scene as SVG, drawn once: several pictures show some of them."""
+    return asyncio.run(_draw(name))
+
+
 async def _draw(scene_name: str) -> str:
     scene = SCENES[scene_name]
     app = scene.app()
@@ -41,7 +48,7 @@ def draw(name: str) -> str:
 
 def _drawn(scene: str, name: str) -> str:
     """The scene as SVG, with ids and classes that begin with *name*."""
-    return re.sub(r"terminal-\d+", f"kasmon-{name}", asyncio.run(_draw(scene)))
+    return re.sub(r"terminal-\d+", f"kasmon-{name}", draw_scene(scene))
 
 
 def draw_tour() -> str:
