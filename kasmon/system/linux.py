@@ -93,7 +93,8 @@ class Linux:
             return None
         if begin not in entries:  # of hundreds of processes, a few have it
             return None
-        values = [entry for entry in entries.split(b"\0") if entry.startswith(begin)]
+        # a process that changed what is shown of it may leave thousands of empty entries at the end
+        values = [entry for entry in entries.rstrip(b"\0").split(b"\0") if entry.startswith(begin)]
         return os.fsdecode(values[-1].removeprefix(begin)) if values else None
 
     def read_arguments(self, pid: int) -> Sequence[str]:
