@@ -48,6 +48,13 @@ HOSTS = {
 }
 """What hosts import, by their first argument."""
 
+PAUSES = (
+    ("kasmon.scripted_agent.agent", "STEP_S"),
+    ("kasmon.scripted_agent.player", "WORD_S"),
+    ("kasmon.scripted_agent.player", "TOOL_S"),
+)
+"""The pauses of a structured scripted agent, by their module. They are for eyes; a test waits for the end of a turn."""
+FASTER = 10
 STARTER = "start_server.py"
 TMUX_STARTER = """
 import _socket, marshal, os, sys
@@ -273,6 +280,7 @@ def serve(path: str) -> NoReturn:
     from kasmon.tmux import start_server
 
     importlib.import_module("kasmon.cli.app")
+    _shorten_pauses()
     for module in pkgutil.walk_packages(kasmon.cli.__path__, "kasmon.cli."):
         importlib.import_module(module.name)
     start_hosts_by(lambda: path, lambda: of_python(os.environ))
@@ -318,6 +326,12 @@ def serve(path: str) -> NoReturn:
         _show(["-P", "-m", "kasmon", *arguments], environment)
         _become(kind, environment, folder, dict(zip(numbers, files, strict=True)))
         _leave(_main(kind, arguments))
+
+
+def _shorten_pauses() -> None:
+    for module, name in PAUSES:
+        loaded = import_module(module)
+        setattr(loaded, name, tuple(seconds / FASTER for seconds in getattr(loaded, name)))
 
 
 def _fork() -> int:
