@@ -84,6 +84,7 @@ async def test_lines_that_say_something_else_lay_nothing_out_anew_unless_there_a
         lines, laid_out = TextLines(app.look), []
         await app.screen.mount(lines)
         lines.say(DrawnLine((("one", "text"),)))
+        await auntil(lambda: 1 == lines.size.height, what="its first line")
         await pilot.pause()
         app.screen.screen_layout_refresh_signal.subscribe(lines, lambda _: laid_out.append(lines.size.height))
         lines.say(DrawnLine((("another", "text"),)))
@@ -91,8 +92,7 @@ async def test_lines_that_say_something_else_lay_nothing_out_anew_unless_there_a
         assert [] == laid_out
 
         lines.say(DrawnLine((("one", "text"),)), DrawnLine((("two", "text"),)))
-        await pilot.pause()
-        assert [2] == laid_out[-1:]
+        await auntil(lambda: [2] == laid_out[-1:], what="its second line")
 
 
 @pytest.fixture

@@ -8,6 +8,13 @@ import pytest
 
 from tests.support.dashboard_scenes import SCENES
 from tests.support.screenshots import FRAME_S, PICTURES, TOUR, draw, draw_scene, stored
+from tests.support.tui.pilot_pauses import USUAL_S, set_pauses
+
+
+@pytest.fixture(autouse=True)
+def _usual_pauses(_short_pauses: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture is taken once nothing more is drawn; the other tests wait for what they look for."""
+    set_pauses(USUAL_S, monkeypatch)
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -488,7 +488,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=settings.default.max_examples // 20)
+@settings(max_examples=settings().max_examples // 20)
 @given(st.lists(STEPS, min_size=4, max_size=10))
 @example(sequence("branch c, go on c, retry c, go on c"))
 @example(sequence("go on a, failed c, delete c, retry c, go on c, retry c, go on c"))

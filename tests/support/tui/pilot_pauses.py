@@ -1,9 +1,15 @@
 """How long the pilot of Textual waits after each key: most of what a small test took was that wait."""
 
+from typing import Final
+
+import pytest
 from textual import _wait
 
+USUAL_S: Final = _wait.SLEEP_GRANULARITY
+SHORT_S: Final = 0.005
 
-def shorten_pauses() -> None:
-    """Have the pilot look every 5 ms whether the app rests, where Textual 8 looks every 20 ms."""
-    _wait.SLEEP_GRANULARITY = 0.005
-    _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 20
+
+def set_pauses(seconds: float, patch: pytest.MonkeyPatch) -> None:
+    """Have the pilot look every so many *seconds* whether the app rests."""
+    patch.setattr(_wait, "SLEEP_GRANULARITY", seconds)
+    patch.setattr(_wait, "SLEEP_IDLE", seconds / 20)
