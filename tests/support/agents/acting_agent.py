@@ -2,20 +2,30 @@
 
 As a program (`python acting_agent.py FOLDER`) it listens on `FOLDER/<its session's id>`. Each connection gets one
 command, whose stdin and stdout are the connection. `run_relay` is the client's end of such a connection.
+
+Its own Python's commands are forks of it: what they import, it imports once.
 """
 
 import json
 import os
+import runpy
 import socket
 import subprocess
 import sys
 import threading
+import traceback
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 PROFILE = "lead"
+SHARED = ("kasmon.cli.commands", "kasmon.cli.app", "kasmon.supervisor.fleet.snapshot", "kasmon.host.rpc.client")
+"""What most commands import."""
 
 
 def main(folder: str) -> None:
+    sys.path.remove(str(Path(__file__).parent))
     path = Path(folder, os.environ["KASMON_SESSION"])
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(path.with_suffix(".new")))
@@ -27,11 +37,43 @@ def main(folder: str) -> None:
         while not line.endswith(b"\n"):
             line += connection.recv(1)
         given = json.loads(line)
-        merged = subprocess.STDOUT if given["all"] else None
-        end, variables = connection.fileno(), os.environ | given["env"]
-        process = subprocess.Popen(given["argv"], stdin=end, stdout=end, stderr=merged, env=variables)
+        end, argv = connection.fileno(), given["argv"]
+        if argv[:2] == [sys.executable, "-P"] and not given["env"]:
+            pid = fork(argv[2:], [end, end, end if given["all"] else 2])
+            wait = partial(os.waitpid, pid, 0)
+        else:
+            merged = subprocess.STDOUT if given["all"] else None
+            wait = subprocess.Popen(argv, stdin=end, stdout=end, stderr=merged, env=os.environ | given["env"]).wait
         connection.close()
-        threading.Thread(target=process.wait, daemon=True).start()
+        threading.Thread(target=wait, daemon=True).start()
+
+
+def fork(words: Sequence[str], streams: Sequence[int]) -> int:
+    """Run `python -P WORDS` in a fork, with these stdin, stdout and stderr; return its pid."""
+    for module in SHARED:
+        import_module(module)
+    if pid := os.fork():
+        return pid
+    code = 1
+    try:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.closerange(3, 1024)
+        if words[0] == "-c":
+            sys.argv = ["-c"]
+            exec(words[1], {"__name__": "__main__"})
+        else:
+            sys.argv = list(words[1:])
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001  # as Python does
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def run_relay(path: str, command: str) -> None:
