@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -38,6 +38,7 @@ def main(folder: str) -> None:
             line += connection.recv(1)
         given = json.loads(line)
         end, argv = connection.fileno(), given["argv"]
+        wait: Callable[[], object]
         if argv[:2] == [sys.executable, "-P"] and not given["env"]:
             pid = fork(argv[2:], [end, end, end if given["all"] else 2])
             wait = partial(os.waitpid, pid, 0)
