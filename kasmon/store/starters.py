@@ -30,15 +30,15 @@ class StarterLog:
 
     def read(self) -> Starters:
         """Return what `read_starters` does. Blocks. Safe in several threads."""
-        with self._lock, contextlib.suppress(LogMissingError):
+        with self._lock:
             if (size := self._log.size()) < self._cursor:
                 self._cursor, self._starters = START, {}
-            if size > self._cursor:
-                for event, cursor in self._log.read(self._cursor):
+            with contextlib.suppress(LogMissingError):
+                for event, cursor in self._log.read(self._cursor) if size > self._cursor else ():
                     self._cursor = cursor
                     if isinstance(event, SessionCreated):
                         self._starters[event.launch.session] = event.launch.actor
-        return dict(self._starters)
+            return dict(self._starters)
 
 
 def find_ancestors(session: SessionId, starters: Starters) -> list[SessionId]:

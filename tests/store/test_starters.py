@@ -9,7 +9,7 @@ from kasmon.host.rpc.actor import require_started_elsewhere
 from kasmon.model.commands import ActingAgent
 from kasmon.model.events import SessionCreated, SessionForgotten
 from kasmon.model.permission import SessionId
-from kasmon.store.starters import find_ancestors, find_starter_elsewhere, read_starters
+from kasmon.store.starters import StarterLog, find_ancestors, find_starter_elsewhere, read_starters
 from tests.support.supervisor.env import NOW, Env, launch
 
 TOP, MIDDLE, LOW, OTHER = map(SessionId, ("topaaaaa", "middleaa", "lowaaaaa", "otheraaa"))
@@ -57,3 +57,20 @@ def test_sessions_that_say_they_started_each_other_or_name_none_have_an_end(stat
     assert [LOW, TOP] == find_ancestors(LOW, starters)
     assert [MIDDLE] == find_ancestors(MIDDLE, starters)
     assert find_starter_elsewhere(LOW, starters) is None
+
+
+def test_starters_are_copied_while_no_other_thread_reads_the_log_again(state: Env) -> None:
+    log, was_held = StarterLog(state.paths), list[bool]()
+
+    class Watched(dict[SessionId, ActingAgent | None]):
+        def __iter__(self) -> Iterator[SessionId]:  # so that `dict` copies it by its keys
+            return super().__iter__()
+
+        def __getitem__(self, session: SessionId) -> ActingAgent | None:
+            was_held.append(log._lock.locked())
+            return super().__getitem__(session)
+
+    log._starters = Watched()
+
+    assert read_starters(state.paths) == log.read()
+    assert {True} == set(was_held)
