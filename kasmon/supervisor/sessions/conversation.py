@@ -25,6 +25,7 @@ from kasmon.backends.common.transcripts import claude_transcript
 from kasmon.backends.tmux.evidence.codex_rollout import UUID, rollout
 from kasmon.errors import KasmonError
 from kasmon.host.journal.session_log import SessionLog
+from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.codex_permissions import CodexPermissions
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import EntryImported, Event, SessionStarted, SettingsChanged, TerminalEntry
@@ -33,7 +34,6 @@ from kasmon.paths import Paths, read_json
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.recovery import claude, codex
 from kasmon.supervisor.sessions.permission_mode import of_codex
-from kasmon.supervisor.sessions.start import open_log
 
 log = logging.getLogger(__name__)
 
@@ -48,19 +48,21 @@ def import_turns(paths: Paths, session: SessionId, program: str, folder: Path, c
         folder: the folder of its conversations.
         conversation: its own id of its last conversation; the log names those before that.
     """
-    if program not in READERS:
-        return 0
+    lock = HostLock(paths.host_lock(session))
     try:
-        with open_log(paths, session) as session_log:
-            after, earlier = _terminal_time(event for event, _ in EventLog(paths.log(session)).read())
-            if session_log is None or after is None:
-                return 0
-            read, ids = READERS[program], dict.fromkeys((*earlier, conversation))
-            entries = heapq.merge(*(read(folder, each, after) for each in ids), key=lambda entry: entry.at)
-            return _write(session_log, entries, program)
+        if program not in READERS or not lock.acquire():
+            return 0
+        after, earlier = _terminal_time(event for event, _ in EventLog(paths.log(session)).read())
+        if after is None:  # so the log is not folded for nothing
+            return 0
+        read, ids = READERS[program], dict.fromkeys((*earlier, conversation))
+        entries = heapq.merge(*(read(folder, each, after) for each in ids), key=lambda entry: entry.at)
+        return _write(SessionLog(paths, session), entries, program)
     except (KasmonError, OSError) as error:
         log.warning("the transcript of %s could not be imported: %s", program, error)
         return 0
+    finally:
+        lock.let_go()
 
 
 def _write(session_log: SessionLog, entries: Iterable[TerminalEntry], program: str) -> int:

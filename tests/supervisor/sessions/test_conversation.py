@@ -153,6 +153,13 @@ def test_nothing_is_imported_twice_and_nothing_that_a_protocol_told(home: Home) 
     assert [21.0, 31.0, 51.0] == [fact.entry.at for fact in imported(home)]
 
 
+def test_a_session_without_a_log_gets_none(home: Home) -> None:
+    claudes(home.path, (21.0, "user", "in the terminal"))
+
+    assert 0 == import_turns(home.paths, ME, "claude", home.path, ID)
+    assert not home.paths.log(ME).exists()
+
+
 def test_each_conversation_of_the_time_in_the_terminal_is_imported_in_the_order_of_time(home: Home) -> None:
     """`/clear` begins another conversation, and `/resume` goes back to one."""
     before, other = (f"{digit * 8}-ad32-7012-98b0-56a79064848a" for digit in "ab")
