@@ -47,12 +47,12 @@ class PeerServer:
         self._configuration = folder / "server.conf"
         try:
             self._identity = msgspec.json.decode((folder / "peer.json").read_bytes(), type=Identity)
-        except (OSError, msgspec.DecodeError) as error:
+            self._number = int(self._identity.name.rpartition("-")[2])
+        except (OSError, msgspec.DecodeError, ValueError) as error:
             raise NotFoundError(
                 f"{str(folder)!r} is no folder of a server: {error}.",
                 hint="Copy it from the folder `servers` of the cluster, which `kasmon cluster init --servers` made.",
             ) from error
-        self._number = int(self._identity.name.rpartition("-")[2])
         self._process: subprocess.Popen[bytes] | None = None
         self._signed_at = 0.0
 

@@ -4,13 +4,29 @@ import os
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kasmon.bus.nats import server
+from kasmon.bus.nats.identity import Identity
+from kasmon.bus.nats.peer import PeerServer
 from kasmon.bus.nats.server import ServerProgram, check_configuration, find_server, is_new_enough, read_version
-from kasmon.errors import UnavailableError
+from kasmon.errors import NotFoundError, UnavailableError
 from tests.support.bus.cluster_server import ClusterServer
 from tests.support.bus.server_programs import need_server
+
+MEMBER = Identity(
+    cluster="c1",
+    team="main",
+    name="ann",
+    role="operator",
+    host="127.0.0.1",
+    port=1,
+    tls_name="",
+    ca="",
+    cluster_key="",
+    seed="",
+)
 
 
 def program(folder: Path, version: str) -> str:
@@ -79,6 +95,14 @@ def test_a_configuration_that_the_server_refuses_is_refused_with_its_reason(tmp_
 
     assert "no_such_setting" in check_configuration(need_server(), faulty)
     assert "no such file" in check_configuration(ServerProgram(need_server().path, ""), tmp_path / "absent")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", msgspec.json.encode(MEMBER)], ids=["empty", "no member", "a person"])
+def test_a_folder_that_is_not_of_a_server_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "peer.json").write_bytes(content)
+
+    with pytest.raises(NotFoundError, match="is no folder of a server"):
+        PeerServer(tmp_path, ServerProgram("nats-server", ""))
 
 
 def test_without_a_server_a_test_is_skipped_with_the_reason_and_fails_where_one_is_required(
