@@ -45,5 +45,9 @@ async def find_message(paths: Paths, session: Session) -> str:
     """Return the commit message that the agent of *session* proposed last; empty if there is none."""
     if session.mode is Mode.TMUX:
         return parse_message("\n".join(await read(paths, session, 0)))
-    events = await in_thread(lambda: list(read_events(paths, session.id)))
+    return await in_thread(_find_in_log, paths, session)
+
+
+def _find_in_log(paths: Paths, session: Session) -> str:
+    events = read_events(paths, session.id)
     return parse_message("\n".join(event.text for event in events if isinstance(event, MessageWritten)))
