@@ -137,8 +137,10 @@ def _end_of(trees: TurnTrees, turn: Turn, session: Session) -> str:
 
     It is not stored while the turn runs, and if its host ended first.
     """
+    if turn.after:
+        return turn.after
     later = (each.before for each in trees.turns() if each.number > turn.number)
-    return turn.after or next(later, "") or trees.now(Path(session.workdir))
+    return next(later, "") or trees.now(Path(session.workdir))
 
 
 def check_resting(session: Session) -> None:
