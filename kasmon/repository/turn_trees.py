@@ -140,7 +140,7 @@ class TurnTrees:
     def plan(self, folder: Path, source: str, target: str) -> RestorePlan:
         """Return what has to be done in the worktree that *folder* is in to lead its files from *source* to *target*.
 
-        Nothing is changed, and the current files are stored.
+        Only files that differ between the two commits are concerned. Nothing is changed; the current files are stored.
         """
         now = self.now(folder)
         since = {change.name for change in self._changes(source, now)}
@@ -156,6 +156,7 @@ class TurnTrees:
 
         Raises:
             RefusedError: if files of the plan changed before it was made; nothing is changed then.
+            GitError, TimedOutError, OSError: if the files cannot be stored first; nothing is changed then.
         """
         if plan.changed_since:
             files = ", ".join(repr(name) for name in plan.changed_since[:MOST_NAMED])

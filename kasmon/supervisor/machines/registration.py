@@ -145,7 +145,7 @@ def terminal_argv(paths: Paths, name: str, arguments: Sequence[str]) -> list[str
 
 
 def start_link(paths: Paths, name: str) -> None:
-    """Start the link to *name* unless it runs; one of an older kasmon is replaced. Blocks.
+    """Start the link to *name* unless it runs. One of an older kasmon is replaced; one of a newer one is not. Blocks.
 
     Raises `UnavailableError` if it cannot be started.
     """
