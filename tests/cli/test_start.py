@@ -57,6 +57,8 @@ UNUSED = {
     "send fix-auth more": {"subprocess", "shutil", "json", "kasmon.host.journal.redaction", "tomllib"},
     "stop fix-auth": {"subprocess", "shutil", "json", "kasmon.host.journal.redaction", "tomllib"},
     "task offer --json": {"kasmon.supervisor.plans.machines.task_work", "kasmon.supervisor.plans.peers.context"},
+    "show fix-auth --files": {"kasmon.supervisor.machines.link_client"},
+    "comments fix-auth": {"kasmon.supervisor.machines.link_client"},
     "new more -- cat": {"shutil", "kasmon.host.journal.session_log", "kasmon.backends.project_trust.claude"},
 }
 """Command -> what it does not need, and was loaded for it once: each takes 1 to 100 ms."""

@@ -30,7 +30,6 @@ from kasmon.sanitize import clean_block, clean_lines
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.machines.dispatch import dispatch
-from kasmon.supervisor.machines.link_client import parse_receipt, parse_reply, run_for
 from kasmon.supervisor.worktrees.changes import find_shown_file, top_of
 
 LINE_BEGINS: Final = b'{"kind":"comment.'
@@ -64,6 +63,8 @@ class _Comments(msgspec.Struct, frozen=True):
 
 @list_comments.elsewhere
 def _list_comments_there(paths: Paths, session: Session) -> tuple[LoggedComment, ...]:
+    from kasmon.supervisor.machines.link_client import parse_reply, run_for  # only for other machines, as below
+
     found = []
     for fields in parse_reply(session.via, run_for(paths, session, "comments", session.id), _Comments).comments:
         logged = {
@@ -139,6 +140,8 @@ async def write_comment(paths: Paths, session: Session, comment: ReviewComment) 
 @write_comment.elsewhere
 async def _write_comment_there(paths: Paths, session: Session, comment: ReviewComment) -> None:
     """Write *comment*; its id is chosen there."""
+    from kasmon.supervisor.machines.link_client import run_for
+
     words, stdin = [f"{comment.file}:{comment.line}-{comment.last_line}", "-"], comment.text.encode()
     if comment.side == "old":
         words.append("--removed")
@@ -160,6 +163,8 @@ async def edit_comment(paths: Paths, session: Session, comment: str, text: str) 
 
 @edit_comment.elsewhere
 async def _edit_comment_there(paths: Paths, session: Session, comment: str, text: str) -> ReviewComment:
+    from kasmon.supervisor.machines.link_client import run_for
+
     known, text = await in_thread(find_comment, paths, session, comment), check_text(text)
     await in_thread(run_for, paths, session, "comments", session.id, "edit", comment, "-", stdin=text.encode())
     return msgspec.structs.replace(known, text=text)
@@ -174,6 +179,8 @@ async def remove_comment(paths: Paths, session: Session, comment: str) -> None:
 
 @remove_comment.elsewhere
 async def _remove_comment_there(paths: Paths, session: Session, comment: str) -> None:
+    from kasmon.supervisor.machines.link_client import run_for
+
     await in_thread(run_for, paths, session, "comments", session.id, "rm", comment)
 
 
@@ -186,6 +193,8 @@ async def mark_comment(paths: Paths, session: Session, comment: str, *, is_resol
 
 @mark_comment.elsewhere
 async def _mark_comment_there(paths: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
+    from kasmon.supervisor.machines.link_client import run_for
+
     await in_thread(run_for, paths, session, "comments", session.id, "resolve" if is_resolved else "reopen", comment)
 
 
@@ -220,6 +229,8 @@ async def send_comments(paths: Paths, session: Session, when: When = "now") -> t
 
 @send_comments.elsewhere
 async def _send_comments_there(paths: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:
+    from kasmon.supervisor.machines.link_client import parse_receipt, run_for
+
     count = sum(each.state == "open" for each in await in_thread(list_comments, paths, session))
     output = await in_thread(run_for, paths, session, "comments", session.id, "--send", f"--when={when}")
     return parse_receipt(session.via, output), count

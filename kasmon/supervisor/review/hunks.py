@@ -23,7 +23,6 @@ from kasmon.sanitize import clean_line, clean_lines
 from kasmon.store.file_lock import lock
 from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.machines.dispatch import dispatch
-from kasmon.supervisor.machines.link_client import parse_reply, run_for
 from kasmon.supervisor.worktrees import changes, turn_changes
 
 Action = Literal["revert", "stage"]
@@ -114,6 +113,8 @@ def _revert_hunk_there(paths: Paths, session: Session, shown: ShownHunk) -> str:
 
 
 def _change_there(paths: Paths, session: Session, action: Action, shown: ShownHunk) -> str:
+    from kasmon.supervisor.machines.link_client import parse_reply, run_for  # only for other machines, as below
+
     turn = [] if shown.turn is None else [f"--turn={shown.turn}"]
     output = run_for(paths, session, "hunks", session.id, action, f"--digest={shown.digest}", *turn)
     return f"The hunk of {parse_reply(session.via, output, _Hunk).file} is {DONE[action]}."
@@ -200,6 +201,8 @@ def undo_last_hunk(paths: Paths, session: Session) -> str:
 
 @undo_last_hunk.elsewhere
 def _undo_last_hunk_there(paths: Paths, session: Session) -> str:
+    from kasmon.supervisor.machines.link_client import parse_reply, run_for
+
     output = run_for(paths, session, "hunks", session.id, "undo", "--yes")
     return f"The last change of {parse_reply(session.via, output, _Hunk).file} by a hunk is undone."
 

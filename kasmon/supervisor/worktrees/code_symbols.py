@@ -12,7 +12,6 @@ from kasmon.paths import Paths
 from kasmon.repository.git import git
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.machines.dispatch import dispatch
-from kasmon.supervisor.machines.link_client import parse_reply, run_for
 from kasmon.supervisor.worktrees.file_listing import MOST_SENT
 
 MOST: Final = 10_000
@@ -51,6 +50,8 @@ class _Symbols(msgspec.Struct, frozen=True):
 
 @list_symbols.elsewhere
 def _list_symbols_there(paths: Paths, session: Session) -> list[CodeSymbol]:
+    from kasmon.supervisor.machines.link_client import parse_reply, run_for  # only for other machines
+
     found = parse_reply(session.via, run_for(paths, session, "show", session.id, "--symbols"), _Symbols).symbols
     return [each for each in found[:MOST_SENT] if clean_line(each.name + each.file) == each.name + each.file]
 

@@ -12,7 +12,6 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, expanded
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.machines.dispatch import dispatch
-from kasmon.supervisor.machines.link_client import parse_reply, run_for
 
 MOST: Final = 20_000
 MOST_SENT: Final = 5_000
@@ -37,6 +36,8 @@ class _Files(msgspec.Struct, frozen=True):
 
 @list_files.elsewhere
 def _list_files_there(paths: Paths, session: Session) -> list[str]:
+    from kasmon.supervisor.machines.link_client import parse_reply, run_for  # only for other machines
+
     names = parse_reply(session.via, run_for(paths, session, "show", session.id, "--files"), _Files).files
     return [name for name in names[:MOST_SENT] if clean_line(name) == name]
 

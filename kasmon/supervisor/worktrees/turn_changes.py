@@ -15,7 +15,6 @@ from kasmon.paths import Paths
 from kasmon.repository.turn_trees import RestorePlan, Turn, TurnTrees
 from kasmon.sanitize import clean_line, clean_lines
 from kasmon.supervisor.fleet.lookup import check_here
-from kasmon.supervisor.machines.link_client import parse_reply, run_for
 from kasmon.supervisor.worktrees.changes import shorten
 
 
@@ -60,6 +59,8 @@ def read_diff_there(paths: Paths, session: Session, turn: int | None) -> tuple[i
 
     *turn*: None for the whole branch, 0 for the last turn.
     """
+    from kasmon.supervisor.machines.link_client import parse_reply, run_for  # only for other machines
+
     if session.mode is Mode.INTERPRETER or (session.sandbox is not None and turn is not None):
         words = ["sandbox", "diff", session.id, *([str(turn)] if turn else [])]
     else:
