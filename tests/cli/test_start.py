@@ -56,6 +56,7 @@ UNUSED = {
     "explain fix-auth": {"subprocess", "tempfile", "shutil", "json", "kasmon.host.journal.redaction", "tomllib"},
     "send fix-auth more": {"subprocess", "shutil", "json", "kasmon.host.journal.redaction", "tomllib"},
     "stop fix-auth": {"subprocess", "shutil", "json", "kasmon.host.journal.redaction", "tomllib"},
+    "undo fix-auth": {"json", "socket", "kasmon.supervisor.machines.link_client"},
     "task offer --json": {"kasmon.supervisor.plans.machines.task_work", "kasmon.supervisor.plans.peers.context"},
     "show fix-auth --files": {"kasmon.supervisor.machines.link_client"},
     "comments fix-auth": {"kasmon.supervisor.machines.link_client"},

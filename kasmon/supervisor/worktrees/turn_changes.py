@@ -59,7 +59,7 @@ def read_diff_there(paths: Paths, session: Session, turn: int | None) -> tuple[i
 
     *turn*: None for the whole branch, 0 for the last turn.
     """
-    from kasmon.supervisor.machines.link_client import parse_reply, run_for  # only for other machines
+    from kasmon.supervisor.machines.link_client import parse_reply, run_for  # only for sessions of other machines
 
     if session.mode is Mode.INTERPRETER or (session.sandbox is not None and turn is not None):
         words = ["sandbox", "diff", session.id, *([str(turn)] if turn else [])]
@@ -138,10 +138,8 @@ def _end_of(trees: TurnTrees, turn: Turn, session: Session) -> str:
 
     It is not stored while the turn runs, and if its host ended first.
     """
-    if turn.after:
-        return turn.after
     later = (each.before for each in trees.turns() if each.number > turn.number)
-    return next(later, "") or trees.now(Path(session.workdir))
+    return turn.after or next(later, "") or trees.now(Path(session.workdir))
 
 
 def check_resting(session: Session) -> None:

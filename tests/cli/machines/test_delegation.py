@@ -21,7 +21,7 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.events import LogOpened, MessageWritten, SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.store.event_log import EventLog
-from kasmon.store.machines import Machine, write_machine
+from kasmon.store.machines import ALL, Machine, write_machine
 from kasmon.supervisor.fleet.snapshot import read_session
 from kasmon.supervisor.machines.link_client import CommandOutput
 from kasmon.supervisor.review import comments
@@ -302,7 +302,7 @@ def test_a_machine_that_cannot_be_asked_is_named_and_the_others_answer(
         monkeypatch.setenv(name, value)
     not_text = os.fsdecode(b"\xff")
 
-    code = delegation.run_there(["doctor", "--machine=all", not_text], OtherMachineError("", "", delegation.ALL))
+    code = delegation.run_there(["doctor", "--machine=all", not_text], OtherMachineError("", "", ALL))
 
     printed = capsys.readouterr()
     assert (UnavailableError.exit_code, f"local:\n{MACHINE}:\n") == (code, printed.out)
