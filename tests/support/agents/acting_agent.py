@@ -61,7 +61,7 @@ def fork(words: Sequence[str], streams: Sequence[int]) -> int:
             os.dup2(stream, number)
         os.closerange(3, 1024)
         if words[0] == "-c":
-            sys.argv = ["-c"]
+            sys.argv = ["-c", *words[2:]]
             exec(words[1], {"__name__": "__main__"})
         else:
             sys.argv = list(words[1:])
