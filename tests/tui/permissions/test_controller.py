@@ -410,10 +410,10 @@ async def test_a_window_that_was_too_small_for_a_moment_shows_what_was_asked_mea
             await pilot.resize_terminal(30, 8)
             await show(pilot, ASKS)
             await pilot.resize_terminal(120, 40)
-            await pilot.pause()
-
-            card = app_of(pilot).permissions.card
-            assert card is not None or "1 pending request" in text_of(pilot.app)
+            await auntil(
+                lambda pilot=pilot: app_of(pilot).permissions.card or "1 pending request" in text_of(pilot.app),  # type: ignore[misc]
+                what="what was asked",
+            )
 
 
 async def test_a_new_request_rises_after_another_was_put_off() -> None:
