@@ -71,6 +71,7 @@ FLAT: Final = {
 LINES: Final = 60
 LONE: Final = {
     "backends/tmux/evidence/signal_ledger.py": "pure, and tested alone",
+    "host/session/limit_follower.py": "follows a session's log, as its neighbour turn_recorder",
     "supervisor/recovery/gemini.py": "the format of one agent, as its neighbours",
     "supervisor/recovery/opencode.py": "the format of one agent, as its neighbours",
     "tui/terminal/background.py": "sans-IO, and tested alone, as its neighbour stdin_tap",

@@ -3,16 +3,14 @@
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 
 from kasmon.boot_id import boot
 from kasmon.config import Config, load_or_default
-from kasmon.errors import KasmonError, RefusedError, UsageError
+from kasmon.errors import RefusedError, UsageError
 from kasmon.host.journal.async_writer import WRITTEN_S, LogWriter
 from kasmon.host.rpc.actor import (
     declared,
@@ -25,29 +23,29 @@ from kasmon.host.rpc.actor import (
 )
 from kasmon.host.rpc.frames import LogRequest, ProposeFinish, RecordComment, RecordPeerMessage, ReportContext
 from kasmon.host.rpc.peer import describe_terminal, must_be_a_person
+from kasmon.host.session.limit_follower import LimitFollower
 from kasmon.host.session.peer_limits import require_length
 from kasmon.host.session.request_registry import AcceptedAnswer, RequestRegistry
 from kasmon.host.session.stuck_monitor import StuckMonitor, limits_of
+from kasmon.host.session.turn_recorder import TurnRecorder
 from kasmon.model.commands import LINK_ID_LENGTH, Answer, Interrupt, Launch, Mode, Prompt, Requeue, Sender, Stop, When
 from kasmon.model.events import (
     AgentCommandReceived,
     ConnectionRestored,
     FinishProposed,
-    NoticeRaised,
     SessionStarted,
 )
-from kasmon.model.limits.resume import waits_for_limit
 from kasmon.model.session import Session
-from kasmon.model.session_state import ALIVE
 from kasmon.model.task import build_report
 from kasmon.process_identity import started_at
 from kasmon.sanitize import clean_line
 
+if TYPE_CHECKING:
+    from kasmon.host.sandboxed.agent import SandboxedAgent
+    from kasmon.host.sandboxed.egress_requests import EgressRequests
+
 EDITOR_CHARACTERS: Final = 40
 """The longest name of an editor in the log."""
-CLOSE_S: Final = 20.0
-"""How long a host that ends waits until the files of its last turn are stored."""
-
 PROPOSAL_LENGTH: Final = 1000
 """The longest text of a proposal to finish a session, in characters; the rest is dropped."""
 PROPOSER_LENGTH: Final = 80
@@ -55,111 +53,6 @@ PROPOSER_LENGTH: Final = 80
 
 log = logging.getLogger(__name__)
 
-
-class TurnRecorder:
-    """Follows the events of one session, from its construction until it is closed. A failure never stops the agent."""
-
-    def __init__(self, log_writer: LogWriter) -> None:
-        self._log_writer = log_writer
-        self._is_in_turn = _is_in_turn(log_writer.session)
-        self._moments: deque[bool] = deque()
-        """Turns that began (true) or ended, and are not stored yet."""
-        self._turn: int | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._has_failed = False
-        log_writer.listeners.append(self._follow)
-
-    async def aclose(self) -> None:
-        """Stop following, and wait until what happened is stored. Idempotent."""
-        if self._follow in self._log_writer.listeners:
-            self._log_writer.listeners.remove(self._follow)
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=CLOSE_S)
-
-    def _follow(self) -> None:
-        is_in_turn = _is_in_turn(self._log_writer.session)
-        if is_in_turn is self._is_in_turn:
-            return
-        self._is_in_turn = is_in_turn
-        self._moments.append(is_in_turn)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._store())
-
-    async def _store(self) -> None:
-        while self._moments:
-            try:
-                await asyncio.to_thread(self._store_moment, is_begin=self._moments.popleft())
-            except (KasmonError, OSError, ValueError) as error:
-                self._turn = None
-                log.warning("the files of a turn are not stored: %s", error)
-                if not self._has_failed:
-                    self._has_failed = True
-                    text = f"The files before and after turns are not stored: {error}"
-                    self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="warning"))
-
-    def _store_moment(self, *, is_begin: bool) -> None:
-        session, folder = self._log_writer.session, Path(self._log_writer.session.workdir)
-        if is_begin:
-            self._turn = None
-            if not any((place / ".git").exists() for place in (folder, *folder.parents)):
-                return
-        elif self._turn is None:
-            return
-        from kasmon.repository.turn_trees import TurnTrees  # only in repositories: hosts are small
-
-        trees = TurnTrees(self._log_writer.session_log.paths.turns(session.id))
-        if is_begin:
-            self._turn = trees.begin(folder)
-        elif self._turn is not None:
-            trees.end(folder, self._turn)
-            self._turn = None
-
-
-class LimitFollower:
-    """Starts the process that resumes sessions when this one begins to wait for a usage limit and the config wants it.
-
-    The config is read then: a limit is rare, and it may have changed since the host started.
-    """
-
-    def __init__(self, log_writer: LogWriter) -> None:
-        self._log_writer = log_writer
-        self._waits = waits_for_limit(log_writer.session)
-        self._task: asyncio.Task[None] | None = None
-        log_writer.listeners.append(self._follow)
-
-    def close(self) -> None:
-        """Stop following. Idempotent."""
-        if self._follow in self._log_writer.listeners:
-            self._log_writer.listeners.remove(self._follow)
-
-    def _follow(self) -> None:
-        waits = waits_for_limit(self._log_writer.session)
-        if waits and not self._waits:
-            self._task = asyncio.create_task(self._start())
-        self._waits = waits
-
-    async def _start(self) -> None:
-        await self._log_writer.written(WRITTEN_S)  # that process reads the log
-        try:
-            await asyncio.to_thread(self._start_resumer)
-        except OSError as error:
-            log.warning("the process that resumes sessions cannot be started: %s", error)
-
-    def _start_resumer(self) -> None:
-        paths = self._log_writer.session_log.paths
-        if load_or_default(paths, log.warning).limits.resume == "auto":
-            from kasmon.host.rpc.spawn import spawn_prompter  # only for that: hosts are small
-
-            spawn_prompter(paths, "limits")
-
-
-def _is_in_turn(session: Session) -> bool:
-    return session.state in ALIVE and (session.in_turn or session.worked)
-
-
-if TYPE_CHECKING:
-    from kasmon.host.sandboxed.agent import SandboxedAgent
-    from kasmon.host.sandboxed.egress_requests import EgressRequests
 
 Start = TypeVar("Start", bound=SessionStarted | ConnectionRestored)
 
