@@ -15,7 +15,7 @@ from kasmon.cli.output.table import aligned, cut, state_words
 from kasmon.config.parser import load_or_default
 from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import GLYPHS, mb
-from kasmon.model.idle.hibernation import propose_for_budget
+from kasmon.model.hibernation import propose_for_budget
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState

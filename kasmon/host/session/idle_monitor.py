@@ -14,7 +14,7 @@ from typing import Final
 
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.stuck_monitor import rest_s
-from kasmon.model.idle.hibernation import find_obstacle
+from kasmon.model.hibernation import find_obstacle
 
 LOOKS: Final = 4
 """How many checks are made within the time after which a session is hibernated."""

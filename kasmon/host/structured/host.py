@@ -67,7 +67,7 @@ from kasmon.model.commands import (
     Stop,
 )
 from kasmon.model.events import HibernationBegun, SessionEnded
-from kasmon.model.idle.hibernation import find_obstacle
+from kasmon.model.hibernation import find_obstacle
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.lifecycle import HANDED_OVER
 from kasmon.model.sandbox.policy import RunResult

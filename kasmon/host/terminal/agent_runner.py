@@ -38,7 +38,7 @@ from kasmon.model.events import (
     SessionStarted,
     SignalSeen,
 )
-from kasmon.model.idle.hibernation import find_obstacle
+from kasmon.model.hibernation import find_obstacle
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState

@@ -12,7 +12,7 @@ from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.model.commands import Hibernate, Mode
 from kasmon.model.events import ConnectionLost, SessionEnded
 from kasmon.model.formatting import mb
-from kasmon.model.idle.hibernation import find_obstacle
+from kasmon.model.hibernation import find_obstacle
 from kasmon.model.sandbox.policy import REMEMBERING
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState

@@ -23,7 +23,7 @@ from kasmon.host.rpc.spawn import spawn_prompter
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
-from kasmon.model.watch.watched_events import (
+from kasmon.model.watched_events import (
     MOST_EVENTS,
     WatchedEvent,
     WatchSent,

@@ -7,7 +7,7 @@ from kasmon.errors import InteractiveOnlyError, KasmonError
 from kasmon.model.commands import Mode
 from kasmon.model.fleet import find_children
 from kasmon.model.formatting import mb
-from kasmon.model.idle.hibernation import find_obstacle, propose
+from kasmon.model.hibernation import find_obstacle, propose
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.model.transcript.text import TextLine, Token, wrap

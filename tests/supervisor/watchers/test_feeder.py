@@ -15,7 +15,7 @@ from kasmon.model.commands import Receipt
 from kasmon.model.events import MessageWritten, ReceiptChanged, RequestAnswered
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
-from kasmon.model.watch.watched_events import is_ready
+from kasmon.model.watched_events import is_ready
 from kasmon.paths import write_private
 from kasmon.supervisor.finish.pull_requests import INTERVAL_S
 from kasmon.supervisor.fleet.snapshot import read_fleet

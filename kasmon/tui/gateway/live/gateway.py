@@ -21,7 +21,7 @@ from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import ConversationOffers, Mode, WorktreeChoices
 from kasmon.model.events import CommandsAnnounced, Event, SlashCommand
 from kasmon.model.fleet import Fleet, FleetDifference, difference
-from kasmon.model.idle.hibernation import propose_for_budget
+from kasmon.model.hibernation import propose_for_budget
 from kasmon.model.permission import SessionId
 from kasmon.model.prompts.image import PromptImage
 from kasmon.model.session import Session

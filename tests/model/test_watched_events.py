@@ -5,7 +5,7 @@ import msgspec
 from kasmon.model.commands import ActingAgent, Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.model.watch.watched_events import (
+from kasmon.model.watched_events import (
     MOST_CHARACTERS,
     MOST_LINES,
     WatchedEvent,

@@ -5,7 +5,7 @@ import pytest
 
 from kasmon.model import events
 from kasmon.model.commands import Mode, ReceiptState
-from kasmon.model.idle.hibernation import find_obstacle, propose, propose_for_budget
+from kasmon.model.hibernation import find_obstacle, propose, propose_for_budget
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState

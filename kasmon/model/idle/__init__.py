@@ -1,1 +1,0 @@
-"""Idle sessions: whether one may be hibernated, and which to hibernate first (`hibernation`)."""

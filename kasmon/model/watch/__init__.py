@@ -1,1 +1,0 @@
-"""Watcher sessions: what they are told, and how often."""
