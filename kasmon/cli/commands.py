@@ -69,7 +69,7 @@ COMMANDS: Final = {
     "doctor": "doctor.command:doctor",
     "bench": "dashboard:bench",
     "mcp": "mcp:mcp",
-    "acp": "editor.acp:acp",
+    "acp": "acp.command:acp",
     "web": "web.command:web",
     "web links": "web.links:list_all",
     "web links create": "web.links:create",

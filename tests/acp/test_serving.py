@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from kasmon.cli.editor.acp import acp
+from kasmon.cli.acp.command import acp
 from kasmon.errors import SessionNotFoundError, UnavailableError, UsageError
 
 
