@@ -36,8 +36,8 @@ from kasmon.store.rules import RuleBook
 from kasmon.supervisor.plans.start import apply_edit
 from tests.host.session.test_request_registry import answer, asking
 from tests.host.session.test_rules import keep
-from tests.host.terminal.test_screen_requests import asked as asked_on_screen
-from tests.host.terminal.test_screen_requests import asking as asking_on_screen
+from tests.host.terminal.test_screen_answers import asked as asked_on_screen
+from tests.host.terminal.test_screen_answers import asking as asking_on_screen
 from tests.support.agents.fake_agent import FakeAgent, asked
 from tests.support.agents.menu_agent import dialog
 from tests.support.cli.plan_cli import PLAN, PlanCli

@@ -12,7 +12,7 @@ from kasmon.model.events import RequestAnswered, SessionCreated
 from kasmon.model.permission import Request
 from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
-from tests.host.terminal.test_screen_requests import ME, asked, asking
+from tests.host.terminal.test_screen_answers import ME, asked, asking
 from tests.support.agents.menu_agent import YES, dialog
 from tests.support.host.tmux_env import TmuxEnv, sh
 from tests.support.wait import auntil

@@ -1,4 +1,4 @@
-"""`kasmon plan`: look at a plan, agree to it, decide on it. No agent runs here; see `test_story`."""
+"""`kasmon plan`: look at a plan, agree to it, decide on it. No agent runs here; see `test_plan_run`."""
 
 import stat
 from collections.abc import Callable, Iterator

@@ -99,7 +99,7 @@ async def test_a_request_is_answered_once(env: Env, fake: FakeAgent) -> None:
 
 
 async def test_of_two_answers_at_the_same_moment_exactly_one_wins(env: Env, fake: FakeAgent) -> None:
-    """Each time with two clients; `test_story` has a hundred such races with a host of its own."""
+    """Each time with two clients; `test_process_deaths` has a hundred such races with a host of its own."""
     async with env.hosting(fake):
         links = [await env.linked(), await env.linked()]
         await prompt(links[0], "tidy up")

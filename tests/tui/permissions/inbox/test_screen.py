@@ -33,7 +33,7 @@ from tests.support.sample_fleet import (
 )
 from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.wait import auntil
-from tests.tui.permissions.test_card import KEY, answers, clock_of, show
+from tests.tui.permissions.card.test_card import KEY, answers, clock_of, show
 
 RULE = "Bash(git push:*)"
 

@@ -9,7 +9,7 @@ from kasmon.tui.permissions.card.text import find_next_scope, reaches
 from tests.support.dashboard_scenes import armed, kasmon, run_app
 from tests.support.sample_fleet import command, idle
 from tests.support.tui.fake_gateway import text_of
-from tests.tui.permissions.test_card import KEY, answers, asks, opened
+from tests.tui.permissions.card.test_card import KEY, answers, asks, opened
 
 PUSH = command("fix-auth", "git push origin main", rule="Bash(git push:*)")
 

@@ -12,7 +12,7 @@ from tests.support.dashboard_scenes import HIDDEN, armed, kasmon, run_app
 from tests.support.sample_fleet import asking, change, command, fleet, idle, question
 from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.wait import auntil
-from tests.tui.permissions.test_card import answers, opened, show
+from tests.tui.permissions.card.test_card import answers, opened, show
 
 RULE = "Bash(git push:*)"
 

@@ -15,7 +15,7 @@ from tests.support.dashboard_scenes import armed, kasmon, run_app
 from tests.support.sample_fleet import asking, fleet, idle, request, working
 from tests.support.tui.fake_gateway import gateway_of, text_of
 from tests.support.wait import auntil
-from tests.tui.permissions.test_card import answers, show
+from tests.tui.permissions.card.test_card import answers, show
 
 RULE = "Yes, and don't ask again for: Bash(git push:*)"
 
