@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from tests.conftest import START_FILES
-from tests.safety.test_names import BANNED, FILES
+from tests.safety.test_names import BANNED, FILES, words
 from tests.support.syntax_trees import ROOT
 
 TESTS: Final = ROOT / "tests"
@@ -36,6 +36,8 @@ METAPHORS: Final = BANNED | {
     *("nights", "paper", "papers", "puppet", "seen", "shelf", "talk", "talks", "tenant", "world", "worlds"),
 }
 """Words with a private meaning, some of which helpers had as a name."""
+UNCLEAR: Final = METAPHORS | {"brought", "story"}
+"""Words that say of no test module what it tests."""
 NOT_MIRRORED: Final = {
     "agents": "real agents, which every package is part of",
     "chaos": "a program that drives all of kasmon",
@@ -94,6 +96,21 @@ def test_each_folder_of_tests_is_named_as_the_folder_that_they_test() -> None:
     assert [] == [folder for folder in NOT_MIRRORED if not (TESTS / folder).is_dir()]
 
 
+def unclear(names: list[str]) -> list[str]:
+    return [name for name in names if UNCLEAR & set(words(name))]
+
+
+def test_the_name_of_a_test_module_says_what_is_tested() -> None:
+    assert [] == unclear([path.stem for path in modules() if is_test(path)])
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("test_story", 1), ("test_fleet_story", 1), ("test_who_brought_it", 1), ("test_history", 0)]
+)
+def test_an_unclear_word_is_found_anywhere_in_a_name(name: str, found: int) -> None:
+    assert found == len(unclear([name]))
+
+
 def test_what_is_no_test_is_in_support() -> None:
     assert [] == [str(path) for path in modules() if not is_test(path) and path.parts[0] != "support"]
 
@@ -102,6 +119,6 @@ def test_what_is_no_test_is_in_support() -> None:
     "path", [path for path in modules() if not is_test(path) or path.name == "conftest.py"], ids=str
 )
 def test_a_helper_has_a_plain_name(path: Path) -> None:
-    words = {name: set(re.findall("[A-Z]?[a-z]+", name)) for name in names(path)}
+    parts = {name: set(re.findall("[A-Z]?[a-z]+", name)) for name in names(path)}
 
-    assert {} == {name: found for name, each in words.items() if (found := {word.lower() for word in each} & METAPHORS)}
+    assert {} == {name: found for name, each in parts.items() if (found := {word.lower() for word in each} & METAPHORS)}
