@@ -1,4 +1,4 @@
-"""The plan of the demo: three waves of scripted tasks, for the plan board."""
+"""The plan of the demo: three waves of scripted tasks, for the wave board."""
 
 from typing import Final
 

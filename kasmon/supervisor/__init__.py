@@ -2,5 +2,5 @@
 
 Start at `fleet.snapshot.read_fleet` (the fleet once), `fleet.watch.FleetWatch` (the fleet as it changes) and
 `sessions.session_operations` (start, send, answer, stop). The other folders are one feature each: `plans/` (start
-at `runner`), `sandboxes/` (at `sandbox_operations`), `recovery/`, `search/` and `worktrees/`.
+at `plans.runner`), `sandboxes/` (at `sandboxes.sandbox_operations`), `recovery/`, `search/` and `worktrees/`.
 """

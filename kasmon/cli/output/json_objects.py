@@ -1,4 +1,4 @@
-"""The objects of `--json`, as documented in `cli.app.md`: every field is always present, values are JSON only. Pure.
+"""The objects of `--json`, as documented in `docs/cli.md`: every field is always present, values are JSON only. Pure.
 
 Fields are only added.
 """

@@ -6,7 +6,8 @@
     @read_history.elsewhere
     def _read_history_there(paths: Paths, session: Session) -> SandboxHistory: ...
 
-Callers need not know where the session is. Besides this module only those of `tests/safety/test_session_location.py` ask.
+Callers need not know where the session is. Besides this module only those of
+`tests/safety/test_session_location.py` ask.
 """
 
 import functools

@@ -1,1 +1,1 @@
-"""The plan board: waves as columns, tasks as cards. Start with `controller` and `screen`."""
+"""The wave board: waves as columns, tasks as cards. Start with `controller` and `screen`."""
