@@ -81,6 +81,14 @@ LONE: Final = {
 NOT_SPLIT: Final = {"sandbox/guest": "the files that run inside a sandbox are copied there as one flat folder"}
 """Folders with more than `FILES` modules."""
 FILES: Final = 20
+NO_MODULES: Final = {
+    "check_snapshot": "a function of a module that the map names",
+    "claude": "a program",
+    "gh": "a program",
+    "glab": "a program",
+    "nats": "a program",
+}
+"""Names in a map that are no module."""
 PREFIXES: Final = {
     "backends/tmux/evidence/process": "a source of evidence, beside sources of one module each",
     "backends/tmux/evidence/screen": "a source of evidence, beside sources of one module each",
@@ -314,6 +322,24 @@ def prefixes(names: list[Named]) -> list[str]:
     return sorted(prefix for prefix, number in count.items() if number > 2)
 
 
+def lost(sources: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The names in the maps, the docstrings of packages, that are no module or member there, each after its map."""
+    folders = {str(folder) for where in sources for folder in Path(where).parents}
+    found: list[tuple[str, str]] = []
+    for where, tree in _trees(sources):
+        if Path(where).name == "__init__.py":
+            for name in re.findall(r"`([a-z_]+(?:\.\w+)*)/?`", ast.get_docstring(tree) or ""):
+                first = name.removeprefix("kasmon.").split(".")[0]
+                near = [(at / first).as_posix() for at in Path(where).parents]
+                if (
+                    first.islower()
+                    and first not in NO_MODULES
+                    and not any(at in folders or f"{at}.py" in sources for at in near)
+                ):
+                    found.append((where, name))
+    return found
+
+
 def prose(source: str) -> Iterator[tuple[int, str]]:
     """The docstrings and comments of *source*, each with its line."""
     for node in nodes(syntax_trees.parse(source)):
@@ -444,7 +470,27 @@ def test_a_prefix_that_three_modules_share_is_a_folder() -> None:
     assert sorted(PREFIXES) == prefixes(modules())
 
 
+def test_a_map_names_modules_that_exist() -> None:
+    assert [] == lost(sources())
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("`b` and `c/`, `c.d`, `kasmon.top`, `top`", []),
+        ("`b.Some` and `c.d.run`", []),
+        ("`d`", ["d"]),
+        ("`gone` and `gone.Some`", ["gone", "gone.Some"]),
+    ],
+)
+def test_a_name_in_a_map_is_found_beside_it_or_above(text: str, found: list[str]) -> None:
+    files = {"a/__init__.py": f'"""A map: {text}."""', "a/b.py": "", "a/c/d.py": "", "top.py": ""}
+    assert [("a/__init__.py", name) for name in found] == lost(files)
+
+
 def test_no_exception_outlives_its_reason() -> None:
+    maps = [source for where, source in sources().items() if where.endswith("__init__.py")]
+    assert [] == [name for name in NO_MODULES if not any(f"`{name}`" in source for source in maps)]
     ends = {words(named.name)[-1] for named in modules() if words(named.name)}
     assert [] == [noun for noun in NOUNS if noun not in ends]
     ends = {words(named.name)[-1] for named in types(sources())}
