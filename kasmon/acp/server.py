@@ -171,19 +171,19 @@ class EditorAgent:
         session = await self._find(self._only) if self._only else await self._create(cwd)
         remarks = [f"{session.fallback}."] if session.fallback else []
         remarks += [NO_MCP] if mcp_servers else []
-        self._served[session.id] = await self._replaced(session)
+        self._served[session.id] = await self._replace(session)
         self._opening[session.id] = " ".join(remarks)
         return {"sessionId": session.id, **_settings(session)}
 
     async def load_session(self, session_id: str, **_: Any) -> dict[str, Any]:
         session = await self._find(session_id)
-        served = self._served[session.id] = await self._replaced(session)
+        served = self._served[session.id] = await self._replace(session)
         await served.follow(session)
         return _settings(session)
 
     async def resume_session(self, session_id: str, **_: Any) -> dict[str, Any]:
         session = await self._find(session_id)
-        served = await self._replaced(session)
+        served = await self._replace(session)
         await served.skip_history()
         self._served[session.id] = served
         return _settings(session)
@@ -248,7 +248,7 @@ class EditorAgent:
         except KasmonError as error:
             raise refused(error) from error
 
-    async def _replaced(self, session: Session) -> ServedSession:
+    async def _replace(self, session: Session) -> ServedSession:
         """Return a new view of *session*, in place of an earlier one."""
         if (before := self._served.pop(session.id, None)) is not None:
             await before.aclose()

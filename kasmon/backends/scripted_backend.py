@@ -35,7 +35,7 @@ class ScriptedAgent:
             if not self._actor.ended:
                 yield self._started()
         while not self._is_ended:
-            match self._actor.next(time.time()):
+            match self._actor.advance(time.time()):
                 case None:
                     await self._wait(None)
                 case ScriptPause(seconds=seconds):

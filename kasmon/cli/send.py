@@ -298,12 +298,12 @@ def _to_all(
 ) -> list[Receipt | KasmonError]:
     """Return the receipts of all *sessions*, or the error of each; it does not affect the others."""
 
-    async def to(session: Session) -> Receipt | None:
+    async def send_now(session: Session) -> Receipt | None:
         if timeout_s is not None or session.state is SessionState.PAUSED:
             return None  # it may take longer than that
         return await _send(where, session, sending)
 
-    sent = run_side_by_side(sessions, to)
+    sent = run_side_by_side(sessions, send_now)
     if all(isinstance(each, KasmonError) or (each and _is_enough(each, sending)) for each in sent):
         return [each for each in sent if each is not None]
     import asyncio  # only where a prompt is to be followed

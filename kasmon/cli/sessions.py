@@ -43,7 +43,7 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.host.rpc import event_loop
-from kasmon.host.rpc.event_loop import in_thread, sleep
+from kasmon.host.rpc.event_loop import run_in_thread, sleep
 from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.commands import Mode
 from kasmon.model.evidence import AT_ONCE
@@ -414,15 +414,15 @@ async def find_early_exit(paths: Paths, session: SessionId) -> Session | None:
 
     A structured agent has already completed its handshake, so this does not wait.
     """
-    before = await in_thread(load_initial_session, paths, session)
+    before = await run_in_thread(load_initial_session, paths, session)
     deadline = time.monotonic() + LIMIT_S
     resting_since: float | None = None
     while True:
-        now, _ = await in_thread(apply_log, paths, before)
+        now, _ = await run_in_thread(apply_log, paths, before)
         if now.state is SessionState.ENDED:
             return now
         at = time.monotonic()
-        resting_since = (resting_since or at) if await in_thread(_is_resting, now.pid) else None
+        resting_since = (resting_since or at) if await run_in_thread(_is_resting, now.pid) else None
         is_up = now.state in UP or (resting_since is not None and at - resting_since >= REST_S)
         if is_up or now.mode is not Mode.TMUX or at > deadline:
             return None
@@ -521,7 +521,7 @@ def stop(
         choice = _choose_children(fleet, selected)
 
     async def act(where: Paths, session: Session) -> Outcome:
-        if choice is None and _running_children(await in_thread(read_fleet, where), [session.id]):
+        if choice is None and _running_children(await run_in_thread(read_fleet, where), [session.id]):
             raise UNCHOSEN
         await session_operations.stop(where, session)
         stopped = await session_operations.stop_children(where, session) if choice == "stop" else ()

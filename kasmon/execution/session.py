@@ -281,7 +281,7 @@ class ExecutionSession:
         check_scope(scope)
         session = await self._now()
         if session.mode is Mode.TMUX:
-            asked = await self._terminal.asked(self._now, request)
+            asked = await self._terminal.wait_for_request(self._now, request)
         else:
             known = session.open_request(RequestId(request)) if request else next(iter(session.requests), None)
             if known is None:

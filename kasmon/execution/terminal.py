@@ -79,16 +79,16 @@ class SessionTerminal:
         rules = await self._rules(session) if is_shown else None
         rule = None if rules is None else rules.file.composer
         await asyncio.sleep(self._keyed_at + ENTER_S - asyncio.get_running_loop().time())
-        is_seen = rule is not None and await self._until_seen(session, rule, text)
+        is_seen = rule is not None and await self._wait_for_text(session, rule, text)
         await self.type(session, "\r")
         self._typed = ""
-        if is_seen and rule is not None and not await self._until_gone(session, rule, text):
+        if is_seen and rule is not None and not await self._wait_for_removal(session, rule, text):
             raise TimedOutError(
                 f"the input box of {session.name!r} still contains {clean_line(text)!r} {CALL_S:g} s after Enter.",
                 hint="Check its screen: a dialog may cover the input box.",
             )
 
-    async def _until_seen(self, session: Session, rule: ComposerRule, text: str) -> bool:
+    async def _wait_for_text(self, session: Session, rule: ComposerRule, text: str) -> bool:
         """Whether *text* gets into the prompt box; False after `BOX_S` without a box. May raise `TimedOutError`."""
         began = asyncio.get_running_loop().time()
         while True:
@@ -106,7 +106,7 @@ class SessionTerminal:
                 )
             await asyncio.sleep(LOOK_S)
 
-    async def _until_gone(self, session: Session, rule: ComposerRule, text: str) -> bool:
+    async def _wait_for_removal(self, session: Session, rule: ComposerRule, text: str) -> bool:
         """Whether *text* leaves the prompt box within `CALL_S`."""
         deadline = asyncio.get_running_loop().time() + CALL_S
         while (box := await self._box(session, rule)) is not None and contains_text(text, box, rule):
@@ -125,7 +125,7 @@ class SessionTerminal:
         rules = await self._rules(session)
         return None if rules is None else menu(await self.rows(session), rules)
 
-    async def asked(self, read: Callable[[], Awaitable[Session]], wanted: str | None) -> Request:
+    async def wait_for_request(self, read: Callable[[], Awaitable[Session]], wanted: str | None) -> Request:
         """Return the host's request for the menu on the screen, which the host may detect a moment later.
 
         Args:

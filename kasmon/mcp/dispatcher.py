@@ -90,7 +90,7 @@ class ToolDispatcher:
             case "peers", SessionTools() as session_tools:
                 return await asyncio.to_thread(session_tools.peers)
             case "done", SessionTools() as session_tools:
-                return await session_tools.done(arguments.get("summary", ""))
+                return await session_tools.report_done(arguments.get("summary", ""))
             case _:
                 raise AssertionError(name)
 

@@ -81,7 +81,7 @@ def server_of(dispatcher: ToolDispatcher | FleetTools) -> Server[Any]:
 
     async def call_tool(context: ServerRequestContext[Any], call: types.CallToolRequestParams) -> types.CallToolResult:
         progress = _Progress(context)
-        result = await progress.of(dispatcher, call)
+        result = await progress.call(dispatcher, call)
         text = json.dumps(result.content, ensure_ascii=False)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)],
@@ -128,7 +128,7 @@ class _Progress:
         self._unsent = ""
         self._printed_characters = 0
 
-    async def of(self, dispatcher: ToolDispatcher | FleetTools, params: types.CallToolRequestParams) -> ToolResult:
+    async def call(self, dispatcher: ToolDispatcher | FleetTools, params: types.CallToolRequestParams) -> ToolResult:
         call = dispatcher.call(params.name, params.arguments or {}, self._append)
         if not self._is_requested:
             return await call

@@ -20,7 +20,7 @@ class SessionTools:
         self._paths = paths
         self._id = session
 
-    async def done(self, summary: str) -> dict[str, Any]:
+    async def report_done(self, summary: str) -> dict[str, Any]:
         """Log its report that its task is done.
 
         Raises:

@@ -93,7 +93,7 @@ class Actor:
     def queued(self) -> int:
         return len(self._queue)
 
-    def next(self, now: float) -> Move | None:
+    def advance(self, now: float) -> Move | None:
         """Return the next move; None if nothing happens until a command arrives.
 
         If called before a `ScriptPause` is over, it returns a shorter one again.

@@ -309,7 +309,7 @@ class SessionPane:
         app = self.app
         assert app.gateway is not None
         try:
-            lines = await app.gateway.printed(session.id)
+            lines = await app.gateway.read_output(session.id)
         except KasmonError as error:
             app.say(what_failed(error), severity="error")
             return

@@ -189,7 +189,7 @@ async def test_a_shell_is_not_asked_before_it_has_taken_the_command(monkeypatch:
     monkeypatch.setattr(command_completion, "FIRST_S", 0)
     shell = SlowShell()
     asked = CommandCompletion(shell, cast("PaneWriter", shell), 1)
-    ending = asyncio.create_task(asked.ended())
+    ending = asyncio.create_task(asked.wait_for_end())
     for _ in range(50):
         asked.feed(b"\x1b[?2004h")
         await asyncio.sleep(0)
@@ -222,7 +222,7 @@ async def test_a_command_has_finished_only_once_what_asked_the_shell_has_ended_t
         monkeypatch.setattr(command_completion, name, 0)
     shell = SlowShell()
     asked = CommandCompletion(shell, cast("PaneWriter", shell), 1, has_begun=True)
-    ending = asyncio.create_task(asked.ended())
+    ending = asyncio.create_task(asked.wait_for_end())
     await auntil(lambda: shell.pressed)
     is_back = False
     looks.clear()

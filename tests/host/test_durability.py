@@ -210,7 +210,7 @@ async def test_an_answer_by_a_rule_is_on_disk_before_the_agent_hears_it(
 def impatient(patch: pytest.MonkeyPatch) -> list[int]:
     """Have hosts wait for the log for a moment at a time; how much they wait for, each time."""
     waits: list[int] = []
-    reached = async_writer.LogWriter._reached
+    reached = async_writer.LogWriter._wait_for_count
 
     async def counted(self: async_writer.LogWriter, count: int, limit_s: float | None) -> bool:
         waits.append(count)
@@ -218,7 +218,7 @@ def impatient(patch: pytest.MonkeyPatch) -> list[int]:
 
     for module in (async_writer, agent_runner, host):
         patch.setattr(module, "WRITTEN_S", 0.01)
-    patch.setattr(async_writer.LogWriter, "_reached", counted)
+    patch.setattr(async_writer.LogWriter, "_wait_for_count", counted)
     return waits
 
 

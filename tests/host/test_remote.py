@@ -89,7 +89,7 @@ def test_a_line_that_does_not_hold_is_tried_less_and_less_and_a_good_one_at_once
     backoff = Backoff()
     waits = []
     for at in (0.0, 10.0, 20.0, 500.0):
-        waits.append(backoff.lost(at))
+        waits.append(backoff.record_loss(at))
         backoff.record_success(at + 5)
 
     assert [0.5, 1.0, 2.0, 0.5] == waits

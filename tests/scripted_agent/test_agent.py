@@ -56,7 +56,7 @@ class Stage:
     def go_on(self, until: type[object] | None = None) -> list[Event]:
         facts: list[Event] = []
         for _ in range(10_000):
-            move = self.actor.next(self.now)
+            move = self.actor.advance(self.now)
             if isinstance(move, ScriptPause):
                 self.now += move.seconds
             elif isinstance(move, SpokenText):
@@ -127,13 +127,13 @@ def test_a_pause_that_is_asked_for_again_is_what_is_left_of_it() -> None:
     stage.now += 10
 
     assert ScriptPause(seconds=50) == next(move for _ in range(3) if (move := _rested(stage)) != ScriptPause(seconds=0))
-    assert ScriptPause(seconds=30) == stage.actor.next(stage.now + 20)
-    assert ScriptPause(seconds=50) == stage.actor.next(stage.now - 3600)  # a clock set back makes no pause longer
+    assert ScriptPause(seconds=30) == stage.actor.advance(stage.now + 20)
+    assert ScriptPause(seconds=50) == stage.actor.advance(stage.now - 3600)  # a clock set back makes no pause longer
 
 
 def _rested(stage: Stage) -> ScriptPause:
     """The next pause of more than a step's length."""
-    move = stage.actor.next(stage.now)
+    move = stage.actor.advance(stage.now)
     assert isinstance(move, ScriptPause)
     if move.seconds < 1:
         stage.now += move.seconds
@@ -325,7 +325,7 @@ def test_an_interrupt_ends_the_turn_and_withdraws_what_it_asked(script: str, fin
     stage = Stage()
     stage.actor.prompt(Prompt(text=script), START)
     for _ in range(20):
-        if not isinstance(move := stage.actor.next(stage.now), ScriptPause) or move.seconds < 1:
+        if not isinstance(move := stage.actor.advance(stage.now), ScriptPause) or move.seconds < 1:
             stage.now += move.seconds if isinstance(move, ScriptPause) else 0
 
     stage.actor.interrupt(stage.now)

@@ -48,7 +48,7 @@ class AcpAgent(StructuredAgent):
         self._cancelled_at = -math.inf
         """When the turn was cancelled, by the loop's clock."""
         self._transport = AcpTransport(child, self._incoming.record_garbage, self._event_queue.wait_for_space)
-        self._client = AcpClient(self._transport, self._incoming.called)
+        self._client = AcpClient(self._transport, self._incoming.handle)
 
     async def begin(self) -> None:
         start = SessionStart(self._client, self._launch, self._agent, self._environment, self._translator)

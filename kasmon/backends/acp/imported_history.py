@@ -47,7 +47,7 @@ class ImportedHistory:
             message = update.message_id or ""
             if message != self._message:
                 self._end_prompt()
-            self._append(self._speech.ended(0.0))
+            self._append(self._speech.finish(0.0))
             self._message = message
             self._prompt.append(text_of(update.content))
             return
@@ -57,12 +57,12 @@ class ImportedHistory:
             text, message = text_of(update.content), update.message_id or ""
             self._append(self._speech.add(text, 0.0, thinking=is_thought, message=message))
         elif isinstance(update, schema.ToolCallStart | schema.ToolCallProgress):
-            self._append([*self._speech.ended(0.0), *self._tools.apply(update, 0.0)])
+            self._append([*self._speech.finish(0.0), *self._tools.apply(update, 0.0)])
 
     def end(self, at: float) -> list[EntryImported]:
         """Return the entries, imported at *at*, in seconds since the epoch; when they happened is unknown."""
         self._end_prompt()
-        self._append([*self._speech.ended(0.0), *self._tools.ended(0.0)])
+        self._append([*self._speech.finish(0.0), *self._tools.end_all(0.0)])
         omitted = [NoticeRaised(at=0.0, text=OMITTED)] if self._count > MOST else []
         return [EntryImported(at=at, entry=entry, program=self._program) for entry in (*omitted, *self._entries)]
 

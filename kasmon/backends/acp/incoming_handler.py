@@ -47,7 +47,7 @@ class IncomingHandler:
         self._emit = emit
         self._stray: asyncio.TimerHandle | None = None
 
-    async def called(self, method: str, params: Any, is_notice: bool) -> Any:
+    async def handle(self, method: str, params: Any, is_notice: bool) -> Any:
         """Handle whatever the agent sends; called by the SDK.
 
         Raises:
@@ -94,4 +94,4 @@ class IncomingHandler:
 
     def _end_stray(self) -> None:
         if not self.in_turn:
-            self._emit(self._translator.speech.ended(time.time()))
+            self._emit(self._translator.speech.finish(time.time()))

@@ -103,7 +103,7 @@ class OpenRequests:
         if self.is_closed:
             return permission_requests.CANCELLED
         call = self._name("acp")
-        tool = self._translator.tools.asked(parsed.tool_call)
+        tool = self._translator.tools.record_request(parsed.tool_call)
         permission = self._build(parsed, tool, call)
         opened = self._permissions.add(call, [permission.ask.request], permission, at)
         return await self._await_result(call, asked, opened, permission_requests.CANCELLED, at)
@@ -172,7 +172,7 @@ class OpenRequests:
         if (permission := reply.permission) is not None:
             at, answer = time.time(), reply.answer
             allows = permission.ask.allows(answer)
-            self._emit(self._translator.tools.answered(permission.ask.call, allows, at))
+            self._emit(self._translator.tools.apply_answer(permission.ask.call, allows, at))
             if answer.decision is not Decision.CHOOSE and answer.reason:
                 self._emit([NoticeRaised(at=at, text=NOT_TOLD)])
 
@@ -206,13 +206,13 @@ class OpenRequests:
     ) -> dict[str, Any]:
         result: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[call] = WaitingCall(asked.id, result, cancelled, asyncio.current_task())
-        self._emit([*self._translator.speech.ended(at), *opened])
+        self._emit([*self._translator.speech.finish(at), *opened])
         return await result
 
     def _withdraw(self, call: CallId, why: str, at: float) -> None:
         self._settle(call, self._waiting[call].cancelled)
         if (opened := self._permissions.calls.get(call)) is not None:
-            self._emit(self._translator.tools.answered(opened.content.ask.call, False, at))
+            self._emit(self._translator.tools.apply_answer(opened.content.ask.call, False, at))
         self._emit([*self._permissions.withdraw(call, why, at), *self._elicitations.withdraw(call, why, at)])
 
     def _settle(self, call: CallId, result: dict[str, Any]) -> asyncio.Task[Any] | None:

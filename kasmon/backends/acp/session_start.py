@@ -79,11 +79,11 @@ class SessionStart:
         able = introduced.agent_capabilities or AgentCapabilities()
         try:
             if self._launch.fork is not None:
-                conversation = await self._forked(self._launch.fork.conversation, able)
+                conversation = await self._fork(self._launch.fork.conversation, able)
             elif self._launch.resume:
-                conversation = await self._resumed(self._launch.resume, able)
+                conversation = await self._resume(self._launch.resume, able)
             else:
-                conversation = self._opened(await self._client.open_session("new", self._launch.workdir))
+                conversation = self._begin_conversation(await self._client.open_session("new", self._launch.workdir))
         except RequestError as error:
             raise self._refused(error, introduced) from error
         of_sessions, of_prompts = able.session_capabilities or SessionCapabilities(), able.prompt_capabilities
@@ -94,36 +94,36 @@ class SessionStart:
             takes_images=of_prompts is not None and of_prompts.image is True,
             abilities=tuple(name for name, capability in said.items() if capability is not None),
         )
-        conversation = await self._with(conversation, "model", self._launch.model)
-        return await self._with(conversation, "mode", self._launch.permission_mode)
+        conversation = await self._apply_setting(conversation, "model", self._launch.model)
+        return await self._apply_setting(conversation, "mode", self._launch.permission_mode)
 
-    def _opened(self, answer: Mapping[str, Any]) -> OpenConversation:
+    def _begin_conversation(self, answer: Mapping[str, Any]) -> OpenConversation:
         session = answer.get("sessionId")
         if not isinstance(session, str) or not session:
             raise LaunchError(f"{self._name!r} opened a conversation without an id.")
         self._translator.session = session
         return OpenConversation(session, parse_offered(answer))
 
-    async def _forked(self, source: str, able: AgentCapabilities) -> OpenConversation:
+    async def _fork(self, source: str, able: AgentCapabilities) -> OpenConversation:
         """Open a copy of the whole conversation *source*; what the agent replays of it is history."""
         if able.session_capabilities is None or able.session_capabilities.fork is None:
             raise LaunchError(
                 f"{self._name!r} cannot copy a conversation.", hint="`Esc Esc` at an earlier prompt copies its text."
             )
         history = self._translator.replays()
-        conversation = self._opened(await self._client.open_session("fork", self._launch.workdir, source))
+        conversation = self._begin_conversation(await self._client.open_session("fork", self._launch.workdir, source))
         if conversation.id == source:
             raise LaunchError(f"{self._name!r} opened the conversation {source!r} itself, not a copy of it.")
         await history.wait_for_end()
         return conversation
 
-    async def _resumed(self, session: str, able: AgentCapabilities) -> OpenConversation:
+    async def _resume(self, session: str, able: AgentCapabilities) -> OpenConversation:
         self._translator.session = session
         history = self._translator.replays()
         if self._launch.generation == 1:  # a conversation from before this session, of which there is no log
             self._translator.imported = ImportedHistory(self._name, self._launch.workdir, self._agent.quirks)
         if able.load_session:
-            return await self._loaded(session, history)
+            return await self._load(session, history)
         if able.session_capabilities is None or able.session_capabilities.resume is None:
             raise LaunchError(
                 f"{self._name!r} cannot resume an earlier conversation.", hint="`kasmon new` starts a new session."
@@ -135,7 +135,7 @@ class SessionStart:
             return OpenConversation(session, settings, "same id, which is in its own list of conversations")
         return OpenConversation(session, settings, caveat=NOT_LISTED)
 
-    async def _loaded(self, session: str, history: ReplayedHistory) -> OpenConversation:
+    async def _load(self, session: str, history: ReplayedHistory) -> OpenConversation:
         has_twins = Quirk.TWIN_FILES in self._agent.quirks
         if has_twins:
             await asyncio.to_thread(gemini_quirks.leave_minute, session, self._environment.variables, time.time())
@@ -163,7 +163,7 @@ class SessionStart:
                 break
         return False
 
-    async def _with(self, conversation: OpenConversation, setting: Setting, wanted: str) -> OpenConversation:
+    async def _apply_setting(self, conversation: OpenConversation, setting: Setting, wanted: str) -> OpenConversation:
         """Return *conversation* with *setting* set to *wanted*; unchanged if *wanted* is empty."""
         offer, what = conversation.settings.offer(setting), "model" if setting == "model" else "permission mode"
         if not wanted or (offer is not None and offer.current == wanted):

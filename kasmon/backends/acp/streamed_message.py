@@ -25,13 +25,13 @@ class StreamedMessage:
         if not text:
             return []
         is_other = thinking is not self._is_thought or (message and self._message and message != self._message)
-        ended = self.ended(at) if is_other else []
+        ended = self.finish(at) if is_other else []
         self._is_thought = thinking
         self._message = message or self._message
         self._pieces.append(text)
         return [*ended, Chunk(text=text, thinking=thinking)]
 
-    def ended(self, at: float) -> list[events.Event | Chunk]:
+    def finish(self, at: float) -> list[events.Event | Chunk]:
         """Return the finished message, if one was being written."""
         text = "".join(self._pieces)
         self._pieces.clear()

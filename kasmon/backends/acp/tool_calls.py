@@ -84,26 +84,26 @@ class AcpToolCalls:
         if tool.is_finished:
             return []
         if mention.status in ("completed", "failed"):
-            return self._finished(tool, mention.status == "completed", at)
+            return self._finish(tool, mention.status == "completed", at)
         runs = mention.status == "in_progress" or (before is tool and bool(tool.input) and not had_input)
-        return self._started(tool, at) if runs and not tool.is_asked else []
+        return self._start(tool, at) if runs and not tool.is_asked else []
 
-    def asked(self, mention: ToolCallUpdate) -> AcpToolCall:
+    def record_request(self, mention: ToolCallUpdate) -> AcpToolCall:
         tool = self._tool(mention)
         tool.update(mention)
         tool.is_asked = True
         tool.asked_diff = diff_of(edits(tool.contents), self._workdir)
         return tool
 
-    def answered(self, call: str, allowed: bool, at: float) -> list[Event]:
+    def apply_answer(self, call: str, allowed: bool, at: float) -> list[Event]:
         """Apply the user's answer; return the resulting events."""
         tool = self._tools.get(call)
         if tool is None:
             return []
         tool.is_asked = False
-        return self._started(tool, at) if allowed else []
+        return self._start(tool, at) if allowed else []
 
-    def ended(self, at: float) -> list[Event]:
+    def end_all(self, at: float) -> list[Event]:
         """End the turn; return events that end all open calls."""
         left = [tool for tool in self._tools.values() if tool.is_started and not tool.is_finished]
         self._tools.clear()
@@ -129,7 +129,7 @@ class AcpToolCalls:
             tool = self._tools[mention.tool_call_id] = AcpToolCall(mention.tool_call_id)
         return tool
 
-    def _started(self, tool: AcpToolCall, at: float) -> list[Event]:
+    def _start(self, tool: AcpToolCall, at: float) -> list[Event]:
         if tool.is_started:
             return []
         tool.is_started = True
@@ -139,8 +139,8 @@ class AcpToolCalls:
         started = ToolStarted(at=at, call=tool.call, tool=name, title="" if title == name else title, input=told)
         return [started, *_to_do(tool.input, at)]
 
-    def _finished(self, tool: AcpToolCall, ok: bool, at: float) -> list[Event]:
-        started = self._started(tool, at)
+    def _finish(self, tool: AcpToolCall, ok: bool, at: float) -> list[Event]:
+        started = self._start(tool, at)
         tool.is_finished, tool.is_asked = True, False
         output = texts(tool.contents) or output_of(tool.output)
         diff = patch_of(tool.output) or diff_of(edits(tool.contents), self._workdir) or tool.asked_diff

@@ -95,11 +95,11 @@ class AcpTranslator:
     def begins(self, at: float) -> AgentOutputs:
         """End the replay and any open message, for a new prompt."""
         self.history = None
-        return self.speech.ended(at)
+        return self.speech.finish(at)
 
     def ends(self, at: float, answer: Mapping[str, Any] | None = None) -> AgentOutputs:
         """End the turn, with the agent's *answer* if there is one."""
-        facts = [*self.speech.ended(at), *self.tools.ended(at)]
+        facts = [*self.speech.finish(at), *self.tools.end_all(at)]
         if answer is not None:
             facts += self._counts(self.counted.answered(answer, self.tools.habits), at)
         return facts
@@ -131,13 +131,13 @@ class AcpTranslator:
             case schema.AgentMessageChunk() | schema.AgentThoughtChunk():
                 return self._spoken(update, at)
             case schema.ToolCallStart() | schema.ToolCallProgress():
-                return [*self.speech.ended(at), *self.tools.apply(update, at)]
+                return [*self.speech.finish(at), *self.tools.apply(update, at)]
             case schema.AgentPlanUpdate():
-                return [*self.speech.ended(at), _plan(update.entries, at)]
+                return [*self.speech.finish(at), _plan(update.entries, at)]
             case schema.AgentPlanContentUpdate(plan=schema.PlanUpdateItems() as plan):
-                return [*self.speech.ended(at), _plan(plan.entries, at)]
+                return [*self.speech.finish(at), _plan(plan.entries, at)]
             case schema.AgentPlanRemovedUpdate():
-                return [*self.speech.ended(at), events.PlanUpdated(at=at)]
+                return [*self.speech.finish(at), events.PlanUpdated(at=at)]
             case schema.CurrentModeUpdate():
                 return self.now_set(self.settings.chosen("mode", update.current_mode_id), at)
             case schema.ConfigOptionUpdate():

@@ -52,9 +52,9 @@ class ConversationContent:
                 if text(block, "thinking"):
                     yield events.ThoughtWritten(at=at, text=text(block, "thinking"), within=within)
             elif kind in TOOL_BLOCKS:
-                yield self._started(block, within, at)
+                yield self._record_call(block, within, at)
             elif kind.endswith("_tool_result"):
-                yield from self._finished(block, {}, at)
+                yield from self._record_result(block, {}, at)
             elif kind not in SILENT_BLOCKS:
                 yield events.UnknownMessageSeen(at=at, what=f"assistant/{kind}", raw=as_json(block))
 
@@ -64,7 +64,7 @@ class ConversationContent:
         result = table(message, "tool_use_result")
         for block in rows(content, "content"):
             if block.get("type") == "tool_result":
-                yield from self._finished(block, result, at)
+                yield from self._record_result(block, result, at)
         printed = COMMAND_OUTPUT.match(text(content, "content"))
         if printed and printed[1].strip() and not printed[1].startswith(MODEL_SET):
             yield events.NoticeRaised(at=at, text=printed[1].strip())
@@ -73,26 +73,26 @@ class ConversationContent:
         """Return the plan after the agent itself set the states of some tasks."""
         return events.PlanUpdated(at=at, items=self._todo.stated(rows(message, "statuses")))
 
-    def cleared(self, at: float) -> Iterator[events.Event]:
+    def clear(self, at: float) -> Iterator[events.Event]:
         """Reset for a new conversation."""
         self.said = ""
         if self._todo.forget():
             yield events.PlanUpdated(at=at)
 
-    def _started(self, block: Table, within: str, at: float) -> events.ToolStarted:
+    def _record_call(self, block: Table, within: str, at: float) -> events.ToolStarted:
         call, name, asked = text(block, "id"), text(block, "name"), table(block, "input")
         self._calls[call] = name, asked
         return events.ToolStarted(
             at=at, call=call, tool=name, title=tool_text.title(asked), input=as_json(asked), within=within
         )
 
-    def _finished(self, block: Table, result: Table, at: float) -> Iterator[events.Event]:
+    def _record_result(self, block: Table, result: Table, at: float) -> Iterator[events.Event]:
         call, ok = text(block, "tool_use_id"), block.get("is_error") is not True
         name, asked = self._calls.pop(call, ("", {}))
         yield events.ToolFinished(
             at=at, call=call, ok=ok, output=tool_text.output(block), diff=diff.diff_of_result(result)
         )
-        items = self._todo.finished(name, asked, result) if ok else None
+        items = self._todo.apply_result(name, asked, result) if ok else None
         if items is not None:
             yield events.PlanUpdated(at=at, items=items)
 
@@ -104,7 +104,7 @@ class TodoList:
         self._tasks: dict[str, events.PlanItem] = {}
         """By id, in order of creation."""
 
-    def finished(self, tool: str, asked: Table, result: Table) -> tuple[events.PlanItem, ...] | None:
+    def apply_result(self, tool: str, asked: Table, result: Table) -> tuple[events.PlanItem, ...] | None:
         """Return the list after *tool* finished with the input *asked*; None if that does not change it."""
         if tool == "TodoWrite":
             todos = rows(result, "newTodos") or rows(asked, "todos")

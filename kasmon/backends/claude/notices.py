@@ -110,7 +110,7 @@ class ClaudeNotices:
     def __init__(self) -> None:
         self._tasks: dict[str, str] = {}
 
-    def of_system(self, message: Table, at: float) -> NoticeRaised | MessageWritten | None:
+    def apply_system(self, message: Table, at: float) -> NoticeRaised | MessageWritten | None:
         """Return the notice in a `system` message; None if it holds none."""
         subtype = text(message, "subtype")
         if subtype == "task_started":

@@ -89,7 +89,7 @@ class ClaudeTranslator:
             case "conversation_reset":
                 self._usage.begin_conversation()
                 self.settings.expect_new_conversation()
-                yield from self._content.cleared(at)
+                yield from self._content.clear(at)
             case _ if name == ASK:
                 context = RequestContext(session=self._session, at=at, before=before, said=self._content.said)
                 yield from self.requests.open(text(message, "request_id"), table(message, "request"), context)
@@ -151,7 +151,7 @@ class ClaudeTranslator:
                 self._usage.record_compaction(count(table(message, "compact_metadata"), "post_tokens"))
         if name == "system/status":
             yield from self.settings.change_mode(text(message, "permissionMode"), at)
-        notice = self._notices.of_system(message, at)
+        notice = self._notices.apply_system(message, at)
         if notice is not None:
             yield notice
         elif name not in SILENT and name not in HANDLED:

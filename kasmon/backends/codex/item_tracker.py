@@ -45,7 +45,7 @@ class ItemTracker:
         """Return the call of the sub-agent that works in *thread*; empty for the agent itself."""
         return "" if thread == self._main else self._calls.get(thread, thread)
 
-    def started(self, item: Table, thread: str, now: float) -> list[Event]:
+    def record_start(self, item: Table, thread: str, now: float) -> list[Event]:
         kind, call = text(item, "type"), text(item, "id")
         if kind in ("agentMessage", "reasoning"):
             self._leave_running(thread)
@@ -62,11 +62,11 @@ class ItemTracker:
             return self._begin(item, thread, now)
         return []
 
-    def allowed(self, call: str, now: float) -> list[Event]:
+    def record_approval(self, call: str, now: float) -> list[Event]:
         item, thread = self._held.pop(call, ({}, ""))
         return self._begin(item, thread, now)
 
-    def completed(self, item: Table, thread: str, now: float) -> list[Event]:
+    def record_end(self, item: Table, thread: str, now: float) -> list[Event]:
         """Apply item/completed. An item that was declined before it began is not reported."""
         call = text(item, "id")
         self._writing.pop(call, None)
@@ -88,7 +88,7 @@ class ItemTracker:
         said = items.finished(item, self._workdir, self.within(thread), now)
         return before if said is None else [*before, said]
 
-    def wrote(self, call: str, thread: str, delta: str) -> list[Chunk]:
+    def record_text(self, call: str, thread: str, delta: str) -> list[Chunk]:
         _, before = self._writing.get(call, (thread, ""))
         self._writing[call] = (thread, before + delta)
         return self.shown(thread, delta)
@@ -97,7 +97,7 @@ class ItemTracker:
         """Return text as it is written; of sub-agents only whole messages are reported."""
         return [Chunk(text=delta, thinking=thinking)] if thread == self._main and delta else []
 
-    def used(self, thread: str, tokens: int, now: float) -> list[Event]:
+    def record_usage(self, thread: str, tokens: int, now: float) -> list[Event]:
         """Record the *tokens* that *thread* has used so far, and report them if it is a sub-agent's."""
         call = self._calls.get(thread)
         if call is None or tokens == self._tokens.get(thread):
@@ -105,9 +105,9 @@ class ItemTracker:
         self._tokens[thread] = tokens
         return [SubtaskChanged(at=now, id=thread, call=call, job="agent", tokens=tokens)]
 
-    def printed(self, call: str, now: float) -> list[Event]:
+    def record_output(self, call: str, now: float) -> list[Event]:
         """Record output of the command *call*, which shows that it runs."""
-        return self.allowed(call, now) if call in self._held else []
+        return self.record_approval(call, now) if call in self._held else []
 
     def move_to_background(self, call: str) -> None:
         """Record that codex no longer waits for the command *call*."""

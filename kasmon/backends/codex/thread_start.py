@@ -62,7 +62,7 @@ async def open_thread(transport: CodexTransport, launch: Launch, thread: Table, 
     await _must_be_logged_in(transport)
     wanted = {**thread, "cwd": launch.workdir}
     if launch.fork is not None:
-        return await _forked(transport, wanted, launch.fork, version)
+        return await _fork(transport, wanted, launch.fork, version)
     if launch.resume is None:
         return await _new(transport, wanted, version)
     try:
@@ -106,7 +106,7 @@ async def _new(transport: CodexTransport, wanted: Table, version: str) -> CodexT
     return CodexThread(thread=thread, response=response)
 
 
-async def _forked(transport: CodexTransport, wanted: Table, fork: ConversationFork, version: str) -> CodexThread:
+async def _fork(transport: CodexTransport, wanted: Table, fork: ConversationFork, version: str) -> CodexThread:
     """Open a copy of the thread up to the prompt of *fork*, or of all of it."""
     wanted = {**wanted, "threadId": fork.conversation, "excludeTurns": True}
     try:

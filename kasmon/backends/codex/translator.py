@@ -172,7 +172,7 @@ class CodexTranslator:
 
     def lifted(self, now: float) -> list[AgentOutput]:
         """Return the end of a limit whose time is over."""
-        return _as_list(self._usage.lifted(now))
+        return _as_list(self._usage.end_limit(now))
 
     def ended(self, now: float) -> list[AgentOutput]:
         """Return the last events: unfinished messages, and the withdrawal of open requests."""
@@ -224,11 +224,15 @@ class CodexTranslator:
             return [*self.tracker.end_turn(thread, now), *self.requests.close_thread(thread, now)]
         status, error = text(params, "turn", "status"), table(params, "turn", "error")
         if status == "failed":
-            limited = self._usage.failed(error, now)
+            limited = self._usage.record_failure(error, now)
             return [*_as_list(limited), *self._end_turn(now, "limit" if is_limit(error) else "error", failure(error))]
         if status == "interrupted":
             return self._end_turn(now, "interrupted")
-        return [*_as_list(self._usage.lifted(now)), *self._end_turn(now, "done"), *self._plan_to_approve(params, now)]
+        return [
+            *_as_list(self._usage.end_limit(now)),
+            *self._end_turn(now, "done"),
+            *self._plan_to_approve(params, now),
+        ]
 
     def _end_turn(
         self, now: float, reason: Literal["done", "interrupted", "limit", "error"], error: str = ""
@@ -275,7 +279,7 @@ class CodexTranslator:
         kind = text(item, "type")
         if not items.is_supported(kind):
             return [*self.notices.unknown.report(f"item {kind}", item, now)]
-        reported: list[AgentOutput] = [*self.tracker.started(item, thread, now)]
+        reported: list[AgentOutput] = [*self.tracker.record_start(item, thread, now)]
         if kind == items.PERSONS and thread == self.main:
             prompt = self.given.pop_echoed(items.words(item))
             reported += [events.TurnStarted(at=now, prompt=prompt.text, by=prompt.by)] if prompt is not None else []
@@ -285,10 +289,10 @@ class CodexTranslator:
         item = table(params, "item")
         if text(item, "type") == "plan" and thread == self.main:
             self._planned = text(item, "text")
-        return [*self.tracker.completed(item, thread, now)]
+        return [*self.tracker.record_end(item, thread, now)]
 
     def _on_text(self, params: Table, thread: str, _now: float) -> list[AgentOutput]:
-        return [*self.tracker.wrote(text(params, "itemId"), thread, text(params, "delta"))]
+        return [*self.tracker.record_text(text(params, "itemId"), thread, text(params, "delta"))]
 
     def _on_plan_text(self, params: Table, thread: str, _now: float) -> list[AgentOutput]:
         return [*self.tracker.shown(thread, text(params, "delta"))]
@@ -300,7 +304,7 @@ class CodexTranslator:
         return [*self.tracker.shown(thread, "\n\n", thinking=True)] if number(params, "summaryIndex") else []
 
     def _on_output(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
-        return [*self.tracker.printed(text(params, "itemId"), now)]
+        return [*self.tracker.record_output(text(params, "itemId"), now)]
 
     def _on_input(self, params: Table, _thread: str, _now: float) -> list[AgentOutput]:
         self.tracker.move_to_background(text(params, "itemId"))
@@ -325,7 +329,7 @@ class CodexTranslator:
         if not isinstance(call, int | str):
             return []
         if call in self.allowed:
-            return [*self.tracker.allowed(self.allowed.pop(call), now)]
+            return [*self.tracker.record_approval(self.allowed.pop(call), now)]
         return [*self.requests.withdraw(call, NO_LONGER, now)]
 
     def _on_settings(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
@@ -336,8 +340,8 @@ class CodexTranslator:
         return [self._settings_now(now)]
 
     def _on_usage(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
-        reported = _as_list(self._usage.used(params, now, in_turn=thread in self.turns))
-        reported += self.tracker.used(thread, number(params, "tokenUsage", "total", "totalTokens") or 0, now)
+        reported = _as_list(self._usage.record_usage(params, now, in_turn=thread in self.turns))
+        reported += self.tracker.record_usage(thread, number(params, "tokenUsage", "total", "totalTokens") or 0, now)
         return reported if self.main else []
 
     def _on_limits(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:

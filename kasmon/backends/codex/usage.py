@@ -30,7 +30,7 @@ class CodexUsage:
         self._windows: dict[str, Table] = {}
         self._reports = LimitReports()
 
-    def used(self, params: Table, now: float, *, in_turn: bool) -> UsageReported | None:
+    def record_usage(self, params: Table, now: float, *, in_turn: bool) -> UsageReported | None:
         """Return the session's totals after thread/tokenUsage/updated; None if they are unchanged.
 
         *in_turn*: a turn of its thread runs. Otherwise codex repeats its earlier figures.
@@ -65,14 +65,14 @@ class CodexUsage:
         fresh = {name: window for name in ("primary", "secondary") if (window := table(snapshot, name))}
         self._windows |= fresh
         if reached := text(snapshot, "rateLimitReachedType"):
-            return self.reached(f"Codex: {reached.replace('_', ' ')}.", now)
-        return self.lifted(now) if fresh and not self._full() else None
+            return self.begin_limit(f"Codex: {reached.replace('_', ' ')}.", now)
+        return self.end_limit(now) if fresh and not self._full() else None
 
-    def failed(self, error: Table, now: float) -> LimitReached | None:
+    def record_failure(self, error: Table, now: float) -> LimitReached | None:
         """Return the limit that a failed turn reached; None for another failure or a known limit."""
-        return self.reached(text(error, "message"), now) if is_limit(error) else None
+        return self.begin_limit(text(error, "message"), now) if is_limit(error) else None
 
-    def reached(self, why: str, now: float) -> LimitReached | None:
+    def begin_limit(self, why: str, now: float) -> LimitReached | None:
         """Return the beginning of a limit with the text *why*; None while one lasts. It ends with the last full one."""
         if self.is_limited:
             return None
@@ -81,7 +81,7 @@ class CodexUsage:
         until = max((float(end) for end in ends if end), default=None)
         return LimitReached(at=now, until=until if until is not None and until > now else None, text=why)
 
-    def lifted(self, now: float) -> LimitLifted | None:
+    def end_limit(self, now: float) -> LimitLifted | None:
         """Return the end of a limit; None if there was none."""
         was_limited, self.is_limited = self.is_limited, False
         return LimitLifted(at=now) if was_limited else None

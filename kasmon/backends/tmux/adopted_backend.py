@@ -87,7 +87,7 @@ class AdoptedBackend(TmuxBackend):
         output_monitor = OutputMonitor(asyncio.get_running_loop().time())
         agent = await self._agent(launch, facts, process, output_monitor, "")
         agent.name_prompts_by(has_hooks=False)
-        agent.say(agent.started(launch.generation))
+        agent.say(agent.record_start(launch.generation))
         agent.begin_monitoring()
         return agent
 

@@ -290,7 +290,7 @@ class TmuxAgent(PaneListener):
     def handle_server_loss(self, why: str) -> None:
         self._end(ConnectionLost(at=time.time(), what="tmux server", why=why))
 
-    def started(self, generation: int) -> SessionStarted:
+    def record_start(self, generation: int) -> SessionStarted:
         launch = self._launch
         self._began_at = math.inf
         return SessionStarted(

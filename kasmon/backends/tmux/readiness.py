@@ -36,7 +36,7 @@ class PaneReadiness:
         self._looking: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
 
-    async def of(self, session: str, nonce: str) -> PaneFacts | None:
+    async def wait_for_pane(self, session: str, nonce: str) -> PaneFacts | None:
         """Return the pane of *session* once it has announced *nonce*, or is dead for a reason that tmux knows.
 
         None if it did neither within 10 s, no longer exists, or if tmux does not answer.

@@ -88,7 +88,7 @@ class ServerConnection:
     def submit(self, request: TmuxRequest[Answer], on_done: OnDone[Answer] | None = None) -> None:
         """Send *request*; *on_done* gets the answer, or the error in its place, on the loop. Never waits."""
         if self.is_open:
-            self._hub.submit(request, self._tracked(on_done))
+            self._hub.submit(request, self._track(on_done))
             self._pump.stir()
         elif on_done is not None:
             on_done(TmuxServerGoneError(str(self.server.socket)))
@@ -147,7 +147,7 @@ class ServerConnection:
         if not self.is_open:
             raise TmuxServerGoneError(str(self.server.socket))
         pasted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._hub.paste_buffer(pane, buffer, self._tracked(_settle_with(pasted)), unless)
+        self._hub.paste_buffer(pane, buffer, self._track(_settle_with(pasted)), unless)
         self._pump.stir()
         await _await_answer(pasted, "paste-buffer")
 
@@ -207,7 +207,7 @@ class ServerConnection:
         log.warning("tmux closed our connection; kasmon reconnected")
         self.listeners.report_missed()
 
-    def _tracked(self, on_done: OnDone[Answer] | None) -> OnDone[Answer]:
+    def _track(self, on_done: OnDone[Answer] | None) -> OnDone[Answer]:
         """Wrap *on_done* of a request sent now, to be called on the loop whatever thread the hub is pumped in."""
         self._pump.asked += 1
 

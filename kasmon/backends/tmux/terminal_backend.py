@@ -116,7 +116,9 @@ class TmuxBackend:
         agent = await self._agent(launch, made.pane, made.process, output_monitor, made.nonce, sandbox=made.sandbox)
         agent.name_prompts_by(has_hooks=has_hooks)
         agent.brackets.begin()
-        agent.say(ConnectionRestored(at=time.time(), pid=agent.pid) if lives_on else agent.started(launch.generation))
+        agent.say(
+            ConnectionRestored(at=time.time(), pid=agent.pid) if lives_on else agent.record_start(launch.generation)
+        )
         task = asyncio.create_task(self._await_ready(agent, launch, made.nonce))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -213,7 +215,7 @@ class TmuxBackend:
             return
         if self._readiness is None:
             self._readiness = PaneReadiness(self.line)
-        facts = await self._readiness.of(launch.session, nonce)
+        facts = await self._readiness.wait_for_pane(launch.session, nonce)
         await asyncio.to_thread(remove_launch_files, self.paths, launch)
         if facts is None and not self.line.is_open:
             return

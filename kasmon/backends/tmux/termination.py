@@ -86,13 +86,13 @@ async def cause(
     """
     line, rejection = last_line(rows), complaint(rows)
     if status and (is_young or (is_starting and rejection)):
-        return await _at_once(launch, rejection, line)
+        return await _explain_early_end(launch, rejection, line)
     if status in CANNOT and line.startswith(OURS):
         return line.removeprefix(OURS)  # its sandbox's launcher took longer than a young agent's time
     return "it ended; tmux has no exit status" if status is None and number is None else ""
 
 
-async def _at_once(launch: Launch, rejection: str, line: str) -> str:
+async def _explain_early_end(launch: Launch, rejection: str, line: str) -> str:
     """Return why it ended right after its start; its message is *rejection*, or else *line*."""
     message = (rejection or line).removeprefix(OURS)
     why = f"{AT_ONCE}: {message}" if message else AT_ONCE

@@ -72,7 +72,7 @@ class IdleFleet(NamedTuple):
 def _idle_fleet(count: int) -> Iterator[IdleFleet]:
     structured = count // 2 if count <= MIXED else 0
     with terminals([(f"idle-{number:04d}", IDLE) for number in range(count - structured)]) as (paths, _):
-        hosts = asyncio.run(_structured(paths, structured))
+        hosts = asyncio.run(_start_structured(paths, structured))
         with BenchTerminal(KASMON, environment(paths.environment_variables()), columns=COLUMNS, rows=ROWS) as terminal:
             terminal.until(f"{count} sessions".encode())
             own = [process.pid for process in family([terminal.pid])]
@@ -107,7 +107,7 @@ def _figures(count: int, structured: int, seen: Sequence[tuple[float, float, int
     ]
 
 
-async def _structured(paths: Paths, count: int) -> list[int]:
+async def _start_structured(paths: Paths, count: int) -> list[int]:
     """Start *count* structured sessions without prompts; return the pids of their hosts and agents."""
     hosts = []
     for number in range(count):

@@ -280,7 +280,7 @@ class NatsBus:
         with contextlib.suppress(asyncio.QueueFull):
             self._arrived.put_nowait(None)
 
-    async def _next(self, wait_s: float) -> MachineRecord | None:
+    async def _wait_for_record(self, wait_s: float) -> MachineRecord | None:
         """Return the next record; None if none arrives in time. Raises `RemoteUnreachableError`."""
         arrived: MachineRecord | None = None
         if not self._why:
@@ -298,7 +298,7 @@ class NatsBus:
         early: dict[int, MachineRecord] = {}
         beat_at, beat_number, missing_since = 0.0, -1, time.monotonic()
         while True:
-            record = await self._next(HEARTBEAT_S)
+            record = await self._wait_for_record(HEARTBEAT_S)
             if record is not None and self._is_news(record):
                 if self._away is not None or record.epoch > self._epoch:
                     async for update in self._read_all():
@@ -403,7 +403,7 @@ class NatsBus:
     async def _wait_for_list(self, snapshot: MachineSnapshot) -> AsyncIterator[Update]:
         """Wait while the machine lists its sessions."""
         until = time.monotonic() + LIST_S
-        while (record := await self._next(LEASE_S)) is not None and time.monotonic() < until:
+        while (record := await self._wait_for_record(LEASE_S)) is not None and time.monotonic() < until:
             if isinstance(record.value, MachineFacts) and record.epoch >= snapshot.epoch and record.value.is_complete:
                 return
             if isinstance(record.value, Heartbeat):

@@ -37,14 +37,14 @@ def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
     if not agents:
         return
 
-    async def asked() -> list[str]:
+    async def find_versions() -> list[str]:
         paths = [shutil.which(config.agents[offer.name].program, path=environment.get("PATH")) for offer, _ in agents]
         return await asyncio.gather(
-            *(find_version([place or ""], "/", environment, VERSION_S) if place else _nothing() for place in paths)
+            *(find_version([place or ""], "/", environment, VERSION_S) if place else _report_none() for place in paths)
         )
 
     lines, is_older = [], False
-    for (offer, program), version in zip(agents, asyncio.run(asked()), strict=True):
+    for (offer, program), version in zip(agents, asyncio.run(find_versions()), strict=True):
         modes = " and ".join(mode.value for mode in offer.modes)
         tried = find(program).tried
         state = "tried" if version == tried else f"tested with {tried}"
@@ -57,7 +57,7 @@ def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
         yield DoctorCheck("versions", "ok", text)
 
 
-async def _nothing() -> str:
+async def _report_none() -> str:
     return ""
 
 

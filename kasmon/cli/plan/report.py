@@ -57,13 +57,13 @@ async def follow(paths: Paths, plan_log: PlanLog, *, quiet: bool) -> PlanRun:
         loop.add_signal_handler(each, receive, each)
     try:
         await asyncio.to_thread(start.run, paths, plan_log)
-        return await _followed(paths, plan_log, received, quiet=quiet)
+        return await _follow(paths, plan_log, received, quiet=quiet)
     finally:
         for each in SIGNALS:
             loop.remove_signal_handler(each)
 
 
-async def _followed(paths: Paths, plan_log: PlanLog, received: Sequence[signal.Signals], *, quiet: bool) -> PlanRun:
+async def _follow(paths: Paths, plan_log: PlanLog, received: Sequence[signal.Signals], *, quiet: bool) -> PlanRun:
     told: dict[str, TaskState] = {}
     loop = asyncio.get_running_loop()
     gone_at = loop.time() + LOST_S

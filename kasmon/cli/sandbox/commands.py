@@ -268,7 +268,7 @@ def forward(
     """Forward a port of a sandbox to 127.0.0.1 while this command runs."""
     where = user_paths()
     session = find(read_fleet(where), name)
-    with contextlib.closing(asyncio.run(sandbox_operations.forwarded(where, session, port, at))) as opened:
+    with contextlib.closing(asyncio.run(sandbox_operations.forward_port(where, session, port, at))) as opened:
         if wants_json:
             print_json(host=HERE, port=opened.port, to=port)
         else:

@@ -43,16 +43,16 @@ class LogWriter:
     async def abandon(self) -> None:
         """Stop writing and discard what is pending: the session's folder was removed."""
         self.session_log.abandon()
-        await self._flushed()
+        await self._flush()
 
-    async def written(self, limit_s: float) -> bool:
+    async def wait_for_write(self, limit_s: float) -> bool:
         """Wait up to *limit_s* seconds until all events noted so far are in the log; whether they are."""
-        return await self._reached(self.session_log.noted, limit_s)
+        return await self._wait_for_count(self.session_log.noted, limit_s)
 
-    async def on_disk(self) -> bool:
+    async def wait_for_disk(self) -> bool:
         """Wait until all events noted so far are on disk; true once they are. False if the disk refuses to write."""
         count = self.session_log.noted
-        while not await self._reached(count, WRITTEN_S):
+        while not await self._wait_for_count(count, WRITTEN_S):
             if self.session_log.trouble:
                 return False
         return True
@@ -60,16 +60,16 @@ class LogWriter:
     async def wait_for_space(self) -> None:
         """Wait until few enough events are unwritten. Until then read nothing more from the agent."""
         while self.session_log.unwritten >= UNWRITTEN:
-            await self._reached(self.session_log.noted - UNWRITTEN + 1, LONGEST_PAUSE_S)
+            await self._wait_for_count(self.session_log.noted - UNWRITTEN + 1, LONGEST_PAUSE_S)
 
     async def aclose(self, limit_s: float | None) -> bool:
         """Stop writing once all is written, or after *limit_s* seconds; false if something is unwritten. Idempotent."""
-        done = await self._reached(self.session_log.noted, limit_s)
+        done = await self._wait_for_count(self.session_log.noted, limit_s)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         return done
 
-    async def _reached(self, count: int, limit_s: float | None) -> bool:
+    async def _wait_for_count(self, count: int, limit_s: float | None) -> bool:
         if self.session_log.written >= count:
             return True
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -81,7 +81,7 @@ class LogWriter:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if not await self._flushed():
+            if not await self._flush():
                 await self._retry()
 
     async def _retry(self) -> None:
@@ -90,13 +90,13 @@ class LogWriter:
         while True:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-            if await self._flushed():
+            if await self._flush():
                 break
         took_s = time.monotonic() - began_at
         text = f"The log could not be written for {took_s:.0f} s ({why}). Nothing is missing from it."
         self.note(NoticeRaised(at=time.time(), text=text, level="warning"))
 
-    async def _flushed(self) -> bool:
+    async def _flush(self) -> bool:
         done = await asyncio.to_thread(self.session_log.flush)
         written = self.session_log.written
         for count, reached in self._waiting:

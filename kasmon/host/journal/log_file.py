@@ -8,7 +8,7 @@ LOG_BYTES: Final = 1 << 20
 """A process log is restarted once it is longer than this."""
 
 
-def opened(path: Path) -> BinaryIO:
+def open_log(path: Path) -> BinaryIO:
     """Open the log at *path* for appending, accessible to this user only; truncated if it was long.
 
     Raises:

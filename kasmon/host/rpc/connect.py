@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from kasmon.errors import HostUnreachableError, LaunchError, ProtocolVersionError, SessionEndedError, TimedOutError
 from kasmon.host.rpc import control
 from kasmon.host.rpc.blocking_client import BlockingLink
-from kasmon.host.rpc.event_loop import in_thread, is_running, sleep
+from kasmon.host.rpc.event_loop import is_running, run_in_thread, sleep
 from kasmon.host.rpc.frames import VERSION
 from kasmon.host.rpc.host_lock import lock_holder, seconds_since_taken
 from kasmon.model.commands import Launch, Mode
@@ -88,7 +88,7 @@ async def reach_running_tmux_host(
         KasmonError: as `open_link` does.
     """
     try:
-        if session is not None and (machine := await in_thread(machine_of, paths, session)):
+        if session is not None and (machine := await run_in_thread(machine_of, paths, session)):
             found = await _open_remote(paths, session, machine, REACH_S)
         else:
             found = await _open(paths.tmux_host_socket)
@@ -118,7 +118,7 @@ async def _find(
     finds = mode is Mode.INTERPRETER
     search = _Search(paths, "tmux") if mode is Mode.TMUX else _SessionSearch(paths, session, start, only_looks, finds)
     try:
-        if machine := await in_thread(machine_of, paths, session):
+        if machine := await run_in_thread(machine_of, paths, session):
             return await _open_remote(paths, session, machine, limit_s)
         return await search.run(deadline)
     except OSError as error:
@@ -133,7 +133,7 @@ async def _open_remote(paths: Paths, session: SessionId, machine: str, limit_s: 
     try:
         return await _open(paths.socket(session), limit_s)
     except HostUnreachableError as error:
-        presence = await in_thread(read_presence, paths, machine)
+        presence = await run_in_thread(read_presence, paths, machine)
         why = (
             f"{machine} is unreachable: {presence.why}; nothing was sent"
             if presence.why
@@ -169,7 +169,7 @@ class _Search:
             OSError: if the system denies access.
         """
         pause_s, holder = 0.005, None
-        await in_thread(_refuse_symlink, self.paths)
+        await run_in_thread(_refuse_symlink, self.paths)
         while True:
             try:
                 return await _open(self.socket, max(0.1, deadline - time.monotonic()))
@@ -179,10 +179,10 @@ class _Search:
                 why = "the host of another version has not exited yet"
                 if await self._request_hand_over(other):
                     deadline = max(deadline, time.monotonic() + control.HAND_OVER_S + REACH_S)
-            previous, holder = holder, await in_thread(lock_holder, self.lock)
+            previous, holder = holder, await run_in_thread(lock_holder, self.lock)
             if holder is not None:
                 if holder != previous:  # once each: after the clock was set back it was taken just now for ever
-                    since_s = await in_thread(seconds_since_taken, self.lock)
+                    since_s = await run_in_thread(seconds_since_taken, self.lock)
                     deadline = max(deadline, time.monotonic() + START_S - since_s)
             elif await self._start():
                 deadline = max(deadline, time.monotonic() + START_S)
@@ -205,7 +205,7 @@ class _Search:
             return False
         self.handing_over = other.pid
         with contextlib.suppress(HostUnreachableError):  # it has exited, and the next one may listen there already
-            await in_thread(control.request, self.socket, control.ControlKind.HAND_OVER, pid=other.pid)
+            await run_in_thread(control.request, self.socket, control.ControlKind.HAND_OVER, pid=other.pid)
         return True
 
     async def _start(self) -> bool:
@@ -216,13 +216,13 @@ class _Search:
             return False
         await self._check_start()
         if self.child is not None and (self.child.returncode != 0 or self.started == TRIES):
-            last_output = await in_thread(read_last_line, self.log)
+            last_output = await run_in_thread(read_last_line, self.log)
             raise HostUnreachableError(self.name, last_output or f"it ended with exit code {self.child.returncode}")
         try:
             if self.session is None:
-                child = await in_thread(spawn_tmux_host, self.paths)
+                child = await run_in_thread(spawn_tmux_host, self.paths)
             else:
-                child = await in_thread(spawn, self.paths, self.session, self.cursor)
+                child = await run_in_thread(spawn, self.paths, self.session, self.cursor)
         except OSError as error:
             raise HostUnreachableError(self.name, f"it cannot be started: {_describe_error(error)}") from error
         if child is not None:
@@ -257,15 +257,15 @@ class _SessionSearch(_Search):
     async def _await_last_host(self, deadline: float) -> None:
         """Wait while the host of an agent that has ended exits; it accepts no commands any more."""
         while (await self._read_session()).state in OVER and time.monotonic() < deadline:
-            if await in_thread(lock_holder, self.lock) is None:
+            if await run_in_thread(lock_holder, self.lock) is None:
                 return
             await sleep(LONGEST_PAUSE_S / 10)
 
     async def _read_session(self) -> Session:
         if self.now is None:
-            self.now = await in_thread(load_initial_session, self.paths, SessionId(self.name))
+            self.now = await run_in_thread(load_initial_session, self.paths, SessionId(self.name))
         now: Session = self.now
-        now, self.cursor = await in_thread(apply_log, self.paths, now, self.cursor or START)
+        now, self.cursor = await run_in_thread(apply_log, self.paths, now, self.cursor or START)
         self.now = now
         return now
 
@@ -283,7 +283,7 @@ class _SessionSearch(_Search):
             if now.generation == before.generation and now.end_why:
                 raise LaunchError(now.end_why)
             raise SessionEndedError(session)
-        launch, wanted_at = await in_thread(_load_launch, self.paths, session)
+        launch, wanted_at = await run_in_thread(_load_launch, self.paths, session)
         was_tried = now.state in OVER and now.since >= wanted_at
         if self.start or (launch.generation > now.generation and not was_tried and not self.only_looks):
             return

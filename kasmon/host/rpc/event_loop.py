@@ -34,7 +34,9 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     raise RuntimeError(f"{coroutine} waits for an event loop")
 
 
-async def in_thread(call: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+async def run_in_thread(
+    call: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
+) -> Result:
     """Return what *call* returns, which may block; the loop, if there is one, does not wait for it."""
     if not is_running():
         return call(*args, **kwargs)

@@ -22,13 +22,13 @@ def handed(paths: Paths, variables: Mapping[str, str]) -> IO[bytes]:
     Raises:
         OSError: if it cannot be written.
     """
-    file = _unnamed_file(paths.runtime)
+    file = _open_unnamed_file(paths.runtime)
     file.write(encoded(variables))
     file.seek(0)
     return file
 
 
-def _unnamed_file(folder: Path) -> IO[bytes]:
+def _open_unnamed_file(folder: Path) -> IO[bytes]:
     if hasattr(os, "O_TMPFILE"):
         with contextlib.suppress(OSError):  # a file system that has none
             return os.fdopen(os.open(folder, os.O_RDWR | os.O_EXCL | os.O_TMPFILE, 0o600), "w+b")

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 
 from kasmon import system
 from kasmon.backends.common.environment import secret_values
-from kasmon.host.journal.log_file import opened
+from kasmon.host.journal.log_file import open_log
 from kasmon.host.rpc import fork_server
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.rpc.secret_stdin import handed
@@ -149,7 +149,7 @@ def _streams(
         kept = dict(keeps)
     elif not keeps:
         kept = {name: value for name, value in kept.items() if name.startswith(SERVICES)}
-    with opened(log) as output, handed(paths, kept) as given:
+    with open_log(log) as output, handed(paths, kept) as given:
         yield shown | {MACHINERY: "host"}, given, output
 
 

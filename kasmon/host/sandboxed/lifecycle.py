@@ -168,7 +168,7 @@ class SandboxLifecycle:
             else:
                 await self.ensure_running(command)
         finally:
-            await self._log_writer.written(WRITTEN_S)
+            await self._log_writer.wait_for_write(WRITTEN_S)
 
     def resume_soon(self) -> None:
         """Record that a user attaches or types: resume it soon; typed keys wait in its terminal."""

@@ -66,7 +66,7 @@ class SandboxTransitions:
         runtime, held = self._runtime(), not to_disk
         self._journal.move(SandboxPhase.PAUSING, intended=True, held=held, why=why)
         try:
-            if not await self._log_writer.written(WRITTEN_S):
+            if not await self._log_writer.wait_for_write(WRITTEN_S):
                 raise SandboxError("its sandbox was not paused", "the log is not writable")
             of, turn = (self._paths, self._session, runtime), self.sandbox_state.turn
             paused = await asyncio.to_thread(sandboxed_agent.pause, *of, to_disk=to_disk, turn=turn)
@@ -95,7 +95,7 @@ class SandboxTransitions:
         before = self.sandbox_state
         runtime, held, snapshot = self._runtime(), before.held, before.snapshot
         self._journal.move(SandboxPhase.RESUMING, intended=True, held=held, snapshot=snapshot)
-        await self._log_writer.written(WRITTEN_S)
+        await self._log_writer.wait_for_write(WRITTEN_S)
         try:
             runtime = await self._resume(runtime, before)
         except KasmonError:
@@ -112,7 +112,7 @@ class SandboxTransitions:
         """
         runtime, before = self._runtime(), self.sandbox_state
         self._journal.move(SandboxPhase.EXPIRED, intended=True, why=why)
-        if not await self._log_writer.written(WRITTEN_S):
+        if not await self._log_writer.wait_for_write(WRITTEN_S):
             self._journal.move(before.phase, intended=before.is_intended, held=before.held, why=before.why)
             raise SandboxError("its sandbox was not ended", "the log is not writable")
         if before.phase is not SandboxPhase.RUNNING and before.held:

@@ -177,7 +177,7 @@ class AgentServices:
                 self._log_writer.note(frame.event)
             case ProposeFinish():
                 await self._propose_finish(frame, peer_pid)
-        await self._log_writer.written(WRITTEN_S)
+        await self._log_writer.wait_for_write(WRITTEN_S)
 
     async def _propose_finish(self, frame: ProposeFinish, peer_pid: int) -> None:
         require_length(frame.text)
@@ -204,7 +204,7 @@ class AgentServices:
         if (actor.session or await asyncio.to_thread(find_claimed_session, peer_pid)) != self._launch.session:
             raise RefusedError(f"an agent cannot {action}.", hint="Its own session is the only one that it acts for.")
 
-    async def with_actor(self, prompt: Prompt, peer_pid: int) -> Prompt:
+    async def add_actor(self, prompt: Prompt, peer_pid: int) -> Prompt:
         """Return *prompt* with the agent that process *peer_pid* belongs to, if it belongs to one."""
         actor = await asyncio.to_thread(find_actor, self._log_writer.session_log.paths, peer_pid)
         return msgspec.structs.replace(prompt, actor=actor or declared(prompt.actor))
@@ -266,7 +266,7 @@ class AgentServices:
                 await self.egress.answer(answer, who)
             else:
                 accepted = await accept(answer, who)
-        await self._log_writer.on_disk()
+        await self._log_writer.wait_for_disk()
         return accepted
 
     async def aclose(self, *, is_over: bool) -> None:
@@ -283,7 +283,7 @@ class AgentServices:
             await self.sandboxed_agent.aclose(is_over=is_over)
 
 
-async def with_process(event: Start) -> Start:
+async def add_process(event: Start) -> Start:
     """Return *event* with this boot's id, and when its process started."""
     born = event.pid_started
     if event.pid is not None and born is None:

@@ -242,7 +242,7 @@ class Prompts:
             self._changed.clear()
             while self._log_writer.session.queue and self._is_free(queued=0):
                 first = self._in(R.QUEUED)[:1]
-                if first and (await self._is_held(first[0]) or not await self._log_writer.on_disk()):
+                if first and (await self._is_held(first[0]) or not await self._log_writer.wait_for_disk()):
                     self._schedule_check()
                     break
                 async with self._delivering:
@@ -298,7 +298,9 @@ class Prompts:
         """
         was_idle = self.state is SessionState.IDLE
         receipt = self._typed(prompt, waiting)
-        if waiting is not None and not await self._log_writer.on_disk():  # else the next host would deliver it again
+        if (
+            waiting is not None and not await self._log_writer.wait_for_disk()
+        ):  # else the next host would deliver it again
             return self._move(self._stepped(self._now(receipt), R.QUEUED, UNWRITTEN), prompt)
         self._delivered.insert(0 if prompt.when == "interrupt" else len(self._delivered), receipt.id)
         try:

@@ -48,7 +48,7 @@ class RequestRegistry:
     def translate(self, event: Event) -> Event | None:
         """Return *event* with the log's request ids in place of the agent's; None if nothing has changed."""
         if isinstance(event, RequestOpened):
-            return self._opened(event.request, event.at)
+            return self._open(event.request, event.at)
         if isinstance(event, RequestAnswered | RequestWithdrawn | RequestSetAside):
             log_id = self._log_id(event.request)
             return None if log_id is None else msgspec.structs.replace(event, request=log_id)
@@ -150,10 +150,10 @@ class RequestRegistry:
 
     def reopen(self, taken: AcceptedAnswer) -> None:
         """Open the same request again, under the next id: the agent did not accept the answer and still waits."""
-        if (opened := self._opened(taken.agent_request, time.time())) is not None:
+        if (opened := self._open(taken.agent_request, time.time())) is not None:
             self._log_writer.note(opened)
 
-    def _opened(self, asked: Request, at: float) -> RequestOpened | None:
+    def _open(self, asked: Request, at: float) -> RequestOpened | None:
         session = self._log_writer.session
         log_id = session.next_request()
         named = msgspec.structs.replace(

@@ -23,7 +23,7 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.host.journal.async_writer import LogWriter
-from kasmon.host.session.agent_services import AgentServices, with_process
+from kasmon.host.session.agent_services import AgentServices, add_process
 from kasmon.host.session.prompt_images import load_images
 from kasmon.host.session.prompts import Prompts
 from kasmon.host.session.request_registry import AcceptedAnswer, RequestRegistry
@@ -174,7 +174,7 @@ class StructuredAgentRunner:
             self.notice(f"The agent's backend failed: {error!r}", error)
             raise KasmonError(f"the command could not be sent to the agent: {error!r}.", hint=NOT_KNOWN) from error
 
-    async def sandboxed(self) -> SandboxedAgentControl:
+    async def wait_for_sandboxed(self) -> SandboxedAgentControl:
         """Return the agent, if it runs code in a sandbox of its own; waits until it is open.
 
         Raises:
@@ -206,7 +206,7 @@ class StructuredAgentRunner:
         self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error"))
 
     async def _allow_for_good(self, entry: str) -> None:
-        await (await self.sandboxed()).change_sandbox(Allow(hosts=(entry,)))
+        await (await self.wait_for_sandboxed()).change_sandbox(Allow(hosts=(entry,)))
 
     def _running(self) -> Agent:
         if self.has_ended:
@@ -271,7 +271,7 @@ class StructuredAgentRunner:
         with contextlib.suppress(KasmonError):  # the user was faster, or a notice has the reason
             accepted = self.requests.accept(answer, by="policy", rule=rule.id)
             assert accepted is not None
-            await self._log_writer.on_disk()
+            await self._log_writer.wait_for_disk()
             await self._send_answer(accepted, request.id, f" of rule {rule.id}")
 
     async def _send_answer(self, accepted: AcceptedAnswer, request: RequestId, of_rule: str = "") -> None:
@@ -344,7 +344,7 @@ class StructuredAgentRunner:
                 await self.handle_event(event)
                 if self.has_ended:
                     break
-                while must_be_on_disk(event) and not await self._log_writer.written(WRITTEN_S):
+                while must_be_on_disk(event) and not await self._log_writer.wait_for_write(WRITTEN_S):
                     pass  # its agent does nothing before it is written, and gives up by itself
         except Exception as error:  # noqa: BLE001 - likewise
             why = f"its backend failed: {error!r}"
@@ -377,7 +377,7 @@ class StructuredAgentRunner:
             log.warning("the agent did not close", exc_info=True)
 
     async def _complete_start(self, started: SessionStarted) -> SessionStarted:
-        started = await with_process(started)
+        started = await add_process(started)
         of_backend = [name for name, has in msgspec.structs.asdict(self._backend.abilities).items() if has]
         return msgspec.structs.replace(
             started,

@@ -138,7 +138,7 @@ class StructuredHost:
             ending.cancel()
             await self._agent.services.aclose(is_over=False)
             self._agent.live.end(self._log_writer.session.end_why)
-            await self._log_writer.written(WRITTEN_S)
+            await self._log_writer.wait_for_write(WRITTEN_S)
             await server.aclose()
             await self._agent.prompts.aclose()
             await self._log_writer.aclose(LAST_WORDS_S if self._end_why else None)
@@ -339,7 +339,7 @@ class StructuredHost:
                 if self._handing_over is not None and prompt.when in ("now", "interrupt"):
                     prompt = msgspec.structs.replace(prompt, when="idle")  # it waits for the next host
                 prompt = await self._store_images(prompt)
-                prompt = await self._agent.services.with_actor(prompt, connection.peer_pid)
+                prompt = await self._agent.services.add_actor(prompt, connection.peer_pid)
                 receipt = await self._agent.prompts.submit(prompt)
             case Answer() as answer:
                 if not self._backend.abilities.asks and not self._agent.requests.is_own(answer.request):
@@ -372,10 +372,10 @@ class StructuredHost:
                 self._must_run()
                 if isinstance(command, Allow):
                     await self._check_person(connection, "allow network access")
-                done = await execute(await self._agent.sandboxed(), connection, frame.n, command)
-                await self._log_writer.written(WRITTEN_S)
+                done = await execute(await self._agent.wait_for_sandboxed(), connection, frame.n, command)
+                await self._log_writer.wait_for_write(WRITTEN_S)
                 return done
-        await self._log_writer.written(WRITTEN_S)
+        await self._log_writer.wait_for_write(WRITTEN_S)
         return frames.CommandResult(n=frame.n, receipt=receipt)
 
     async def _check_sender(self, command: Command, pid: int) -> None:
@@ -424,7 +424,7 @@ class StructuredHost:
             raise NotHibernatedError(session.name or self._id, why)
         self._check_resumable()
         self._log_writer.note(HibernationBegun(at=time.time(), freed_bytes=command.freed_bytes), durable=True)
-        await self._log_writer.on_disk()
+        await self._log_writer.wait_for_disk()
         self._agent.end(STOPPED, Stop().grace_s)
 
     def _must_run(self) -> None:

@@ -76,17 +76,17 @@ class RunStream:
         """Push the rest of an output that was shown in parts."""
         self._timer.cancel()
         if self._is_live:
-            self._connection.push(self._printed, key=("printed", self._run))
+            self._connection.push(self._pop_output, key=("printed", self._run))
 
     def _push(self) -> None:
         self._is_live = True
         self._pause_s = min(self._pause_s * 2, LATE_S)
         if any(self._waiting.values()):
             self._pause_s = SOON_S
-            self._connection.push(self._printed, key=("printed", self._run))
+            self._connection.push(self._pop_output, key=("printed", self._run))
         self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._push)
 
-    def _printed(self) -> RunOutputChunk | None:
+    def _pop_output(self) -> RunOutputChunk | None:
         with self._lock:
             frame = RunOutputChunk(
                 run=self._run, stdout=self._waiting["stdout"], stderr=self._waiting["stderr"], skipped=self._skipped

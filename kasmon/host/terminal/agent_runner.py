@@ -23,7 +23,7 @@ from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_in
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.host_lock import HostLock
-from kasmon.host.session.agent_services import AgentServices, first_prompt, with_process
+from kasmon.host.session.agent_services import AgentServices, add_process, first_prompt
 from kasmon.host.session.request_registry import RequestRegistry
 from kasmon.host.session.rules import SessionRules
 from kasmon.host.terminal.typed_prompts import TypedPrompts
@@ -117,7 +117,7 @@ class TerminalAgentRunner:
             RemoteUnreachableError: if its machine cannot be reached.
         """
         launch = await asyncio.to_thread(load_launch, paths, session)
-        lock, log_writer = await _opened(paths, session, secret_values(variables))
+        lock, log_writer = await _lock_log(paths, session, secret_values(variables))
         generation = max(launch.generation, log_writer.session.generation + 1)
         may_live_on = bool(launch.machine) and log_writer.session.state is SessionState.LOST
         try:
@@ -140,7 +140,7 @@ class TerminalAgentRunner:
         if (prompt := first_prompt(log_writer.session, launch, "now")) is not None:
             runner.prompts.queue_first(prompt)
         await runner._begun.wait()
-        await log_writer.written(WRITTEN_S)
+        await log_writer.wait_for_write(WRITTEN_S)
         return runner
 
     @classmethod
@@ -157,7 +157,7 @@ class TerminalAgentRunner:
         Raises:
             RefusedError: if another host has the session.
         """
-        lock, log_writer = await _opened(paths, launch.session, await asyncio.to_thread(secrets_in, facts.pid))
+        lock, log_writer = await _lock_log(paths, launch.session, await asyncio.to_thread(secrets_in, facts.pid))
         now = log_writer.session
         launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
         agent = await backend.recover(launch, facts, now.signals)
@@ -172,9 +172,9 @@ class TerminalAgentRunner:
         if is_same and facts.pid != now.pid and now.pid is not None:
             agent.set_agent_process(now.pid)
         if not is_same:
-            agent.say(agent.started(now.generation + 1))
+            agent.say(agent.record_start(now.generation + 1))
             await runner._begun.wait()
-            await log_writer.written(WRITTEN_S)
+            await log_writer.wait_for_write(WRITTEN_S)
         if not facts.is_dead:
             runner.services.begin(facts.pid, is_new=not is_same)
         if facts.is_dead:
@@ -204,7 +204,7 @@ class TerminalAgentRunner:
             await self.services.sandboxed_agent.lifecycle.ensure_running(command)
         try:
             if isinstance(command, Prompt):
-                return await self.prompts.submit(await self.services.with_actor(command, peer_pid))
+                return await self.prompts.submit(await self.services.add_actor(command, peer_pid))
             if isinstance(command, Requeue):
                 await self.services.check_requeue(command, peer_pid)
                 return self.prompts.requeue(command)
@@ -216,7 +216,7 @@ class TerminalAgentRunner:
                 await self.agent.send(command)
             return None
         finally:
-            await self._log_writer.written(WRITTEN_S)
+            await self._log_writer.wait_for_write(WRITTEN_S)
 
     async def _accept(self, answer: Answer, who: str) -> None:
         """Deliver *answer* of the user at terminal *who* to the screen, then accept it. Called for one at a time.
@@ -271,7 +271,7 @@ class TerminalAgentRunner:
         if why:
             raise NotHibernatedError(name, why)
         self._log_writer.note(HibernationBegun(at=time.time(), freed_bytes=command.freed_bytes), durable=True)
-        await self._log_writer.on_disk()
+        await self._log_writer.wait_for_disk()
         self.agent.end("stopped", Stop().grace_s)
 
     async def wait_for_end(self) -> None:
@@ -314,7 +314,7 @@ class TerminalAgentRunner:
 
     async def _handle(self, event: Event) -> None:
         if isinstance(event, SessionStarted | ConnectionRestored):
-            event = await with_process(event)
+            event = await add_process(event)
             if isinstance(event, SessionStarted):
                 event = msgspec.structs.replace(event, host_pid=os.getpid(), account=self._launch.account)
         translated = self.services.requests.translate(event)
@@ -347,7 +347,7 @@ def _pane_pid(session: Session) -> int | None:
 async def write_off(paths: Paths, session: SessionId, event: Event, *, may_run: bool = False) -> None:
     """Note *event*, the end of a session without a running agent; if it *may_run*, its sandbox is left alone."""
     with contextlib.suppress(RefusedError):
-        lock, log_writer = await _opened(paths, session)
+        lock, log_writer = await _lock_log(paths, session)
         log_writer.note(event)
         if not may_run:
             await _clear_sandbox(paths, session, spares_memory=isinstance(event, ConnectionLost))
@@ -367,7 +367,7 @@ async def _clear_sandbox(paths: Paths, session: SessionId, *, spares_memory: boo
         await asyncio.to_thread(clean_up, paths, session, spares_memory=spares_memory)
 
 
-async def _opened(paths: Paths, session: SessionId, secrets: Sequence[str] = ()) -> tuple[HostLock, LogWriter]:
+async def _lock_log(paths: Paths, session: SessionId, secrets: Sequence[str] = ()) -> tuple[HostLock, LogWriter]:
     """Return the session's lock, taken, and its log writer, which redacts *secrets*. Raises `RefusedError`."""
     lock = HostLock(paths.host_lock(session))
     if not await asyncio.to_thread(lock.acquire):

@@ -168,7 +168,7 @@ class TmuxHost:
         """Return the session of that id; for a new one, *launch* shows whether it is in the user's own tmux."""
         if session not in self._terminals:
             is_foreign = launch is not None and launch.adopted is not None
-            backend = self._adopted_servers.of(launch) if launch is not None and is_foreign else self._backend
+            backend = self._adopted_servers.get_backend(launch) if launch is not None and is_foreign else self._backend
             self._terminals[session] = TerminalSession(self._paths, backend, session, self._config)
         return self._terminals[session]
 

@@ -27,7 +27,7 @@ class Backoff:
         self._pause_s = FIRST_S
         self._seen_at: float | None = None
 
-    def lost(self, now: float) -> float:
+    def record_loss(self, now: float) -> float:
         """Record the loss at *now*, in seconds of any clock; return how long to wait, in seconds."""
         found_at, self._seen_at = self._seen_at, None
         if found_at is not None:
@@ -47,7 +47,7 @@ def pauses(first_s: float = FIRST_S) -> Iterator[float]:
         pause_s = min(pause_s * 2, LONGEST_S)
 
 
-async def reached(probe: Callable[[], Awaitable[object]], first_s: float = FIRST_S) -> bool:
+async def wait_until_reachable(probe: Callable[[], Awaitable[object]], first_s: float = FIRST_S) -> bool:
     """Wait until *probe* no longer raises `UnavailableError`; false when it was tried for long enough."""
     for pause_s in pauses(first_s):
         await asyncio.sleep(pause_s)
@@ -99,7 +99,7 @@ class ReconnectSearch:
     async def _go(self, launch: Launch) -> None:
         self._once_more = True
         while self._once_more:
-            if not await reached(lambda: self._probe(launch), self._backoff.lost(time.monotonic())):
+            if not await wait_until_reachable(lambda: self._probe(launch), self._backoff.record_loss(time.monotonic())):
                 return
             self._once_more = False
             try:

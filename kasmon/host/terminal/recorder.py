@@ -213,7 +213,7 @@ class Recorder(PaneListener):
 
     async def _read(self) -> None:
         try:
-            history = await self._asked()
+            history = await self._read_history()
             if history is not None:
                 came = await asyncio.to_thread(self._note, history)
                 self._every_s = self._least_s if came else min(2 * self._every_s, max(SELDOM_S, self._least_s))
@@ -223,7 +223,7 @@ class Recorder(PaneListener):
             self._is_stale = False
             self._plan()
 
-    async def _asked(self) -> PaneHistory | None:
+    async def _read_history(self) -> PaneHistory | None:
         """Return the pane's last rows, up to the lines that were seen before; None if tmux does not answer."""
         try:
             history = await self._line.ask(ask.above(self._pane, ROWS))
@@ -233,7 +233,7 @@ class Recorder(PaneListener):
             return None
         return history
 
-    def _opened(self) -> bool:
+    def _ensure_open(self) -> bool:
         """In a thread: continue the existing record; whether it could be opened."""
         if not self._is_open:
             try:
@@ -244,7 +244,7 @@ class Recorder(PaneListener):
 
     def _place(self, history: PaneHistory) -> int | None:
         """In a thread: return the index in *history* where new lines begin; None if it does not include seen ones."""
-        if not self._opened():
+        if not self._ensure_open():
             return None
         lines = _lines(history)
         known = [hidden(line) for line in lines] if self._are_hidden else lines
@@ -255,7 +255,7 @@ class Recorder(PaneListener):
 
     def _note(self, history: PaneHistory) -> bool:
         """In a thread: record the new lines; whether there are any."""
-        if not self._opened():
+        if not self._ensure_open():
             return False
         lines = _lines(history)
         place = self._place(history)

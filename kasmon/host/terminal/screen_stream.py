@@ -120,10 +120,10 @@ class ScreenStream:
 
     def _push(self) -> None:
         self._timer, self._is_offered = None, True
-        self._connection.push(self._next_rows, key=("rows", self._session))
+        self._connection.push(self._pop_rows, key=("rows", self._session))
         self._is_behind = self._is_offered
 
-    def _next_rows(self) -> TerminalRows | None:
+    def _pop_rows(self) -> TerminalRows | None:
         """Return the rows that the client lacks, at the moment at which it can take them."""
         self._is_offered, self._pushed_at = False, self._loop.time()
         if self._is_behind and self._screen_capture is not None:

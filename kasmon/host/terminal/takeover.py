@@ -41,7 +41,7 @@ class AdoptedServers:
         self._on_lost = on_lost
         self._backends: dict[str, AdoptedBackend] = {}
 
-    def of(self, launch: Launch) -> AdoptedBackend:
+    def get_backend(self, launch: Launch) -> AdoptedBackend:
         """Return the backend of the server that *launch*, of an adopted session, names."""
         assert launch.adopted is not None
         socket = launch.adopted.socket
@@ -224,7 +224,7 @@ class Takeover:
         if not now.generation or now.state in OVER | {SessionState.LOST}:
             return
         try:
-            facts = await self._adopted_servers.of(launch).pane(launch)
+            facts = await self._adopted_servers.get_backend(launch).pane(launch)
         except TmuxError as error:
             gone = ConnectionLost(at=time.time(), what="tmux server", why=error.message)
             await write_off(self._paths, launch.session, gone)

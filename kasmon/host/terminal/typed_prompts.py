@@ -321,7 +321,7 @@ class TypedPrompts(Prompts):
 
     def _follow(self, receipt: Receipt, completion: CommandCompletion) -> None:
         async def follow() -> None:
-            ended = await completion.ended()
+            ended = await completion.wait_for_end()
             self._running.pop(receipt.id)
             now = self._now(receipt)
             if now.state in (*OPEN, ReceiptState.FINISHED, ReceiptState.FAILED, ReceiptState.UNSURE):
@@ -434,7 +434,7 @@ class _Entry:
             return self.prompt.text
         self.receipt, text = self._prompts.begin_typing(self.prompt, self.waiting)
         self.prompt = msgspec.structs.replace(self.prompt, text=text)
-        await self._log_writer.written(NOTED_S)
+        await self._log_writer.wait_for_write(NOTED_S)
         return text
 
     def mark_visible(self) -> None:

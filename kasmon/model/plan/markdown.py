@@ -69,7 +69,7 @@ class _Reader:
 
     def read(self, text: str) -> PlanDraft:
         for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
-            if self._in_fence(line, number) or not self._is_heading(line, number):
+            if self._is_in_fence(line, number) or not self._is_heading(line, number):
                 self._say(line)
         self._end_task()
         if self._fence is not None:
@@ -80,7 +80,7 @@ class _Reader:
         plan = msgspec.structs.replace(self._plan, tasks=tuple(self._tasks), warnings=tuple(self._warnings))
         return PlanDraft(plan, tuple(self._faults), reports_gaps=True)
 
-    def _in_fence(self, line: str, number: int) -> bool:
+    def _is_in_fence(self, line: str, number: int) -> bool:
         """Whether *line* belongs to a code block, fences included."""
         fence = FENCE.match(line)
         if self._fence is None:

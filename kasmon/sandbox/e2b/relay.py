@@ -172,7 +172,7 @@ class RelayedSandbox:
     def _join(self, caller: socket.socket) -> None:
         sandbox = service.connect(self._access, self._identity, self._timeout_s)
         stream = CommandStream(sandbox, AGENT)
-        before, after = lambda: self._prepare_request(sandbox), lambda: self._after_answer(sandbox)
+        before, after = lambda: self._prepare_request(sandbox), lambda: self._fetch_changes(sandbox)
         connection = _CallerConnection(caller, before, after, lambda event: self._on_event(event, sandbox))
 
         def write() -> None:
@@ -226,7 +226,7 @@ class RelayedSandbox:
         with self._sync_lock:
             self._differences += guest_setup.send_folders(sandbox, self._folders)
 
-    def _after_answer(self, sandbox: "e2b.Sandbox") -> str:
+    def _fetch_changes(self, sandbox: "e2b.Sandbox") -> str:
         """Return what the user should know of the workspace, each sentence once."""
         with self._sync_lock:
             found = (*self._differences, *guest_setup.fetch_folders(sandbox, self._folders))
@@ -298,7 +298,7 @@ class _CallerConnection:
         on_event: Callable[[str], None],
     ) -> None:
         self._caller, self._before_request = caller, before_request
-        self._after_answer, self._on_event = after_answer, on_event
+        self._fetch_changes, self._on_event = after_answer, on_event
         self._in, self._out = FrameReader(), FrameReader()
         self.unanswered = 0
         """How many requests that may change the workspace are unanswered."""
@@ -332,7 +332,7 @@ class _CallerConnection:
         for frame in self._out.feed(data):
             kind = _decode(frame).type if self.unanswered or self.works else ""
             if self.unanswered and kind in FINAL_ANSWERS:
-                frame = _add_hint(frame, self._after_answer())
+                frame = _add_hint(frame, self._fetch_changes())
                 self.unanswered -= 1
             elif kind == "rest":
                 self._on_event("rests")

@@ -357,7 +357,7 @@ class E2b:
             "timeout_s": self._timeout_s,
             "prolong_s": self._prolong_s,
         }
-        return self._complete_runtime(policy, relay.started(TRANSPORT, path, settings), identity)
+        return self._complete_runtime(policy, relay.start(TRANSPORT, path, settings), identity)
 
     def _complete_runtime(self, policy: SandboxPolicy, runtime: SandboxRuntime, identity: str) -> SandboxRuntime:
         widened = ", ".join(find_widened_hosts(policy))

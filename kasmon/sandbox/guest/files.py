@@ -94,12 +94,12 @@ def apply(top: str, note: str, changes: str) -> None:
     for path in sorted(received["gone"], reverse=True):
         whole = os.path.join(top, path)  # noqa: PTH118
         now, had = _now(whole), has.pop(path, None)
-        if now is not None and (now != had or not _removed(whole, now)):
+        if now is not None and (now != had or not _remove(whole, now)):
             apart.append(path)
     for path, each in sorted(received["fresh"].items()):
         whole = os.path.join(top, path)  # noqa: PTH118
         now = _now(whole)
-        if now is not None and now[0] != each["kind"] and now == has.get(path) and _removed(whole, now):
+        if now is not None and now[0] != each["kind"] and now == has.get(path) and _remove(whole, now):
             now = None
         if now is not None and (now[0] != each["kind"] or (now[0] != "d" and now != has.get(path))):
             os.rename(whole, _beside(whole))  # noqa: PTH104
@@ -111,7 +111,7 @@ def apply(top: str, note: str, changes: str) -> None:
     sys.stdout.write(json.dumps(apart))
 
 
-def _removed(whole: str, facts: "list[object]") -> bool:
+def _remove(whole: str, facts: "list[object]") -> bool:
     """Remove the path *whole*, of the kind in *facts*; return whether it is gone. A non-empty folder stays."""
     try:
         (os.rmdir if facts[0] == "d" else os.unlink)(whole)

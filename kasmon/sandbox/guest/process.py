@@ -110,7 +110,7 @@ class GuestProcess:
         self._is_terminal = size is not None
         files, theirs = self._terminal(size) if size else self._pipes()
         try:
-            self.pid = _begun(argv, variables, workdir, files, is_terminal=self._is_terminal)
+            self.pid = _start(argv, variables, workdir, files, is_terminal=self._is_terminal)
         except OSError:
             for file in {self._input, *self._files.values()}:
                 os.close(file)
@@ -256,7 +256,7 @@ class GuestProcess:
             self.pid, self.code = 0, -signal.SIGKILL
 
 
-def _begun(argv: list[str], variables: Mapping[str, str], workdir: str, files: list[int], *, is_terminal: bool) -> int:
+def _start(argv: list[str], variables: Mapping[str, str], workdir: str, files: list[int], *, is_terminal: bool) -> int:
     """Start *argv* on *files* as the leader of a session, with that terminal; return its pid. Raises `OSError`."""
     heard, tells = os.pipe()
     pid = os.fork()

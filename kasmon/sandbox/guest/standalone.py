@@ -9,7 +9,7 @@ import sys
 
 
 def main(path: str) -> None:
-    if _begun():
+    if _fork():
         return
     if os.path.exists(path):  # noqa: PTH110 - as in all guest modules: importing pathlib takes a third of the start
         os.unlink(path)  # noqa: PTH108
@@ -22,7 +22,7 @@ def main(path: str) -> None:
     os.execv(sys.executable, [sys.executable, "-I", "-S", agent])
 
 
-def _begun() -> bool:
+def _fork() -> bool:
     """Fork; return whether this is the parent, which returns only once the guest program is ready."""
     heard, told = os.pipe()
     if os.fork():

@@ -374,7 +374,7 @@ def _start_processes(
     size = SIZES[vm_files.policy.size]
     with contextlib.ExitStack() as stack:
 
-        def opened(path: Path, flags: int = os.O_RDONLY) -> int:
+        def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
             handle = os.open(path, flags | os.O_CLOEXEC)
             stack.callback(os.close, handle)
             return handle
@@ -382,15 +382,15 @@ def _start_processes(
         first = open_memory_file(initrd(resources.folder, resources.image))
         stack.callback(os.close, first)
         handles = OpenFiles(
-            kernel=opened(resources.folder / KERNEL),
+            kernel=open_file(resources.folder / KERNEL),
             initrd=first,
-            root=opened(resources.folder / ROOT),
-            base=opened(vm_files.base),
-            disk=opened(vm_files.disk, os.O_RDWR),
+            root=open_file(resources.folder / ROOT),
+            base=open_file(vm_files.base),
+            disk=open_file(vm_files.disk, os.O_RDWR),
             control=stack.enter_context(listen(vm_files.qmp_socket)).fileno(),
             console=console,
-            memory=opened(memory) if memory else None,
-            programs=opened(vm_files.programs)
+            memory=open_file(memory) if memory else None,
+            programs=open_file(vm_files.programs)
             if vm_files.programs.is_symlink() or vm_files.programs.exists()
             else None,
         )
@@ -399,8 +399,8 @@ def _start_processes(
             control=stack.enter_context(listen(vm_files.control)).fileno(),
             ports=stack.enter_context(listen(vm_files.ports)).fileno(),
             gate=os.fspath(socket_in(vm_files.gate)),
-            lock=opened(vm_files.lock, os.O_RDWR),
-            trees={name: opened(tree, os.O_RDONLY | os.O_DIRECTORY) for name, tree in vm_files.trees.items()},
+            lock=open_file(vm_files.lock, os.O_RDWR),
+            trees={name: open_file(tree, os.O_RDONLY | os.O_DIRECTORY) for name, tree in vm_files.trees.items()},
             read_only=[name for name, bind in vm_files.folders.items() if not bind.writable],
             most_bytes=size.disk_bytes,
         )

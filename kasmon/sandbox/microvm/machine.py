@@ -108,7 +108,7 @@ class MicroVm:
             raise SandboxError(f"cannot create a machine for {policy.session!r}", "it already has a running one")
         with or_nothing(lambda: self.destroy(policy, None), "cannot create a machine"):
             notices = vm_files.make_folders()
-            vm_files.replace_program_disk(self.provisioning.disks.of(parts) if parts else None)
+            vm_files.replace_program_disk(self.provisioning.disks.prepare(parts) if parts else None)
             self._open_gate(policy)
             origin = warm_pool.origin(self.provisioning.made_by, is_copy=is_copy)
             why = origin.why

@@ -197,7 +197,7 @@ class ProgramDisks:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def of(self, programs: Sequence[str]) -> Path:
+    def prepare(self, programs: Sequence[str]) -> Path:
         """Return the disk with copies of *programs* as they are now; it is made if missing, in up to a minute.
 
         Raises:

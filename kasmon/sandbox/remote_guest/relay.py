@@ -51,7 +51,7 @@ class RelayCleanup(Protocol):
         """Finish the work and return, soon."""
 
 
-def started(transport: str, path: Path, config: Mapping[str, Any]) -> SandboxRuntime:
+def start(transport: str, path: Path, config: Mapping[str, Any]) -> SandboxRuntime:
     """Start a relay with the module *transport*, listening at *path*; return its runtime. May raise `SandboxError`."""
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         why = f"the path of its socket, {str(path)!r}, has more than {SOCKET_PATH_BYTES} bytes"

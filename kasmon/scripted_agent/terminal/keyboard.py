@@ -68,9 +68,9 @@ class Keyboard:
         """Return the next keys; None if more input is needed first."""
         pending = self._pending
         if pending.startswith(PASTE_BEGINS):
-            return self._pasted()
+            return self._pop_paste()
         if pending[0] != 0x1B:
-            return self._typed()
+            return self._pop_text()
         if len(pending) == 1 or PASTE_BEGINS.startswith(pending):
             return None
         second = bytes(pending[1:2])
@@ -103,7 +103,7 @@ class Keyboard:
         del self._pending[: match.end()]  # after `_named`: a match reads its groups lazily from the buffer
         return [Key(name)] if name else []
 
-    def _pasted(self) -> list[Key] | None:
+    def _pop_paste(self) -> list[Key] | None:
         end = self._pending.find(PASTE_ENDS, max(len(PASTE_BEGINS), self._searched))
         if end < 0:
             self._searched = len(self._pending) - len(PASTE_ENDS)
@@ -113,7 +113,7 @@ class Keyboard:
         self._searched = 0
         return [Key("paste", text.replace("\r\n", "\n").replace("\r", "\n"))]
 
-    def _typed(self) -> list[Key]:
+    def _pop_text(self) -> list[Key]:
         end = self._pending.find(b"\x1b")
         end = len(self._pending) if end < 0 else end
         text = self._utf8.decode(bytes(self._pending[:end]))

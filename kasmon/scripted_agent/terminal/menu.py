@@ -43,7 +43,7 @@ class ScriptedMenu:
         elif key.name == "enter":
             return self._answer(self.choices[self._marked])
         elif key.name == "text":
-            return next((answer for character in key.text if (answer := self._typed(character))), None)
+            return next((answer for character in key.text if (answer := self._handle_character(character))), None)
         return None
 
     def rows(self, width: int, waiting: int) -> list[TextLine]:
@@ -64,18 +64,18 @@ class ScriptedMenu:
             rows += wrap([(tick + visible(choice.label), token)], width, margin, rest)
         return rows
 
-    def _typed(self, character: str) -> Answer | None:
+    def _handle_character(self, character: str) -> Answer | None:
         if character == " " and self.request.many:
-            return self._picked(self.choices[self._marked])
+            return self._pick(self.choices[self._marked])
         if character in DIGITS and int(character) <= len(self.choices):
             self._marked = int(character) - 1
-            return self._picked(self.choices[self._marked])
+            return self._pick(self.choices[self._marked])
         return None
 
     def _ticks(self, choice: ScriptedChoice) -> bool:
         return self.request.many and choice.decision is Decision.CHOOSE and bool(choice.labels)
 
-    def _picked(self, choice: ScriptedChoice) -> Answer | None:
+    def _pick(self, choice: ScriptedChoice) -> Answer | None:
         if not self._ticks(choice):
             return self._answer(choice)
         self._ticked ^= {choice.label}

@@ -103,7 +103,7 @@ class Program:
     def _move(self) -> float | None:
         """Perform the actor's next moves; return how long to wait for keys then."""
         for _ in range(MOVES):
-            match self._actor.next(time.time()):
+            match self._actor.advance(time.time()):
                 case None:
                     return None
                 case ScriptPause(seconds=seconds):

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.model.commands import Mode
 from kasmon.model.events import MessageWritten
 from kasmon.model.session import Session
@@ -45,7 +45,7 @@ async def find_message(paths: Paths, session: Session) -> str:
     """Return the commit message that the agent of *session* proposed last; empty if there is none."""
     if session.mode is Mode.TMUX:
         return parse_message("\n".join(await read(paths, session, 0)))
-    return await in_thread(_find_in_log, paths, session)
+    return await run_in_thread(_find_in_log, paths, session)
 
 
 def _find_in_log(paths: Paths, session: Session) -> str:

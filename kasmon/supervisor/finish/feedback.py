@@ -20,7 +20,7 @@ import msgspec
 from kasmon.backends.common.environment import given_secrets, secret_values
 from kasmon.errors import KasmonError, PromptLostError, RefusedError, UnavailableError
 from kasmon.host.journal.redaction import Redactor
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.model.commands import Receipt
 from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder, read_json, write_private
@@ -89,7 +89,7 @@ async def send_feedback(paths: Paths, session: Session, first: str = "", *, push
         UnavailableError, TimedOutError: if `gh` or `glab` is missing or fails.
         KasmonError: if the prompt cannot be sent.
     """
-    prompt = await in_thread(read_prompt, paths, session, pushes=pushes)
+    prompt = await run_in_thread(read_prompt, paths, session, pushes=pushes)
     return await send(paths, session, f"{first}{prompt}", "idle")
 
 
@@ -97,7 +97,7 @@ async def send_feedback(paths: Paths, session: Session, first: str = "", *, push
 async def _send_feedback_there(paths: Paths, session: Session, first: str = "", *, pushes: bool = False) -> Receipt:
     assert not first, "rounds are those of sessions of this machine"
     assert not pushes
-    return parse_receipt(session.via, await in_thread(run_for, paths, session, "finish", session.id, "--fix"))
+    return parse_receipt(session.via, await run_in_thread(run_for, paths, session, "finish", session.id, "--fix"))
 
 
 def read_prompt(paths: Paths, session: Session, *, pushes: bool = False) -> str:
@@ -255,7 +255,7 @@ async def send_rounds(paths: Paths, requests: Iterable[tuple[Session, PullReques
     for session, request in requests:
         if session.in_turn or session.worked or session.awaits_turn or not session.exists or not request.needs_work:
             continue
-        number = await in_thread(begin_round, paths, session, request, most, time.time())
+        number = await run_in_thread(begin_round, paths, session, request, most, time.time())
         if not number:
             continue
         try:
@@ -263,7 +263,7 @@ async def send_rounds(paths: Paths, requests: Iterable[tuple[Session, PullReques
         except KasmonError as error:
             log.warning("round %d of %s was not sent: %s", number, session.id, error.code)
             if not isinstance(error, PromptLostError):  # the agent may have that one
-                await in_thread(cancel_round, paths, session, request, time.time())
+                await run_in_thread(cancel_round, paths, session, request, time.time())
 
 
 def begin_round(paths: Paths, session: Session, request: PullRequest, most: int, now: float) -> int:

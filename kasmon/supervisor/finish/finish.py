@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from kasmon.errors import RefusedError, StaleRequestError
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.model.commands import Receipt
 from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder
@@ -56,8 +56,8 @@ async def finish(paths: Paths, session: Session, plan: PlannedFinish, report: Ca
         KasmonError: if a step fails; it changed nothing, and the steps after it are not done.
     """
     if not plan.request.stays_on_branch:
-        await in_thread(check_is_person, paths, "push, merge, take over or discard a branch")
-    result = await in_thread(lambda: _carry_out_alone(paths, session, plan, report))
+        await run_in_thread(check_is_person, paths, "push, merge, take over or discard a branch")
+    result = await run_in_thread(lambda: _carry_out_alone(paths, session, plan, report))
     if result.conflicts and plan.request.conflicts == "send":
         receipt = await send(paths, session, _conflict_prompt(plan, result.conflicts), "idle")
         return msgspec.structs.replace(result, receipt=receipt)
@@ -70,7 +70,7 @@ async def _finish_there(
 ) -> FinishResult:
     from kasmon.supervisor.machines import finish as finish_there  # only for sessions of other machines
 
-    result = await in_thread(finish_there.finish, paths, session, plan)
+    result = await run_in_thread(finish_there.finish, paths, session, plan)
     for text in result.done:
         report(text)
     return result

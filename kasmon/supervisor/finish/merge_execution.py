@@ -13,7 +13,7 @@ import msgspec
 
 from kasmon.config import load
 from kasmon.errors import KasmonError, LaunchError, RefusedError
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
@@ -63,8 +63,8 @@ async def merge_one_by_one(
         RefusedError: if the check fails on the base itself.
     """
     checks = {step.session: step.check for step in plan.steps}
-    fleet = await in_thread(read_fleet, paths)
-    now = await in_thread(lambda: plan_merges(paths, sessions, plan.how, plan.check, checks, fleet=fleet))
+    fleet = await run_in_thread(read_fleet, paths)
+    now = await run_in_thread(lambda: plan_merges(paths, sessions, plan.how, plan.check, checks, fleet=fleet))
     if now.digest != plan.digest:
         raise changed_since()
     known = {session.id: session for session in sessions}
@@ -101,7 +101,7 @@ async def _send_conflict(paths: Paths, session: Session, report: Callable[[str],
     """Merge the base into the branch of *session* and have its agent resolve the conflicts; return why not, or None."""
     try:
         request = FinishRequest(update="merge", conflicts="send")
-        planned = await in_thread(lambda: plan_finish(paths, session, request, read_fleet(paths)))
+        planned = await run_in_thread(lambda: plan_finish(paths, session, request, read_fleet(paths)))
         result = await finish(paths, session, planned, report)
         report(f"sent the conflicts to {session.name}" if result.receipt else f"updated {session.name}: no conflicts")
     except KasmonError as error:
@@ -121,10 +121,10 @@ async def _merge(
     """Merge the branch of *step*; return why that was not done, or None."""
     try:
         request = FinishRequest(merge=plan.how)
-        tree = await in_thread(worktree_of, session)
+        tree = await run_in_thread(worktree_of, session)
         if tree is None:
             raise RefusedError(f"the worktree of {session.name!r} is gone.")
-        state = await in_thread(read_state, tree)
+        state = await run_in_thread(read_state, tree)
         if state.head != step.head:
             raise RefusedError(f"the branch {step.branch!r} has other commits than shown.", hint="Plan it again.")
         if state.conflicts:
@@ -134,9 +134,9 @@ async def _merge(
             )
         if checker is not None:
             report(f"checking {step.name}")
-            if (broken := await in_thread(checker.find_broken, state.base, merged, step)) is not None:
+            if (broken := await run_in_thread(checker.find_broken, state.base, merged, step)) is not None:
                 return broken
-        steps = await in_thread(lambda: plan_finish(paths, session, request, read_fleet(paths)))
+        steps = await run_in_thread(lambda: plan_finish(paths, session, request, read_fleet(paths)))
         if (steps.state.head, steps.state.base) != (state.head, state.base):
             raise RefusedError(
                 f"{step.branch!r} or {plan.base_name!r} changed during the check.", hint="Plan it again."

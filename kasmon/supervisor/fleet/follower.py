@@ -43,7 +43,7 @@ class Follower:
         self._is_closed = False
         threading.Thread(target=self._run, name="follows the fleet", daemon=True).start()
 
-    async def next(self) -> Fleet:
+    async def wait_for_change(self) -> Fleet:
         """Wait for a fleet that was not returned yet, and return the newest one."""
         await self._changed.wait()
         self._changed.clear()

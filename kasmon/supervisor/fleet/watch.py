@@ -87,7 +87,7 @@ class FleetWatch:
             else:
                 if not self._ended:
                     self._ended = [session for session in self._shown if session not in self._active]
-                requested = {*self._next_turn(self._clock()), *self._ended[-ENDED_AT_ONCE:]}
+                requested = {*self._pop_turn(self._clock()), *self._ended[-ENDED_AT_ONCE:]}
                 del self._ended[-ENDED_AT_ONCE:]
             self._refresh(requested, None)
             if self._cache_writer is not None:
@@ -141,7 +141,7 @@ class FleetWatch:
         follower = Follower(self, gap_s)
         try:
             while True:
-                yield await follower.next()
+                yield await follower.wait_for_change()
         finally:
             await follower.aclose()
 
@@ -159,7 +159,7 @@ class FleetWatch:
             if self._cache_writer is not None:
                 self._cache_writer.close(self._fleet_index)
 
-    def _next_turn(self, now: float) -> list[SessionId]:
+    def _pop_turn(self, now: float) -> list[SessionId]:
         """Return the unended sessions whose turn it is, and those whose state depends on time and is due by *now*."""
         if not self._waiting:
             self._waiting = list(self._active)

@@ -8,7 +8,7 @@ from kasmon.backends.codex.shared_server import find_screen
 from kasmon.backends.common.environment import program_of
 from kasmon.config.agent_address import machine_of
 from kasmon.errors import NotHibernatedError, SessionEndedError, TimedOutError
-from kasmon.host.rpc.event_loop import in_thread, sleep
+from kasmon.host.rpc.event_loop import run_in_thread, sleep
 from kasmon.model.commands import Hibernate, Mode
 from kasmon.model.events import ConnectionLost, SessionEnded
 from kasmon.model.formatting import mb
@@ -43,18 +43,18 @@ async def hibernate(paths: Paths, session: Session) -> str:
     if session.sandbox is not None:
         if session.state not in (SessionState.PAUSED, SessionState.STANDBY) and (why := find_obstacle(session)):
             raise NotHibernatedError(session.name, why)
-        return await in_thread(_pause, paths, session)
+        return await run_in_thread(_pause, paths, session)
     runs = session.state in ALIVE and not session.is_orphaned
-    freed = await in_thread(_check, paths, session) if runs else 0  # else the command is refused
-    facts = await in_thread(NewEvents, paths, session.id)
+    freed = await run_in_thread(_check, paths, session) if runs else 0  # else the command is refused
+    facts = await run_in_thread(NewEvents, paths, session.id)
     try:
         await execute(paths, session, Hibernate(freed_bytes=freed))
     except SessionEndedError:
-        if (now := await in_thread(read_session, paths, session.id)).freed_bytes is None:
+        if (now := await run_in_thread(read_session, paths, session.id)).freed_bytes is None:
             raise
         raise NotHibernatedError(session.name, find_obstacle(now)) from None  # another process was faster
     deadline = time.monotonic() + ENDING_S
-    while not any(isinstance(event, SessionEnded | ConnectionLost) for event in await in_thread(facts.more)):
+    while not any(isinstance(event, SessionEnded | ConnectionLost) for event in await run_in_thread(facts.more)):
         if time.monotonic() > deadline:
             raise TimedOutError(f"session {session.name!r} was asked to hibernate but its agent has not ended yet.")
         await sleep(0.02)

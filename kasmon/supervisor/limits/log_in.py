@@ -11,7 +11,7 @@ from typing import Final
 from kasmon.backends.common.environment import load_variables
 from kasmon.config import Config
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, UnableError, UnavailableError, UsageError
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.host.rpc.locked_process import begin_process
 from kasmon.host.rpc.spawn import spawn_log_in
 from kasmon.model.commands import Mode, TerminalLogIn
@@ -60,7 +60,7 @@ async def begin_log_in(paths: Paths, config: Config, session: Session, shown: Te
         UnableError: if its log-in would not be that of a terminal of this machine.
         KasmonError: as `session_operations.create`.
     """
-    await in_thread(check_is_person, paths, "log in")
+    await run_in_thread(check_is_person, paths, "log in")
     log_in = session.log_in
     if log_in is None:
         raise RefusedError(f"the agent of {session.label!r} requires no log-in that runs in a terminal.")
@@ -68,8 +68,8 @@ async def begin_log_in(paths: Paths, config: Config, session: Session, shown: Te
         raise RefusedError(f"the agent of {session.label!r} offers another log-in by now.", hint="Look at it again.")
     if session.via or session.sandbox:
         raise UnableError(f"the agent of {session.label!r} runs elsewhere: a log-in here is not its own.")
-    launch = await in_thread(load_launch, paths, session.id)
-    own = await in_thread(load_variables, paths, session.id)
+    launch = await run_in_thread(load_launch, paths, session.id)
+    own = await run_in_thread(load_variables, paths, session.id)
     secret, public = as_given(own | log_in.variables, {*launch.public_variables, *log_in.variables})
     new = NewSession(
         name=f"login-{session.name[:LONGEST_STEM]}",
@@ -83,7 +83,7 @@ async def begin_log_in(paths: Paths, config: Config, session: Session, shown: Te
     )
     made, name = await session_operations.create_with_free_name(paths, config, new)
     try:
-        await in_thread(spawn_log_in, paths, session.id, made)
+        await run_in_thread(spawn_log_in, paths, session.id, made)
     except OSError as error:
         raise UnavailableError(
             f"{session.label!r} will not restart after its log-in {name!r}: {error.strerror or error}.",
@@ -104,7 +104,7 @@ async def finish_log_in(paths: Paths, session: SessionId, log_in: SessionId) -> 
     try:
         async with fleets(paths) as changes:
             ended = await find_end(changes, log_in)
-        now = (await in_thread(read_fleet, paths)).get(session)
+        now = (await run_in_thread(read_fleet, paths)).get(session)
         if now is None or now.log_in is None:
             return
         if ended.exit_code != 0:
@@ -113,8 +113,8 @@ async def finish_log_in(paths: Paths, session: SessionId, log_in: SessionId) -> 
         await session_operations.restart(paths, now, force=now.state in ALIVE)
     except KasmonError as error:
         text = f"The agent was not restarted after its log-in: {error}"
-        if not await in_thread(leave_notice, paths, session, text):
-            await in_thread(leave_notice, paths, log_in, text)
+        if not await run_in_thread(leave_notice, paths, session, text):
+            await run_in_thread(leave_notice, paths, log_in, text)
         raise
     await list_entry.forget(paths, ended)
 

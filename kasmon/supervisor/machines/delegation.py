@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import RefusedError
-from kasmon.host.rpc.event_loop import in_thread, sleep
+from kasmon.host.rpc.event_loop import run_in_thread, sleep
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
@@ -35,7 +35,7 @@ async def run_there(
         RemoteUnreachableError: if the machine is not connected; or if it is unknown whether it was done.
         KasmonError: why it was not done, as the command there reports it.
     """
-    output = await in_thread(lambda: run_for(paths, session, *arguments, stdin=stdin))
+    output = await run_in_thread(lambda: run_for(paths, session, *arguments, stdin=stdin))
     await wait_for_copy(paths, session.id, until)
     return output
 
@@ -47,7 +47,7 @@ async def wait_for_copy(paths: Paths, session: SessionId, until: Callable[[Sessi
     """
     deadline = time.monotonic() + COPIED_S
     while time.monotonic() < deadline:
-        now = (await in_thread(read_fleet, paths)).get(session)
+        now = (await run_in_thread(read_fleet, paths)).get(session)
         if until(now) or (now is not None and now.is_unreachable):
             break
         await sleep(0.05)
@@ -71,12 +71,12 @@ async def start_there(paths: Paths, machine: str, new: NewSession) -> SessionId:
         RemoteUnreachableError: if it is not connected; or if it is unknown whether the session was started.
         KasmonError: why it was not started, as `kasmon new` reports it there.
     """
-    await in_thread(require_undrained, paths, machine)
+    await run_in_thread(require_undrained, paths, machine)
     words = ["new", new.name, *_options(new), "--json", *(["--", *new.argv] if new.argv else [])]
-    output = await in_thread(run, paths, machine, words, new.prompt.encode())
+    output = await run_in_thread(run, paths, machine, words, new.prompt.encode())
     session = started_session(machine, output)
     await wait_for_copy(paths, session, lambda now: now is not None)
-    await in_thread(start_companions, paths)
+    await run_in_thread(start_companions, paths)
     return session
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from kasmon.errors import KasmonError
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.model.commands import Allow, Checkpoint, Mode, Pause, Restore, Resume, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
@@ -99,18 +99,18 @@ async def execute(paths: Paths, session: Session, command: SandboxCommand) -> st
         case Allow():
             words = ("allow", session.id, *command.hosts)
         case Checkpoint():
-            output = await in_thread(run_for, paths, session, "sandbox", "checkpoint", session.id)
+            output = await run_in_thread(run_for, paths, session, "sandbox", "checkpoint", session.id)
             return parse_reply(session.via, output, _CheckpointReply).checkpoint.id
         case _:
             raise TypeError(command)
-    output = await in_thread(run_for, paths, session, "sandbox", *words)
+    output = await run_in_thread(run_for, paths, session, "sandbox", *words)
     return "" if isinstance(command, Allow) else parse_reply(session.via, output, _Reply).lost or ""
 
 
 async def fork(paths: Paths, session: Session, name: str, checkpoint: str) -> ForkedSession:
     """Fork the sandbox there; the fork is listed here when this returns. See `sandbox_operations.fork`."""
     words = ("fork", session.id, *([name] if name else []), *([f"--at={checkpoint}"] if checkpoint else []))
-    output = await in_thread(run_for, paths, session, "sandbox", *words)
+    output = await run_in_thread(run_for, paths, session, "sandbox", *words)
     made = parse_reply(session.via, output, _Reply)
     await wait_for_copy(paths, made.session.id, lambda now: now is not None)
     origin = made.session.origin or _Origin(session=session.id, name=session.name, at=0.0)
@@ -120,7 +120,7 @@ async def fork(paths: Paths, session: Session, name: str, checkpoint: str) -> Fo
 async def replay(paths: Paths, session: Session, name: str, until: str) -> tuple[int, int]:
     """Replay there what the sandbox ran, in a new one; return the number of runs, and of those that failed."""
     words = ("replay", session.id, name, "--create", *([f"--until={until}"] if until else []))
-    output = await in_thread(lambda: run_for(paths, session, "sandbox", *words, shows="ran"))
+    output = await run_in_thread(lambda: run_for(paths, session, "sandbox", *words, shows="ran"))
     done = parse_reply(session.via, output, _Replay)
     await wait_for_copy(paths, done.session, lambda now: now is not None)
     return len(done.ran), sum(bool(each.get("exit_code")) for each in done.ran)

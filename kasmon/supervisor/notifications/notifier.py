@@ -241,7 +241,7 @@ class Notifier:
         """Hand what is due to the targets' own queues: a slow service delays no other."""
         now = self._clock()
         is_away = self._locked or self._has_no_key(now)
-        for push in self._schedule.due(self._targets, is_away=is_away, now=now):
+        for push in self._schedule.pop_due(self._targets, is_away=is_away, now=now):
             if push.target not in self._queues:
                 self._queues[push.target] = asyncio.Queue()
                 self._start(self._work(self._queues[push.target]))

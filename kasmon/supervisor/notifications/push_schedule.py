@@ -119,7 +119,7 @@ class PushSchedule:
         self._open = {keys: each for keys, each in self._open.items() if session not in each.alert.sessions}
         self._fleeting_at = {key: at for key, at in self._fleeting_at.items() if key[0] != session}
 
-    def due(self, targets: Mapping[str, NotifyTarget], *, is_away: bool, now: float) -> list[Push]:
+    def pop_due(self, targets: Mapping[str, NotifyTarget], *, is_away: bool, now: float) -> list[Push]:
         """Return what to push to *targets* now. Each push is returned once, unless `fail` is called for it."""
         for keys, each in list(self._open.items()):
             if now - each.at > (NEWS_S if each.alert.kind in ("plan", "machine", "finished") else OLD_S):

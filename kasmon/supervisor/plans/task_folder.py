@@ -76,7 +76,7 @@ class TaskFolders:
         self._folder = folder
         self._lock = asyncio.Lock()
 
-    async def of(self, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
+    async def prepare(self, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
         """Return the folder where *task* works from now on; create its worktree if needed.
 
         Raises:

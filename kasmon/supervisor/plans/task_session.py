@@ -109,7 +109,7 @@ class TaskStarter:
                 tree = TaskWorktree(path=there(machine.host, HOME))
                 await self._remote_tasks.lay_out(machine, task)
             else:
-                tree = await self._task_folders.of(plan, task, run)
+                tree = await self._task_folders.prepare(plan, task, run)
             if (terminal := _terminal(plan, run, task, fleet)) is not None:
                 await self._check_terminal(plan, run, task, terminal)
                 await asyncio.to_thread(lay_out, Path(tree.path), task)
@@ -184,7 +184,7 @@ class TaskStarter:
         try:
             runs_elsewhere = is_elsewhere(plan, task, run)
             if not runs_elsewhere and self._remote_tasks.machine(plan, run, task) is None:
-                await self._task_folders.of(plan, task, run)
+                await self._task_folders.prepare(plan, task, run)
                 await asyncio.to_thread(self._task_folders.check, plan, task, run)
             terminal = (await asyncio.to_thread(read_fleet, self._paths)).get(session)
             if terminal is not None and terminal.exists:

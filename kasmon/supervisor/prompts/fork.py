@@ -11,7 +11,7 @@ from kasmon.backends.common.environment import load_variables
 from kasmon.errors import NotFoundError, RefusedError
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.journal.secrets import secrets_of
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.model.commands import ConversationFork, Launch, Mode
 from kasmon.model.events import EntryImported, Event, SessionStarted, SettingsChanged, TurnStarted
 from kasmon.model.permission import SessionId
@@ -75,9 +75,9 @@ async def fork(
         )
     if not prompt and session.in_turn:
         raise RefusedError(f"the turn of {session.label!r} still runs.", hint="Wait for its end, or interrupt it.")
-    launch = await in_thread(load_launch, paths, session.id)
-    events = await in_thread(_read_before, paths, session.id, prompt, later)
-    own = await in_thread(load_variables, paths, session.id)
+    launch = await run_in_thread(load_launch, paths, session.id)
+    events = await run_in_thread(_read_before, paths, session.id, prompt, later)
+    own = await run_in_thread(load_variables, paths, session.id)
     new, before = _build_request(launch, own), [each for each in events if isinstance(each, TurnStarted)]
     has_earlier = any(isinstance(each, EntryImported) for each in events) or (launch.generation == 1 and launch.resume)
     if not (before or has_earlier):
@@ -89,7 +89,7 @@ async def fork(
         new = msgspec.structs.replace(new, prompt=text, fork=copied)
     else:
         transcript = "".join(export_events(events, in_terminal=False))[-LONGEST:]
-        redactor = Redactor(await in_thread(secrets_of, paths, session.id))
+        redactor = Redactor(await run_in_thread(secrets_of, paths, session.id))
         extent = " up to a prompt that I changed" if prompt else ""
         preface = PREFACE.format(extent=extent, transcript=redactor.line(transcript), prompt=text)
         new = msgspec.structs.replace(new, prompt=preface)

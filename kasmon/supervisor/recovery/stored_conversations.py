@@ -9,7 +9,7 @@ from kasmon.backends.common.environment import load_variables
 from kasmon.config import Config, resolve
 from kasmon.config.profile import ResolvedProfile
 from kasmon.errors import RefusedError, UnableError
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.model.commands import ConversationOffer, ConversationOffers, Launch, Mode, build_offer
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -38,9 +38,9 @@ async def list_conversations(
         UnableError: if its conversations cannot be listed.
         KasmonError: as `resolve`; or if the agent cannot be started, or requires a log-in.
     """
-    await in_thread(check_is_person, paths, "list the conversations of an agent")
-    await in_thread(paths.make)
-    resolved, launch, own = await in_thread(_prepare, config, new)
+    await run_in_thread(check_is_person, paths, "list the conversations of an agent")
+    await run_in_thread(paths.make)
+    resolved, launch, own = await run_in_thread(_prepare, config, new)
     folder = "" if everywhere else launch.workdir
     offers: ConversationOffers | None = None
     problem = UnableError(f"kasmon cannot list the conversations of {resolved.agent!r}.")
@@ -50,10 +50,10 @@ async def list_conversations(
         except UnableError as error:
             problem = error
     if offers is None:
-        offers = await in_thread(_read_files, paths, launch, own, folder)
+        offers = await run_in_thread(_read_files, paths, launch, own, folder)
     if offers is None:
         raise problem
-    return await in_thread(_with_sessions, paths, offers)
+    return await run_in_thread(_with_sessions, paths, offers)
 
 
 async def delete_conversation(paths: Paths, session: Session) -> None:
@@ -64,15 +64,17 @@ async def delete_conversation(paths: Paths, session: Session) -> None:
         RefusedError: if an agent requests it, or another session has the same conversation.
         KasmonError: if the agent cannot be started, or refuses.
     """
-    await in_thread(check_is_person, paths, "delete a conversation")
+    await run_in_thread(check_is_person, paths, "delete a conversation")
     if not session.deletes_conversation:
         raise UnableError(f"the agent of {session.label!r} deletes no conversation for kasmon.")
-    sharing = (each for each in (await in_thread(read_fleet, paths)).sessions if each.resume_id == session.resume_id)
+    sharing = (
+        each for each in (await run_in_thread(read_fleet, paths)).sessions if each.resume_id == session.resume_id
+    )
     if (other := next((each for each in sharing if each.id != session.id and not each.forgotten), None)) is not None:
         raise RefusedError(f"session {other.label!r} has the same conversation.", hint="Remove that one first.")
-    await in_thread(require_free_conversation, paths, session.resume_id or "", session.id)
-    launch = await in_thread(load_launch, paths, session.id)
-    own = await in_thread(load_variables, paths, session.id)
+    await run_in_thread(require_free_conversation, paths, session.resume_id or "", session.id)
+    launch = await run_in_thread(load_launch, paths, session.id)
+    own = await run_in_thread(load_variables, paths, session.id)
     await acp.delete_conversation(launch, own, session.resume_id or "")
 
 

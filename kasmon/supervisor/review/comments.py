@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kasmon.errors import LogMissingError, NotFoundError, SessionEndedError, UnavailableError, UsageError
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.model.commands import Receipt, ReceiptState, When
 from kasmon.model.events import (
     CommentEvent,
@@ -146,7 +146,7 @@ async def _write_comment_there(paths: Paths, session: Session, comment: ReviewCo
     if comment.side == "old":
         words.append("--removed")
         stdin = msgspec.json.encode({"lines": comment.lines, "hunk": comment.hunk, "text": comment.text})
-    await in_thread(run_for, paths, session, "comment", session.id, *words, stdin=stdin)
+    await run_in_thread(run_for, paths, session, "comment", session.id, *words, stdin=stdin)
 
 
 @dispatch
@@ -155,7 +155,7 @@ async def edit_comment(paths: Paths, session: Session, comment: str, text: str) 
 
     Raises as `find_comment`, `check_text` and `_record`.
     """
-    known = await in_thread(find_comment, paths, session, comment)
+    known = await run_in_thread(find_comment, paths, session, comment)
     edited = msgspec.structs.replace(known, text=check_text(text))
     await write_comment(paths, session, edited)
     return edited
@@ -165,15 +165,15 @@ async def edit_comment(paths: Paths, session: Session, comment: str, text: str) 
 async def _edit_comment_there(paths: Paths, session: Session, comment: str, text: str) -> ReviewComment:
     from kasmon.supervisor.machines.link_client import run_for
 
-    known, text = await in_thread(find_comment, paths, session, comment), check_text(text)
-    await in_thread(run_for, paths, session, "comments", session.id, "edit", comment, "-", stdin=text.encode())
+    known, text = await run_in_thread(find_comment, paths, session, comment), check_text(text)
+    await run_in_thread(run_for, paths, session, "comments", session.id, "edit", comment, "-", stdin=text.encode())
     return msgspec.structs.replace(known, text=text)
 
 
 @dispatch
 async def remove_comment(paths: Paths, session: Session, comment: str) -> None:
     """Delete the comment with this id. Raises as `find_comment` and `_record`."""
-    await in_thread(find_comment, paths, session, comment)
+    await run_in_thread(find_comment, paths, session, comment)
     await _record(paths, session, CommentRemoved(at=time.time(), comment=comment))
 
 
@@ -181,13 +181,13 @@ async def remove_comment(paths: Paths, session: Session, comment: str) -> None:
 async def _remove_comment_there(paths: Paths, session: Session, comment: str) -> None:
     from kasmon.supervisor.machines.link_client import run_for
 
-    await in_thread(run_for, paths, session, "comments", session.id, "rm", comment)
+    await run_in_thread(run_for, paths, session, "comments", session.id, "rm", comment)
 
 
 @dispatch
 async def mark_comment(paths: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
     """Mark the comment with this id as resolved, or reopen it: then it is sent again. Raises as `remove_comment`."""
-    await in_thread(find_comment, paths, session, comment)
+    await run_in_thread(find_comment, paths, session, comment)
     await _record(paths, session, CommentMarked(at=time.time(), comment=comment, is_resolved=is_resolved))
 
 
@@ -195,7 +195,9 @@ async def mark_comment(paths: Paths, session: Session, comment: str, *, is_resol
 async def _mark_comment_there(paths: Paths, session: Session, comment: str, *, is_resolved: bool) -> None:
     from kasmon.supervisor.machines.link_client import run_for
 
-    await in_thread(run_for, paths, session, "comments", session.id, "resolve" if is_resolved else "reopen", comment)
+    await run_in_thread(
+        run_for, paths, session, "comments", session.id, "resolve" if is_resolved else "reopen", comment
+    )
 
 
 def find_comment(paths: Paths, session: Session, comment: str) -> ReviewComment:
@@ -216,7 +218,7 @@ async def send_comments(paths: Paths, session: Session, when: When = "now") -> t
     """
     from kasmon.supervisor.sessions import session_operations  # heavy: comments are listed more often than sent
 
-    listed = await in_thread(list_comments, paths, session)
+    listed = await run_in_thread(list_comments, paths, session)
     waiting = [each for each in listed if each.state == "open"]
     if not waiting:
         raise NotFoundError(f"{session.name!r} has no open comments.", hint="Each is sent, resolved or deleted.")
@@ -231,8 +233,8 @@ async def send_comments(paths: Paths, session: Session, when: When = "now") -> t
 async def _send_comments_there(paths: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:
     from kasmon.supervisor.machines.link_client import parse_receipt, run_for
 
-    count = sum(each.state == "open" for each in await in_thread(list_comments, paths, session))
-    output = await in_thread(run_for, paths, session, "comments", session.id, "--send", f"--when={when}")
+    count = sum(each.state == "open" for each in await run_in_thread(list_comments, paths, session))
+    output = await run_in_thread(run_for, paths, session, "comments", session.id, "--send", f"--when={when}")
     return parse_receipt(session.via, output), count
 
 
@@ -245,7 +247,7 @@ async def _record(paths: Paths, session: Session, event: CommentEvent) -> None:
         OtherMachineError: if the log is another machine's.
     """
     check_here(session)
-    if await in_thread(_append, paths, session, event):
+    if await run_in_thread(_append, paths, session, event):
         return
     from kasmon.host.rpc.connect import reach  # as above
     from kasmon.host.rpc.frames import RecordComment
@@ -254,7 +256,7 @@ async def _record(paths: Paths, session: Session, event: CommentEvent) -> None:
         async with reach(paths, session.id, session.mode) as host:
             await host.ask(RecordComment(n=0, session=session.id, event=event))
     except SessionEndedError:  # it has just ended
-        if not await in_thread(_append, paths, session, event):
+        if not await run_in_thread(_append, paths, session, event):
             raise
 
 

@@ -190,7 +190,7 @@ async def _fork_there(paths: Paths, session: Session, name: str = "", checkpoint
     return await sandboxes.fork(paths, session, name, checkpoint)
 
 
-async def forwarded(paths: Paths, session: Session, port: int, here: int = 0) -> PortForward:
+async def forward_port(paths: Paths, session: Session, port: int, here: int = 0) -> PortForward:
     """Forward port *here* of this machine's loopback (0 for any free one) to *port* in the sandbox.
 
     Raises:
@@ -214,11 +214,11 @@ async def forwarded(paths: Paths, session: Session, port: int, here: int = 0) ->
             f"cannot forward a port of {session.name!r}", (f"{policy.tier} does not support port forwarding")
         )
 
-    def opened() -> PortForward:
+    def open_forward() -> PortForward:
         ports = tier.ports(policy, runtime)
         return PortForward(lambda: ports.connect(port), here)
 
-    return await asyncio.to_thread(opened)
+    return await asyncio.to_thread(open_forward)
 
 
 def diff(paths: Paths, session: Session, turn: int | None = None) -> str:

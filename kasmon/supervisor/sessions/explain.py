@@ -14,7 +14,7 @@ from kasmon.backends.tmux.evidence.hook_setup import absent
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import KasmonError, LaunchError, TimedOutError, UnavailableError
 from kasmon.host.rpc.connect import reach_running_tmux_host
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.host.rpc.frames import DescribePane, FromHost, PaneDescription, SubscriptionEnd, TerminalRows, Watch
 from kasmon.model.commands import Mode
 from kasmon.model.events import AgentCommandReceived, Event, SessionStarted, SignalSeen, TurnStarted
@@ -142,18 +142,18 @@ async def explain(
             lost=verdict.lost if verdict is not None else (),
         ),
         signals=session.signals,
-        transitions=await in_thread(_changes, paths, session, now),
+        transitions=await run_in_thread(_changes, paths, session, now),
     )
     if session.mode is not Mode.TMUX:
         return msgspec.structs.replace(found, unseen=NO_SCREEN)
-    found = msgspec.structs.replace(found, absent=await in_thread(_absent, paths, session))
+    found = msgspec.structs.replace(found, absent=await run_in_thread(_absent, paths, session))
     if session.host is None or not session.host.alive:
         return msgspec.structs.replace(found, unseen=NO_HOST)
     try:
         pane, rows = await _capture(paths, session)
     except KasmonError as error:
         return msgspec.structs.replace(found, unseen=error.message)
-    return await in_thread(_read, paths, session, found, pane, rows, catalogue)
+    return await run_in_thread(_read, paths, session, found, pane, rows, catalogue)
 
 
 def program_in(paths: Paths, session: Session) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from kasmon.errors import HostUnreachableError, RefusedError, TimedOutError
 from kasmon.host.rpc.control import HAND_OVER_S, ControlKind, HostStatus
 from kasmon.host.rpc.control import request as request_host
-from kasmon.host.rpc.event_loop import in_thread, sleep
+from kasmon.host.rpc.event_loop import run_in_thread, sleep
 from kasmon.host.rpc.frames import VERSION
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.session import Session
@@ -71,7 +71,7 @@ LOOK_S = 0.1
 
 async def request(paths: Paths, session: Session, kind: ControlKind) -> HostStatus | None:
     """Send *kind* to the structured host of *session*; None if it is older than control requests."""
-    return await in_thread(request_host, paths.socket(session.id), kind)
+    return await run_in_thread(request_host, paths.socket(session.id), kind)
 
 
 async def speaks_other_version(paths: Paths, session: Session) -> bool:
@@ -92,7 +92,7 @@ async def hand_over(paths: Paths, session: Session, limit_s: float = HAND_OVER_S
     """
     lock, deadline = paths.host_lock(session.id), time.monotonic() + limit_s
     status = await request(paths, session, ControlKind.HAND_OVER)
-    while await in_thread(lock_holder, lock) is not None:
+    while await run_in_thread(lock_holder, lock) is not None:
         with contextlib.suppress(HostUnreachableError, TimedOutError):
             status = await request(paths, session, ControlKind.STATUS) or status
         if status is None:

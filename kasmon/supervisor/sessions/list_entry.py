@@ -10,7 +10,7 @@ import msgspec
 from kasmon.config.agent_address import there
 from kasmon.errors import KasmonError, RefusedError, TimedOutError, UnavailableError, UsageError
 from kasmon.host.rpc.connect import reach_running_tmux_host
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.host.rpc.frames import NumberedFrame, ReleasePane, RenameWindow
 from kasmon.model.commands import Mode
 from kasmon.model.events import SessionForgotten, SessionRenamed, SessionTagged, SessionViewed
@@ -32,7 +32,7 @@ async def rename(paths: Paths, session: Session, name: str) -> str:
     """
     clean = check_name(name)
     fact = SessionRenamed(at=time.time(), session=session.id, name=clean)
-    await in_thread(announce, paths, fact)
+    await run_in_thread(announce, paths, fact)
     if session.mode is Mode.TMUX:
         with contextlib.suppress(KasmonError):  # a title is a courtesy: the host takes the new name when it starts
             await _ask_running_host(paths, RenameWindow(n=0, session=session.id, name=clean))
@@ -67,7 +67,7 @@ async def _change_tags(
 ) -> None:
     if tags != session.tags:
         fact = SessionTagged(at=time.time(), session=session.id, added=added, removed=removed)
-        await in_thread(note, paths, fact)
+        await run_in_thread(note, paths, fact)
 
 
 @_change_tags.elsewhere
@@ -86,7 +86,7 @@ async def mark_viewed(paths: Paths, session: Session) -> None:
 
 @dispatch
 async def _mark_viewed(paths: Paths, session: Session) -> None:
-    await in_thread(note, paths, SessionViewed(at=time.time(), session=session.id))
+    await run_in_thread(note, paths, SessionViewed(at=time.time(), session=session.id))
 
 
 @_mark_viewed.elsewhere
@@ -128,12 +128,12 @@ async def _forget(paths: Paths, session: Session, deletes_conversation: bool) ->
         from kasmon.sandbox.agent import launch  # only imported if there was a sandbox
 
         with contextlib.suppress(KasmonError):
-            kept = await in_thread(launch.forget, paths, session.id)
+            kept = await run_in_thread(launch.forget, paths, session.id)
     elif session.mode is Mode.INTERPRETER:
         from kasmon.supervisor.sandboxes.create import remove_sandbox  # likewise
 
-        kept = await in_thread(remove_sandbox, paths, session.id)
-    await in_thread(_remove_from_list, paths, session.id)
+        kept = await run_in_thread(remove_sandbox, paths, session.id)
+    await run_in_thread(_remove_from_list, paths, session.id)
     return kept
 
 

@@ -35,7 +35,7 @@ from kasmon.errors import (
 from kasmon.host.rpc.actor import find_actor
 from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.control import ControlKind
-from kasmon.host.rpc.event_loop import in_thread, sleep
+from kasmon.host.rpc.event_loop import run_in_thread, sleep
 from kasmon.host.rpc.frames import (
     CommandResult,
     DescribePane,
@@ -110,7 +110,7 @@ async def create_with_free_name(paths: Paths, config: "Config", new: "NewSession
         except NameTakenError:
             from kasmon.supervisor.sessions.names import next_name  # rarely needed
 
-            name = await in_thread(next_name, paths, new.name)
+            name = await run_in_thread(next_name, paths, new.name)
 
 
 async def create(paths: Paths, config: "Config", new_session: "NewSession") -> SessionId:
@@ -121,14 +121,14 @@ async def create(paths: Paths, config: "Config", new_session: "NewSession") -> S
     from kasmon.supervisor.sessions.create import prepare  # most commands create none
 
     if new_session.prompt.strip():
-        await in_thread(_check_budget, paths, None)
-    launch = await in_thread(prepare, paths, config, new_session, time.time())
-    launch = await in_thread(_set_up, paths, launch)
+        await run_in_thread(_check_budget, paths, None)
+    launch = await run_in_thread(prepare, paths, config, new_session, time.time())
+    launch = await run_in_thread(_set_up, paths, launch)
     try:
         await begin(paths, launch)
     except ProtocolVersionError as error:
         end = SessionEnded(at=time.time(), why=error.message, never_began=True)
-        await in_thread(leave_ended, paths, launch.session, end)
+        await run_in_thread(leave_ended, paths, launch.session, end)
         raise
     except TimedOutError:  # it may still start
         raise
@@ -136,7 +136,7 @@ async def create(paths: Paths, config: "Config", new_session: "NewSession") -> S
         if launch.worktree is not None:
             from kasmon.supervisor.worktrees.session_worktree import discard  # rarely needed
 
-            kept = await in_thread(discard, launch.worktree)
+            kept = await run_in_thread(discard, launch.worktree)
             error.hint = f"{error.hint} {kept}".strip()
         raise
     return launch.session
@@ -182,12 +182,12 @@ async def send(
         raise UsageError("missing prompt.")
     _check_images(session, images)
     if not over_budget:
-        await in_thread(_check_budget, paths, session)
-    sender = actor if session.actor is None else await in_thread(find_actor, paths, os.getpid()) or actor
+        await run_in_thread(_check_budget, paths, session)
+    sender = actor if session.actor is None else await run_in_thread(find_actor, paths, os.getpid()) or actor
     if session.actor is not None and sender is not None:
         from kasmon.supervisor.limits.agents import check_prompt  # only for agents
 
-        await in_thread(check_prompt, paths, session, sender)
+        await run_in_thread(check_prompt, paths, session, sender)
     prompt = Prompt(text=text, when=when, by=by, anyway=anyway, login=login, over_budget=over_budget, key=key)
     prompt = msgspec.structs.replace(prompt, images=tuple(images), actor=actor)
     if not resumes or (not session.handed_over and session.state is not SessionState.HIBERNATED):
@@ -242,7 +242,7 @@ async def _await_hibernation(paths: Paths, session: Session) -> Session:
     """Return *session* as it is once its agent has ended, if it is being hibernated; else as it is now."""
     deadline = time.monotonic() + ENDING_S
     while True:
-        now = (await in_thread(read_fleet, paths)).get(session.id) or session
+        now = (await run_in_thread(read_fleet, paths)).get(session.id) or session
         if now.freed_bytes is None or now.state is SessionState.HIBERNATED or time.monotonic() > deadline:
             return now
         await sleep(0.02)
@@ -256,7 +256,7 @@ async def _send_there(paths: Paths, session: Session, prompt: Prompt, on_resumed
         raise UnableError(f"pictures cannot be sent to {session.label!r} before its agent was resumed.")
     words = ["send", session.id, "-", "--when", prompt.when, *["--anyway"] * prompt.anyway]
     words += [*([f"--key={prompt.key}"] if prompt.key else []), *([f"--by={prompt.by}"] if prompt.by != "user" else [])]
-    output = await in_thread(run_for, paths, session, *words, stdin=prompt.text.encode())
+    output = await run_in_thread(run_for, paths, session, *words, stdin=prompt.text.encode())
     return parse_receipt(session.via, output)
 
 
@@ -318,8 +318,8 @@ async def interrupt(paths: Paths, session: Session) -> str:
     It also says what happens to prompts that were queued, or sent during the turn. Raises as `execute`, and
     `TimedOutError` if the agent's turn continues.
     """
-    facts = await in_thread(NewEvents, paths, session.id)
-    now = (await in_thread(read_fleet, paths)).get(session.id) or session
+    facts = await run_in_thread(NewEvents, paths, session.id)
+    now = (await run_in_thread(read_fleet, paths)).get(session.id) or session
     await execute(paths, session, Interrupt())
     if now.state is SessionState.UNSURE:
         return END_UNKNOWN
@@ -327,7 +327,7 @@ async def interrupt(paths: Paths, session: Session) -> str:
         return "no turn was running"
     deadline = time.monotonic() + INTERRUPT_S
     while time.monotonic() < deadline:
-        for event in await in_thread(facts.more):
+        for event in await run_in_thread(facts.more):
             now = apply(now, event)
             if isinstance(event, TurnEnded) and event.reason != "interrupted":
                 return "the turn had already ended"
@@ -374,9 +374,9 @@ async def stop(paths: Paths, session: Session, grace_s: float = 5.0) -> None:
     if session.is_orphaned:
         await _end_orphan(session)
         end = SessionEnded(at=time.time(), why="stopped")
-        await in_thread(leave_ended, paths, session.id, end)
+        await run_in_thread(leave_ended, paths, session.id, end)
         return
-    facts = await in_thread(NewEvents, paths, session.id)
+    facts = await run_in_thread(NewEvents, paths, session.id)
     try:
         await execute(paths, session, Stop(grace_s=grace_s))
     except ProtocolVersionError as other:
@@ -384,7 +384,7 @@ async def stop(paths: Paths, session: Session, grace_s: float = 5.0) -> None:
             raise
         await request(paths, session, ControlKind.STOP)
     deadline = time.monotonic() + grace_s + ENDING_S
-    while not any(isinstance(event, SessionEnded) for event in await in_thread(facts.more)):
+    while not any(isinstance(event, SessionEnded) for event in await run_in_thread(facts.more)):
         if time.monotonic() > deadline:
             raise TimedOutError(f"session {session.name!r} was asked to stop but has not ended yet.")
         await sleep(0.02)
@@ -402,7 +402,7 @@ async def stop_children(paths: Paths, session: Session) -> tuple[Session, ...]:
 
     Raises as `stop`, for the first that fails; the others were stopped all the same.
     """
-    fleet = await in_thread(read_fleet, paths)
+    fleet = await run_in_thread(read_fleet, paths)
     stopped, errors = [], []
     for child in find_children(fleet, session.id):
         if child.state in ALIVE:
@@ -450,19 +450,19 @@ async def restart(
     if session.actor is not None:
         from kasmon.supervisor.limits.agents import check_restart  # only for sessions that agents started
 
-        await in_thread(check_restart, paths, session, actor)
+        await run_in_thread(check_restart, paths, session, actor)
     if session.plan:
         from kasmon.supervisor.plans.task_folder import check_session  # it loads plans and git
 
-        await in_thread(check_session, paths, session)
-    await in_thread(lambda: check_brought(paths, launch_of(paths, session.id)))
-    await in_thread(_check_worktree, session)
+        await run_in_thread(check_session, paths, session)
+    await run_in_thread(lambda: check_brought(paths, launch_of(paths, session.id)))
+    await run_in_thread(_check_worktree, session)
     if session.resume_id:
-        await in_thread(require_free_conversation, paths, session.resume_id, session.id)
+        await run_in_thread(require_free_conversation, paths, session.resume_id, session.id)
     if session.state is SessionState.HIBERNATED:
         from kasmon.supervisor.hibernation.hibernate import check_resumable  # it reads the files of agents
 
-        await in_thread(check_resumable, paths, session)
+        await run_in_thread(check_resumable, paths, session)
     if session.is_orphaned or session.state is SessionState.LOST:
         await _end_orphan(session)
     elif session.state in ALIVE:
@@ -476,11 +476,11 @@ async def restart(
         else:
             with contextlib.suppress(SessionEndedError):
                 await stop(paths, session)
-    launch = await in_thread(launch_of, paths, session.id)
+    launch = await run_in_thread(launch_of, paths, session.id)
     conversation = session.resume_id or launch.resume
     if launch.generation > session.generation:  # a host was started, and its agent's start was not logged
-        await _end_remains(session, since=(await in_thread(paths.launch(session.id).stat)).st_mtime)
-    launch, problem = await in_thread(_with_permission_mode, paths, launch, conversation)
+        await _end_remains(session, since=(await run_in_thread(paths.launch(session.id).stat)).st_mtime)
+    launch, problem = await run_in_thread(_with_permission_mode, paths, launch, conversation)
     argv = launch.argv
     if launch.mode is Mode.TMUX and conversation and argv:
         argv = add_conversation(Path(argv[0]).name, argv, conversation) or argv
@@ -494,9 +494,9 @@ async def restart(
     if problem:
         await wait_for_host_exit(paths, session.id)
         notice = f"After the restart the agent may ask more or less than before: {problem}."
-        await in_thread(leave_notice, paths, session.id, notice)
-    launch = await in_thread(_set_up, paths, launch, skips=skips_setup)
-    await in_thread(write_private, paths.launch(session.id), msgspec.json.encode(launch))
+        await run_in_thread(leave_notice, paths, session.id, notice)
+    launch = await run_in_thread(_set_up, paths, launch, skips=skips_setup)
+    await run_in_thread(write_private, paths.launch(session.id), msgspec.json.encode(launch))
     await begin(paths, launch, again=True)
 
 
@@ -544,7 +544,7 @@ def _check_worktree(session: Session) -> None:
 
 async def _end_orphan(session: Session) -> None:
     """End the agent of *session*, whose host is gone. Raises `RefusedError` if it still runs afterwards."""
-    if not await in_thread(end_orphan, session.pid, session.pid_started, session.pid_boot):
+    if not await run_in_thread(end_orphan, session.pid, session.pid_started, session.pid_boot):
         raise RefusedError(
             f"cannot stop the agent of session {session.name!r} (pid {session.pid}): it has lost its host.",
             hint=f"End process {session.pid} yourself, then try again.",
@@ -557,7 +557,7 @@ async def _end_remains(session: Session, since: float = 0.0) -> None:
     if session.mode is Mode.SDK:
         from kasmon.backends.common.process_family import end_remains  # loads psutil, and is rarely needed
 
-        await in_thread(end_remains, session.id, since)
+        await run_in_thread(end_remains, session.id, since)
 
 
 def _with_permission_mode(paths: Paths, launch: Launch, conversation: str | None) -> tuple[Launch, str]:
@@ -612,7 +612,7 @@ async def attach_argv(paths: Paths, session: Session) -> list[str]:
     if session.mode is Mode.SDK:
         from kasmon.supervisor.sessions.own_screen import find_own_screen  # rarely needed
 
-        await in_thread(find_own_screen, paths, session)
+        await run_in_thread(find_own_screen, paths, session)
         return [sys.executable, "-P", "-m", "kasmon", "attach", session.id]
     return list((await pane(paths, session, attaching=True)).attach)
 
@@ -623,7 +623,7 @@ async def _attach_argv_there(paths: Paths, session: Session) -> list[str]:
         raise InteractiveOnlyError(session.name)
     from kasmon.supervisor.machines.registration import terminal_argv
 
-    return await in_thread(terminal_argv, paths, session.via, ("attach", session.id))
+    return await run_in_thread(terminal_argv, paths, session.via, ("attach", session.id))
 
 
 async def _receipt(paths: Paths, session: Session, command: Prompt | Requeue) -> Receipt:

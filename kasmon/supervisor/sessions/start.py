@@ -24,7 +24,7 @@ from kasmon.errors import (
     UnavailableError,
 )
 from kasmon.host.rpc.connect import reach
-from kasmon.host.rpc.event_loop import in_thread, sleep
+from kasmon.host.rpc.event_loop import run_in_thread, sleep
 from kasmon.host.rpc.frames import StartSession
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.model.commands import Launch, Mode
@@ -59,17 +59,17 @@ async def begin(paths: Paths, launch: Launch, *, again: bool = False) -> None:
         ProtocolVersionError: if the host has another version; nothing is logged.
     """
     try:
-        facts = await in_thread(NewEvents, paths, launch.session)
-        now, _ = await in_thread(lambda: apply_log(paths, load_initial_session(paths, launch.session)))
+        facts = await run_in_thread(NewEvents, paths, launch.session)
+        now, _ = await run_in_thread(lambda: apply_log(paths, load_initial_session(paths, launch.session)))
         if now.generation < launch.generation:
             await _start(paths, launch, facts, again)
-        await in_thread(forget_prompt, paths, launch.session)
-        await in_thread(start_companions, paths)
+        await run_in_thread(forget_prompt, paths, launch.session)
+        await run_in_thread(start_companions, paths)
     except (TimedOutError, ProtocolVersionError):
         raise
     except KasmonError as error:
         end = SessionEnded(at=time.time(), why=error.message, never_began=True)
-        await in_thread(leave_ended, paths, launch.session, end, unless_lost=bool(launch.machine))
+        await run_in_thread(leave_ended, paths, launch.session, end, unless_lost=bool(launch.machine))
         raise
     except OSError as error:
         raise UnavailableError(f"cannot read the state of {launch.name!r}: {error.strerror or error}.") from error
@@ -106,11 +106,11 @@ async def _start(paths: Paths, launch: Launch, facts: NewEvents, again: bool) ->
     unreachable: KasmonError | None = None
     passed = inherited_by(launch, os.environ)
     if launch.sandbox is not None and launch.mode is not Mode.INTERPRETER:
-        await in_thread(_note_secrets, paths, launch, passed)
+        await run_in_thread(_note_secrets, paths, launch, passed)
     try:
         async with reach(paths, launch.session, launch.mode, start=again) as host:
             if launch.mode is Mode.TMUX:
-                passed |= await in_thread(_credentials, paths, launch)
+                passed |= await run_in_thread(_credentials, paths, launch)
                 await host.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), START_S)
     except (SessionEndedError, HostUnreachableError) as error:  # it may have ended already: the log shows that
         unreachable = error
@@ -121,12 +121,12 @@ async def _wait_until_running(paths: Paths, launch: Launch, facts: NewEvents, un
     """Wait until *facts* show that the agent runs, or never will."""
     is_tmux = launch.mode is Mode.TMUX
     lock = paths.tmux_host_lock if is_tmux else paths.host_lock(launch.session)
-    limit_s = START_S + ((await in_thread(load_or_default, paths)).limits.handshake_s or 0.0)
+    limit_s = START_S + ((await run_in_thread(load_or_default, paths)).limits.handshake_s or 0.0)
     limit_s += 0.0 if launch.sandbox in (None, "jail") else LODGED_S
     deadline, pause_s = time.monotonic() + limit_s, 0.01
     while True:
-        is_hosted = unreachable is None and await in_thread(lock_holder, lock) is not None
-        for event in await in_thread(facts.more):
+        is_hosted = unreachable is None and await run_in_thread(lock_holder, lock) is not None
+        for event in await run_in_thread(facts.more):
             if isinstance(event, SessionStarted | ConnectionRestored):
                 return
             if isinstance(event, SessionEnded):
@@ -135,7 +135,7 @@ async def _wait_until_running(paths: Paths, launch: Launch, facts: NewEvents, un
         if not is_hosted:
             from kasmon.host.rpc.spawn import read_last_line  # it starts processes, and is rarely needed
 
-            last_message = await in_thread(
+            last_message = await run_in_thread(
                 read_last_line, paths.tmux_host_log if is_tmux else paths.host_log(launch.session)
             )
             raise unreachable or HostUnreachableError(launch.name, last_message or "it ended without a message")
@@ -209,7 +209,7 @@ def leave_ended(paths: Paths, session: SessionId, end: SessionEnded, unless_lost
 async def wait_for_host_exit(paths: Paths, session: SessionId) -> None:
     """Wait at most `LEAVE_S` until the host of an ended agent has cleaned up; the next host waits no longer."""
     deadline = time.monotonic() + LEAVE_S
-    while await in_thread(lock_holder, paths.host_lock(session)) is not None:
+    while await run_in_thread(lock_holder, paths.host_lock(session)) is not None:
         if time.monotonic() > deadline:
             return
         await sleep(0.01)

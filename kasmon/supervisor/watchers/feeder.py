@@ -111,7 +111,7 @@ class Feeder:
         events = find_events(self._before, fleet, names) if self._before is not None else []
         self._before = fleet
         if any("checks-failed" in rule.on for rule in config.watch):
-            events += await self._failed_checks(fleet, names, now)
+            events += await self._find_failed_checks(fleet, names, now)
         for rule in config.watch:
             wanted = [event for event in events if is_wanted(event, rule.on, rule.tags)]
             waiting = self._waiting.setdefault(rule.session, [])
@@ -156,7 +156,7 @@ class Feeder:
         secrets = secrets_of(self._paths, event.session.id)
         return event._replace(text=redact(event.text, secrets)[0])
 
-    async def _failed_checks(self, fleet: Fleet, names: Sequence[str], now: float) -> list[WatchedEvent]:
+    async def _find_failed_checks(self, fleet: Fleet, names: Sequence[str], now: float) -> list[WatchedEvent]:
         """Return the pull requests whose checks have failed since the last look."""
         if 0 <= now - self._looked_at < LOOK_S:
             return []

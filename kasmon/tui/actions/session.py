@@ -267,7 +267,7 @@ class SessionActions:
     async def _explain(self, session: Session) -> None:
         name, gateway, here = clean_line(session.label), self.app.gateway, find_location(self.app)
         try:
-            explanation = await gateway.explained(session.id) if gateway is not None else ()
+            explanation = await gateway.explain_state(session.id) if gateway is not None else ()
         except KasmonError as error:
             self.app.say(what_failed(error), severity="warning")
             return

@@ -321,7 +321,7 @@ class NewSessionDialog(Dialog):
 
     async def _load_preview(self, gateway: Gateway) -> None:
         try:
-            preview = await gateway.confined(self.agent.value, self._mode, self.folder.value, self.sandbox.tier)
+            preview = await gateway.preview_sandbox(self.agent.value, self._mode, self.folder.value, self.sandbox.tier)
         except KasmonError as error:
             self.sandbox.show_preview(None, what_failed(error))
         else:

@@ -144,7 +144,7 @@ class FinishController:
             return
         try:
             screen.show(await gateway.plan_finish(session.id, FinishRequest()))
-            if session.id in self._asked and (proposed := await gateway.proposed_message(session.id)):
+            if session.id in self._asked and (proposed := await gateway.read_proposed_message(session.id)):
                 self._asked.discard(session.id)
                 self._proposals[session.id] = proposed
                 screen.note((f"The agent proposes: {proposed}", Token.OK))

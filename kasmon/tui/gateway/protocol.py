@@ -247,7 +247,7 @@ class Gateway(Protocol):
     async def sandboxes(self) -> SandboxChoices:
         """Return the sandboxes that a new session may use."""
 
-    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
+    async def preview_sandbox(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
         """Return what the sandbox of this agent would get in that folder, with that tier."""
 
     async def machines(self) -> Sequence[str]:
@@ -280,7 +280,7 @@ class Gateway(Protocol):
     async def folders(self, written: str, /) -> Sequence[str]:
         """Return the folders of this machine whose paths begin with *written*, each with a trailing slash."""
 
-    async def printed(self, session: SessionId, /) -> Sequence[str]:
+    async def read_output(self, session: SessionId, /) -> Sequence[str]:
         """Return all lines of the session's terminal and scrollback, oldest first, unwrapped, with SGR sequences."""
 
     def search(self, words: str, /) -> AsyncGenerator["SessionHits", None]:
@@ -292,13 +292,13 @@ class Gateway(Protocol):
     async def update_search_index(self) -> None:
         """Keep the search index up to date from now on."""
 
-    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
+    async def read_recording(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
         """Return what the session's terminal printed around *line*, by its number; if None, around the time *at*."""
 
     async def fact(self, session: SessionId, place: int, /) -> Event | None:
         """Return the event at this place of the session's log; None if there is none."""
 
-    async def explained(self, session: SessionId, /) -> Sequence[str]:
+    async def explain_state(self, session: SessionId, /) -> Sequence[str]:
         """Return why the session is in its state, a line each."""
 
     def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
@@ -316,7 +316,7 @@ class Gateway(Protocol):
     async def plan_finish(self, session: SessionId, request: "FinishRequest", /) -> "PlannedFinish":
         """Return how *request* is done with the session's branch; without a request, what is left to do."""
 
-    async def proposed_message(self, session: SessionId, /) -> str:
+    async def read_proposed_message(self, session: SessionId, /) -> str:
         """Return the commit message that the session's agent proposed last; empty if there is none."""
 
     async def changes_of(self, session: SessionId, turn: int | None = None, /) -> SessionChanges:

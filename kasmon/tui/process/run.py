@@ -11,7 +11,7 @@ from typing import Final
 from kasmon.backends.common.environment import secret_values
 from kasmon.host.journal import process_log
 from kasmon.host.journal.known_secrets import add_secrets, hidden
-from kasmon.host.journal.log_file import opened
+from kasmon.host.journal.log_file import open_log
 from kasmon.paths import Paths
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live.gateway import LiveGateway
@@ -45,7 +45,7 @@ class ErrorLog(logging.Handler):
         self.setFormatter(ValuelessFormatter(LINE))
 
     def emit(self, record: logging.LogRecord) -> None:
-        with contextlib.suppress(OSError), opened(self._path) as file:
+        with contextlib.suppress(OSError), open_log(self._path) as file:
             file.write(f"{self.format(record)}\n".encode("utf-8", "replace"))
 
 

@@ -101,7 +101,7 @@ class SearchController:
         assert app.gateway is not None
         is_line = hit.source == "terminal"
         try:
-            recorded = await app.gateway.recorded(hit.session, hit.position if is_line else None, hit.at)
+            recorded = await app.gateway.read_recording(hit.session, hit.position if is_line else None, hit.at)
         except KasmonError as error:
             if self.screen is not None:
                 self.screen.end(sentence(error.message))

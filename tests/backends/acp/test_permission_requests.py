@@ -26,7 +26,7 @@ def asks(*options: Any, habits: frozenset[Quirk] = frozenset(), **call: Any) -> 
     request = understood(
         {"sessionId": "s", "toolCall": {"toolCallId": "c", **call}, "options": [*(options or (ONCE, NO))]}
     )
-    tool = tools.asked(request.tool_call)
+    tool = tools.record_request(request.tool_call)
     return ask(request, tool, tools, number=RequestId("1"), session=SessionId("s"), workdir="/project")
 
 
@@ -167,11 +167,11 @@ def test_gemini_tells_the_command_in_its_title_and_the_folder_in_words(words: st
 def test_a_call_that_is_asked_about_starts_when_it_is_allowed(allowed: bool, kinds: list[str]) -> None:
     """opencode says that it is in progress while it asks."""
     tools = AcpToolCalls("/project")
-    tools.asked(understood({"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": []}).tool_call)
+    tools.record_request(understood({"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": []}).tool_call)
     running = ToolCallProgress(tool_call_id="c", session_update="tool_call_update", status="in_progress")
 
     assert [] == tools.apply(running, 1.0)
-    assert kinds == [type(fact).__name__ for fact in tools.answered("c", allowed, 2.0)]
+    assert kinds == [type(fact).__name__ for fact in tools.apply_answer("c", allowed, 2.0)]
     failed = ToolCallProgress(tool_call_id="c", session_update="tool_call_update", status="failed")
     assert "ToolFinished" == type(tools.apply(failed, 3.0)[-1]).__name__
 
@@ -218,7 +218,7 @@ def test_what_is_said_of_a_command_later_only_explains_it_where_it_changes_nothi
 ) -> None:
     call: dict[str, Any] = {"title": "make", "kind": "execute"}
     before = asks(**call, rawInput=SHOWN).request
-    tool = AcpToolCalls("/project").asked(
+    tool = AcpToolCalls("/project").record_request(
         understood({"sessionId": "s", "toolCall": {"toolCallId": "c", **call, **more}, "options": [ONCE]}).tool_call
     )
 
@@ -228,7 +228,7 @@ def test_what_is_said_of_a_command_later_only_explains_it_where_it_changes_nothi
 def test_a_description_that_changes_is_asked_anew() -> None:
     call: dict[str, Any] = {"title": "make", "kind": "execute"}
     before, after = (asks(**call, rawInput={"command": "make", "description": words}).request for words in "ab")
-    tool = AcpToolCalls("/project").asked(
+    tool = AcpToolCalls("/project").record_request(
         understood({"sessionId": "s", "toolCall": {"toolCallId": "c", **call}, "options": [ONCE]}).tool_call
     )
 

@@ -241,7 +241,7 @@ async def test_what_was_noted_is_soon_written(book: SessionLog, env: Env) -> Non
     log_writer = LogWriter(book)
     log_writer.note(said("one"))
 
-    assert await log_writer.written(10)
+    assert await log_writer.wait_for_write(10)
     assert ["one"] == [fact.text for fact in env.only(events.MessageWritten)]
     assert await log_writer.aclose(10)
 
@@ -253,9 +253,9 @@ async def test_the_pen_tries_again_until_the_disk_has_room_and_says_what_was(
     disk.fill()
     for n in range(10):
         log_writer.note(said(str(n)))
-    assert not await log_writer.written(0.1)
+    assert not await log_writer.wait_for_write(0.1)
     disk.free()
-    assert await log_writer.written(10)
+    assert await log_writer.wait_for_write(10)
     (notice,) = await auntil(lambda: env.only(events.NoticeRaised))
     await log_writer.aclose(10)
 

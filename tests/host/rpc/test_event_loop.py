@@ -84,7 +84,7 @@ def test_without_a_loop_what_blocks_runs_here(env: Env) -> None:
         with contextlib.suppress(errors.HostUnreachableError):
             async with reach_running_tmux_host(env.paths):
                 pass
-        return await event_loop.in_thread(os.getpid)
+        return await event_loop.run_in_thread(os.getpid)
 
     assert os.getpid() == event_loop.run(work())
 

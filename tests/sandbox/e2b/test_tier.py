@@ -236,7 +236,7 @@ def test_one_whose_maker_died_before_it_could_note_it_is_ended_by_its_name(
 ) -> None:
     host = keep()
     with monkeypatch.context() as patch:
-        patch.setattr(relay, "started", _dies)
+        patch.setattr(relay, "start", _dies)
         patch.setattr(E2b, "destroy", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             host.tier.create(host.policy)

@@ -414,7 +414,7 @@ def test_a_program_of_this_machine_is_in_it_for_reading_also_after_a_sleep_and_i
     program.chmod(0o700)
     policy, other = (SandboxPolicy(session=SessionId(name * 8), tier="microvm") for name in "ab")
     program_launch = vm.prepare_program(policy, (str(program),), str(shared), {})
-    disk, greet = vm.provisioning.disks.of(program_launch.programs), program_launch.argv[0]
+    disk, greet = vm.provisioning.disks.prepare(program_launch.programs), program_launch.argv[0]
     try:
         runtime = vm.create_for_agent(policy, program_launch)
         said = ran(runtime, "bash", f"{greet}; echo x > {greet}")

@@ -143,7 +143,7 @@ def test_a_disk_is_made_once_and_anew_where_a_program_changed(tmp_path: Path) ->
     (tmp_path / "agent" / "link").symlink_to("run")
     os.mkfifo(tmp_path / "agent" / "pipe")
     parts = (str(tmp_path / "agent"), str(put(tmp_path / "single", "two", 0o4755)))
-    disk = kept.of(parts)
+    disk = kept.prepare(parts)
 
     paths = {"0/agent": place(parts[0], 0), "1/single": place(parts[1], 1)}
     assert paths == json.loads(on_the_disk(disk, "cat /places.json"))
@@ -158,10 +158,10 @@ def test_a_disk_is_made_once_and_anew_where_a_program_changed(tmp_path: Path) ->
     assert 4 << 30 == disk.stat().st_size
     assert disk.stat().st_blocks * 512 < 64 << 20
     number = disk.stat().st_ino
-    assert number == kept.of(parts).stat().st_ino
+    assert number == kept.prepare(parts).stat().st_ino
 
     agent.write_text("other")
-    again = kept.of(parts)
+    again = kept.prepare(parts)
 
     assert again != disk
     assert "other" == on_the_disk(again, "cat /0/agent/run")
@@ -170,13 +170,13 @@ def test_a_disk_is_made_once_and_anew_where_a_program_changed(tmp_path: Path) ->
 @has_mke2fs
 def test_disks_that_nobody_has_or_wants_go_and_those_of_machines_stay(tmp_path: Path) -> None:
     kept = ProgramDisks(tmp_path / "programs")
-    old, used = (kept.of((str(put(tmp_path / name, name)),)) for name in ("old", "used"))
+    old, used = (kept.prepare((str(put(tmp_path / name, name)),)) for name in ("old", "used"))
     os.link(used, tmp_path / "machines-own")
     (kept.folder / "left-by-one-that-was-killed").mkdir()
     for disk in (old, used):
         os.utime(disk, (0, 0))
 
-    kept.of((str(put(tmp_path / "new", "new")),))
+    kept.prepare((str(put(tmp_path / "new", "new")),))
 
     assert not old.exists()
     assert used.exists()
@@ -189,7 +189,7 @@ def test_a_disk_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(shutil, "copyfileobj", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
 
     with pytest.raises(OSError, match="No space"):
-        kept.of((part,))
+        kept.prepare((part,))
 
     assert [] == list(kept.folder.iterdir())
 

@@ -17,7 +17,7 @@ from tests.support.wait import until
 
 
 def test_a_relay_joins_whoever_comes_and_leaves_nothing_when_it_is_ended(root: Path) -> None:
-    runtime = relay.started("tests.support.sandbox.echo_relay", root / "s", {})
+    runtime = relay.start("tests.support.sandbox.echo_relay", root / "s", {})
     with socket.socket(socket.AF_UNIX) as caller:
         caller.connect(runtime.socket)
         caller.sendall(b"hello")
@@ -34,7 +34,7 @@ def test_a_relay_joins_whoever_comes_and_leaves_nothing_when_it_is_ended(root: P
 
 def test_a_relay_whose_socket_was_taken_away_ends(root: Path) -> None:
     """Whoever started it died before that was noted: nobody knows of it."""
-    runtime = relay.started("tests.support.sandbox.echo_relay", root / "s", {"look_s": 0.05})
+    runtime = relay.start("tests.support.sandbox.echo_relay", root / "s", {"look_s": 0.05})
     Path(runtime.socket).unlink()
 
     until(lambda: not relay.is_there(runtime))
@@ -42,7 +42,7 @@ def test_a_relay_whose_socket_was_taken_away_ends(root: Path) -> None:
 
 def test_a_relay_that_cannot_begin_is_told(root: Path) -> None:
     with pytest.raises(SandboxError, match="did not start"):
-        relay.started("tests.sandbox.no_such_way", root / "s", {})
+        relay.start("tests.sandbox.no_such_way", root / "s", {})
 
 
 def gave(folder: Path, **fresh: Any) -> tuple[str, ...]:

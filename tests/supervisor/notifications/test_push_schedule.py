@@ -41,7 +41,7 @@ class World:
 
     def due(self, after: float = GATHERED_S) -> list[Push]:
         self.at += after
-        return self.schedule.due(self.targets, is_away=self.is_away, now=self.at)
+        return self.schedule.pop_due(self.targets, is_away=self.is_away, now=self.at)
 
     def titles(self, after: float = GATHERED_S) -> list[str]:
         return [f"{push.target}: {push.alert.title}" for push in self.due(after)]

@@ -43,7 +43,7 @@ class Land:
         return TaskFolders(self.paths, id_, folder or self.folder)
 
     async def where(self, id_: str, of: Plan = PLAN, at: PlanRun | None = None, **more: Any) -> tuple[str, str]:
-        tree = await self.grounds(**more).of(of, of.task(id_), at or run())
+        tree = await self.grounds(**more).prepare(of, of.task(id_), at or run())
         return tree.path, tree.branch
 
 
@@ -292,7 +292,7 @@ async def test_no_two_tasks_of_no_two_runs_have_one_branch(land: Land) -> None:
     """Ids that are alike once git's letters are taken; a second run of a plan, which is called `tidy-2`."""
     of = plan(*(task(id_, worktree="own") for id_ in ("a b", "a-b", "日本", "本日", "3", "x" * 300)))
     names = [await land.where(one.id, of) for one in of.tasks]
-    second = await land.grounds(id_="tidy-2").of(PLAN, PLAN.task("b"), run())
+    second = await land.grounds(id_="tidy-2").prepare(PLAN, PLAN.task("b"), run())
     names.append((second.path, second.branch))
 
     assert len(names) == len(set(names)) == len({branch for _, branch in names})

@@ -59,7 +59,7 @@ class Land:
 
     async def tree(self, id_: str, *facts: PlanFact, of: Plan = DIAMOND) -> TaskWorktree:
         """Where the task *id_* begins after *facts*."""
-        return await self.grounds.of(of, of.task(id_), run(*facts))
+        return await self.grounds.prepare(of, of.task(id_), run(*facts))
 
     async def work(
         self, id_: str, file: str, text: str = "one\n", *facts: PlanFact, of: Plan = DIAMOND

@@ -67,7 +67,7 @@ class Reading:
             self._calls[message.get("id")] = message["method"]
         elif (ask := self._asked.get(message["id"])) is not None:
             chosen = message["result"]["outcome"].get("optionId")
-            yield from self.translation.tools.answered(ask.call, chosen is not None and chosen == ask.allow, AT)
+            yield from self.translation.tools.apply_answer(ask.call, chosen is not None and chosen == ask.allow, AT)
         if message.get("method") == "session/prompt":
             yield from self.translation.begins(AT)
             yield TurnStarted(at=AT, prompt=message["params"]["prompt"][0]["text"])
@@ -77,7 +77,7 @@ class Reading:
         if method == "session/update":
             yield from self.translation.translate(message["params"], AT)
         elif method == "session/request_permission":
-            yield from self.translation.speech.ended(AT)
+            yield from self.translation.speech.finish(AT)
             ask = self._asked[message["id"]] = self._ask(message)
             yield RequestOpened(at=AT, request=ask.request)
         elif method is None:
@@ -86,7 +86,7 @@ class Reading:
     def _ask(self, message: dict[str, Any]) -> permission_requests.AcpPermission:
         request = permission_requests.understood(message["params"])
         tools = self.translation.tools
-        tool = tools.asked(request.tool_call)
+        tool = tools.record_request(request.tool_call)
         number, session = RequestId(f"r{message['id']}"), SessionId("recorded")
         return permission_requests.ask(request, tool, tools, number=number, session=session, workdir="/project")
 

@@ -54,7 +54,7 @@ class ScriptedAcp:
 
     async def play(self) -> None:
         while True:
-            match self.actor.next(time.time()):
+            match self.actor.advance(time.time()):
                 case None:
                     self.stirred.clear()
                     await self.stirred.wait()

@@ -96,7 +96,7 @@ class Codex:
             self.actor.interrupt(time.time())
 
     def play(self) -> None:
-        while (move := self.actor.next(time.time())) is not None:
+        while (move := self.actor.advance(time.time())) is not None:
             self.tell(move)
 
     def tell(self, move: Move) -> None:

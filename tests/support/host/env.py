@@ -14,7 +14,7 @@ import msgspec
 from kasmon.backends.base import Backend
 from kasmon.config import Config, Limits
 from kasmon.errors import HostUnreachableError
-from kasmon.host.journal.log_file import opened
+from kasmon.host.journal.log_file import open_log
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
@@ -151,7 +151,7 @@ class Env:
 
     def start(self, session: SessionId = ME) -> Process:
         """Start the host of *session* and wait until it listens or has ended."""
-        with opened(self.paths.host_log(session)) as log:
+        with open_log(self.paths.host_log(session)) as log:
             process = start_host([session], self.environment, log)
         self.processes.append(process)
         until(lambda: process.poll() is not None or self.paths.socket(session).is_socket(), what="the host's start")

@@ -99,8 +99,8 @@ WRITERS: Final = frozenset(
         ("kasmon/store/terminal_record.py", "append"),  # one line of its only writer, 0600
         ("kasmon/host/rpc/host_lock.py", "_lock"),  # 0600
         ("kasmon/emit.py", "_append"),  # a hook's note, 0600, one line under flock
-        ("kasmon/backends/tmux/evidence/hooks.py", "_emptied"),  # the notes, once all of them were read
-        ("kasmon/host/journal/log_file.py", "opened"),  # what a host or the dashboard prints for itself, 0600
+        ("kasmon/backends/tmux/evidence/hooks.py", "_truncate"),  # the notes, once all of them were read
+        ("kasmon/host/journal/log_file.py", "open_log"),  # what a host or the dashboard prints for itself, 0600
         ("kasmon/config/edit.py", "_replace"),  # a person's own file, with its mode and through its link
         ("kasmon/tmux/server.py", "_hold_lock"),  # a lock, 0600
         ("kasmon/demo/run.py", "save"),  # the picture, where the person wants it

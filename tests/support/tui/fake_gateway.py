@@ -278,7 +278,9 @@ class FakeGateway:
     async def sandboxes(self) -> protocol.SandboxChoices:
         return self.may_be
 
-    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> protocol.SandboxPreview:
+    async def preview_sandbox(
+        self, agent: str, mode: Mode | None, workdir: str, tier: str, /
+    ) -> protocol.SandboxPreview:
         self.confining.append((agent, tier))
         await self.knows.wait()
         return self.confinement_in.get(workdir, self.confinement)
@@ -321,7 +323,7 @@ class FakeGateway:
     async def folders(self, written: str, /) -> Sequence[str]:
         return [folder for folder in self.folders_here if folder.startswith(written)]
 
-    async def printed(self, session: SessionId, /) -> Sequence[str]:
+    async def read_output(self, session: SessionId, /) -> Sequence[str]:
         if self.refusing is not None:
             raise self.refusing
         return self.panes.get(session, ())
@@ -333,7 +335,7 @@ class FakeGateway:
         for found in self.finds.get(words, ()):
             yield found
 
-    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> protocol.RecordedText:
+    async def read_recording(self, session: SessionId, line: int | None, at: float, /) -> protocol.RecordedText:
         return self.records.get(session, protocol.RecordedText())
 
     async def fact(self, session: SessionId, place: int, /) -> Event | None:
@@ -343,7 +345,7 @@ class FakeGateway:
     async def update_search_index(self) -> None:
         self.is_searchable = True
 
-    async def explained(self, session: SessionId, /) -> Sequence[str]:
+    async def explain_state(self, session: SessionId, /) -> Sequence[str]:
         if self.refusing is not None:
             raise self.refusing
         return ("working, says its title", "  screen    says idle; disagrees, lower priority")
@@ -367,7 +369,7 @@ class FakeGateway:
             raise self.refusing
         return self.finishes(request)
 
-    async def proposed_message(self, session: SessionId, /) -> str:
+    async def read_proposed_message(self, session: SessionId, /) -> str:
         return self.proposed
 
     async def changes_of(self, session: SessionId, turn: int | None = None, /) -> protocol.SessionChanges:

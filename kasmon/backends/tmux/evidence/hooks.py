@@ -119,7 +119,7 @@ class HookNotes:
                 data = file.read(MOST)
                 self._read_to += len(data)
             if self._read_to >= FULL or b'"input":' in data:  # tool input may hold secrets: do not leave it in the file
-                data += self._emptied()
+                data += self._truncate()
         except OSError:
             return []
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -137,7 +137,7 @@ class HookNotes:
             self.calls.append(UNKNOWN_CALL)
         return [said for note in notes if (said := meaning(note))]
 
-    def _emptied(self) -> bytes:
+    def _truncate(self) -> bytes:
         """Truncate the file and return its unread rest. The writer takes the same lock."""
         with self._path.open("r+b") as file, contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -42,24 +42,24 @@ class ScreenRequest:
         self.due_at: float | None = None
         """When to read the screen again for a prompt without a known menu, in seconds since the epoch."""
 
-    def judged(self, verdict: StateVerdict, at: float) -> list[RequestOpened | RequestWithdrawn]:
+    def apply_state(self, verdict: StateVerdict, at: float) -> list[RequestOpened | RequestWithdrawn]:
         """Process a possibly changed state and return the withdrawals."""
         if verdict.state is not SessionState.ASKING:
             self._bare_since = self.due_at = None
-        return self._withdrawn(at) if verdict.state is not SessionState.ASKING and not self.is_held else []
+        return self._withdraw(at) if verdict.state is not SessionState.ASKING and not self.is_held else []
 
-    def seen(
+    def apply_screen(
         self, verdict: StateVerdict, menu: ScreenMenu | None, text: str, at: float
     ) -> list[RequestOpened | RequestWithdrawn]:
         """Process a screen reading: *menu* is on it, or no known one, and *text* is the question."""
         if self.is_held or verdict.state is not SessionState.ASKING:
-            return self.judged(verdict, at)
+            return self.apply_state(verdict, at)
         if self.is_early(menu, at):
-            return self._withdrawn(at)
+            return self._withdraw(at)
         asks = self._from_menu(menu) if menu is not None else self._unknown(verdict, text)
         if self.open is not None and (self.open.digest, digest_of(self.open)) == (asks.digest, digest_of(asks)):
             return []
-        withdrawn = self._withdrawn(at)
+        withdrawn = self._withdraw(at)
         self._opened += 1
         self.open, self.opened_at = msgspec.structs.replace(asks, id=RequestId(f"screen-{self._opened}")), at
         return [*withdrawn, RequestOpened(at=at, request=self.open)]
@@ -80,7 +80,7 @@ class ScreenRequest:
         self.due_at = due_at if at < due_at else None
         return self.due_at is not None
 
-    def _withdrawn(self, at: float) -> list[RequestOpened | RequestWithdrawn]:
+    def _withdraw(self, at: float) -> list[RequestOpened | RequestWithdrawn]:
         if self.open is None:
             return []
         gone, self.open = self.open, None

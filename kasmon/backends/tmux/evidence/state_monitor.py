@@ -161,7 +161,7 @@ class StateMonitor:
             self._arm()
         if signal.source in OUTLASTED:
             self._schedule.schedule_again(self._loop.time() + HOOK_LAG_S + AFTER_S)
-        for event in self.asked.judged(verdict, signal.at):
+        for event in self.asked.apply_state(verdict, signal.at):
             self.emit(event)
 
     def close(self) -> None:
@@ -331,7 +331,7 @@ class StateMonitor:
         if verdict.state is SessionState.ASKING and not text:
             deciding = self._signals.last(verdict.source)
             text = deciding.text if deciding is not None else ""
-        for event in self.asked.seen(verdict, menu, text, at):
+        for event in self.asked.apply_screen(verdict, menu, text, at):
             self.emit(event)
         if self.asked.due_at is not None and (self._again is None or self._again.when() < self._loop.time()):
             self._again = self._loop.call_later(self.asked.due_at - at + AFTER_S, self.begin)

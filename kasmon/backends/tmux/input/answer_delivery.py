@@ -199,11 +199,11 @@ class _AnswerAttempt:
         now = before
         if menu_answer.opens:
             await self._press(seen, now, menu_answer.opens.encode(), marked=menu_answer.choice)
-            seen, now = await self._changed(
+            seen, now = await self._wait_for_menu(
                 lambda now: is_open(now, before, menu_answer), "does not open for a custom answer"
             )
         await self._press(seen, now, menu_answer.text.encode(), marked=menu_answer.choice)
-        seen, now = await self._changed(
+        seen, now = await self._wait_for_menu(
             lambda now: is_filled_in(now, before, menu_answer), "does not show what was typed"
         )
         await self._press(seen, now, ENTER, marked=menu_answer.choice, decides=True)
@@ -216,9 +216,9 @@ class _AnswerAttempt:
             if choice.is_on is None or choice.is_on is (at in wanted):
                 continue
             await self._press(seen, before, choice.key.encode())
-            await self._changed(partial(is_toggled, before, at), "does not react")
+            await self._wait_for_menu(partial(is_toggled, before, at), "does not react")
 
-    async def _changed(
+    async def _wait_for_menu(
         self, is_right: Callable[[ScreenMenu], bool], fault: str
     ) -> tuple[ScreenObservation, ScreenMenu]:
         """Wait until the menu of the same request *is_right*, and expect that menu from then on.
@@ -264,15 +264,15 @@ class _AnswerAttempt:
         assert menu.marked is not None
         for is_first in (True, False):
             await self._press(seen, menu, menu.moves[step > 0].encode(), marked=menu.marked)
-            moved = await self._moved_to(menu.marked, MOVED_S)
+            moved = await self._wait_for_move(menu.marked, MOVED_S)
             if moved is None:
                 continue
-            if not is_first and await self._moved_to(moved, STILL_S) is not None:
+            if not is_first and await self._wait_for_move(moved, STILL_S) is not None:
                 raise self.still_open_error()  # both were read, late: its final position is unknown
             return
         raise self.still_open_error()
 
-    async def _moved_to(self, marked: int | None, within_s: float) -> int | None:
+    async def _wait_for_move(self, marked: int | None, within_s: float) -> int | None:
         """Return the mark's position as soon as it is not *marked*; None if it does not move."""
         _, now = await poll(self._expect_request, lambda reading: reading[1].marked not in (None, marked), within_s)
         return now.marked if now.marked != marked else None

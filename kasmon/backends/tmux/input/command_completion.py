@@ -74,14 +74,14 @@ class CommandCompletion:
         if found is not None and not self._exit_code.done():
             self._exit_code.set_result(int(found[1]))
 
-    async def ended(self) -> CommandEnd:
+    async def wait_for_end(self) -> CommandEnd:
         """Return how it ended, once it has; waits for as long as the command runs."""
         try:
-            return await self._ended()
+            return await self._poll()
         finally:
             self.over.set()
 
-    async def _ended(self) -> CommandEnd:
+    async def _poll(self) -> CommandEnd:
         pause_s = FIRST_S
         while not self._shell.has_ended:
             await asyncio.sleep(pause_s)

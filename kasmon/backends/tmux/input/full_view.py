@@ -113,7 +113,7 @@ class FullView:
     async def _text_in(self, seen: ScreenObservation, menu: ScreenMenu, rule: MenuRule, view: ViewRule) -> str:
         """Return the whole text of the view; empty if the view does not prove that it is complete."""
         await self._press(view.key, seen, range(*menu.rows))
-        seen = await self._until(lambda now: is_open(now.shot.rows, rule))
+        seen = await self._wait_until(lambda now: is_open(now.shot.rows, rule))
         if not is_open(seen.shot.rows, rule):
             return ""
         seen = await self._still(rule)
@@ -122,13 +122,13 @@ class FullView:
         if lines is not None and view.on:
             await self._press_in(view.on, seen, rule)
             # A half-drawn view has no end yet: it has not moved.
-            seen = await self._until(lambda now: extract_lines(now.shot.rows, rule) not in (None, lines), MOVED_S)
+            seen = await self._wait_until(lambda now: extract_lines(now.shot.rows, rule) not in (None, lines), MOVED_S)
             is_whole = extract_lines(seen.shot.rows, rule) == lines
             if not is_whole and view.undo:
                 await self._press_in(view.undo, seen, rule)
-                seen = await self._until(lambda now: extract_lines(now.shot.rows, rule) == lines)
+                seen = await self._wait_until(lambda now: extract_lines(now.shot.rows, rule) == lines)
         await self._press_in(view.back, seen, rule)
-        back = await self._until(lambda now: _is(now, menu))
+        back = await self._wait_until(lambda now: _is(now, menu))
         text = "\n".join(lines or ()).strip("\n")
         return text if is_whole and _is(back, menu) and menu.call in squeezed(text) else ""
 
@@ -141,9 +141,9 @@ class FullView:
             earlier, before = before, [row.text for row in seen.shot.rows]
             return before == earlier and is_open(seen.shot.rows, rule)
 
-        return await self._until(is_same)
+        return await self._wait_until(is_same)
 
-    async def _until(
+    async def _wait_until(
         self, is_right: Callable[[ScreenObservation], bool], limit_s: float = SHOWN_S
     ) -> ScreenObservation:
         return await poll(self._target.see_now, is_right, limit_s)

@@ -14,7 +14,7 @@ import msgspec
 from kasmon.config import Config
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, UsageError, of_system
 from kasmon.host.rpc.connect import reach
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
@@ -137,13 +137,13 @@ async def start(paths: Paths, config: Config, request: StartTask) -> StartedTask
         if not claim.workdir:
             raise RefusedError(f"attempt {request.key.attempt} of {request.key.name!r} has no folder yet.")
         if not claim.session:
-            launch = await in_thread(_create_session, paths, config, request, claim)
+            launch = await run_in_thread(_create_session, paths, config, request, claim)
             tree = TaskWorktree(path=claim.workdir, branch=request.key.branch, base=claim.base)
             claim = put(claim, session=launch.session, sandbox=launch.sandbox or "", initial_state=state_of(tree))
             claimed.write(claim)
         launch = load_launch(paths, SessionId(claim.session))
         if not claim.is_started:
-            await in_thread(record_folder, paths, launch)
+            await run_in_thread(record_folder, paths, launch)
             session = read_fleet(paths).get(launch.session)
             if session is None or not session.generation:
                 await begin(paths, launch)
@@ -247,7 +247,7 @@ async def end(paths: Paths, request: EndTask) -> AttemptReport:
     with claimed.hold() as claim:
         if request.is_check_only:
             claimed.require_current(claim)
-            await in_thread(_check_of(claimed, key).end)
+            await run_in_thread(_check_of(claimed, key).end)
             return AttemptReport(attempt=key.attempt, epoch=key.epoch)
         reports = (each for each in claim.reports if (each.attempt, each.epoch) == (key.attempt, key.epoch))
         if (report := next(reports, None)) is None:
@@ -261,7 +261,7 @@ async def end(paths: Paths, request: EndTask) -> AttemptReport:
             claim = put(claim, is_ended=True, reports=(*claim.reports, report))
             claimed.write(claim)
         if request.removes_worktree and claim.is_of(key):
-            report = await in_thread(_remove_worktree, paths, request, claim, report)
+            report = await run_in_thread(_remove_worktree, paths, request, claim, report)
         return report
 
 
@@ -301,7 +301,7 @@ async def _end(paths: Paths, claimed: TaskClaim, claim: Claim) -> AttemptReport:
     """End the session and the check of *claim*, and return what the attempt did."""
     key = put(claimed.key, attempt=claim.attempt, epoch=claim.epoch)
     report = AttemptReport(attempt=claim.attempt, epoch=claim.epoch)
-    await in_thread(_check_of(claimed, key).end)
+    await run_in_thread(_check_of(claimed, key).end)
     if claim.session:
         session = read_fleet(paths).get(SessionId(claim.session))
         is_running = session is not None and session.exists
@@ -311,7 +311,7 @@ async def _end(paths: Paths, claimed: TaskClaim, claim: Claim) -> AttemptReport:
             except SessionEndedError:
                 is_running = False
         report = put(report, session=claim.session, state="stopped" if is_running else "ended")
-    return await in_thread(_add_work, report, claim, key.branch)
+    return await run_in_thread(_add_work, report, claim, key.branch)
 
 
 def _add_work(report: AttemptReport, claim: Claim, branch: str) -> AttemptReport:

@@ -13,7 +13,7 @@ from kasmon.backends.common.claude_background import ATTACH, CLAUDE, attached_id
 from kasmon.backends.common.environment import inherited, own_prefixes
 from kasmon.config import Config, resolve
 from kasmon.errors import LaunchError, RefusedError
-from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.event_loop import run_in_thread
 from kasmon.model.adoption.background_session import BackgroundSession, find_background
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
@@ -35,7 +35,7 @@ async def list_sessions(paths: Paths, config: Config) -> tuple[BackgroundSession
 
     Raises `AgentNotFoundError` if claude is not installed, `UnavailableError` if it does not list them.
     """
-    return (await in_thread(_read, paths, config, os.environ))[1]
+    return (await run_in_thread(_read, paths, config, os.environ))[1]
 
 
 async def adopt_background(paths: Paths, config: Config, target: str, name: str = "") -> tuple[SessionId, str]:
@@ -49,8 +49,8 @@ async def adopt_background(paths: Paths, config: Config, target: str, name: str 
         RefusedError: if a session shows it already; or if an agent calls this.
         KasmonError: as `list_sessions`, and as `session_operations.create`.
     """
-    await in_thread(check_is_person, paths, "adopt a background session")
-    program, listed = await in_thread(_read, paths, config, os.environ)
+    await run_in_thread(check_is_person, paths, "adopt a background session")
+    program, listed = await run_in_thread(_read, paths, config, os.environ)
     found = find_background(target, listed)
     if found.adopted:
         raise RefusedError(f"{found.label!r} is already adopted as {found.adopted!r}.")
@@ -58,7 +58,7 @@ async def adopt_background(paths: Paths, config: Config, target: str, name: str 
         name=name or _cut(found.label),
         agent=CLAUDE,
         argv=(program, ATTACH, found.id),
-        workdir=found.workdir if await in_thread(os.path.isdir, found.workdir) else "/",
+        workdir=found.workdir if await run_in_thread(os.path.isdir, found.workdir) else "/",
         worktree=False,
         sandbox="",
     )

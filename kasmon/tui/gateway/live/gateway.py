@@ -273,7 +273,7 @@ class LiveGateway:
         return await asyncio.to_thread(list_sandboxes, self.paths, self._config)
 
     @_with_kasmon_errors
-    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
+    async def preview_sandbox(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
         await import_in_thread("kasmon.tui.gateway.live.sandbox")
         from kasmon.tui.gateway.live.sandbox import preview
 
@@ -334,7 +334,7 @@ class LiveGateway:
         return await asyncio.to_thread(folders_like, written)
 
     @_with_kasmon_errors
-    async def printed(self, session: SessionId, /) -> Sequence[str]:
+    async def read_output(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.sessions.read import read as printed  # rarely needed
 
         return await printed(self.paths, self._session(session), 0, ansi=True)
@@ -347,7 +347,7 @@ class LiveGateway:
                 yield each
 
     @_with_kasmon_errors
-    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
+    async def read_recording(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
         from kasmon.tui.gateway.live.search import read_recorded
 
         return await asyncio.to_thread(read_recorded, self.paths, session, line, at)
@@ -358,7 +358,7 @@ class LiveGateway:
         return await asyncio.to_thread(find_event, self.paths, session, place)
 
     @_with_kasmon_errors
-    async def explained(self, session: SessionId, /) -> Sequence[str]:
+    async def explain_state(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.sessions.explain import explain  # rarely needed
         from kasmon.supervisor.sessions.explanation_text import lines
 
@@ -386,7 +386,7 @@ class LiveGateway:
         return await asyncio.to_thread(lambda: plan_merges(self.paths, wanted, "merge", "", fleet=fleet))
 
     @_with_kasmon_errors
-    async def proposed_message(self, session: SessionId, /) -> str:
+    async def read_proposed_message(self, session: SessionId, /) -> str:
         from kasmon.supervisor.finish.commit_message import find_message  # rarely needed
 
         return await find_message(self.paths, self._session(session))

@@ -52,7 +52,7 @@ async def search_sessions(paths: Paths, fleet: Fleet, words: str) -> AsyncGenera
 
 
 def read_recorded(paths: Paths, session: SessionId, line: int | None, at: float) -> RecordedText:
-    """Return the text printed around a line or a time; see `Gateway.recorded`."""
+    """Return the text printed around a line or a time; see `Gateway.read_recording`."""
     everything = [*terminal_record.number_lines(terminal_record.everything(paths.record(session)))]
     if line is None:
         here = next((n for n, (_, printed_at, _) in enumerate(everything) if printed_at >= at), len(everything) - 1)

@@ -52,7 +52,9 @@ def test_a_plan_without_a_text_says_so() -> None:
     plan, empty = (reading_of(load(FOLDER / "claude/2.1.332" / name)).menu for name in ("plan", "plan-empty"))
     shown = [
         opened.request.shown
-        for opened in (ScreenRequest(SessionId("abcdefgh")).seen(ASKING, each, "", 1.0)[0] for each in (plan, empty))
+        for opened in (
+            ScreenRequest(SessionId("abcdefgh")).apply_screen(ASKING, each, "", 1.0)[0] for each in (plan, empty)
+        )
         if isinstance(opened, RequestOpened)
     ]
 
@@ -113,7 +115,7 @@ def test_output_and_the_rule_without_words_do_not_tell_what_an_agent_does() -> N
 
 
 def test_a_menu_becomes_a_request_that_takes_what_its_labels_say_and_nothing_else() -> None:
-    (opened,) = ScreenRequest(SessionId("abcdefgh")).seen(ASKING, menu("rm x"), "", 1.0)
+    (opened,) = ScreenRequest(SessionId("abcdefgh")).apply_screen(ASKING, menu("rm x"), "", 1.0)
 
     assert isinstance(opened, RequestOpened)
     assert (Decision.ALLOW, Decision.DENY) == opened.request.choices
@@ -124,8 +126,8 @@ def test_a_menu_becomes_a_request_that_takes_what_its_labels_say_and_nothing_els
 def test_nobody_consents_to_what_is_not_shown_whole() -> None:
     """It is asked a moment later: until then its whole text may come from elsewhere."""
     asked, cut = ScreenRequest(SessionId("abcdefgh")), menu("rm x", is_whole=False)
-    assert [] == asked.seen(ASKING, cut, "", 1.0)
-    (opened,) = asked.seen(ASKING, cut, "", 1.0 + BARE_S)
+    assert [] == asked.apply_screen(ASKING, cut, "", 1.0)
+    (opened,) = asked.apply_screen(ASKING, cut, "", 1.0 + BARE_S)
 
     assert isinstance(opened, RequestOpened)
     assert (Decision.DENY,) == opened.request.choices
@@ -134,8 +136,8 @@ def test_nobody_consents_to_what_is_not_shown_whole() -> None:
 
 def test_a_menu_that_is_completed_takes_consent_and_its_digest_means_all_of_the_text() -> None:
     cut = menu("rm x", is_whole=False)
-    (one,) = ScreenRequest(SessionId("abcdefgh")).seen(ASKING, completed(cut, "rm x && ls"), "", 1.0)
-    (other,) = ScreenRequest(SessionId("abcdefgh")).seen(ASKING, completed(cut, "rm x && rm y"), "", 1.0)
+    (one,) = ScreenRequest(SessionId("abcdefgh")).apply_screen(ASKING, completed(cut, "rm x && ls"), "", 1.0)
+    (other,) = ScreenRequest(SessionId("abcdefgh")).apply_screen(ASKING, completed(cut, "rm x && rm y"), "", 1.0)
 
     assert isinstance(one, RequestOpened)
     assert isinstance(other, RequestOpened)
@@ -146,8 +148,8 @@ def test_a_menu_that_is_completed_takes_consent_and_its_digest_means_all_of_the_
 
 
 def test_always_is_offered_where_one_label_means_it_and_says_what_it_covers() -> None:
-    (opened,) = ScreenRequest(SessionId("abcdefgh")).seen(ASKING, menu("rm x", third=Decision.ALWAYS), "", 1.0)
-    (twice,) = ScreenRequest(SessionId("abcdefgh")).seen(ASKING, menu("rm x", third=Decision.ALLOW), "", 1.0)
+    (opened,) = ScreenRequest(SessionId("abcdefgh")).apply_screen(ASKING, menu("rm x", third=Decision.ALWAYS), "", 1.0)
+    (twice,) = ScreenRequest(SessionId("abcdefgh")).apply_screen(ASKING, menu("rm x", third=Decision.ALLOW), "", 1.0)
 
     assert isinstance(opened, RequestOpened)
     assert isinstance(twice, RequestOpened)
@@ -158,9 +160,9 @@ def test_always_is_offered_where_one_label_means_it_and_says_what_it_covers() ->
 
 def test_a_menu_that_changes_withdraws_the_request_before() -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
-    (first,) = asked.seen(ASKING, menu("rm x"), "", 1.0)
-    assert [] == asked.seen(ASKING, menu("rm x"), "", 2.0)
-    withdrawn, second = asked.seen(ASKING, menu("rm y"), "", 3.0)
+    (first,) = asked.apply_screen(ASKING, menu("rm x"), "", 1.0)
+    assert [] == asked.apply_screen(ASKING, menu("rm x"), "", 2.0)
+    withdrawn, second = asked.apply_screen(ASKING, menu("rm y"), "", 3.0)
 
     assert isinstance(first, RequestOpened)
     assert isinstance(second, RequestOpened)
@@ -171,16 +173,16 @@ def test_a_menu_that_changes_withdraws_the_request_before() -> None:
 @pytest.mark.parametrize("verdict", [WORKING, StateVerdict(state=SessionState.UNSURE, source="title")])
 def test_what_is_not_judged_to_ask_is_no_request_whatever_stands_there(verdict: StateVerdict) -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
-    assert [] == asked.seen(verdict, menu("rm x"), "", 1.0)
-    asked.seen(ASKING, menu("rm x"), "", 2.0)
-    assert [RequestWithdrawn] == [type(event) for event in asked.judged(verdict, 3.0)]
+    assert [] == asked.apply_screen(verdict, menu("rm x"), "", 1.0)
+    asked.apply_screen(ASKING, menu("rm x"), "", 2.0)
+    assert [RequestWithdrawn] == [type(event) for event in asked.apply_state(verdict, 3.0)]
 
 
 def test_what_asks_without_a_menu_that_is_known_can_only_be_gone_to() -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
-    assert [] == asked.seen(ASKING, None, "Pick one", 1.0)  # its menu may be drawn yet
-    (opened,) = asked.seen(ASKING, None, "Pick one\n1. a", 1.0 + BARE_S)
-    assert [] == asked.seen(ASKING, None, "Pick one\n1. a", 9.0)
+    assert [] == asked.apply_screen(ASKING, None, "Pick one", 1.0)  # its menu may be drawn yet
+    (opened,) = asked.apply_screen(ASKING, None, "Pick one\n1. a", 1.0 + BARE_S)
+    assert [] == asked.apply_screen(ASKING, None, "Pick one\n1. a", 9.0)
 
     assert isinstance(opened, RequestOpened)
     assert not opened.request.answerable
@@ -189,32 +191,32 @@ def test_what_asks_without_a_menu_that_is_known_can_only_be_gone_to() -> None:
 
 def test_what_was_answered_and_stands_there_again_is_another_request() -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
-    asked.seen(ASKING, menu("rm x"), "", 1.0)
+    asked.apply_screen(ASKING, menu("rm x"), "", 1.0)
     asked.forget(1.5)
 
-    assert [RequestOpened] == [type(event) for event in asked.seen(ASKING, menu("rm x"), "", 2.0)]
+    assert [RequestOpened] == [type(event) for event in asked.apply_screen(ASKING, menu("rm x"), "", 2.0)]
 
 
 def test_what_other_sources_still_say_right_after_an_answer_is_no_request() -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
-    asked.seen(ASKING, menu("rm x"), "", 1.0)
+    asked.apply_screen(ASKING, menu("rm x"), "", 1.0)
     asked.forget(1.5)
 
-    assert [] == asked.seen(ASKING, None, "asks", 2.0)
+    assert [] == asked.apply_screen(ASKING, None, "asks", 2.0)
     assert 1.5 + LATE_S == asked.due_at
-    assert [RequestOpened] == [type(event) for event in asked.seen(ASKING, None, "asks", 1.5 + LATE_S)]
+    assert [RequestOpened] == [type(event) for event in asked.apply_screen(ASKING, None, "asks", 1.5 + LATE_S)]
 
 
 def test_while_an_answer_is_on_its_way_nothing_is_withdrawn_or_asked() -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
-    asked.seen(ASKING, menu("rm x"), "", 1.0)
+    asked.apply_screen(ASKING, menu("rm x"), "", 1.0)
     asked.is_held = True
 
-    assert [] == asked.judged(WORKING, 2.0)
-    assert [] == asked.seen(WORKING, None, "", 2.0)
-    assert [] == asked.seen(ASKING, menu("rm y"), "", 2.0)
+    assert [] == asked.apply_state(WORKING, 2.0)
+    assert [] == asked.apply_screen(WORKING, None, "", 2.0)
+    assert [] == asked.apply_screen(ASKING, menu("rm y"), "", 2.0)
     asked.is_held = False
-    assert [RequestWithdrawn] == [type(event) for event in asked.judged(WORKING, 3.0)]
+    assert [RequestWithdrawn] == [type(event) for event in asked.apply_state(WORKING, 3.0)]
 
 
 @pytest.mark.parametrize(

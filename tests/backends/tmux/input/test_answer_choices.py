@@ -125,7 +125,9 @@ class Agent:
         """An answer to what it asks now."""
         menu = (await self.see_now()).reading.menu
         opened = [
-            fact for fact in self.asked.seen(self.verdict, menu, "", self.opened_at) if isinstance(fact, RequestOpened)
+            fact
+            for fact in self.asked.apply_screen(self.verdict, menu, "", self.opened_at)
+            if isinstance(fact, RequestOpened)
         ]
         request = opened[-1].request
         return Answer(request=request.id, digest=request.digest, decision=decision, **more)  # type: ignore[arg-type]
@@ -227,8 +229,8 @@ async def test_nor_where_it_stops_asking_between_two_keys() -> None:
 async def test_an_answer_without_a_digest_gets_no_look_and_no_key() -> None:
     """A request that nobody could read has none; what stands there now was not what anybody saw."""
     agent = Agent(asks="permission")
-    agent.asked.seen(agent.verdict, None, "Allow?", 0.0)
-    opened = agent.asked.seen(agent.verdict, None, "Allow?", screen_requests.BARE_S)
+    agent.asked.apply_screen(agent.verdict, None, "Allow?", 0.0)
+    opened = agent.asked.apply_screen(agent.verdict, None, "Allow?", screen_requests.BARE_S)
     [request] = [fact.request for fact in opened if isinstance(fact, RequestOpened)]
     assert "" == request.digest
     with pytest.raises(PromptChangedError):
