@@ -34,7 +34,7 @@ class LimitFollower:
         self._waits = waits
 
     async def _start(self) -> None:
-        await self._log_writer.written(WRITTEN_S)  # that process reads the log
+        await self._log_writer.wait_for_write(WRITTEN_S)  # that process reads the log
         try:
             await asyncio.to_thread(self._start_resumer)
         except OSError as error:
