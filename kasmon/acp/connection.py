@@ -12,7 +12,7 @@ from acp import RequestError
 from acp.agent.router import build_agent_router
 from acp.connection import Connection
 
-from kasmon.acp.updates import Update
+from kasmon.acp.updates import EditorUpdate
 from kasmon.backends.acp.transport import IncomingCall, understood
 from kasmon.model.events import replace_surrogates
 
@@ -61,7 +61,7 @@ class EditorConnection:
         """Stop the running calls; idempotent."""
         await self._connection.close()
 
-    async def update(self, session: str, update: Update) -> None:
+    async def update(self, session: str, update: EditorUpdate) -> None:
         """Send one update of *session*. Does nothing once the editor is gone."""
         try:
             await self._connection.send_notification("session/update", {"sessionId": session, "update": update})

@@ -10,7 +10,7 @@ from acp import RequestError
 
 from kasmon.acp.connection import EditorConnection, refused
 from kasmon.acp.permissions import answer_of, contents_of, options_of
-from kasmon.acp.updates import Update, UpdateTranslator, notice, text_chunk
+from kasmon.acp.updates import EditorUpdate, UpdateTranslator, notice, text_chunk
 from kasmon.errors import KasmonError
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.rpc.connect import open_link
@@ -84,7 +84,7 @@ class ServedSession:
         async with self._following:
             first = self._events.cursor == START
             self.session = session
-            updates: deque[Update] = deque(maxlen=MOST_HISTORY if first else None)
+            updates: deque[EditorUpdate] = deque(maxlen=MOST_HISTORY if first else None)
             left_out = 0
             for event in await asyncio.to_thread(self._events.more):
                 for update in self._translate(event):
@@ -166,7 +166,7 @@ class ServedSession:
         why = receipt.reason or self.session.turn_error or self.session.end_why or "the agent has ended"
         raise RequestError(-32603, f"the prompt is {receipt.state.value}: {why}")
 
-    def _translate(self, event: Event) -> list[Update]:
+    def _translate(self, event: Event) -> list[EditorUpdate]:
         match event:
             case TurnStarted() if event.prompt in self._own_prompts:
                 self._own_prompts.remove(event.prompt)  # the editor shows its own prompts
@@ -190,7 +190,7 @@ class ServedSession:
             case _:
                 return self._translator.translate(event)
 
-    def _close_request(self, request: RequestId, *, is_allowed: bool) -> list[Update]:
+    def _close_request(self, request: RequestId, *, is_allowed: bool) -> list[EditorUpdate]:
         if (asking := self._asking.pop(request, None)) is not None:
             asking.cancel()
         if request not in self._calls:
@@ -254,7 +254,7 @@ class ServedSession:
         async with self._following:
             await self._send(self._text.collect())
 
-    async def _send(self, updates: Iterable[Update]) -> None:
+    async def _send(self, updates: Iterable[EditorUpdate]) -> None:
         for update in updates:
             await self._editor.update(self.session.id, update)
 
@@ -284,7 +284,7 @@ class LiveChunks:
         self._written[thinking] = text
         return len(text) > len(self._sent[thinking])
 
-    def collect(self) -> list[Update]:
+    def collect(self) -> list[EditorUpdate]:
         """Return the updates that send what was written since the last call."""
         updates = []
         for thinking in (True, False):
@@ -294,7 +294,7 @@ class LiveChunks:
                 self._sent[thinking] = written
         return updates
 
-    def finish(self, text: str, *, thinking: bool) -> list[Update]:
+    def finish(self, text: str, *, thinking: bool) -> list[EditorUpdate]:
         sent = self._sent[thinking]
         rest = text[len(sent) :] if text.startswith(sent) else f"\n\n{text}"
         self._sent[thinking] = self._written[thinking] = ""

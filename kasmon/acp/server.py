@@ -14,7 +14,7 @@ from kasmon import __version__
 from kasmon.acp.connection import EditorConnection, refused
 from kasmon.acp.served_session import MODEL, ServedSession, config_options, mode_state
 from kasmon.acp.updates import notice
-from kasmon.backends.acp.content import Block
+from kasmon.backends.acp.content import ContentBlock
 from kasmon.backends.acp.content import text_of as block_text
 from kasmon.config import Config
 from kasmon.errors import KasmonError, UsageError
@@ -261,7 +261,7 @@ class EditorAgent:
         return served
 
 
-def text_of(prompt: Sequence[Block]) -> str:
+def text_of(prompt: Sequence[ContentBlock]) -> str:
     """Return the parts of *prompt* as one text. Raises `RequestError` for a picture or a sound."""
     texts = []
     for block in prompt:

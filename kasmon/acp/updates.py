@@ -23,7 +23,7 @@ from kasmon.model.permission import Request
 from kasmon.model.transcript.export import fenced
 from kasmon.sanitize import clean_block, clean_line
 
-Update: TypeAlias = dict[str, Any]
+EditorUpdate: TypeAlias = dict[str, Any]
 OUTPUT_CHARACTERS: Final = 20_000
 """The longest output of one tool call that is sent; its beginning and its end."""
 NOWHERE: Final = "/dev/null"
@@ -53,7 +53,7 @@ class UpdateTranslator:
         self._shown_ids: dict[str, str] = {}
         """Call -> the id under which the editor knows it: that of its request, if this came first."""
 
-    def translate(self, event: Event) -> list[Update]:
+    def translate(self, event: Event) -> list[EditorUpdate]:
         """Return the updates for *event*; none for what an editor does not show."""
         match event:
             case TurnStarted() if event.prompt:
@@ -89,7 +89,7 @@ class UpdateTranslator:
             case _:
                 return []
 
-    def open_request(self, request: Request) -> tuple[str, Update | None]:
+    def open_request(self, request: Request) -> tuple[str, EditorUpdate | None]:
         """Return the id of the tool call that *request* is about, and the update that begins one, if none runs."""
         for call, (tool, given) in reversed(self._calls.items()):
             if tool == request.tool and _parse(given) == request.input:
@@ -98,7 +98,7 @@ class UpdateTranslator:
         title = clean_line(request.title or request.shown) or request.kind
         return call, {"sessionUpdate": "tool_call", "status": "pending", **self._describe(call, request.tool, title)}
 
-    def close_request(self, request: Request, call: str, *, allowed: bool) -> list[Update]:
+    def close_request(self, request: Request, call: str, *, allowed: bool) -> list[EditorUpdate]:
         """Return the updates after *request*, shown as the tool call *call*, was answered or withdrawn."""
         if call != f"request-{request.id}":
             return []
@@ -107,7 +107,7 @@ class UpdateTranslator:
             return [_call_update(call, status="in_progress")]
         return [_call_update(call, status="completed" if allowed else "failed")]
 
-    def _start(self, event: ToolStarted) -> Update:
+    def _start(self, event: ToolStarted) -> EditorUpdate:
         self._calls[event.call] = event.tool, event.input
         title = clean_line(event.title or event.tool)
         raw = _parse(event.input)
@@ -120,7 +120,7 @@ class UpdateTranslator:
         described = self._describe(event.call, event.tool, title)
         return {"sessionUpdate": "tool_call", "status": "in_progress", **described, **given}
 
-    def _finish(self, event: ToolFinished) -> Update:
+    def _finish(self, event: ToolFinished) -> EditorUpdate:
         self._calls.pop(event.call, None)
         call = self._shown_ids.pop(event.call, event.call)
         content = diff_contents(event.diff, self._workdir)
@@ -134,12 +134,12 @@ class UpdateTranslator:
         return {"toolCallId": call, "title": shown, "kind": KINDS.get(key, "other") or key}
 
 
-def text_chunk(kind: str, text: str) -> Update:
+def text_chunk(kind: str, text: str) -> EditorUpdate:
     """Return an update that adds *text* to a message; *kind*: `agent_message_chunk` or another one of the protocol."""
     return {"sessionUpdate": kind, "content": _text(clean_block(text))}
 
 
-def notice(text: str) -> Update:
+def notice(text: str) -> EditorUpdate:
     """Return kasmon's own remark for the person, as a message that says so."""
     return text_chunk("agent_message_chunk", f"\n\n> kasmon: {clean_line(text)}\n\n")
 
@@ -192,7 +192,7 @@ def _text(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-def _call_update(call: str, **fields: Any) -> Update:
+def _call_update(call: str, **fields: Any) -> EditorUpdate:
     return {"sessionUpdate": "tool_call_update", "toolCallId": call, **fields}
 
 

@@ -36,7 +36,7 @@ Line: TypeAlias = Annotated[str, msgspec.Meta(max_length=200, pattern=r"\A[^\x00
 Lines: TypeAlias = Annotated[tuple[Line, ...], msgspec.Meta(max_length=40)]
 Variable: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[A-Z][A-Z0-9_]{2,79}\Z")]
 Variables: TypeAlias = Annotated[tuple[Variable, ...], msgspec.Meta(max_length=80)]
-Reasons: TypeAlias = dict[Line, Sentence]
+EntryReasons: TypeAlias = dict[Line, Sentence]
 """What is granted or refused -> why."""
 
 
@@ -115,13 +115,13 @@ class LogIn(_Table, frozen=True):
 class SandboxNeeds(_Table, frozen=True):
     """The least that it needs in a sandbox: `kasmon new` shows it, and the user approves it once."""
 
-    hosts: Reasons = {}
+    hosts: EntryReasons = {}
     """The hosts without which it cannot work."""
-    refused: Reasons = {}
+    refused: EntryReasons = {}
     """The hosts that it contacts by itself and does not need: they are refused without a permission request."""
-    log_in_files: Reasons = {}
+    log_in_files: EntryReasons = {}
     """Files below the home folder with its log-in. They are copied; it renews them, so they are copied back."""
-    files: Reasons = {}
+    files: EntryReasons = {}
     """Further files below the home folder that are copied."""
 
 

@@ -42,13 +42,13 @@ from kasmon.supervisor.machines.link_client import (
     CommandOutput,
     CommandReply,
     FileReply,
+    LinkReply,
     ReadFile,
-    Reply,
     RunCommand,
 )
 
 if TYPE_CHECKING:
-    from kasmon.supervisor.machines.agent_requests import AgentCommand
+    from kasmon.supervisor.machines.agent_requests import MachineCommand
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +68,8 @@ MESSAGE: Final = b'"peer.wrote"'
 AGENT_REFUSED: Final = "an agent cannot reach sessions of other machines"
 
 OpenBus = Callable[[Machine], Coroutine[Any, Any, JoinedBus]]
-Request = RunCommand | ReadFile | AgentRequest
-_request_decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+LinkRequest = RunCommand | ReadFile | AgentRequest
+_request_decoder: msgspec.msgpack.Decoder[LinkRequest] = msgspec.msgpack.Decoder(LinkRequest)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -274,7 +274,7 @@ class MachineLink:
                 for frame in frames.feed(data):
                     request = _request_decoder.decode(frame)
                     if why == OTHER_USER or (why and not isinstance(request, AgentRequest)):
-                        reply: Reply = codec.failed(request.n, RefusedError(f"{why}."))
+                        reply: LinkReply = codec.failed(request.n, RefusedError(f"{why}."))
                     elif isinstance(request, AgentRequest):
                         reply = await self._reply_to_agent(request, system.HERE.identify_peer(client).pid)
                     else:
@@ -283,7 +283,7 @@ class MachineLink:
         except (OSError, FrameTooLargeError, msgspec.DecodeError):
             return
 
-    async def _reply(self, request: RunCommand | ReadFile) -> Reply:
+    async def _reply(self, request: RunCommand | ReadFile) -> LinkReply:
         try:
             bus = self._require_bus()
             if isinstance(request, RunCommand):
@@ -292,7 +292,7 @@ class MachineLink:
         except (KasmonError, OSError) as error:
             return codec.failed(request.n, error)
 
-    async def _reply_to_agent(self, request: AgentRequest, pid: int) -> Reply:
+    async def _reply_to_agent(self, request: AgentRequest, pid: int) -> LinkReply:
         """Have *request* of process *pid* done, if the person allowed its agent that."""
         from kasmon.supervisor.machines import agent_requests, delegation  # rarely needed
 
@@ -318,7 +318,7 @@ class MachineLink:
             return codec.failed(request.n, error)
         return CommandReply(request.n, output)
 
-    async def _run_for_agent(self, command: "AgentCommand") -> CommandOutput:
+    async def _run_for_agent(self, command: "MachineCommand") -> CommandOutput:
         return await self._require_bus().run(command.arguments, command.stdin)
 
     def _require_bus(self) -> JoinedBus:

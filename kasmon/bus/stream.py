@@ -41,8 +41,8 @@ from kasmon.supervisor.machines.link_client import (
     CommandOutput,
     CommandReply,
     FileReply,
+    LinkReply,
     ReadFile,
-    Reply,
     RunCommand,
 )
 
@@ -70,11 +70,11 @@ class Accept(msgspec.Struct, frozen=True, tag="accept", tag_field="t"):
     size: int
 
 
-Request = Subscribe | Accept | RunCommand | ReadFile
+StreamRequest = Subscribe | Accept | RunCommand | ReadFile
 
 _encode = msgspec.msgpack.Encoder().encode
-_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
-_messages: msgspec.msgpack.Decoder[Update | Reply] = msgspec.msgpack.Decoder(Update | Reply)
+_requests: msgspec.msgpack.Decoder[StreamRequest] = msgspec.msgpack.Decoder(StreamRequest)
+_messages: msgspec.msgpack.Decoder[Update | LinkReply] = msgspec.msgpack.Decoder(Update | LinkReply)
 
 
 class ServedBus(Bus, Protocol):
@@ -217,7 +217,7 @@ class StreamServer(_End):
                 await self._writer.drain()
 
     async def _answer(self, request: RunCommand | ReadFile) -> None:
-        reply: Reply
+        reply: LinkReply
         try:
             if isinstance(request, RunCommand):
                 check(ability_of_arguments(request.arguments), self._abilities)
@@ -245,7 +245,7 @@ class StreamBus(_End):
         self._end = end
         self._machine = machine
         self._numbers = itertools.count(1)
-        self._replies: dict[int, asyncio.Future[Reply]] = {}
+        self._replies: dict[int, asyncio.Future[LinkReply]] = {}
         self._updates: asyncio.Queue[tuple[Update, int] | FailureReply | None] = asyncio.Queue()
         """The updates that the reader has not taken yet, each with its size in bytes."""
         self._queued = 0
@@ -310,7 +310,7 @@ class StreamBus(_End):
         await super()._close()
         await self._end()
 
-    async def _request(self, build: Callable[[int], Request]) -> Reply:
+    async def _request(self, build: Callable[[int], StreamRequest]) -> LinkReply:
         if self._why:
             raise self._unreachable()
         n = next(self._numbers)
@@ -343,7 +343,7 @@ class StreamBus(_End):
 
     def _handle(self, kind: int, content: bytes) -> None:
         message = _messages.decode(content)
-        if not isinstance(message, Reply):
+        if not isinstance(message, LinkReply):
             self._queued += len(content)
             if self._queued > QUEUED_BYTES:
                 raise ValueError("more updates than it may send at once")

@@ -20,7 +20,7 @@ from kasmon.paths import Paths, user_paths
 KILLED = 128
 TOLD_TO_END = frozenset(KILLED + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 """Exit codes of a dashboard that was ended on purpose, which also ends the demo."""
-Dashboard = Callable[[Paths], int]
+RunDashboard = Callable[[Paths], int]
 """Shows the dashboard of the given paths and returns its exit code."""
 
 
@@ -29,7 +29,7 @@ def main(
     seed: int,
     headless_s: float | None,
     svg: Path | None,
-    dashboard: Dashboard,
+    dashboard: RunDashboard,
     ls: Callable[[Paths], str],
     *,
     fleet: bool = False,
@@ -57,7 +57,7 @@ def main(
             scratch.close()
 
 
-def run_with_dashboard(scratch: Paths, agents: int, seed: int, dashboard: Dashboard, *, fleet: bool = False) -> int:
+def run_with_dashboard(scratch: Paths, agents: int, seed: int, dashboard: RunDashboard, *, fleet: bool = False) -> int:
     """Start the agents and the dashboard; if the dashboard is killed, offer to reopen it."""
     builder = os.fork()
     if builder == 0:

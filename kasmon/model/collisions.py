@@ -9,16 +9,16 @@ import msgspec
 from kasmon.model.permission import SessionId
 from kasmon.model.transcript.diff import HUNK
 
-Span: TypeAlias = tuple[int, int]
+LineSpan: TypeAlias = tuple[int, int]
 """Lines of the common base: the first, and the one behind the last. An insertion includes its two neighbour lines."""
-WHOLE: Final[tuple[Span, ...]] = ((0, 1 << 31),)
+WHOLE: Final[tuple[LineSpan, ...]] = ((0, 1 << 31),)
 """The whole file: for a new, deleted or binary one."""
 
 
 class WorktreeChanges(msgspec.Struct, frozen=True):
     base: str = ""
     """The base commit; lines are only compared between worktrees with the same one."""
-    files: Mapping[str, tuple[Span, ...]] = {}
+    files: Mapping[str, tuple[LineSpan, ...]] = {}
 
 
 class FileCollision(NamedTuple):
@@ -32,7 +32,7 @@ class FileCollision(NamedTuple):
 
 def parse_changes(base: str, diff: str, new: tuple[str, ...] = ()) -> WorktreeChanges:
     """Return the changes in a unified diff (`git diff -U0 --no-renames --no-prefix`), and the *new* files."""
-    files: dict[str, tuple[Span, ...]] = dict.fromkeys(new, WHOLE)
+    files: dict[str, tuple[LineSpan, ...]] = dict.fromkeys(new, WHOLE)
     name = old = ""
     left_old = left_new = 0
     for line in diff.split("\n"):
@@ -94,7 +94,7 @@ def describe(hit: FileCollision, name: str) -> str:
     return f"{name} changes {'the same lines of ' if hit.lines else ''}{hit.file} too"
 
 
-def _meet(one: tuple[Span, ...], other: tuple[Span, ...]) -> bool:
+def _meet(one: tuple[LineSpan, ...], other: tuple[LineSpan, ...]) -> bool:
     return any(a[0] < b[1] and b[0] < a[1] for a in one for b in other)
 
 

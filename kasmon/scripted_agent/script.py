@@ -44,7 +44,7 @@ LARGEST: Final = 2**53
 """The largest count that a script may contain."""
 HARMLESS: Final = frozenset({"SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"})
 """Signals that do not end a process."""
-Row: TypeAlias = tuple[int, str]
+ScriptLine: TypeAlias = tuple[int, str]
 """A line's number and its text."""
 
 
@@ -85,7 +85,7 @@ def boot_s(text: str) -> float:
     return sum(step.seconds or 0.0 for step in script if isinstance(step, steps.TimedStep) and step.verb == "boot")
 
 
-def _rows(text: str) -> list[Row]:
+def _rows(text: str) -> list[ScriptLine]:
     """Return the numbered lines of *text*, without common indentation and characters that cannot be encoded."""
     whole = text.encode("utf-8", "replace").decode("utf-8")
     lines = [line.removesuffix("\r") for line in whole.split("\n")]
@@ -93,9 +93,9 @@ def _rows(text: str) -> list[Row]:
     return [(number, line[common:] if line.strip() else "") for number, line in enumerate(lines, 1)]
 
 
-def _read_body(rows: deque[Row]) -> list[Row]:
+def _read_body(rows: deque[ScriptLine]) -> list[ScriptLine]:
     """Remove the indented rows from the head of *rows* and return them without common indentation."""
-    body: list[Row] = []
+    body: list[ScriptLine] = []
     while rows and (not rows[0][1].strip() or rows[0][1][0] in " \t"):
         body.append(rows.popleft())
     while body and not body[-1][1].strip():
@@ -104,7 +104,7 @@ def _read_body(rows: deque[Row]) -> list[Row]:
     return [(number, row[common:]) for number, row in body]
 
 
-def _step(number: int, row: str, body: Sequence[Row], *, is_first: bool) -> steps.AnyStep:
+def _step(number: int, row: str, body: Sequence[ScriptLine], *, is_first: bool) -> steps.AnyStep:
     verb, *argument = row.rstrip().split(None, 1)
     try:
         if row[0] in " \t":
@@ -118,18 +118,18 @@ def _step(number: int, row: str, body: Sequence[Row], *, is_first: bool) -> step
         return steps.BadStep(line=wrong.line or number, text=row, why=wrong.why)
 
 
-def _text(argument: str, body: Sequence[Row]) -> str:
+def _text(argument: str, body: Sequence[ScriptLine]) -> str:
     text = _lines([argument] if argument else [], body)
     if not text.strip():
         raise _UnreadableError("it requires a text")
     return text
 
 
-def _lines(first: Sequence[str], body: Sequence[Row]) -> str:
+def _lines(first: Sequence[str], body: Sequence[ScriptLine]) -> str:
     return "\n".join([*first, *(line for _, line in body)])
 
 
-def _tool(argument: str, body: Sequence[Row]) -> steps.ToolStep:
+def _tool(argument: str, body: Sequence[ScriptLine]) -> steps.ToolStep:
     match = re.match(r"[\w.:/-]+(?=\s|$)", argument)
     if match is None:
         raise _UnreadableError("it requires the tool's name first")
@@ -150,7 +150,7 @@ def _tool(argument: str, body: Sequence[Row]) -> steps.ToolStep:
     )
 
 
-def _ask(argument: str, body: Sequence[Row]) -> steps.AskStep:
+def _ask(argument: str, body: Sequence[ScriptLine]) -> steps.AskStep:
     command, joined = _joined(argument)
     if not command:
         raise _UnreadableError("it requires a command")
@@ -159,7 +159,7 @@ def _ask(argument: str, body: Sequence[Row]) -> steps.AskStep:
     )
 
 
-def _edit(argument: str, body: Sequence[Row]) -> steps.AskStep:
+def _edit(argument: str, body: Sequence[ScriptLine]) -> steps.AskStep:
     file, joined = _joined(argument)
     return steps.AskStep(tool=_change(file, body), joined=joined)
 
@@ -170,7 +170,7 @@ def _joined(argument: str) -> tuple[str, bool]:
     return (head.rstrip(), True) if head != argument and head[-1:] in ("", " ") else (argument, False)
 
 
-def _change(argument: str, body: Sequence[Row]) -> steps.ToolStep:
+def _change(argument: str, body: Sequence[ScriptLine]) -> steps.ToolStep:
     if not argument:
         raise _UnreadableError("it requires a file")
     for number, line in body:
@@ -186,7 +186,7 @@ def _change(argument: str, body: Sequence[Row]) -> steps.ToolStep:
     return steps.ToolStep(name="Edit", input={"file_path": argument, "diff": diff}, diff=diff)
 
 
-def _question(argument: str, body: Sequence[Row]) -> steps.QuestionStep:
+def _question(argument: str, body: Sequence[ScriptLine]) -> steps.QuestionStep:
     text, *options = (part.strip() for part in argument.split("|"))
     if not text or not options or not all(options) or len(set(options)) < len(options):
         raise _UnreadableError("it requires a text and different labels: `TEXT|A|B`")
@@ -194,7 +194,7 @@ def _question(argument: str, body: Sequence[Row]) -> steps.QuestionStep:
     return steps.QuestionStep(text=text, options=labels, free_text=len(labels) < len(options))
 
 
-def _todo(argument: str, body: Sequence[Row]) -> steps.TodoStep:
+def _todo(argument: str, body: Sequence[ScriptLine]) -> steps.TodoStep:
     _refuse_argument(argument)
     marks: dict[str, Literal["open", "doing", "done"]] = {" ": "open", "~": "doing", "x": "done"}
     items = []
@@ -208,7 +208,7 @@ def _todo(argument: str, body: Sequence[Row]) -> steps.TodoStep:
     return steps.TodoStep(items=tuple(items))
 
 
-def _usage(argument: str, body: Sequence[Row]) -> steps.UsageStep:
+def _usage(argument: str, body: Sequence[ScriptLine]) -> steps.UsageStep:
     counts = argument.split()
     if not 2 <= len(counts) <= 5:
         raise _UnreadableError("it requires IN OUT [CONTEXT [LIMIT [COST]]]")
@@ -219,7 +219,7 @@ def _usage(argument: str, body: Sequence[Row]) -> steps.UsageStep:
     )
 
 
-def _window(argument: str, body: Sequence[Row]) -> steps.WindowStep:
+def _window(argument: str, body: Sequence[ScriptLine]) -> steps.WindowStep:
     words = argument.split()
     if len(words) != 3:
         raise _UnreadableError("it requires NAME PERCENT SECONDS")
@@ -236,7 +236,7 @@ def _number(text: str, most: float) -> float:
     return number
 
 
-def _crash(argument: str, body: Sequence[Row]) -> steps.CrashStep:
+def _crash(argument: str, body: Sequence[ScriptLine]) -> steps.CrashStep:
     if argument.startswith(("SIG", "-")):
         try:
             name = signal.Signals[argument] if argument[0] == "S" else signal.Signals(-int(argument))
@@ -256,28 +256,28 @@ def _refuse_argument(argument: str) -> None:
         raise _UnreadableError("it takes no argument")
 
 
-def _build_text_reader(verb: Literal["prompt", "approve", "notice", "fail"]) -> "Reader":
+def _build_text_reader(verb: Literal["prompt", "approve", "notice", "fail"]) -> "StepReader":
     return lambda argument, body: steps.TextStep(verb=verb, text=_text(argument, body))
 
 
-def _build_time_reader(verb: Literal["boot", "slow", "limit"]) -> "Reader":
-    def read(argument: str, body: Sequence[Row]) -> steps.TimedStep:
+def _build_time_reader(verb: Literal["boot", "slow", "limit"]) -> "StepReader":
+    def read(argument: str, body: Sequence[ScriptLine]) -> steps.TimedStep:
         is_open = verb == "limit" and not argument
         return steps.TimedStep(verb=verb, seconds=None if is_open else _number(argument, LONGEST_S))
 
     return read
 
 
-def _build_verb_reader(verb: Literal["login", "wait", "hang", "loop"]) -> "Reader":
-    def read(argument: str, body: Sequence[Row]) -> steps.VerbStep:
+def _build_verb_reader(verb: Literal["login", "wait", "hang", "loop"]) -> "StepReader":
+    def read(argument: str, body: Sequence[ScriptLine]) -> steps.VerbStep:
         _refuse_argument(argument)
         return steps.VerbStep(verb=verb)
 
     return read
 
 
-Reader: TypeAlias = Callable[[str, Sequence[Row]], steps.AnyStep]
-VERBS: Final[dict[str, Reader]] = {
+StepReader: TypeAlias = Callable[[str, Sequence[ScriptLine]], steps.AnyStep]
+VERBS: Final[dict[str, StepReader]] = {
     "prompt": _build_text_reader("prompt"),
     "boot": _build_time_reader("boot"),
     "say": lambda argument, body: steps.SayStep(text=_text(argument, body)),

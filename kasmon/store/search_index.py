@@ -26,8 +26,8 @@ STALE: Final = 1000
 FOUND_BY: Final = ("store/search_index.py", "store/search_sources.py", "model/transcript/search/text.py", "sanitize.py")
 """The source files that determine what a search finds in a file."""
 
-Range = tuple[int, int]
-Key = tuple[str, str, int]
+ByteRange = tuple[int, int]
+FileKey = tuple[str, str, int]
 """Session, name and inode of a file."""
 
 
@@ -52,20 +52,20 @@ class SearchLookup:
     """The indexed stretches that contain all of *grams*; none if the index at *path* is unusable."""
 
     def __init__(self, path: Path, grams: Sequence[str]) -> None:
-        self._cursors: dict[Key, int] = {}
-        self._stretches: dict[Key, list[Range]] = {}
+        self._cursors: dict[FileKey, int] = {}
+        self._stretches: dict[FileKey, list[ByteRange]] = {}
         if grams:
             with contextlib.suppress(sqlite3.Error):
                 self._read(path, grams)
 
-    def ranges(self, source: SearchSource) -> list[Range]:
+    def ranges(self, source: SearchSource) -> list[ByteRange]:
         """Return the byte ranges of *source* that may contain the text, in order; each end is exclusive."""
         key = (source.session, source.name, source.inode)
         cursor = self._cursors.get(key, 0)
         if cursor > source.size:
             return [(0, source.size)]
         found = [*self._stretches.get(key, ()), *([(cursor, source.size)] if cursor < source.size else [])]
-        joined: list[Range] = []
+        joined: list[ByteRange] = []
         for start, end in found:
             if joined and joined[-1][1] == start:
                 joined[-1] = (joined[-1][0], end)
@@ -85,8 +85,8 @@ class SearchLookup:
                 "ORDER BY source, start",
                 (expression,),
             ).fetchall()
-            keys: dict[int, Key] = {}
-            cursors: dict[Key, int] = {}
+            keys: dict[int, FileKey] = {}
+            cursors: dict[FileKey, int] = {}
             for row, session, name, inode, cursor in database.execute(
                 "SELECT id, session, name, inode, cursor FROM source"
             ):
@@ -106,7 +106,7 @@ class SearchIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._database: sqlite3.Connection | None = None
-        self._entries: dict[Key, IndexedFile] = {}
+        self._entries: dict[FileKey, IndexedFile] = {}
 
     def update(
         self,
@@ -243,12 +243,12 @@ def _create_schema(database: sqlite3.Connection) -> None:
         database.execute(f"PRAGMA user_version={VERSION}")
 
 
-def _read_entries(database: sqlite3.Connection) -> dict[Key, IndexedFile]:
+def _read_entries(database: sqlite3.Connection) -> dict[FileKey, IndexedFile]:
     rows = database.execute("SELECT id, session, name, inode, cursor FROM source")
     return {(session, name, inode): IndexedFile(row, cursor) for row, session, name, inode, cursor in rows}
 
 
-def _insert_file(database: sqlite3.Connection, key: Key) -> int:
+def _insert_file(database: sqlite3.Connection, key: FileKey) -> int:
     row = database.execute("INSERT INTO source (session, name, inode, cursor) VALUES (?, ?, ?, 0)", key).lastrowid
     assert row is not None
     return row

@@ -26,7 +26,7 @@ BLOCK_BYTES: Final = 1 << 20
 ESCAPED: Final = rb"\u00"
 """A control character as escaped in logs: text with one may match only after it is cleaned."""
 DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-Kind: TypeAlias = Literal["log", "blob", "record"]
+SourceKind: TypeAlias = Literal["log", "blob", "record"]
 Each = TypeVar("Each")
 
 
@@ -34,7 +34,7 @@ class SearchSource(NamedTuple):
     """One file, as of the time it was listed."""
 
     session: SessionId
-    kind: Kind
+    kind: SourceKind
     path: Path
     inode: int
     size: int
@@ -74,7 +74,7 @@ class SearchQuery(NamedTuple):
 
 def sources(paths: Paths, session: SessionId) -> list[SearchSource]:
     """Return the files of *session*: the log, then the parts of its record, newest first, then blobs."""
-    sources: list[tuple[Kind, Path]] = [("log", paths.log(session))]
+    sources: list[tuple[SourceKind, Path]] = [("log", paths.log(session))]
     sources += (("record", part) for part in reversed(terminal_record.parts(paths.record(session))))
     sources += (("blob", path) for path in _blobs(paths.blobs(session)))
     collected: list[SearchSource] = []

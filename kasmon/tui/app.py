@@ -32,7 +32,7 @@ from kasmon.tui.actions.handlers import build_handlers
 from kasmon.tui.actions.sandbox import SandboxActions
 from kasmon.tui.actions.session import SessionActions
 from kasmon.tui.actions.transcript import TranscriptActions
-from kasmon.tui.app_protocols import OnDone, OnFailure
+from kasmon.tui.app_protocols import OnFailure, OnOutcome
 from kasmon.tui.clock import Clock, RealClock
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.finish.controller import FinishController
@@ -339,14 +339,14 @@ class Kasmon(SafeApp, inherit_bindings=False):
                 self.main_view.table.offer(await self.gateway.offers())
 
     def run_operation(
-        self, operation: Operation, *, done: OnDone | None = None, failed: OnFailure | None = None
+        self, operation: Operation, *, done: OnOutcome | None = None, failed: OnFailure | None = None
     ) -> None:
         """Run *operation* in the background, and notify the user of its outcome unless *done* or *failed* show it."""
         if self.gateway is not None:
             self.run_worker(self._run_operation(self.gateway, operation, done, failed), group="operations")
 
     async def _run_operation(
-        self, gateway: Gateway, operation: Operation, done: OnDone | None, failed: OnFailure | None
+        self, gateway: Gateway, operation: Operation, done: OnOutcome | None, failed: OnFailure | None
     ) -> None:
         try:
             text = await operation(await gateway.operations()) or ""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 BackgroundWork: TypeAlias = Coroutine[Any, Any, None] | Callable[[], Coroutine[Any, Any, None]]
-OnDone: TypeAlias = Callable[[str], bool]
+OnOutcome: TypeAlias = Callable[[str], bool]
 """Handles the text of an operation that was done; returns whether the user has seen the outcome."""
 OnFailure: TypeAlias = Callable[[KasmonError], bool]
 """Handles the error of an operation; returns whether the user has seen it."""
@@ -53,7 +53,7 @@ class PromptSender(Protocol):
     """Sends prompts; a rejected one returns to where the user can edit it."""
 
     def send_prompt(
-        self, session: SessionId, prompt: Prompt, *, done: OnDone | None = None, failed: OnFailure | None = None
+        self, session: SessionId, prompt: Prompt, *, done: OnOutcome | None = None, failed: OnFailure | None = None
     ) -> None: ...
     def change_queue(self, session: SessionId, change: Requeue) -> None: ...
     def run_command(self, session: SessionId, command: str) -> None: ...
@@ -100,7 +100,7 @@ class Dashboard(SuspendableApp, Protocol):
     def is_palette_open(self) -> bool: ...
     def palette_sessions(self) -> Iterator[tuple[SessionId, str, str]]: ...
     def run_operation(
-        self, operation: Operation, *, done: OnDone | None = None, failed: OnFailure | None = None
+        self, operation: Operation, *, done: OnOutcome | None = None, failed: OnFailure | None = None
     ) -> None: ...
     def say(self, text: str, *, severity: Literal["information", "warning", "error"] = "information") -> None: ...
     def notify(self, message: str, /, *, title: str, severity: SeverityLevel, markup: bool) -> None: ...

@@ -7,7 +7,7 @@ from kasmon.config.profile import ProfileOffer
 from kasmon.model.commands import Mode
 from kasmon.sanitize import clean_line
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.theme.look import Span, width_of
+from kasmon.tui.theme.look import StyledSpan, width_of
 
 SIMULATED = "scripted"
 """The simulated agent: it does not count as installed."""
@@ -23,7 +23,7 @@ FROM_A_SHELL = (
 
 def nothing_lines(
     narrowed_to: str, keys: KeyMap, utf8: bool, offers: Sequence[ProfileOffer] | None = None
-) -> Sequence[Sequence[Span]]:
+) -> Sequence[Sequence[StyledSpan]]:
     """Return the lines of an empty list.
 
     Args:
@@ -49,20 +49,20 @@ def nothing_lines(
     )
 
 
-def fit_lines(lines: Sequence[Sequence[Span]], rows: int, width: int) -> Sequence[Sequence[Span]]:
+def fit_lines(lines: Sequence[Sequence[StyledSpan]], rows: int, width: int) -> Sequence[Sequence[StyledSpan]]:
     """Return *lines* wrapped to *width*; without the empty ones where they do not fit into *rows* with them."""
     whole = [row for line in lines for row in _wrapped(line, width)]
     return whole if len(whole) <= rows else tuple(row for row in whole if row)
 
 
-def _wrapped(line: Sequence[Span], width: int) -> Sequence[Sequence[Span]]:
+def _wrapped(line: Sequence[StyledSpan], width: int) -> Sequence[Sequence[StyledSpan]]:
     """Wrap *line* at words to at most *width* cells; of two columns the second goes below."""
     if not line or width_of(line) <= width:
         return [line]
     if line[-1][0].startswith(APART):
         (command, code), (what, role) = line
         return [((command.rstrip(), code),), ((f"  {what.strip()}", role),)]
-    rows: list[list[Span]] = [[]]
+    rows: list[list[StyledSpan]] = [[]]
     for text, role in line:
         for word in re.findall(r"\s*\S+|\s+", text):
             if rows[-1] and width_of([*rows[-1], (word, role)]) > width:
@@ -73,27 +73,27 @@ def _wrapped(line: Sequence[Span], width: int) -> Sequence[Sequence[Span]]:
 
 def _installed_lines(
     offers: Sequence[ProfileOffer] | None, there: Sequence[str], missing: Sequence[str]
-) -> Sequence[Sequence[Span]]:
+) -> Sequence[Sequence[StyledSpan]]:
     if offers is None:
         return ()
     if not there:
         return (*_without_agents(missing), ())
-    found: Sequence[Span] = (("installed      ", "soft"), (", ".join(there), "text"))
+    found: Sequence[StyledSpan] = (("installed      ", "soft"), (", ".join(there), "text"))
     if not missing:
         return (found, ())
     return (found, (("not installed  ", "soft"), (", ".join(missing), "soft")), ())
 
 
-def _without_agents(missing: Sequence[str]) -> Sequence[Sequence[Span]]:
-    none: Sequence[Span] = (("No coding agent is installed; any program can run here.", "warn"),)
+def _without_agents(missing: Sequence[str]) -> Sequence[Sequence[StyledSpan]]:
+    none: Sequence[StyledSpan] = (("No coding agent is installed; any program can run here.", "warn"),)
     if not missing:
         return (none,)
-    missing_line: Sequence[Span] = (("not installed  ", "soft"), (", ".join(missing), "text"))
-    remedy: Sequence[Span] = (("Install one, or set ", "soft"), (f"[agents.{missing[0]}] program", "says-code"))
+    missing_line: Sequence[StyledSpan] = (("not installed  ", "soft"), (", ".join(missing), "text"))
+    remedy: Sequence[StyledSpan] = (("Install one, or set ", "soft"), (f"[agents.{missing[0]}] program", "says-code"))
     return (none, missing_line, (*remedy, (" in the config.", "soft")))
 
 
-def _from_a_shell(agent: str) -> Sequence[Sequence[Span]]:
+def _from_a_shell(agent: str) -> Sequence[Sequence[StyledSpan]]:
     commands = [(command.format(agent=agent), what) for command, what in FROM_A_SHELL]
     widest = max(len(command) for command, _ in commands)
     return [((f"{command:<{widest}}", "says-code"), (f"{APART}{what}", "soft")) for command, what in commands]
@@ -108,5 +108,5 @@ def _agent_names(offers: Sequence[ProfileOffer] | None, *, works: bool) -> list[
     ]
 
 
-def _key_line(key: str, what: str) -> Sequence[Span]:
+def _key_line(key: str, what: str) -> Sequence[StyledSpan]:
     return ((key, "accent.bold"), (f"  {what}", "soft"))

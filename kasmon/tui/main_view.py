@@ -31,7 +31,7 @@ from kasmon.tui.messages import (
     SplitChanged,
     StateClicked,
 )
-from kasmon.tui.preview import Content, Preview, Reuse, TerminalPane
+from kasmon.tui.preview import Preview, PreviewContent, Reuse, TerminalPane
 from kasmon.tui.session_list.filter_bar import FilterBar, TabBar
 from kasmon.tui.session_list.order import FilterCounts, ListSettings
 from kasmon.tui.session_list.table import ListHeader, SessionTable
@@ -127,7 +127,7 @@ class TooSmall(Widget):
 class MainView(UniformLinesMixin, Container):
     """All widgets of the main screen: gets the fleet and the list settings, and posts its widgets' messages only."""
 
-    def __init__(self, look: ThemeStyles, clock: Clock, make_inside: Content, reuse_inside: Reuse) -> None:
+    def __init__(self, look: ThemeStyles, clock: Clock, make_inside: PreviewContent, reuse_inside: Reuse) -> None:
         super().__init__(id="desk")
         self.look, self.clock = look, clock
         self.top_bar = TopBar(look, id="totals")

@@ -14,7 +14,7 @@ from kasmon.tui.messages import ActionRequested, SessionOpened
 if TYPE_CHECKING:
     from kasmon.tui.app_protocols import Dashboard
 
-Entry: TypeAlias = tuple[str, str, Callable[[], object]]
+PaletteEntry: TypeAlias = tuple[str, str, Callable[[], object]]
 """Name, explanation and what it does."""
 MOST = 60
 """Entries shown before anything is typed."""
@@ -40,7 +40,7 @@ class KasmonCommands(Provider):
             if (score := matcher.match(words) or matcher.match(help_text) * TOLD) > 0:
                 yield Hit(score, Content(words), run, text=words, help=literal(help_text))
 
-    def _actions(self) -> Iterator[Entry]:
+    def _actions(self) -> Iterator[PaletteEntry]:
         app = cast("Dashboard", self.app)
         for row in ACTIONS:
             if row.is_in_palette:
@@ -48,7 +48,7 @@ class KasmonCommands(Provider):
                 explanation = f"{row.help}  {app.keys.shown(row.id, app.utf8)}"
                 yield words, explanation, partial(self.app.post_message, ActionRequested(row.id))
 
-    def _sessions(self) -> Iterator[Entry]:
+    def _sessions(self) -> Iterator[PaletteEntry]:
         app = cast("Dashboard", self.app)
         for session, name, line in app.palette_sessions():
             yield name, line, partial(self.app.post_message, SessionOpened(session))

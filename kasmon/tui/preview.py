@@ -22,11 +22,20 @@ from kasmon.tui.session_list.branch_marks import branch_fact
 from kasmon.tui.session_list.row import moments
 from kasmon.tui.status_bars import LineWidget
 from kasmon.tui.textual_ext.strips import UniformLinesMixin
-from kasmon.tui.theme.look import LEAST_FOLDER, Span, ThemeStyles, count, evidence, mode_label, wave_place, wave_words
+from kasmon.tui.theme.look import (
+    LEAST_FOLDER,
+    StyledSpan,
+    ThemeStyles,
+    count,
+    evidence,
+    mode_label,
+    wave_place,
+    wave_words,
+)
 
 ROOMY_WIDTH: Final = 100
 """From this width on the head uses whole words."""
-Content = Callable[[Session], Widget | None]
+PreviewContent = Callable[[Session], Widget | None]
 """Builds the widget that shows a session's content; None where there is none to show."""
 Reuse = Callable[[Session], bool]
 """Lets the widget that is shown show another session's content; False if that needs a new widget."""
@@ -75,12 +84,12 @@ class PreviewHead(LineWidget):
             else ""
         )
         phase = f"{dot}{told}" if told else ""
-        right: list[Span] = [
+        right: list[StyledSpan] = [
             (f"{look.state_glyph(name)} {state_label(session)} {age(now - session.since)}", f"state-{name}"),
             (phase, "soft"),
             (f"{dot}{'source: ' if width >= ROOMY_WIDTH else ''}{clean_line(evidence(session, now))} ", "faint"),
         ]
-        left: list[Span] = [
+        left: list[StyledSpan] = [
             (f" {pin}", "accent"),
             (look.cut(clean_line(session.label), max(8, width // 3)), "text.bold"),
             *([("  ", "text"), *badge(session, look)] if session.sandbox else []),
@@ -117,7 +126,7 @@ class Preview(UniformLinesMixin, Vertical):
 
     session: reactive[Session | None] = reactive(None, repaint=False)
 
-    def __init__(self, look: ThemeStyles, clock: Clock, make: Content, reuse: Reuse) -> None:
+    def __init__(self, look: ThemeStyles, clock: Clock, make: PreviewContent, reuse: Reuse) -> None:
         super().__init__(id="preview")
         self.head = PreviewHead(look, clock)
         self.look, self.make, self.reuse = look, make, reuse
@@ -161,7 +170,7 @@ class Preview(UniformLinesMixin, Vertical):
         return self._inside
 
 
-def _width(spans: list[Span]) -> int:
+def _width(spans: list[StyledSpan]) -> int:
     return sum(cell_len(text) for text, _ in spans)
 
 

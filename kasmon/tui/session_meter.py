@@ -8,7 +8,7 @@ from kasmon.model.events import PlanItem, SubtaskChanged
 from kasmon.model.formatting import compact
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
-from kasmon.tui.theme.look import Span, ThemeStyles, count, money, width_of
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles, count, money, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 if TYPE_CHECKING:
@@ -46,13 +46,17 @@ def meter(session: Session, look: ThemeStyles, key: str, width: int) -> DrawnLin
         left += [*_gap(left), (money(session.cost_usd), "text")]
     if session.tokens is not None and (used := session.tokens.input + session.tokens.output):
         left += [*_gap(left), (count(used), "text"), (" tokens", "faint")]
-    right: list[Span] = [(" ".join(_settings(session, look)), "soft")]
+    right: list[StyledSpan] = [(" ".join(_settings(session, look)), "soft")]
     if can_be_configured(session) and key:
         right += [(f"  {key} ", "accent.bold"), ("change ", "soft")]
     if not left and not right[0][0]:
         return None
     if filled := filled_lines(session):
-        longer: list[Span] = [*left, *_gap(left), (filled[0].removeprefix("In the context: ").rstrip("."), "faint")]
+        longer: list[StyledSpan] = [
+            *left,
+            *_gap(left),
+            (filled[0].removeprefix("In the context: ").rstrip("."), "faint"),
+        ]
         left = longer if width_of(longer) + width_of(right) + 4 <= width else left
     for fewer in (_context(session, look), _context(session, look, bar=False)):
         if width_of(left) + width_of(right) + 4 > width:
@@ -71,7 +75,7 @@ def filled_lines(session: Session) -> list[str]:
     return [f"In the context: {', '.join(parts)}."]
 
 
-def _context(session: Session, look: ThemeStyles, *, bar: bool = True) -> list[Span]:
+def _context(session: Session, look: ThemeStyles, *, bar: bool = True) -> list[StyledSpan]:
     tokens = session.tokens
     if tokens is None or not tokens.context:
         return []
@@ -95,7 +99,7 @@ def _settings(session: Session, look: ThemeStyles) -> list[str]:
     return [f" {look.mark('dot')} ".join(labels)] if labels else []
 
 
-def _gap(left: list[Span]) -> list[Span]:
+def _gap(left: list[StyledSpan]) -> list[StyledSpan]:
     return [("   ", "text")] if left else []
 
 
@@ -119,12 +123,12 @@ def _to_do(items: tuple[PlanItem, ...], look: ThemeStyles, is_roomy: bool) -> It
     left = [number for number, item in enumerate(items) if item.state != "done"]
     if not left:
         return
-    count: Span = (f" to-do {len(items) - len(left)}/{len(items)} ", "soft")
+    count: StyledSpan = (f" to-do {len(items) - len(left)}/{len(items)} ", "soft")
     shown = items[left[0] : left[0] + ITEMS] if is_roomy else [_current(items)]
-    blank: Span = (" " * len(count[0]), "text")
+    blank: StyledSpan = (" " * len(count[0]), "text")
     for number, item in enumerate(shown):
         sign, plain, role = SIGNS[item.state]
-        text: Span = (clean_line(item.text), role if item.state == "doing" else "soft")
+        text: StyledSpan = (clean_line(item.text), role if item.state == "doing" else "soft")
         yield DrawnLine((blank if number else count, (f"{sign if look.utf8 else plain} ", role), text))
     hidden = len(items) - left[0] - len(shown)
     if is_roomy and hidden > 0:

@@ -19,7 +19,7 @@ from kasmon.sanitize import clean_line
 from kasmon.tmux.user_client import attach_with_message
 from kasmon.tui.action import KeyContext
 from kasmon.tui.actions.dialogs import confirm, offer_link
-from kasmon.tui.app_protocols import Dashboard, OnDone, OnFailure
+from kasmon.tui.app_protocols import Dashboard, OnFailure, OnOutcome
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.gateway.protocol import EventBatch, Operation
 from kasmon.tui.keymap import DETACHES
@@ -239,7 +239,7 @@ class SessionPane:
         return self.terminal is not None and self.terminal.send_early_key(key)
 
     def send_prompt(
-        self, session: SessionId, prompt: Prompt, *, done: OnDone | None = None, failed: OnFailure | None = None
+        self, session: SessionId, prompt: Prompt, *, done: OnOutcome | None = None, failed: OnFailure | None = None
     ) -> None:
         """Send *prompt*; a rejected one returns to the box, unless *failed* has shown it elsewhere."""
 

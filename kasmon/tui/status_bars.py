@@ -22,7 +22,7 @@ from kasmon.tui.sandbox.status import can_pause, can_sleep
 from kasmon.tui.session_meter import can
 from kasmon.tui.textual_ext.repaint import ImmediatePainter
 from kasmon.tui.textual_ext.strips import LinesOnlyMixin
-from kasmon.tui.theme.look import Span, ThemeStyles, count, money, width_of
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles, count, money, width_of
 from kasmon.tui.widgets.text_lines import GAP
 
 LOUD: Final = frozenset({"asking", "finished", "lost", "crashed"})
@@ -84,13 +84,13 @@ class TopBar(LineWidget):
         self.redraw()
 
     def line(self, width: int) -> Strip:
-        left: list[Span] = [(" kasmon ", "accent.bold"), (" ", "text")]
-        right: list[Span] = []
+        left: list[StyledSpan] = [(" kasmon ", "accent.bold"), (" ", "text")]
+        right: list[StyledSpan] = []
         if self.counted is not None:
             totals = self.counted.totals
             left += [(f"{self.counted.sessions} ", "text.bold"), (_plural("session", self.counted.sessions), "soft")]
-            cost: list[Span] = [(f"{money(totals.cost_usd)} ", "text.bold")] if totals.cost_usd else []
-            tokens: list[Span] = [(f"{count(totals.tokens)} ", "text"), ("tokens   ", "faint")]
+            cost: list[StyledSpan] = [(f"{money(totals.cost_usd)} ", "text.bold")] if totals.cost_usd else []
+            tokens: list[StyledSpan] = [(f"{count(totals.tokens)} ", "text"), ("tokens   ", "faint")]
             tokens = tokens if totals.tokens else []
             memory = self._memory(self.counted)
             states, machines = width_of(self._states(totals, 0)), self._machines(self.counted)
@@ -114,25 +114,25 @@ class TopBar(LineWidget):
             left += self._states(totals, room)
         return self.look.between(left, right, width, "surface")
 
-    def _memory(self, counted: TopBarContent) -> list[Span]:
+    def _memory(self, counted: TopBarContent) -> list[StyledSpan]:
         if not counted.memory_bytes:
             return []
         is_over = 0 < counted.budget_bytes < counted.memory_bytes
         of_budget = f" of {mb(counted.budget_bytes)}" if is_over else ""
         return [(f"{mb(counted.memory_bytes)}{of_budget} ", "warn.bold" if is_over else "text"), ("memory   ", "faint")]
 
-    def _machines(self, counted: TopBarContent) -> list[Span]:
+    def _machines(self, counted: TopBarContent) -> list[StyledSpan]:
         if not counted.machines:
             return []
-        known: Span = (f"   {counted.machines} {_plural('machine', counted.machines)}", "soft")
-        lost: Span = (f" {self.look.mark('dot')} {counted.unreachable} unreachable", "bad.bold")
+        known: StyledSpan = (f"   {counted.machines} {_plural('machine', counted.machines)}", "soft")
+        lost: StyledSpan = (f" {self.look.mark('dot')} {counted.unreachable} unreachable", "bad.bold")
         return [known, lost] if counted.unreachable else [known]
 
-    def _states(self, totals: FleetTotals, room: int) -> list[Span]:
+    def _states(self, totals: FleetTotals, room: int) -> list[StyledSpan]:
         """Each state's symbol and number, with its name if there is space; those that need attention first."""
         states = _by_attention(totals)
         gap = "   " if room >= 7 * len(states) else "  "
-        spans: list[list[Span]] = []
+        spans: list[list[StyledSpan]] = []
         for name, number in states:
             loud = ".bold" if name in LOUD else ""
             spans.append([(gap, "faint"), (f"{self.look.state_glyph(name)} {number}", f"state-{name}{loud}")])
@@ -179,7 +179,7 @@ class Banner(LineWidget):
         if notice is None:
             return Strip.blank(width)
         role = f"{notice.role}.solid"
-        key: list[Span] = [(f"  {notice.key} ", f"{role}.bold"), (notice.label, role)] if notice.key else []
+        key: list[StyledSpan] = [(f"  {notice.key} ", f"{role}.bold"), (notice.label, role)] if notice.key else []
         text = self.look.cut(f" {notice.text}", width - width_of(key) - 1)
         blank = max(0, width - cell_len(text) - width_of(key) - 1)
         return self.look.strip([(text, f"{role}.bold"), *key, (" " * (blank + 1), role)], width)
@@ -233,7 +233,7 @@ class KeyBar(LineWidget):
     offered: reactive[tuple[KeyHint, ...]] = reactive(())
 
     def line(self, width: int) -> Strip:
-        spans: list[Span] = [(" ", "text")]
+        spans: list[StyledSpan] = [(" ", "text")]
         for offer, _, _ in self._placed(width):
             gap = " " * GAP if len(spans) > 1 else ""
             spans += [(gap, "text"), (f"{offer.key} ", "accent.bold"), (offer.label, "soft")]
@@ -259,7 +259,7 @@ class KeyBar(LineWidget):
                 self.post_message(ActionRequested(offer.action))
 
 
-def _limit(label: str, used: float) -> list[Span]:
+def _limit(label: str, used: float) -> list[StyledSpan]:
     role = "bad.bold" if used >= 1 else "warn.bold" if used >= NEAR else "text"
     return [(f"{label} ", "faint"), (f"{used:.0%}   ", role)]
 

@@ -51,7 +51,7 @@ class OpenPage(msgspec.Struct, frozen=True):
     transport: asyncio.BaseTransport | None
 
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebView:
@@ -158,7 +158,7 @@ class WebView:
 
     def _guarded(self) -> Any:
         @web.middleware
-        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async def guard(request: web.Request, handler: RequestHandler) -> web.StreamResponse:
             """Check every request, also those for unknown paths. Refusals wait during a flood."""
             answer = await check(request, handler)
             if answer.status >= 400 and (wait_s := self._pace.add(asyncio.get_running_loop().time())):
@@ -167,7 +167,7 @@ class WebView:
                 answer.force_close()
             return answer
 
-        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async def check(request: web.Request, handler: RequestHandler) -> web.StreamResponse:
             if self._request_pages is not None and request.path.startswith(PREFIX):
                 return await self._serve_page(self._request_pages, request)
             if self._fleet_pages is not None and request.path.startswith(fleet_handler.PREFIX):

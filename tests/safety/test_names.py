@@ -73,6 +73,10 @@ FLAT: Final = {
     "TextBox": "Textual's text area, adapted",
 }
 """In-house bases that count as none; so do protocols, errors, and all of `tui/textual_ext`."""
+SHARED: Final = {
+    "JsonObject": "one type, in the programs of a guest, which import each other as little as possible",
+}
+"""Public names that several modules define."""
 LINES: Final = 60
 LONE: Final = {
     "backends/tmux/evidence/signal_ledger.py": "pure, and tested alone",
@@ -320,8 +324,21 @@ def excepted(where: str) -> str:
     return next((entry for entry in LONE if where == entry or where.startswith(f"{entry}/")), "")
 
 
+def aliases(sources: Mapping[str, str]) -> list[Named]:
+    """Every type alias and `NewType` at the top of a module; type variables name no type."""
+    found: list[Named] = []
+    for where, tree in _trees(sources):
+        for node in tree.body:
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                made_by = ast.unparse(node.value.func) if isinstance(node.value, ast.Call) else ""
+                if re.match("[A-Z][a-z]", ast.unparse(target)) and made_by not in ("TypeVar", "ParamSpec"):
+                    found.append(Named(ast.unparse(target), where))
+    return found
+
+
 def shared(names: list[Named]) -> list[str]:
-    """The public class names that more than one module defines."""
+    """The public names that more than one module defines."""
     count = Counter(named.name for named in names if not named.name.startswith("_"))
     return sorted(name for name, number in count.items() if number > 1)
 
@@ -467,8 +484,22 @@ def test_the_name_of_a_function_that_acts_begins_with_a_verb() -> None:
     )
 
 
-def test_a_class_has_a_name_of_its_own() -> None:
-    assert [] == shared(classes(sources()))
+def test_a_class_and_a_type_alias_have_a_name_of_their_own() -> None:
+    assert sorted(SHARED) == shared(classes(sources()) + aliases(sources()))
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("Row = int", ["Row"]),
+        ("Row: TypeAlias = int", ["Row"]),
+        ('Row = NewType("Row", int)', ["Row"]),
+        ('Row = TypeVar("Row")\nMore = ParamSpec("More")', []),
+        ("_Row = int\nROW = 1\nrow = 2", []),
+    ],
+)
+def test_an_alias_is_found_and_a_type_variable_is_none(source: str, found: list[str]) -> None:
+    assert found == [named.name for named in aliases({"x.py": source})]
 
 
 def test_a_class_inherits_from_one_level_of_ours() -> None:

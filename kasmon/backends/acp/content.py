@@ -27,11 +27,13 @@ def unified(path: str, old: str | None, new: str | None) -> str:
     return render(NOWHERE if old is None else f"a/{path}", NOWHERE if new is None else f"b/{path}", hunks)
 
 
-Block = TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
+ContentBlock = (
+    TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
+)
 Content = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 
 
-def text_of(block: Block) -> str:
+def text_of(block: ContentBlock) -> str:
     """Return *block* as Markdown."""
     match block:
         case TextContentBlock():

@@ -35,7 +35,7 @@ REASONS: Final[dict[str, tuple[TurnEndReason, str]]] = {
 
 
 AgentOutputs: TypeAlias = Sequence[AgentOutput]
-Update = (
+AgentUpdate = (
     schema.UserMessageChunk
     | schema.AgentMessageChunk
     | schema.AgentThoughtChunk
@@ -110,7 +110,7 @@ class AcpTranslator:
         self.settings = settings
         return [told] if told is not None else []
 
-    def _is_history(self, update: Update, history: ReplayedHistory) -> bool:
+    def _is_history(self, update: AgentUpdate, history: ReplayedHistory) -> bool:
         match update:
             case schema.UserMessageChunk():
                 history.record_user_text(text_of(update.content), update.message_id or "")
@@ -126,7 +126,7 @@ class AcpTranslator:
                 return False
         return True
 
-    def _said(self, update: Update, at: float) -> AgentOutputs:
+    def _said(self, update: AgentUpdate, at: float) -> AgentOutputs:
         match update:
             case schema.AgentMessageChunk() | schema.AgentThoughtChunk():
                 return self._spoken(update, at)

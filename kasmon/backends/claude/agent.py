@@ -28,7 +28,7 @@ from kasmon.backends.claude.command_line import model_of
 from kasmon.backends.claude.diff import CHANGING
 from kasmon.backends.claude.handshake import ClaudeLaunch, check, explain_failure, find_conversation
 from kasmon.backends.claude.messages import UnparsedLine, name_of
-from kasmon.backends.claude.open_requests import ELICITATION, AllowResult, Reply, encode_reply
+from kasmon.backends.claude.open_requests import ELICITATION, AllowResult, PermissionReply, encode_reply
 from kasmon.backends.claude.settings import ClaudeSettings, parse_commands
 from kasmon.backends.claude.translator import ASK, ClaudeTranslator
 from kasmon.backends.claude.transport import ClaudeTransport
@@ -86,7 +86,7 @@ class ClaudeAgent(StructuredAgent):
         self._translator = ClaudeTranslator(launch.session, self._settings, self._usage)
         self._transport = ClaudeTransport(child, self._handle_message)
         self._client = ClaudeSDKClient(ClaudeAgentOptions(can_use_tool=self._await_answer), self._transport)
-        self._replies: dict[str, asyncio.Future[Reply]] = {}
+        self._replies: dict[str, asyncio.Future[PermissionReply]] = {}
         self._started_at = time.time()
 
     async def begin(self) -> None:
@@ -176,7 +176,7 @@ class ClaudeAgent(StructuredAgent):
             return PermissionResultAllow(updated_input=reply.input, updated_permissions=changes)
         return PermissionResultDeny(message=reply.reason, interrupt=reply.ends_turn)
 
-    def _reply(self, call: str) -> asyncio.Future[Reply]:
+    def _reply(self, call: str) -> asyncio.Future[PermissionReply]:
         """Return the future reply to *call*, creating it if needed."""
         return self._replies.setdefault(call, asyncio.get_running_loop().create_future())
 

@@ -10,11 +10,11 @@ from kasmon.model.events import Event, LimitLifted, LimitReached, MessageWritten
 from kasmon.model.formatting import compact
 from kasmon.model.limits.window import LimitWindow
 
-Level = Literal["info", "warning", "error"]
+NoticeLevel = Literal["info", "warning", "error"]
 
 LOUD: Final = frozenset({"high", "immediate"})
 """Priorities at which a `notification` is shown."""
-INFORMED: Final[dict[str, Level]] = {"notice": "info", "suggestion": "info", "warning": "warning"}
+INFORMED: Final[dict[str, NoticeLevel]] = {"notice": "info", "suggestion": "info", "warning": "warning"}
 """Levels at which an `informational` message is shown, and the notice's level."""
 NO_LOGIN: Final = "authentication_failed"
 LOG_IN: Final = "Log in by /login in `claude` on a terminal, or give the session ANTHROPIC_API_KEY by --env."
@@ -121,7 +121,7 @@ class ClaudeNotices:
         told = self._notice_of(subtype, message)
         return NoticeRaised(at=at, text=told[0], level=told[1]) if told and told[0].strip() else None
 
-    def _notice_of(self, subtype: str, message: Table) -> tuple[str, Level] | None:
+    def _notice_of(self, subtype: str, message: Table) -> tuple[str, NoticeLevel] | None:
         match subtype:
             case "task_notification":
                 status = text(message, "status") or "over"

@@ -51,12 +51,12 @@ class DenyResult(msgspec.Struct, frozen=True):
     ends_turn: bool = False
 
 
-Reply: TypeAlias = AllowResult | DenyResult
+PermissionReply: TypeAlias = AllowResult | DenyResult
 
 
 class ClaudeAnswerOutcome(msgspec.Struct, frozen=True):
     call: CallId
-    reply: Reply | None
+    reply: PermissionReply | None
     """None while the call waits for other answers."""
     events: tuple[Event, ...] = ()
 
@@ -84,7 +84,7 @@ class ClaudeRequests(OpenCalls[Table]):
         call = self.apply(answer, at)
         if not call.is_closed:
             return ClaudeAnswerOutcome(call.id, None)
-        reply: Reply
+        reply: PermissionReply
         match answer.decision:
             case Decision.CHOOSE if call.request.kind is RequestKind.PLAN:
                 reply = _plan_reply(call.content, call.chosen[0][0])
@@ -127,7 +127,7 @@ def encode_reply(call: str, result: Result | None) -> bytes:
     return msgspec.json.encode({"type": "control_response", "response": answered})
 
 
-def _plan_reply(given: Table, label: str) -> Reply:
+def _plan_reply(given: Table, label: str) -> PermissionReply:
     """Return the reply to a plan for the chosen *label*, or for feedback."""
     modes = {ACCEPT_EDITS: "acceptEdits", ASK_EACH: "default"}
     if label in modes:

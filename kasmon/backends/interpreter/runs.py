@@ -32,7 +32,7 @@ SHOWN: Final = 64 * 1024
 SOON_S, LATE_S = 0.05, 0.25
 """How often live output is shown, while there is more and while there is not, in seconds."""
 
-Output: TypeAlias = Callable[[str, str], None]
+ReportOutput: TypeAlias = Callable[[str, str], None]
 
 LONGEST_TITLE: Final = 200
 LOST_AGENT: Final = 137
@@ -42,7 +42,7 @@ KEPT: Final = "interpreter state is kept"
 class LiveOutput:
     """Passes all output to the caller, and its beginning to clients, unless the run ends at once."""
 
-    def __init__(self, event_queue: ThreadSafeEventQueue, on_output: Output | None) -> None:
+    def __init__(self, event_queue: ThreadSafeEventQueue, on_output: ReportOutput | None) -> None:
         self._event_queue = event_queue
         self._on_output = on_output
         self._left = SHOWN
@@ -88,7 +88,7 @@ BY_LOG: Final = "It ended under an earlier host. This is its output from the log
 
 
 Value = TypeVar("Value")
-StartTask = Callable[[Coroutine[Any, Any, Value]], asyncio.Task[Value]]
+SpawnTask = Callable[[Coroutine[Any, Any, Value]], asyncio.Task[Value]]
 
 
 class InterpreterRuns:
@@ -117,14 +117,14 @@ class InterpreterRuns:
         self._disk_full: dict[str, str] = {}
         """Why runs were interrupted that filled the disk, by their ids."""
 
-    async def collect_earlier_runs(self, start_task: StartTask[RunResult]) -> None:
+    async def collect_earlier_runs(self, start_task: SpawnTask[RunResult]) -> None:
         """Collect the results of the runs that earlier hosts began. On return each can be interrupted, in a turn."""
         began = {call: asyncio.Event() for call in self._past.open}
         for call, begun in self._past.open.items():
             self._recent_results[call] = start_task(self._collect_run(call, begun, began[call]))
         await asyncio.gather(*(each.wait() for each in began.values()))
 
-    async def once(self, command: Run, on_output: Output, start_task: StartTask[RunResult]) -> RunResult:
+    async def once(self, command: Run, on_output: ReportOutput, start_task: SpawnTask[RunResult]) -> RunResult:
         """Return the result of *command*, or of the earlier run with its id. Cancelling the caller stops no run."""
         await self._lifecycle.arrived.wait()
         while command.id and (known := self._recent_results.get(command.id)) is not None:
@@ -146,7 +146,7 @@ class InterpreterRuns:
                 self._earlier_results[self._recent_results.popitem(last=False)[0]] = None
         return await asyncio.shield(running)
 
-    async def run(self, command: Run, on_output: Output | None, what: str, by: Sender) -> RunResult:
+    async def run(self, command: Run, on_output: ReportOutput | None, what: str, by: Sender) -> RunResult:
         """Run *command* in a turn; *what* is its title, *by* its sender.
 
         Raises:
@@ -236,7 +236,9 @@ class InterpreterRuns:
         self._sandbox.journal.add_notice_once(*looked.missing)
         return looked.values
 
-    async def _run_with_retry(self, command: Run, call: str, variables: Mapping[str, str], write: Output) -> RunResult:
+    async def _run_with_retry(
+        self, command: Run, call: str, variables: Mapping[str, str], write: ReportOutput
+    ) -> RunResult:
         """Return the result of a run. If the guest agent was lost, retry in a new sandbox unless it may have run."""
         lost, is_again = "", False
         while True:
@@ -272,7 +274,7 @@ class InterpreterRuns:
         return InterruptResult.NOTHING if within is None else within.interrupt(interpreter, run)
 
     @contextlib.contextmanager
-    def _track_run(self, call: str, interpreter: Interpreter, on_output: Output | None) -> Iterator["LiveOutput"]:
+    def _track_run(self, call: str, interpreter: Interpreter, on_output: ReportOutput | None) -> Iterator["LiveOutput"]:
         """Make the run *call* interruptible by its id, and show its output, within this context."""
         self._running[call] = interpreter
         try:
@@ -301,7 +303,7 @@ class InterpreterRuns:
         finally:
             began.set()
 
-    async def _recall_result(self, call: str, generation: int, write: Output) -> RunResult:
+    async def _recall_result(self, call: str, generation: int, write: ReportOutput) -> RunResult:
         """Return the guest agent's result of a run that was begun in the sandbox of *generation*."""
         sandbox_state = self._sandbox.journal.sandbox_state
         if sandbox_state.generation != generation:
@@ -312,7 +314,7 @@ class InterpreterRuns:
             return build_unknown_result(await self._regain_sandbox(generation, error))
         return NEVER_RAN if ran is None else msgspec.structs.replace(ran, hint=f"{WENT_ON} {ran.hint}".strip())
 
-    def _recall(self, call: str, write: Output | None) -> RunResult | None:
+    def _recall(self, call: str, write: ReportOutput | None) -> RunResult | None:
         if (within := self._sandbox.guest) is None:
             raise AgentLostError("it is closed", may_have_run=True)
         return within.recall(call, timeout_s=SIZES[self._sandbox.policy.size].time_s, on_output=write)

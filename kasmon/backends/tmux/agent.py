@@ -33,7 +33,7 @@ from kasmon.model.evidence import STOPPED_BY
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
 from kasmon.tmux.control import requests as ask
-from kasmon.tmux.control.requests import Lines
+from kasmon.tmux.control.requests import AnswerLines
 from kasmon.tmux.formats import CreatedPane, PaneFacts
 from kasmon.tmux.output_scanner import BracketedPasteTracker
 from kasmon.tmux.process_identity import ProcessIdentity, identify
@@ -237,7 +237,7 @@ class TmuxAgent(PaneListener):
         """Whether it waits for an answer, which Enter would submit."""
         return self._pane_output.output_monitor.is_asking or self.state_monitor.verdict.state is SessionState.ASKING
 
-    def _last_line(self, rows: Lines) -> str:
+    def _last_line(self, rows: AnswerLines) -> str:
         """Return the session list's text: the agent's last message or tool call, else the last non-empty row."""
         activity = self.state_monitor.last_activity()
         return termination.last_line(rows) if activity is None else activity
@@ -349,7 +349,7 @@ class TmuxAgent(PaneListener):
         age_s = self._loop.time() - self._began_at
         has_rules = self.box_rule is not None  # a program without them never shows a state
         is_starting = age_s < SLOW_START_S and has_rules and not self._launch.is_command and not self.reports_state
-        rows: Lines = []
+        rows: AnswerLines = []
         with contextlib.suppress(KasmonError):
             rows = await self._line.ask(ask.capture(self.pane, start=-termination.WRAPPED_ROWS, ansi=False, join=True))
         why = self._why or await termination.cause(

@@ -26,7 +26,7 @@ from kasmon.model.task import environment
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_line
 from kasmon.tmux.control import requests as ask
-from kasmon.tmux.control.requests import Lines
+from kasmon.tmux.control.requests import AnswerLines
 from kasmon.tmux.formats import CreatedPane, PaneFacts
 from kasmon.tmux.process_identity import ProcessIdentity
 from kasmon.tmux.remote import agent
@@ -100,7 +100,7 @@ class RemoteAgent(TmuxAgent):
         self._find_marker(self._tail.splitlines())
         self._tail = self._tail[-LONGEST_MARKER:]
 
-    def _find_marker(self, rows: Lines | KasmonError) -> None:
+    def _find_marker(self, rows: AnswerLines | KasmonError) -> None:
         if not isinstance(rows, KasmonError) and saw_marker(rows, self._nonce):
             self._connected.set()
 

@@ -14,12 +14,11 @@ from kasmon.sanitize import outgoing
 from kasmon.tmux.control import requests as ask
 from kasmon.tmux.control.requests import TmuxRequest
 from kasmon.tmux.formats import PaneFacts, distinct
-from kasmon.tmux.hub import Hub
+from kasmon.tmux.hub import Hub, OnDone
 from kasmon.tmux.process_identity import ProcessIdentity, identify
 from kasmon.tmux.server import TmuxServer
 
 Answer = TypeVar("Answer")
-OnDone = Callable[[Answer | KasmonError], None]
 
 ANSWER_S: Final = 10.0
 

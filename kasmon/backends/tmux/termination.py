@@ -13,7 +13,7 @@ from kasmon.backends.tmux.evidence.process_table import foreground_of
 from kasmon.model.commands import Launch
 from kasmon.model.evidence import AT_ONCE
 from kasmon.sanitize import clean_line
-from kasmon.tmux.control.requests import Lines
+from kasmon.tmux.control.requests import AnswerLines
 from kasmon.tmux.process_identity import ProcessIdentity, identify
 from kasmon.tmux.process_identity import signal as send
 
@@ -76,7 +76,7 @@ def continue_group(process: ProcessIdentity | None) -> bool:
 
 
 async def cause(
-    launch: Launch, rows: Lines, status: int | None, number: int | None, *, is_young: bool, is_starting: bool
+    launch: Launch, rows: AnswerLines, status: int | None, number: int | None, *, is_young: bool, is_starting: bool
 ) -> str:
     """Return why the agent of *launch* ended, from an exit code or signal and the last *rows* of its pane; empty if the
     code or signal is explanation enough.
@@ -104,13 +104,13 @@ async def _explain_early_end(launch: Launch, rejection: str, line: str) -> str:
     return f"{why.rstrip('.')}. {advice}" if advice else why
 
 
-def last_line(rows: Lines) -> str:
+def last_line(rows: AnswerLines) -> str:
     """Return the last non-empty row, sanitized, except tmux's own line on a dead pane."""
     lines = (_cleaned(row) for row in reversed(rows))
     return next((line for line in lines if line and not line.startswith(TMUX_SAYS)), "")
 
 
-def complaint(rows: Lines) -> str:
+def complaint(rows: AnswerLines) -> str:
     """Return the first row in which a program rejects its command line, sanitized; else empty."""
     return next((line for line in map(_cleaned, rows) if COMPLAINT.search(line)), "")
 

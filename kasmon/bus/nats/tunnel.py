@@ -17,13 +17,13 @@ END: Final = 2**64 - 1
 CLOSE_S: Final = 2.0
 """How long `close` may take to send what was written."""
 
-Send = Callable[[bytes], Awaitable[None]]
+SendBytes = Callable[[bytes], Awaitable[None]]
 
 
 class TunnelEnd(asyncio.Transport):
     """One end of a stream: the transport of what `open` returns."""
 
-    def __init__(self, send: Send, ended: Callable[[], object]) -> None:
+    def __init__(self, send: SendBytes, ended: Callable[[], object]) -> None:
         """Args:
         send: sends a message to the other end. Raises OSError if it cannot.
         ended: called once, when the stream has ended on either side.

@@ -21,8 +21,7 @@ from kasmon.model.plan import graph
 from kasmon.model.plan.diff import changes
 from kasmon.model.plan.events import PlanAction
 from kasmon.model.plan.parser import is_plan, parse_for_display, read
-from kasmon.model.plan.plan import Plan, describe_fault
-from kasmon.model.plan.plan import Task as PlanTask
+from kasmon.model.plan.plan import Plan, Task, describe_fault
 from kasmon.model.plan.progress import PlanRun, TaskRun
 from kasmon.model.plan.scheduler import NextSteps
 from kasmon.paths import expanded, user_paths
@@ -41,9 +40,9 @@ OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
 NO_PLAN = "No plan has been run yet."
 
 
-PlanFile = Annotated[str, Arg("Plan file (Markdown or TOML).", completer="plan_files")]
+PlanFileArgument = Annotated[str, Arg("Plan file (Markdown or TOML).", completer="plan_files")]
 PlanName = Annotated[str, Arg("Plan that has been run: its id or its file.", ("PLAN",), completer="plans")]
-Task = Annotated[str, Arg("Task id or number.")]
+TaskArgument = Annotated[str, Arg("Task id or number.")]
 On = Annotated[
     str,
     Arg("Machine of tasks that name none: a registered one, `any`, or `label:LABEL,LABEL`.", completer="machines"),
@@ -68,7 +67,7 @@ def init(
 
 
 def check(
-    file: PlanFile,
+    file: PlanFileArgument,
     /,
     *,
     folder: Annotated[str, Arg("Working directory for the check (default: the file's folder).", ("--dir",))] = "",
@@ -151,14 +150,14 @@ def show(
             say(f"held: {ahead.held}")
 
 
-def _as_run(plan: Plan, task: PlanTask, at: TaskRun) -> PlanTask:
+def _as_run(plan: Plan, task: Task, at: TaskRun) -> Task:
     """Return *task* with the agent and the machine that it ran with, or will run with."""
     machine, labels = (at.machine, ()) if at.machine else (task.machine, task.labels)
     return msgspec.structs.replace(task, agent=at.agent_for(plan, task), machine=machine, labels=labels)
 
 
 def run(
-    file: PlanFile,
+    file: PlanFileArgument,
     /,
     *,
     wave: Annotated[int | None, Arg("Start with this wave; earlier waves are skipped.")] = None,
@@ -435,24 +434,24 @@ def abort(wanted: PlanName, /, *, wants_json: Json = False) -> None:
     decide(wanted, "abort", wants_json=wants_json)
 
 
-def accept(wanted: PlanName, task: Task, /, *, wants_json: Json = False) -> None:
+def accept(wanted: PlanName, task: TaskArgument, /, *, wants_json: Json = False) -> None:
     """Accept a finished task that has no check."""
     decide(wanted, "accept", task, wants_json=wants_json)
 
 
-def retry(wanted: PlanName, task: Task, /, *, wants_json: Json = False) -> None:
+def retry(wanted: PlanName, task: TaskArgument, /, *, wants_json: Json = False) -> None:
     """Retry a task; the agent gets the reason of the failure."""
     decide(wanted, "retry", task, wants_json=wants_json)
 
 
-def skip(wanted: PlanName, task: Task, /, *, wants_json: Json = False) -> None:
+def skip(wanted: PlanName, task: TaskArgument, /, *, wants_json: Json = False) -> None:
     """Skip a task."""
     decide(wanted, "skip", task, wants_json=wants_json)
 
 
 def replace(
     wanted: PlanName,
-    task: Task,
+    task: TaskArgument,
     /,
     *,
     agent: Annotated[str, Arg(completer="agents", help="Profile of the new agent.")],

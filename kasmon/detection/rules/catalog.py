@@ -5,7 +5,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kasmon.agents.catalog import AgentCatalog
+from kasmon.agents.catalog import AgentCatalog, Stamp
 from kasmon.detection.rules.file import LARGEST, ScreenRules, load
 from kasmon.detection.version_range import version_of
 from kasmon.errors import ConfigError
@@ -14,9 +14,6 @@ from kasmon.toml_struct import read_text
 
 MOST_FILES: Final = 500
 """The most files that are read from one folder."""
-
-Stamp = tuple[int, int, int]
-"""See `paths.read_stamp`."""
 
 
 class AgentRules(NamedTuple):

@@ -262,7 +262,7 @@ class PaneDescription(NumberedFrame, frozen=True, kw_only=True, tag="pane-seen")
     """The version that its agent reports; empty if unknown."""
 
 
-class Cursor(msgspec.Struct, frozen=True, array_like=True):
+class TerminalCursor(msgspec.Struct, frozen=True, array_like=True):
     """A terminal's cursor: its position in cells from the upper left, and its look."""
 
     x: int = 0
@@ -290,7 +290,7 @@ class TerminalRows(NotificationFrame, frozen=True, kw_only=True, tag="rows"):
     columns: int
     height: int
     changed: tuple[tuple[int, str], ...]
-    cursor: Cursor
+    cursor: TerminalCursor
     modes: TerminalModes
     full: bool = False
     """Whether every row is in `changed` and replaces all earlier rows."""

@@ -24,7 +24,7 @@ from kasmon.system.base import PeerProcess
 SEND_BUFFER_BYTES = 64 * 1024
 """How much the system buffers for a slow reader; later frames wait here and can still be replaced."""
 
-Push: TypeAlias = Frame | Callable[[], Frame | None]
+FrameSource: TypeAlias = Frame | Callable[[], Frame | None]
 
 
 class ClientConnection(asyncio.Protocol):
@@ -40,7 +40,7 @@ class ClientConnection(asyncio.Protocol):
         self._first: bytes | None = b""
         """The bytes so far, until it is known whether a control frame comes; None once it is another one."""
         self._paused = False
-        self._waiting: dict[Hashable, Push] = {}
+        self._waiting: dict[Hashable, FrameSource] = {}
 
     @property
     def peer_pid(self) -> int:
@@ -52,7 +52,7 @@ class ClientConnection(asyncio.Protocol):
         """Whether pushed frames can still reach the client."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def push(self, frame: Push, key: Hashable | None = None) -> None:
+    def push(self, frame: FrameSource, key: Hashable | None = None) -> None:
         """Send *frame*, or the result of calling it at the moment of sending.
 
         A slow client gets only the newest of all pushes with the same *key*; without a key, each.
@@ -86,7 +86,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _write(self, frame: Push) -> None:
+    def _write(self, frame: FrameSource) -> None:
         built = frame() if callable(frame) else frame
         if built is None or self._transport is None:
             return

@@ -19,14 +19,14 @@ from kasmon.host.rpc.frames import ReadTerminal
 from kasmon.sanitize import Clean, clean_line
 from kasmon.terminal_text.styles import CHANGE, PLAIN, TextStyle, read_row
 from kasmon.tmux.control import requests as ask
-from kasmon.tmux.control.requests import Lines, TmuxRequest
+from kasmon.tmux.control.requests import AnswerLines, TmuxRequest
 
 LINK_OPENING: Final = "\x1b]8;"
 _LINK: Final = re.compile(r"\x1b\]8;[^;\x07\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)")
 _SCHEME: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
-def wanted(pane: str, read: ReadTerminal) -> TmuxRequest[Lines]:
+def wanted(pane: str, read: ReadTerminal) -> TmuxRequest[AnswerLines]:
     """Return the tmux request for the rows that `lines` needs to answer *read*: wrapped lines come joined."""
     start = -max(read.screen_and, 0) if read.screen_and is not None else "-"
     return ask.capture(pane, start=start, ansi=read.ansi, join=True)

@@ -9,10 +9,10 @@ from kasmon.errors import KasmonError
 from kasmon.host.rpc.frames import (
     Blur,
     ClipboardCopy,
-    Cursor,
     Focus,
     Scroll,
     SubscriptionEnd,
+    TerminalCursor,
     TerminalModes,
     TerminalRows,
     Unwatch,
@@ -157,11 +157,11 @@ class ScreenStream:
         return rows
 
 
-def cursor_of(facts: ScreenFacts, printed: str = "") -> Cursor:
+def cursor_of(facts: ScreenFacts, printed: str = "") -> TerminalCursor:
     """Return the cursor; its shape as *printed* by the program, if tmux does not report it."""
     shape = facts.cursor_shape or printed
     shape = shape if shape in ("underline", "bar") else "block"
-    return Cursor(facts.cursor_x, facts.cursor_y, facts.cursor_visible and not facts.is_dead, shape)
+    return TerminalCursor(facts.cursor_x, facts.cursor_y, facts.cursor_visible and not facts.is_dead, shape)
 
 
 def modes_of(facts: ScreenFacts) -> TerminalModes:

@@ -12,13 +12,13 @@ WARN_SHARE: Final = 0.8
 """From this share of a budget on a person is warned."""
 FACTORS: Final = {"": 1, "k": 1000, "M": 1_000_000}
 
-Scope = Literal["session", "plan", "day"]
+BudgetScope = Literal["session", "plan", "day"]
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """The most that may be spent: in money, else in tokens."""
 
-    scope: Scope
+    scope: BudgetScope
     most: float
     is_money: bool
 
@@ -53,7 +53,7 @@ class BudgetUse(msgspec.Struct, frozen=True, kw_only=True):
         return f"the budget of the {self.budget.scope}: {self.budget.amount(self.spent)} of {self.budget.text}"
 
 
-def parse_budget(scope: Scope, text: str) -> Budget | None:
+def parse_budget(scope: BudgetScope, text: str) -> Budget | None:
     """Return the budget that *text* names, as `config.schema.BudgetText` allows it; None if it is empty.
 
     `$5` is money; `800000`, `500k` and `2M` are tokens.

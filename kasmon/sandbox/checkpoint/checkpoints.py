@@ -24,7 +24,7 @@ from kasmon.sandbox.checkpoint.manifest import Manifest
 from kasmon.sandbox.checkpoint.object_store import ObjectStore, apply_top_modes, unpack
 from kasmon.sandbox.checkpoint.records import CheckpointList, CheckpointRecord, CheckpointRecords
 from kasmon.sandbox.checkpoint.scan import ScanBounds, describe_skipped, opened, scan
-from kasmon.sandbox.guest_client.protocol import SavedInterpreters, When
+from kasmon.sandbox.guest_client.protocol import CheckpointTime, SavedInterpreters
 from kasmon.sandbox.shared.safe_tree import remove_tree
 
 TIDY_AFTER: Final = 20
@@ -86,7 +86,7 @@ class CheckpointStore:
         self,
         workspace: str,
         turn: int,
-        when: When,
+        when: CheckpointTime,
         saved: SavedInterpreters,
         /,
         mapped: Callable[[], Container[int]] = frozenset,

@@ -9,7 +9,7 @@ import msgspec
 
 from kasmon.errors import SandboxError
 from kasmon.paths import private_folder, write_private
-from kasmon.sandbox.guest_client.protocol import When
+from kasmon.sandbox.guest_client.protocol import CheckpointTime
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +19,7 @@ class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True):
     commit: str = ""
     size_bytes: int = 0
     turn: int = 0
-    when: When = "after"
+    when: CheckpointTime = "after"
     at: float = 0.0
     """Seconds since the epoch."""
     sha256: str = ""

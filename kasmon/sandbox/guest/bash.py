@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from kasmon.sandbox.guest.children import build_environment, end_family, end_members, numbers, spawn
 from kasmon.sandbox.guest.event_loop import EventLoop
-from kasmon.sandbox.guest.interpreter import Interpreter
+from kasmon.sandbox.guest.interpreter import GuestInterpreter
 from kasmon.sandbox.guest.private_folder import PrivateFolder, program
 from kasmon.sandbox.guest.turn import GuestTurn
 
@@ -30,7 +30,7 @@ PASSING = ("bash.base", "bash.lent", "bash.forgotten", "bash.purged", "bash.name
 ANSWER = re.compile(rb"([0-9a-f]{16}) (\d+) ([^\0]*)\0")
 
 
-class BashInterpreter(Interpreter):
+class BashInterpreter(GuestInterpreter):
     name = "bash"
 
     def __init__(self, loop: EventLoop, place: PrivateFolder) -> None:

@@ -19,7 +19,7 @@ from kasmon.sandbox.guest.outcome import INTERRUPTED, ended, lost_before, not_ru
 from kasmon.sandbox.guest.private_folder import PrivateFolder
 from kasmon.sandbox.guest.turn import STREAMS, GuestTurn, TruncatingBuffer
 
-Answer = Callable[[dict[str, object]], None]
+WriteAnswer = Callable[[dict[str, object]], None]
 
 GRACE_S = 2.0
 """How long an interpreter may take to react to an interrupt."""
@@ -37,7 +37,7 @@ QUEUE = 64
 LOOSE_BYTES = 64 * 1024
 
 
-class Interpreter:
+class GuestInterpreter:
     """Base class; a subclass defines how to start it, how to give it a turn, and how to interrupt it."""
 
     name = ""
@@ -97,7 +97,7 @@ class Interpreter:
         self._begin_next()
         return True
 
-    def interrupt(self, answer: Answer, key: str = "") -> None:
+    def interrupt(self, answer: WriteAnswer, key: str = "") -> None:
         """Interrupt the current run, or only the run *key*; the answer reports the reaction within two seconds.
 
         A run that is still queued is removed.
@@ -329,9 +329,9 @@ class InterruptAttempt:
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
-        self._all: list[tuple[Timer, Answer]] = []
+        self._all: list[tuple[Timer, WriteAnswer]] = []
 
-    def add(self, answer: Answer, still_runs: Callable[[], bool]) -> None:
+    def add(self, answer: WriteAnswer, still_runs: Callable[[], bool]) -> None:
         """Call *answer* with the result; with `no reaction` if *still_runs* returns True when the time is over."""
         self._all.append((self._loop.after(GRACE_S, lambda: self._report_no_reaction(still_runs)), answer))
 

@@ -7,7 +7,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from kasmon.sandbox.guest.interpreter import Interpreter
+from kasmon.sandbox.guest.interpreter import GuestInterpreter
 from kasmon.sandbox.guest.private_folder import PrivateFolder
 from kasmon.sandbox.guest.turn import GuestTurn
 
@@ -30,7 +30,7 @@ def unpacked(data: object) -> bytes:
 
 
 def ask_all(
-    turns: Sequence[tuple[Interpreter, GuestTurn]],
+    turns: Sequence[tuple[GuestInterpreter, GuestTurn]],
     finish: Callable[[dict[str, JsonObject]], None],
     receive: Callable[[str, JsonObject], JsonObject] = lambda name, said: said,
 ) -> None:
@@ -55,7 +55,7 @@ def ask_all(
 
 
 def save_state(
-    place: PrivateFolder, asked: Sequence[Interpreter], secrets: Sequence[str], send: Callable[[JsonObject], None]
+    place: PrivateFolder, asked: Sequence[GuestInterpreter], secrets: Sequence[str], send: Callable[[JsonObject], None]
 ) -> None:
     """Let each of *asked* save its state; *send* gets `part`s, then the answer."""
     blobs: dict[str, bytes] = {}
@@ -84,7 +84,7 @@ def save_state(
 
 
 def load_state(
-    place: PrivateFolder, interpreters: Mapping[str, Interpreter], state: bytes, send: Callable[[JsonObject], None]
+    place: PrivateFolder, interpreters: Mapping[str, GuestInterpreter], state: bytes, send: Callable[[JsonObject], None]
 ) -> None:
     """Let each interpreter load the saved state of its kind; the answer has the names restored in each."""
     head, _, rest = state.partition(b"\n")

@@ -42,7 +42,7 @@ PROXY_PORT = 3128
 
 Emit = Callable[[int, int, bytes], None]
 Connect = Callable[[str], socket.socket]
-Report = Callable[[str], None]
+SendReport = Callable[[str], None]
 
 
 def pack_record(kind: int, channel: int = 0, content: bytes = b"") -> bytes:
@@ -76,7 +76,7 @@ class MuxConnection:
         """How many bytes were accepted without an acknowledgement."""
         self.reads_more = self.writes_more = True
         self.is_connecting = False
-        self.report: Report | None = None
+        self.report: SendReport | None = None
         """Called once: with an empty text when it is connected, else with the reason why not."""
 
 
@@ -138,7 +138,7 @@ class ConnectionMux:
         """Call *do* with each client of *listener* and the first line that it sends."""
         self._accept(listener, lambda stream: _Caller(self, stream, do))
 
-    def connect(self, stream: socket.socket, destination: str, report: "Report | None" = None) -> None:
+    def connect(self, stream: socket.socket, destination: str, report: "SendReport | None" = None) -> None:
         """Connect *stream* to *destination* at the other end.
 
         *report* gets an empty text then, else the reason why not. Without it, *stream* first gets the line `ok`, or the
@@ -183,7 +183,7 @@ class ConnectionMux:
         if not self._is_suspended:
             self.watch(listener.fileno(), accept)
 
-    def _open(self, stream: socket.socket, destination: str, report: Report | None) -> None:
+    def _open(self, stream: socket.socket, destination: str, report: SendReport | None) -> None:
         if self._is_suspended or self._is_full(destination):
             if report:
                 report("it is paused" if self._is_suspended else "too many connections are already open")

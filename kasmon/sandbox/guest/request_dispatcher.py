@@ -14,7 +14,7 @@ from kasmon.sandbox.guest.children import build_environment, is_open, spawn
 from kasmon.sandbox.guest.client import VARIABLE, GuestConnection, InvalidRequestError, JsonObject, texts, variables_of
 from kasmon.sandbox.guest.environment import GuestEnvironment, GuestService, report_confinement
 from kasmon.sandbox.guest.event_loop import EventLoop
-from kasmon.sandbox.guest.interpreter import Interpreter
+from kasmon.sandbox.guest.interpreter import GuestInterpreter
 from kasmon.sandbox.guest.interpreter_state import MOST_BYTES, ask_all, load_state, save_state, unpacked
 from kasmon.sandbox.guest.outcome import NOT_DONE, refusal
 from kasmon.sandbox.guest.private_folder import PrivateFolder
@@ -60,7 +60,7 @@ class RequestRouter:
         self.loop = EventLoop(self._reap)
         self._listening = listening
         self._place = PrivateFolder()
-        self._interpreters: dict[str, Interpreter] = {
+        self._interpreters: dict[str, GuestInterpreter] = {
             each.name: each
             for each in (
                 python_interpreter(self.loop, self._place),
@@ -141,7 +141,7 @@ class RequestRouter:
         self._processes.drop_client(client)
 
     def _reap(self) -> None:
-        living: list[Interpreter | GuestService | GuestProcess] = [
+        living: list[GuestInterpreter | GuestService | GuestProcess] = [
             *self._interpreters.values(),
             *self._environment.services.values(),
         ]
@@ -167,7 +167,7 @@ class RequestRouter:
             if answer is not None:
                 client.send({"id": message.get("id"), "type": "answer", **answer})
 
-    def _interpreter(self, message: JsonObject, default: str = "") -> Interpreter:
+    def _interpreter(self, message: JsonObject, default: str = "") -> GuestInterpreter:
         name = message.get("interpreter", default) or default
         found = self._interpreters.get(name) if isinstance(name, str) else None
         if found is None:
@@ -186,7 +186,7 @@ class RequestRouter:
         self,
         client: GuestConnection,
         message: JsonObject,
-        asked: list[Interpreter],
+        asked: list[GuestInterpreter],
         do: str,
         words: Mapping[str, object],
     ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kasmon.sandbox.guest.client import GuestConnection, InvalidRequestError, JsonObject, number, variables_of
-from kasmon.sandbox.guest.interpreter import Interpreter
+from kasmon.sandbox.guest.interpreter import GuestInterpreter
 from kasmon.sandbox.guest.outcome import not_run
 from kasmon.sandbox.guest.turn import CAP_BYTES, TIME_S, GuestTurn
 
@@ -13,7 +13,7 @@ LONGEST_S = 7 * 86400.0
 class GuestRuns:
     """Request handlers: each takes a request, and returns its answer or sends that later."""
 
-    def __init__(self, interpreter: Callable[..., Interpreter]) -> None:
+    def __init__(self, interpreter: Callable[..., GuestInterpreter]) -> None:
         """*interpreter*: returns the one that a request names, else the one of the given default name."""
         self._interpreter = interpreter
         self._remembered = RunResultCache()

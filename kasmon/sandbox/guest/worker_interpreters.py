@@ -10,7 +10,7 @@ from collections.abc import Callable
 from kasmon.sandbox.guest.children import build_environment, end_family, numbers, spawn
 from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE, EventLoop
 from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, pack_json
-from kasmon.sandbox.guest.interpreter import Interpreter
+from kasmon.sandbox.guest.interpreter import GuestInterpreter
 from kasmon.sandbox.guest.private_folder import PrivateFolder, program
 from kasmon.sandbox.guest.turn import GuestTurn
 
@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH120, PTH100
 BLOCK_BYTES = 1 << 18
 
 
-class WorkerInterpreter(Interpreter):
+class WorkerInterpreter(GuestInterpreter):
     """Its socket has another number each time, and an answer needs the turn's nonce: code does not find them by chance.
     Code that searches its own process finds both; nothing within one process can prevent that."""
 

@@ -45,7 +45,7 @@ STATE_BYTES: Final = 64 * 1024 * 1024
 
 REACTIONS: Final = frozenset(InterruptResult)
 
-JsonObject: TypeAlias = dict[str, Any]
+ChannelMessage: TypeAlias = dict[str, Any]
 
 
 class GuestChannel:
@@ -91,7 +91,7 @@ class GuestChannel:
             UsageError: if *code* is no text that can be sent.
             AgentLostError: if the guest program does not answer; `may_have_run` says whether the code may have started.
         """
-        request: JsonObject = {
+        request: ChannelMessage = {
             "id": str(next(self._ids)), "type": "execute", "interpreter": interpreter, "code": code,
             "timeout_s": timeout_s, "variables": dict(variables), "session": self._name,
             "once": run or secrets.token_hex(8), "began": True, "stream": on_output is not None,
@@ -236,11 +236,11 @@ class GuestChannel:
         """Close the connections; the guest program continues. Waiting calls raise `AgentLostError`."""
         self._pool.close()
 
-    def _ask(self, request: JsonObject, *, limit_s: float = LIMIT_S, again: bool = True) -> GuestReply:
+    def _ask(self, request: ChannelMessage, *, limit_s: float = LIMIT_S, again: bool = True) -> GuestReply:
         return _check_reply(self._request(GuestReply, request, limit_s=limit_s, again=again), request["type"])
 
     def _request(
-        self, shape: type[Shape], request: JsonObject, *, limit_s: float = LIMIT_S, again: bool = True
+        self, shape: type[Shape], request: ChannelMessage, *, limit_s: float = LIMIT_S, again: bool = True
     ) -> Shape:
         frame = _frame({"id": "", **request})
         return self._pool.ask(frame, lambda conn: conn.receive(shape, time.monotonic() + limit_s), again=again)
@@ -250,7 +250,7 @@ def _run_result(reply: RunReply) -> RunResult:
     return RunResult(**{field: getattr(reply, field) for field in RunResult.__struct_fields__})
 
 
-def _frame(request: JsonObject) -> bytes:
+def _frame(request: ChannelMessage) -> bytes:
     try:
         return pack_request(request)
     except (ValueError, TypeError, OverflowError) as error:

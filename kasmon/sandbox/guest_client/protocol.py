@@ -8,7 +8,7 @@ import msgspec
 
 from kasmon.model.sandbox.policy import RunResult
 
-When: TypeAlias = Literal["before", "after", "asked"]
+CheckpointTime: TypeAlias = Literal["before", "after", "asked"]
 Output: TypeAlias = Callable[[str, str], None]
 """Called with `stdout` or `stderr`, and the text written there."""
 

@@ -14,8 +14,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kasmon.errors import SandboxError
 
-Machine: TypeAlias = Literal["x86_64", "aarch64"]
-AUDIT: Final[dict[Machine, int]] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+Architecture: TypeAlias = Literal["x86_64", "aarch64"]
+AUDIT: Final[dict[Architecture, int]] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """The kernel's audit number of each machine type."""
 DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
     "acct": (163, 89),
@@ -151,7 +151,7 @@ def build_filter(machine: str) -> bytes:
     )
 
 
-def _build_steps(machine: Machine, index: int) -> list[_Step | str]:
+def _build_steps(machine: Architecture, index: int) -> list[_Step | str]:
     """Return the filter as steps, with labels (strings) in front of the jump targets."""
     numbers = {name: number for name, both in LOOKED_AT.items() if (number := both[index]) is not None}
     denied = sorted(number for both in DENIED.values() if (number := both[index]) is not None)

@@ -19,7 +19,7 @@ from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
 from kasmon.paths import write_private
 from kasmon.sandbox.base import ForkTier, PauseResult
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
-from kasmon.sandbox.guest_client.protocol import SavedInterpreters, When
+from kasmon.sandbox.guest_client.protocol import CheckpointTime, SavedInterpreters
 from kasmon.sandbox.managed.sandbox import FILES_KEPT, MEMORY_LOST, ManagedSandbox
 from kasmon.sandbox.shared import credentials
 from kasmon.sandbox.shared.credentials import CredentialFindings, CredentialLeaks
@@ -46,7 +46,7 @@ class SandboxCheckpoints:
         """Whether the files need a checkpoint before the next turn: none exists, or others may have changed them."""
         return not self._journal.sandbox_state.checkpoints_counted or bool(self._sandbox.policy.workspace)
 
-    def create(self, when: When, what: str = "") -> str:
+    def create(self, when: CheckpointTime, what: str = "") -> str:
         """Create a checkpoint and return its id; empty if that failed, which is recorded.
 
         A paused sandbox is resumed for that, since its interpreters must report their state.
@@ -142,7 +142,7 @@ class SandboxCheckpoints:
             return self._inherited.read_bytes() if self._inherited else b""
         return b""
 
-    def _create_checkpoint(self, when: When, turn: int, what: str) -> str:
+    def _create_checkpoint(self, when: CheckpointTime, turn: int, what: str) -> str:
         findings = self._sandbox.clean()
         saved = self._save_interpreters(findings)
         point = self._points.create(self._sandbox.workspace, turn, when, saved, self._mapped())

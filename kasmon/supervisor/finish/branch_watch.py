@@ -27,7 +27,7 @@ from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
 LOOK_S: Final = 2.0
 """How often it is checked whether pull requests may be read, in seconds."""
 
-Sessions = Callable[[], tuple[Session, ...]]
+ReadSessions = Callable[[], tuple[Session, ...]]
 """Returns the sessions to cover; returning the same tuple again costs nothing."""
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 async def watch_branches(
     paths: Paths,
-    sessions: Sessions,
+    sessions: ReadSessions,
     watch: FolderWatch,
     may_ask: Callable[[], bool],
     fix_rounds: Callable[[], int] = lambda: 0,
@@ -105,7 +105,7 @@ def _key(sessions: tuple[Session, ...]) -> frozenset[tuple[object, ...]]:
 
 
 async def _report_changes(
-    sessions: Sessions, watch: FolderWatch, changed: "asyncio.Queue[frozenset[str] | None]"
+    sessions: ReadSessions, watch: FolderWatch, changed: "asyncio.Queue[frozenset[str] | None]"
 ) -> None:
     """Put the worktrees whose files changed into *changed*; an empty set where only refs did, None for all."""
     while True:
@@ -147,7 +147,7 @@ def _is_relevant(_: watchfiles.Change, path: str) -> bool:
 
 
 async def _read_pull_requests(
-    paths: Paths, sessions: Sessions, may_ask: Callable[[], bool], changed: "asyncio.Queue[frozenset[str] | None]"
+    paths: Paths, sessions: ReadSessions, may_ask: Callable[[], bool], changed: "asyncio.Queue[frozenset[str] | None]"
 ) -> None:
     """Read the pull requests of each repository while *may_ask*; put an empty set into *changed* after that."""
     due, due_at, known = dict[Path, float](), 0.0, frozenset[tuple[object, ...]]()

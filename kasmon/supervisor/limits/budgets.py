@@ -8,7 +8,7 @@ import msgspec
 from kasmon.config.parser import load_or_default
 from kasmon.config.schema import BudgetConfig, Config
 from kasmon.errors import RefusedError
-from kasmon.model.limits.budget import WARN_SHARE, Budget, BudgetUse, Scope, of_session, parse_budget, uses
+from kasmon.model.limits.budget import WARN_SHARE, Budget, BudgetScope, BudgetUse, of_session, parse_budget, uses
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -18,7 +18,7 @@ PLAN = "plan"
 
 
 def budgets_of(config: Config) -> tuple[Budget, ...]:
-    texts: dict[Scope, str] = {
+    texts: dict[BudgetScope, str] = {
         "session": config.budget.per_session,
         "plan": config.budget.per_plan,
         "day": config.budget.per_day,

@@ -55,7 +55,7 @@ def parse_actor(text: str) -> DeclaredAgent:
     return msgspec.structs.replace(declared, actor=msgspec.structs.replace(actor, machine=machine))
 
 
-class AgentCommand(NamedTuple):
+class MachineCommand(NamedTuple):
     """A command of kasmon for a registered machine, and its stdin."""
 
     arguments: tuple[str, ...]
@@ -65,7 +65,7 @@ class AgentCommand(NamedTuple):
 
 
 @contextlib.contextmanager
-def command_for(paths: Paths, machine: str, pid: int, request: AgentRequest) -> Iterator[AgentCommand]:
+def command_for(paths: Paths, machine: str, pid: int, request: AgentRequest) -> Iterator[MachineCommand]:
     """Yield the command that has *request*, of process *pid*, done on *machine*. Blocks.
 
     Within the context of a start no other agent starts a session: it ends once the session is listed here.
@@ -96,16 +96,18 @@ def command_for(paths: Paths, machine: str, pid: int, request: AgentRequest) -> 
             agents.require_prompt(config, fleet, session, actor, starters)
             mark = agents.with_sender if request.act == "prompt" else messages.mark_sender
             text = mark(own, request.text)
-            yield AgentCommand(("send", session.id, "-", "--when=idle", "--by=peer", by, "--json"), text.encode())
+            yield MachineCommand(("send", session.id, "-", "--when=idle", "--by=peer", by, "--json"), text.encode())
         case "read":
-            yield AgentCommand(("read", session.id, f"--lines={request.lines}", "--json"))
+            yield MachineCommand(("read", session.id, f"--lines={request.lines}", "--json"))
         case "diff":
-            yield AgentCommand(("diff", session.id, "--json"))
+            yield MachineCommand(("diff", session.id, "--json"))
         case "finish":
-            yield AgentCommand(("finish", session.id, "--propose=-", by, "--json"), request.text.encode())
+            yield MachineCommand(("finish", session.id, "--propose=-", by, "--json"), request.text.encode())
 
 
-def refusal_of_messages(paths: Paths, sender: SessionId, recipient: SessionId, reasons: Sequence[str]) -> AgentCommand:
+def refusal_of_messages(
+    paths: Paths, sender: SessionId, recipient: SessionId, reasons: Sequence[str]
+) -> MachineCommand:
     """Return the command that tells the agent of *sender* why *recipient*, whose agent started it, got no message.
 
     *reasons*: one for each message. *recipient* may be removed. Blocks.
@@ -117,7 +119,7 @@ def refusal_of_messages(paths: Paths, sender: SessionId, recipient: SessionId, r
     reason = clean_block(" ".join(dict.fromkeys(reasons))).strip()[:REASON_LENGTH]
     which = f"{len(reasons)} of your messages to {name!r} were" if len(reasons) > 1 else f"Your message to {name!r} was"
     text = f"[From kasmon, not from the person you work for]\n{which} not delivered: {reason}"
-    return AgentCommand(("send", sender, "-", "--when=idle", "--by=peer", by, "--json"), text.encode())
+    return MachineCommand(("send", sender, "-", "--when=idle", "--by=peer", by, "--json"), text.encode())
 
 
 def _declare(config: Config, actor: ActingAgent, name: str, inherited: StarterLimits | None) -> str:
@@ -138,7 +140,7 @@ def _start(
     request: AgentRequest,
     by: str,
     prompt: str,
-) -> Iterator[AgentCommand]:
+) -> Iterator[MachineCommand]:
     """Yield the command that starts the requested session, within `starting`."""
     agent = request.agent or own_agent
     agents.require_choices(load_or_default(paths).fleet, own_agent, agent, request.sandbox)
@@ -150,7 +152,7 @@ def _start(
     words += [] if request.worktree is None else ["--worktree" if request.worktree else "--no-worktree"]
     words += [] if request.sandbox is None else [f"--sandbox={request.sandbox}"]
     with agents.starting(paths, actor, inherited):
-        yield AgentCommand(tuple(words), prompt.encode(), actor.session)
+        yield MachineCommand(tuple(words), prompt.encode(), actor.session)
 
 
 def require_machine(allowed: tuple[str, ...], machine: str) -> None:

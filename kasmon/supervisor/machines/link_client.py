@@ -96,10 +96,10 @@ class FileReply(msgspec.Struct, frozen=True, tag="file", tag_field="t"):
     content: bytes
 
 
-Reply = CommandReply | FileReply | FailureReply
+LinkReply = CommandReply | FileReply | FailureReply
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+_decoder: msgspec.msgpack.Decoder[LinkReply] = msgspec.msgpack.Decoder(LinkReply)
 
 
 def run(

@@ -25,7 +25,7 @@ from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.machines.dispatch import dispatch
 from kasmon.supervisor.worktrees import changes, turn_changes
 
-Action = Literal["revert", "stage"]
+HunkAction = Literal["revert", "stage"]
 STRICT: Final = {"apply.ignoreWhitespace": "no", "apply.whitespace": "nowarn"}
 """git's settings while it applies a patch, whatever the config has."""
 APPLIES: Final = {"revert": ("--reverse",), "stage": ("--cached", "--unidiff-zero")}
@@ -63,7 +63,7 @@ class _RawHunk(NamedTuple):
 class LastAction(NamedTuple):
     """What an undo would undo."""
 
-    action: Action
+    action: HunkAction
     name: str
     """The file; untrusted."""
     lines: tuple[str, ...]
@@ -112,7 +112,7 @@ def _revert_hunk_there(paths: Paths, session: Session, shown: ShownHunk) -> str:
     return _change_there(paths, session, "revert", shown)
 
 
-def _change_there(paths: Paths, session: Session, action: Action, shown: ShownHunk) -> str:
+def _change_there(paths: Paths, session: Session, action: HunkAction, shown: ShownHunk) -> str:
     from kasmon.supervisor.machines.link_client import parse_reply, run_for  # only for other machines, as below
 
     turn = [] if shown.turn is None else [f"--turn={shown.turn}"]
@@ -285,7 +285,7 @@ def _is_within(unstaged: _RawHunk, hunk: _RawHunk) -> bool:
     )
 
 
-def _carry_out(paths: Paths, session: Session, top: Path, action: Action, patch: str, name: str) -> str:
+def _carry_out(paths: Paths, session: Session, top: Path, action: HunkAction, patch: str, name: str) -> str:
     folder = paths.hunks(session.id)
     private_folder(folder)
     with lock(folder):

@@ -6,7 +6,17 @@ from typing import Final
 from kasmon.errors import HostUnreachableError, TimedOutError
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.connect import open_link
-from kasmon.host.rpc.frames import Blur, Cursor, Focus, FromHost, Paste, Scroll, SendKeys, SubscriptionEnd, TerminalRows
+from kasmon.host.rpc.frames import (
+    Blur,
+    Focus,
+    FromHost,
+    Paste,
+    Scroll,
+    SendKeys,
+    SubscriptionEnd,
+    TerminalCursor,
+    TerminalRows,
+)
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
@@ -20,7 +30,7 @@ class EmbeddedTerminal:
     def __init__(self, host: HostLink, session: SessionId) -> None:
         self.rows: list[str] = []
         """The screen's rows as text with SGR sequences and no other control sequences."""
-        self.cursor = Cursor()
+        self.cursor = TerminalCursor()
         self.gone = ""
         """Why the terminal is gone; empty while it exists."""
         self._host = host

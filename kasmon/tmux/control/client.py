@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from kasmon.errors import KasmonError, TmuxCommandError, TmuxServerGoneError
 from kasmon.tmux.control.protocol import AnswerItem, BrokenItem, ControlParser, Item, NoticeItem, OutputItem
-from kasmon.tmux.control.requests import Lines, TmuxRequest, refused
+from kasmon.tmux.control.requests import AnswerLines, TmuxRequest, refused
 
 Answer = TypeVar("Answer")
 
@@ -30,7 +30,7 @@ class PendingRequest:
 
     request: TmuxRequest[Any]
     done: Callable[[Any], None]
-    answers: list[Lines] = field(default_factory=list)
+    answers: list[AnswerLines] = field(default_factory=list)
 
 
 class ControlClient:

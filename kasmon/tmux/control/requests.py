@@ -15,7 +15,7 @@ from kasmon.tmux import formats
 from kasmon.tmux.quoting import escape_format, exact, own_name, quote_text
 
 Answer = TypeVar("Answer")
-Lines = list[bytes]
+AnswerLines = list[bytes]
 
 KEY_BYTES = 256
 """The most bytes in one `send-keys -H`: more makes tmux slow."""
@@ -26,7 +26,7 @@ class TmuxRequest(Generic[Answer]):
     line: str
     blocks: int
     """How many answers the line produces, one per command; a failed answer is the last."""
-    read: Callable[[Sequence[Lines]], Answer]
+    read: Callable[[Sequence[AnswerLines]], Answer]
     """Raises a `KasmonError` where the answer is a refusal."""
 
 
@@ -52,18 +52,18 @@ class PaneRow(msgspec.Struct, frozen=True):
     row: bytes
 
 
-def read_nothing(answers: Sequence[Lines]) -> None:
+def read_nothing(answers: Sequence[AnswerLines]) -> None:
     """Read an answer that contains no value."""
 
 
-def command(line: str) -> TmuxRequest[Lines]:
+def command(line: str) -> TmuxRequest[AnswerLines]:
     """Return a request for one command, verbatim. For constants only; values go through the functions below."""
     if any(sign in line for sign in "\n\r\0") or not line.strip():
         raise ValueError(f"{line!r} is not one line with one command")
     return TmuxRequest(line, 1, lambda answers: answers[0])
 
 
-def capture(pane: str, *, start: int | str = 0, ansi: bool = True, join: bool = False) -> TmuxRequest[Lines]:
+def capture(pane: str, *, start: int | str = 0, ansi: bool = True, join: bool = False) -> TmuxRequest[AnswerLines]:
     """Capture *pane* from row *start* to its last: 0 is the first visible row, -1 the one above it, "-" the oldest.
 
     *ansi* keeps colours as SGR; *join* joins wrapped rows to one line.
@@ -104,7 +104,7 @@ def scrolled(pane: str, up: int, height: int) -> TmuxRequest[PaneScreen]:
 def above(pane: str, rows: int) -> TmuxRequest[PaneHistory]:
     """Capture the last *rows* rows of the history of *pane* and its screen, as lines without colours."""
 
-    def read(answers: Sequence[Lines]) -> PaneHistory:
+    def read(answers: Sequence[AnswerLines]) -> PaneHistory:
         everything, shown = answers[0], answers[1]
         return PaneHistory(_screen_facts(pane, answers[2]), everything, max(len(everything) - len(shown), 0))
 
@@ -157,7 +157,7 @@ def guarded(pane: str, act: str, unless: str = "") -> TmuxRequest[None]:
     target = exact(pane)
     refuse = f"display-message -p -t {target} {quote_text(REFUSED)}"
 
-    def read(answers: Sequence[Lines]) -> None:
+    def read(answers: Sequence[AnswerLines]) -> None:
         reply = b" ".join(answers[1]) if len(answers) > 1 else b""
         if not reply.startswith(b"KASMON-REFUSED"):
             return
@@ -205,7 +205,7 @@ def last_key_at(pane: str) -> TmuxRequest[float]:
     shows it. In whole seconds since the epoch."""
     template = quote_text("#{client_control_mode}|#{client_activity}|#{pane_id}")
 
-    def read(answers: Sequence[Lines]) -> float:
+    def read(answers: Sequence[AnswerLines]) -> float:
         fields = [line.decode("ascii", "replace").split("|") for line in answers[0]]
         shown = [each[1] for each in fields if len(each) == 3 and each[0] == "0" and each[2] == pane]
         return max((float(each) for each in shown if each.isdecimal()), default=-math.inf)
@@ -241,7 +241,7 @@ def kill_window(window: str) -> TmuxRequest[None]:
     return TmuxRequest(f"kill-window -t {exact(window)}", 1, read_nothing)
 
 
-def refused(request: "TmuxRequest[Answer]", lines: Lines) -> TmuxCommandError:
+def refused(request: "TmuxRequest[Answer]", lines: AnswerLines) -> TmuxCommandError:
     return TmuxCommandError(request.line[:200], b" ".join(lines).decode("utf-8", "replace") or "it gives no reason")
 
 
@@ -249,7 +249,7 @@ def _display(pane: str, template: str) -> str:
     return f"display-message -p -t {exact(pane)} {quote_text(template)}"
 
 
-def _screen_facts(pane: str, lines: Lines) -> formats.ScreenFacts:
+def _screen_facts(pane: str, lines: AnswerLines) -> formats.ScreenFacts:
     facts = formats.read_screen(lines[0]) if lines else None
     if facts is None:
         raise TmuxCommandError("display-message", f"there is no pane {pane}")

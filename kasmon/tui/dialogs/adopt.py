@@ -14,7 +14,7 @@ from kasmon.model.transcript.text import Token, cells
 from kasmon.sanitize import clean_line
 from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
 from kasmon.tui.widgets.row_list import RowList
 
@@ -93,13 +93,13 @@ class AdoptDialog(Dialog):
 
     def _draw(self, row: AdoptablePane | BackgroundSession, here: bool, width: int) -> Strip:
         name = self.look.fit(_name(row), min(self._target_cells, width * 2 // 5))
-        left: list[Span] = [
+        left: list[StyledSpan] = [
             (self.look.mark("cursor") if here else " ", "accent"),
             (f" {name}", "text.bold" if here else "text"),
         ]
         if isinstance(row, BackgroundSession):
             left += [("  claude", "accent"), (f"  {BACKGROUND}, {row.activity}", "faint")]
-            right: list[Span] = [(f"{row.id} ", "faint")]
+            right: list[StyledSpan] = [(f"{row.id} ", "faint")]
         else:
             left += [(f"  {row.agent or row.command}", "accent" if row.agent else "soft"), (f"  {row.title}", "faint")]
             right = [(f"{row.width}x{row.height} ", "faint")]

@@ -10,7 +10,7 @@ from kasmon.model.formatting import clock
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
 from kasmon.tui.dialogs.fields import ChoiceField, DialogField
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
 from kasmon.tui.widgets.row_list import RowList
 
@@ -66,12 +66,12 @@ class ConversationField(DialogField):
         self.note.say((problem, Token.ERROR))
 
     def _draw(self, offer: ConversationOffer, here: bool, width: int) -> Strip:
-        left: list[Span] = [
+        left: list[StyledSpan] = [
             (self.look.mark("cursor") if here else " ", "accent"),
             (f" {offer.title or offer.id}", "text.bold" if here else "text"),
         ]
         used = clock(offer.used_at, day=True)[:16] if offer.used_at else ""
-        right: list[Span] = [
+        right: list[StyledSpan] = [
             (f"  {clean_line(offer.session)}" if offer.session else "", "accent"),
             (f"  {used} ", "faint"),
         ]

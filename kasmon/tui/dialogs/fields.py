@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 
 
 class DialogField(Horizontal):
@@ -68,7 +68,7 @@ class ChoiceField(Widget, can_focus=True):
         return placed
 
     def render_line(self, y: int) -> Strip:
-        spans: list[Span] = []
+        spans: list[StyledSpan] = []
         for number, (row, _, _) in enumerate(self._placed(self.size.width)):
             if row == y:
                 here = number == self.chosen
@@ -129,7 +129,7 @@ class MoreToggle(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         mark = self.look.mark("open" if self.is_open else "shut")
         role = "accent.solid.bold" if self.has_focus else "accent.bold"
-        spans: list[Span] = [(f" {mark} ", role), (" ", "text"), ("" if self.is_open else self.summary, "faint")]
+        spans: list[StyledSpan] = [(f" {mark} ", role), (" ", "text"), ("" if self.is_open else self.summary, "faint")]
         return self.look.strip(spans, self.size.width, "background")
 
     def summarize(self, summary: str) -> None:

@@ -16,7 +16,7 @@ from kasmon.tui.keymap import KeyMap
 from kasmon.tui.session_list.filter_bar import NAME_CELLS
 from kasmon.tui.session_list.layout import COLUMNS, MOST_FILTERS, SavedFilter
 from kasmon.tui.textual_ext.inputs import LineInput
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
 from kasmon.tui.widgets.row_list import RowList
 
@@ -60,7 +60,7 @@ class ColumnsDialog(Dialog):
     def _draw(self, choice: ColumnChoice, here: bool, width: int) -> Strip:
         mark = "[x]" if choice.is_shown else "[ ]"
         role = ("text.bold" if here else "text") if choice.is_shown else "faint"
-        spans: list[Span] = [
+        spans: list[StyledSpan] = [
             (self.look.mark("cursor") if here else " ", "accent"),
             (f" {mark} ", role),
             (COLUMNS[choice.key], role),

@@ -19,7 +19,7 @@ from kasmon.tui.dialogs.fields import DialogField
 from kasmon.tui.error_text import sentence
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.textual_ext.inputs import LineInput
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
 from kasmon.tui.widgets.row_list import RowList
 
@@ -82,9 +82,9 @@ class MachinesDialog(Dialog):
         since, now = status.presence.since, self.clock.now()
         connected = f"connected {age(now - since)}" if since else "connected"
         lost = unreachable_words(since, now) if since else "unreachable"
-        state: Span = (lost, "bad.bold") if status.is_unreachable else (connected, "good")
+        state: StyledSpan = (lost, "bad.bold") if status.is_unreachable else (connected, "good")
         state = ("late: no sign of life for some seconds", "warn") if status.state == "late" else state
-        left: list[Span] = [
+        left: list[StyledSpan] = [
             (self.look.mark("cursor") if here else " ", "accent"),
             (f" {self.look.fit(status.machine.name, NAME_CELLS)}", "text.bold" if here else "text"),
             ("  ", "text"),

@@ -15,7 +15,7 @@ from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.dialogs.fields import ChoiceField, DialogField
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.session_meter import filled_lines, settable
-from kasmon.tui.theme.look import Span, ThemeStyles, width_of
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles, width_of
 from kasmon.tui.theme.theme import ThemeFile
 from kasmon.tui.widgets.reader import Sentences
 from kasmon.tui.widgets.row_list import RowList
@@ -69,9 +69,9 @@ class SettingsDialog(Dialog):
         own = ThemeStyles(theme, utf8=self.look.utf8)
         title = f" {clean_line(theme.title)}"
         apart = "  " if width >= ROOMY else " "
-        shapes: list[Span] = [(f" {own.state_glyph(state)}{apart}", f"state-{state}") for state in SAMPLE]
+        shapes: list[StyledSpan] = [(f" {own.state_glyph(state)}{apart}", f"state-{state}") for state in SAMPLE]
         sample = own.strip(shapes, width_of(shapes))
-        left: list[Span] = [
+        left: list[StyledSpan] = [
             (self.look.mark("cursor") if here else " ", "accent"),
             (title, "text.bold" if here else "text"),
             (f"  {clean_line(name)}" if width >= ROOMY else "", "faint"),

@@ -16,7 +16,7 @@ from kasmon.tui.action import Handlers, KeyContext
 from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.messages import DiffRequested
 from kasmon.tui.textual_ext.modal import Overlay
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 from kasmon.tui.widgets.reader import Reader
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line, side_by_side
 
@@ -128,7 +128,7 @@ class FinishScreen(Overlay):
 
     def _draw(self) -> None:
         name, look = state_name(self.session), self.look
-        left: list[Span] = [(f" {clean_line(self.session.label)}", "text.bold")]
+        left: list[StyledSpan] = [(f" {clean_line(self.session.label)}", "text.bold")]
         if self.plan is not None:
             state = self.plan.state
             left += [

@@ -17,7 +17,7 @@ from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.clock import Clock
 from kasmon.tui.plan_board.card_text import TaskCardContext, find_card_state, narrow, wide
 from kasmon.tui.plan_board.layout import CARD, HEADS, BoardLayout
-from kasmon.tui.theme.look import Background, Span, ThemeStyles, width_of
+from kasmon.tui.theme.look import Background, StyledSpan, ThemeStyles, width_of
 
 EDGE: Final = 2
 """Cells at the left of a card: the cursor's bar and a blank."""
@@ -47,8 +47,8 @@ class PlanBoardView(ScrollView, can_focus=False):
         self.hits: Mapping[SessionId, CollisionSummary] = {}
         self.room = BoardLayout(Plan(name=""), 1)
         self._laid_out_for: tuple[Plan | None, int] = (None, 0)
-        self._titles: list[list[Span]] = []
-        self._cards: dict[str, list[list[Span]]] = {}
+        self._titles: list[list[StyledSpan]] = []
+        self._cards: dict[str, list[list[StyledSpan]]] = {}
 
     def show(self, board: PlanBoard | None, cursor: str) -> None:
         is_other = board is not self.board
@@ -143,7 +143,7 @@ class PlanBoardView(ScrollView, can_focus=False):
             here = self.room.wave(self.cursor) == wave
             rule = self.look.mark("rule") * (inner - 1)
             return self.look.strip([(" ", "text"), (rule, "accent" if here else "line")], self.room.column)
-        spans: list[Span] = [(" ", "text")]
+        spans: list[StyledSpan] = [(" ", "text")]
         left = inner - 1
         for text, role in self._titles[wave]:
             cut = self.look.cut(text, left)
@@ -167,7 +167,7 @@ class PlanBoardView(ScrollView, can_focus=False):
             rows = self._cards[task.id] = self._draw_card(self.board, task, inner)
         bar = self.look.mark("cursor") if here else self.look.mark("bar") if self.room.is_beside else " "
         role = "accent" if here else self._bar_role(task)
-        edge: list[Span] = [(bar, role), (" ", "text")]
+        edge: list[StyledSpan] = [(bar, role), (" ", "text")]
         if not self.room.is_beside:
             return self.look.strip([*edge, *rows[line]], width, ground)
         card = self.look.strip([*edge, *rows[line]], width - GAP, ground)
@@ -178,19 +178,19 @@ class PlanBoardView(ScrollView, can_focus=False):
         how = find_card_state(self.board, task)
         return how.role if how.role not in ("faint", "soft") else "line"
 
-    def _draw_card(self, board: PlanBoard, task: Task, inner: int) -> list[list[Span]]:
+    def _draw_card(self, board: PlanBoard, task: Task, inner: int) -> list[list[StyledSpan]]:
         moment = TaskCardContext(self.look, self.clock.now(), self.hits)
         if self.room.is_beside:
             return narrow(board, task, self.room.order(task.id), inner, moment)
         return wide(board, task, inner, moment)
 
-    def _title(self, wave: int) -> list[Span]:
+    def _title(self, wave: int) -> list[StyledSpan]:
         board, tasks = self.board, self.room.waves[wave]
         assert board is not None
         hows = [find_card_state(board, task) for task in tasks]
         done = sum(board.run.of(task.id).state in SETTLED for task in tasks)
         begun = any(how.name not in ("waits", "never") for how in hows)
-        spans: list[Span] = [
+        spans: list[StyledSpan] = [
             (f"wave {self.room.numbers[wave]}", "accent.bold" if begun else "soft.bold"),
             ("  ", "text"),
         ]

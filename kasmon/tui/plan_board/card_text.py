@@ -13,7 +13,7 @@ from kasmon.model.plan.scheduler import tries_left
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
-from kasmon.tui.theme.look import Span, ThemeStyles, money, news, width_of
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles, money, news, width_of
 
 SHAPES: Final = {
     "waits": ("◌", "."),
@@ -101,13 +101,17 @@ class TaskCardContext(NamedTuple):
     """The sessions that change the same as others."""
 
 
-def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: TaskCardContext) -> list[list[Span]]:
+def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: TaskCardContext) -> list[list[StyledSpan]]:
     """Return the card of *task* as four rows of *width* cells, for a column; *place* is its position in its wave."""
     look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
     at, how = board.run.of(task.id), find_card_state(board, task)
     loud = ".bold" if how.needs_person else ""
     title = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, board, at, hit), *_title(task, at)]
-    state: list[Span] = [("  ", "text"), (how.label, f"{how.role}{loud}"), *_after_dot(look, _time(at, now), "soft")]
+    state: list[StyledSpan] = [
+        ("  ", "text"),
+        (how.label, f"{how.role}{loud}"),
+        *_after_dot(look, _time(at, now), "soft"),
+    ]
     state += _after_dot(look, agent_of(board, task), "soft") + _after_dot(look, account_of(board, task), "soft")
     state += _after_dot(look, machine_of(board, task), "soft")
     state += _after_dot(look, _cost(board, at), "soft")
@@ -124,13 +128,13 @@ def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: TaskCar
     ]
 
 
-def wide(board: PlanBoard, task: Task, width: int, moment: TaskCardContext) -> list[list[Span]]:
+def wide(board: PlanBoard, task: Task, width: int, moment: TaskCardContext) -> list[list[StyledSpan]]:
     """Return the card of *task* as two rows of *width* cells, where the waves are below each other."""
     look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
     at, how = board.run.of(task.id), find_card_state(board, task)
     loud = ".bold" if how.needs_person else ""
     title = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, board, at, hit), *_title(task, at)]
-    state: list[Span] = [
+    state: list[StyledSpan] = [
         ("  ", "text"),
         (look.fit(how.label, STATE), f"{how.role}{loud}"),
         (f"{_time(at, now):>5}", "soft"),
@@ -148,7 +152,7 @@ def wide(board: PlanBoard, task: Task, width: int, moment: TaskCardContext) -> l
     ]
 
 
-def draw_note(board: PlanBoard, task: Task, now: float) -> list[Span]:
+def draw_note(board: PlanBoard, task: Task, now: float) -> list[StyledSpan]:
     """Return the current note on *task*: what it waits for, what it does, why it failed."""
     at = board.run.of(task.id)
     if blocked := board.ahead.blocked.get(task.id):
@@ -204,10 +208,10 @@ def _session(board: PlanBoard, at: TaskRun) -> Session | None:
     return board.sessions.get(at.session)
 
 
-def _title(task: Task, at: TaskRun) -> list[Span]:
+def _title(task: Task, at: TaskRun) -> list[StyledSpan]:
     loud = at.state in (*ON, TaskState.FAILED)
     role = "text.bold" if loud else "text" if at.state is TaskState.WAITING else "soft"
-    number: Span = (f"{clean_line(task.id)} ", "faint")
+    number: StyledSpan = (f"{clean_line(task.id)} ", "faint")
     title = clean_line(task.title)
     return [number, (title if title != task.id else "", role)]
 
@@ -231,16 +235,16 @@ def children_of(board: PlanBoard, at: TaskRun) -> tuple[Session, ...]:
     return board.children.get(at.session, ())
 
 
-def _folded_children(look: ThemeStyles, board: PlanBoard, at: TaskRun) -> list[Span]:
+def _folded_children(look: ThemeStyles, board: PlanBoard, at: TaskRun) -> list[StyledSpan]:
     children = sorted(children_of(board, at), key=lambda each: each.attention)
     if not children:
         return []
-    shapes: list[Span] = [(look.glyph(each), f"state-{state_name(each)}") for each in children[:MOST_CHILDREN]]
-    more: list[Span] = [(look.mark("more"), "faint")] if len(children) > MOST_CHILDREN else []
+    shapes: list[StyledSpan] = [(look.glyph(each), f"state-{state_name(each)}") for each in children[:MOST_CHILDREN]]
+    more: list[StyledSpan] = [(look.mark("more"), "faint")] if len(children) > MOST_CHILDREN else []
     return [(f"{look.mark('shut')}{len(children)} ", "accent"), *shapes, *more]
 
 
-def _mark(look: ThemeStyles, board: PlanBoard, at: TaskRun, hit: CollisionSummary | None) -> list[Span]:
+def _mark(look: ThemeStyles, board: PlanBoard, at: TaskRun, hit: CollisionSummary | None) -> list[StyledSpan]:
     """The collisions of its changes with others', and a proposal to finish it or what its agent started."""
     known = (_session(board, at), *children_of(board, at))
     is_proposed = any(each is not None and each.finish_proposed for each in known)
@@ -250,14 +254,14 @@ def _mark(look: ThemeStyles, board: PlanBoard, at: TaskRun, hit: CollisionSummar
     ]
 
 
-def _collides(look: ThemeStyles, hit: CollisionSummary | None, how: TaskCardState) -> list[Span]:
+def _collides(look: ThemeStyles, hit: CollisionSummary | None, how: TaskCardState) -> list[StyledSpan]:
     """The collisions of its changes with others'; a request to the user takes precedence."""
     if hit is None or how.needs_person:
         return []
     return [(clean_line(hit.text), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint")]
 
 
-def _checked(task: Task, at: TaskRun) -> list[Span]:
+def _checked(task: Task, at: TaskRun) -> list[StyledSpan]:
     if at.check is None or at.state is TaskState.WAITING:
         is_over = at.state in (TaskState.DONE, TaskState.FAILED, TaskState.SKIPPED)
         if not task.check or is_over:
@@ -275,28 +279,28 @@ def _last_line(at: TaskRun) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _attempts(look: ThemeStyles, at: TaskRun) -> list[Span]:
+def _attempts(look: ThemeStyles, at: TaskRun) -> list[StyledSpan]:
     if at.attempt < 2:
         return []
     return [(f"attempt {at.attempt}", "warn"), (f" {look.mark('dot')} ", "faint")]
 
 
-def _changed(at: TaskRun) -> list[Span]:
+def _changed(at: TaskRun) -> list[StyledSpan]:
     if at.changed is None or at.state not in (TaskState.CLAIMED, TaskState.DONE):
         return []
     many = "nothing changed" if not at.changed else "1 file" if at.changed == 1 else f"{at.changed} files"
     return [(many, "faint" if at.changed else "warn")]
 
 
-def _after_dot(look: ThemeStyles, text: str, role: str) -> list[Span]:
+def _after_dot(look: ThemeStyles, text: str, role: str) -> list[StyledSpan]:
     return [(f" {look.mark('dot')} ", "faint"), (text, role)] if text else []
 
 
-def _row(look: ThemeStyles, left: Sequence[Span], right: Sequence[Span], width: int) -> list[Span]:
+def _row(look: ThemeStyles, left: Sequence[StyledSpan], right: Sequence[StyledSpan], width: int) -> list[StyledSpan]:
     """*left* and *right* at the ends of *width* cells; *left* is cut where both do not fit."""
     right = list(right) if width_of(right) + 8 <= width else []
     room = width - width_of(right) - (1 if right else 0)
-    shown: list[Span] = []
+    shown: list[StyledSpan] = []
     for text, role in left:
         cut = look.cut(text, room)
         shown.append((cut, role))

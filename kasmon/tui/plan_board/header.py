@@ -13,7 +13,7 @@ from kasmon.tui.keymap import ROWS, KeyMap, Keys
 from kasmon.tui.plan_board.card_text import cost
 from kasmon.tui.plan_board.decisions import decision_of, list_offered, waits_for_advance
 from kasmon.tui.status_bars import KeyHint
-from kasmon.tui.theme.look import Span, ThemeStyles, money, width_of
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles, money, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 MOST_LINES: Final = 3
@@ -30,17 +30,17 @@ def head_line(
     board: PlanBoard | None, which: tuple[int, int], keys: KeyMap, look: ThemeStyles, now: float, width: int
 ) -> DrawnLine:
     """Return the plan in one line; *which* is its number and how many there are."""
-    spans: list[Span] = [(" waves ", "accent.bold"), (" ", "text")]
+    spans: list[StyledSpan] = [(" waves ", "accent.bold"), (" ", "text")]
     if board is None:
         return DrawnLine(tuple(spans))
-    right: list[Span] = []
+    right: list[StyledSpan] = []
     if which[1] > 1:
         both = f"{keys.shown('plan_back', look.utf8)} {keys.shown('plan_on', look.utf8)}"
         right = [(f"plan {which[0]} of {which[1]} ", "soft"), (f" {both} ", "accent.bold")]
     run, tasks = board.run, board.plan.tasks
     done = sum(run.of(task.id).state in SETTLED for task in tasks)
     spans += [(clean_line(board.plan.name), "text.bold"), ("  ", "text"), _state(board)]
-    further: list[list[Span]] = [[(f"   {done}/{len(tasks)}", "text.bold"), (" done", "soft")]]
+    further: list[list[StyledSpan]] = [[(f"   {done}/{len(tasks)}", "text.bold"), (" done", "soft")]]
     further.append([(f"   {board.plan.waves} {'wave' if board.plan.waves == 1 else 'waves'}", "soft")])
     if run.began_at:
         further.append([(f"   {age((run.ended_at or now) - run.began_at)}", "soft")])
@@ -52,7 +52,7 @@ def head_line(
     return DrawnLine(tuple(spans), tuple(right))
 
 
-def _state(board: PlanBoard) -> Span:
+def _state(board: PlanBoard) -> StyledSpan:
     run = board.run
     if not board.has_begun:
         return ("not started", "soft")

@@ -17,7 +17,7 @@ from kasmon.sanitize import clean_line
 from kasmon.tui.action import KeyContext
 from kasmon.tui.dialogs.base import Dialog
 from kasmon.tui.keymap import KeyMap, Keys
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 from kasmon.tui.transcript.prompt_box import TextBox
 from kasmon.tui.widgets.reader import Reader
 from kasmon.tui.widgets.row_list import RowList
@@ -132,7 +132,7 @@ class CommentsDialog(Dialog):
 
     def _draw(self, logged: LoggedComment, here: bool, width: int) -> Strip:
         place = self.look.cut_left(clean_line(logged.place), width // 2)
-        left: list[Span] = [
+        left: list[StyledSpan] = [
             (self.look.mark("cursor") if here else " ", "accent"),
             (f" {place}", "text.bold" if here else "text"),
             (f"  {logged.state}", "warn" if logged.state == "open" else "faint"),

@@ -21,7 +21,7 @@ from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.review.diff_rows import NARROW, ShownComment
 from kasmon.tui.review.diff_view import DiffView
 from kasmon.tui.textual_ext.modal import Overlay
-from kasmon.tui.theme.look import Span, ThemeStyles, width_of
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles, width_of
 from kasmon.tui.transcript.find_bar import FindBar, FindChanged
 from kasmon.tui.widgets.text_lines import PICKS, DrawnLine, TextLines, fitting_keys
 
@@ -403,7 +403,7 @@ class ReviewScreen(Overlay):
         files = self.review.files
         added, removed = sum(file.added for file in files), sum(file.removed for file in files)
         count = "1 file" if len(files) == 1 else f"{len(files)} files"
-        title: tuple[Span, ...] = (
+        title: tuple[StyledSpan, ...] = (
             (f" {self.review.name}", "text.bold"),
             (f"  {count}", "soft"),
             *_signs(added, removed),
@@ -416,7 +416,7 @@ class ReviewScreen(Overlay):
         self.list.say(*self._file_lines())
         self.foot.say(self._keys())
 
-    def _file_facts(self, room: int) -> tuple[Span, ...]:
+    def _file_facts(self, room: int) -> tuple[StyledSpan, ...]:
         """What the list does not show of the selected file: a rename, a mode; cut to *room* cells."""
         if (change := self.change) is None:
             return ()
@@ -435,7 +435,7 @@ class ReviewScreen(Overlay):
 
     def _file_line(self, row: TreeRow, width: int) -> DrawnLine:
         is_here = row.file is not None and row.file == self.at
-        mark: Span = (f"{self.look.mark('cursor') if is_here else ' '} {'  ' * min(row.depth, 6)}", "accent")
+        mark: StyledSpan = (f"{self.look.mark('cursor') if is_here else ' '} {'  ' * min(row.depth, 6)}", "accent")
         signs = _signs(row.added, row.removed)
         label = clean_line(row.label)
         if row.file is None:
@@ -445,7 +445,7 @@ class ReviewScreen(Overlay):
         kind_word = change.kind or (
             "renamed" if change.old_name else "mode" if change.modes and not change.has_hunks else ""
         )
-        kind: tuple[Span, ...] = ((f" {kind_word}", "faint"),) if kind_word else ()
+        kind: tuple[StyledSpan, ...] = ((f" {kind_word}", "faint"),) if kind_word else ()
         room = width - len(mark[0]) - width_of([*kind, *signs]) - 2
         left = (mark, (self.look.cut_left(label, room), "text.bold" if is_here else "text"), *kind)
         return DrawnLine(left, (*signs, (" ", "text")), f"{PICKS}{row.file}", chosen=is_here)
@@ -469,6 +469,6 @@ class ReviewScreen(Overlay):
         return fitting_keys(keys, self.size.width, f"{number} of {len(self._order)} ", (" ", "text"))
 
 
-def _signs(added: int, removed: int) -> tuple[Span, ...]:
-    signs: list[Span] = [(f"  +{added}", "good")] if added else []
+def _signs(added: int, removed: int) -> tuple[StyledSpan, ...]:
+    signs: list[StyledSpan] = [(f"  +{added}", "good")] if added else []
     return (*signs, *([(f"  -{removed}", "bad")] if removed else []))

@@ -15,10 +15,10 @@ from kasmon.sandbox.network.denials import Denial
 from kasmon.sanitize import clean_block, clean_line
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.tui.sandbox.status import amount, badge, is_broken, lost_words, meters, phases, proof_words, sleeps_on_disk
-from kasmon.tui.theme.look import Span, ThemeStyles, width_of
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
-Entry: TypeAlias = ReplayedRun | CheckpointRecord | Denial | SnapshotVerdict
+SandboxEntry: TypeAlias = ReplayedRun | CheckpointRecord | Denial | SnapshotVerdict
 SHORT: Final = 8
 """So many characters of a SHA are shown in a row."""
 NARROW: Final = 100
@@ -32,9 +32,9 @@ KIND: Final = 11
 INDENT: Final[Margin] = (("  ", Token.TEXT),)
 
 
-def entries(past: SandboxHistory) -> tuple[Entry, ...]:
+def entries(past: SandboxHistory) -> tuple[SandboxEntry, ...]:
     """Return all entries, the newest first; without checkpoints before a turn that equal the one before them."""
-    points: list[Entry] = []
+    points: list[SandboxEntry] = []
     commit = None
     for point in past.checkpoints:
         if point.when != "before" or point.commit != commit:
@@ -44,7 +44,7 @@ def entries(past: SandboxHistory) -> tuple[Entry, ...]:
     return tuple(sorted([*past.runs, *points, *past.refused, *snapshots], key=lambda entry: entry.at, reverse=True))
 
 
-def point_of(entry: Entry, past: SandboxHistory) -> str:
+def point_of(entry: SandboxEntry, past: SandboxHistory) -> str:
     """Return the checkpoint of the state after *entry*; empty if none is stored."""
     if isinstance(entry, CheckpointRecord):
         return entry.id
@@ -54,7 +54,7 @@ def point_of(entry: Entry, past: SandboxHistory) -> str:
     return next(kept, "")
 
 
-def turn_of(entry: Entry) -> int:
+def turn_of(entry: SandboxEntry) -> int:
     """Return the turn whose changes can be shown; 0 if there is none."""
     if isinstance(entry, ReplayedRun):
         return entry.turn
@@ -73,7 +73,7 @@ def head(session: Session, past: SandboxHistory | None, look: ThemeStyles, now: 
     if sandbox_state is None:
         return [DrawnLine(((f" {clean_line(session.label)}", "text.bold"), ("  no longer has a sandbox", "soft")))]
     dot, name = f" {look.mark('dot')} ", state_name(session)
-    left: list[Span] = [
+    left: list[StyledSpan] = [
         (f" {clean_line(session.label)}", "text.bold"),
         ("  ", "text"),
         *badge(session, look),
@@ -88,7 +88,7 @@ def head(session: Session, past: SandboxHistory | None, look: ThemeStyles, now: 
     if past is not None and past.policy is not None:
         policy = past.policy
         hosts = ", ".join(map(clean_line, policy.hosts))
-        about: list[Span] = [(" network ", "faint"), (hosts or "off", "text")]
+        about: list[StyledSpan] = [(" network ", "faint"), (hosts or "off", "text")]
         if policy.hosts and policy.refuse:
             refuse = ", ".join(map(clean_line, policy.refuse))
             about += [("   always blocked ", "faint"), (refuse, "text")]
@@ -106,7 +106,7 @@ def head(session: Session, past: SandboxHistory | None, look: ThemeStyles, now: 
 
 def _of_memory(session: Session, past: SandboxHistory, now: float) -> list[DrawnLine]:
     """Return the origin of a fork, and the state of the memory snapshot if it is paused to disk."""
-    about: list[Span] = []
+    about: list[StyledSpan] = []
     if (origin := past.remembered.origin) is not None:
         told = f"{clean_line(origin.name)}, {clean_line(describe_origin(origin))}  "
         about += [(" forked from ", "faint"), (told, "text" if origin.with_memory else "warn")]
@@ -120,17 +120,17 @@ def _of_memory(session: Session, past: SandboxHistory, now: float) -> list[Drawn
     return lines
 
 
-def row(entry: Entry, look: ThemeStyles, width: int, now: float, *, is_here: bool) -> DrawnLine:
+def row(entry: SandboxEntry, look: ThemeStyles, width: int, now: float, *, is_here: bool) -> DrawnLine:
     """Return one entry as a line; for checkpoints and snapshots with their age."""
-    mark: Span = (f"{look.mark('cursor') if is_here else ' '} ", "accent")
-    when: Span = (f"{clock(entry.at, None)}  ", "faint")
+    mark: StyledSpan = (f"{look.mark('cursor') if is_here else ' '} ", "accent")
+    when: StyledSpan = (f"{clock(entry.at, None)}  ", "faint")
     loud, word = "text.bold" if is_here else "text", ""
     match entry:
         case ReplayedRun():
             is_open, is_ok = entry.exit_code is None, entry.exit_code == 0
             sign = look.mark("more") if is_open else ("✓" if look.utf8 else "+") if is_ok else f"exit {entry.exit_code}"
             word, role, text = entry.interpreter, "says-tool", _first_line(entry.code)
-            ending: Span = (f" {sign}", "faint" if is_open else "good" if is_ok else "bad")
+            ending: StyledSpan = (f" {sign}", "faint" if is_open else "good" if is_ok else "bad")
             right = [ending, (f"  turn {entry.turn}" if entry.turn else "", "faint"), _sha(entry.commit)]
         case CheckpointRecord():
             word, role = clean_line(entry.id), "info"
@@ -150,12 +150,12 @@ def row(entry: Entry, look: ThemeStyles, width: int, now: float, *, is_here: boo
             text, right = f"{clean_line(entry.host) or 'an address'}:{entry.port}", [("", "faint")]
     if width < MEAGRE:
         right = [] if isinstance(entry, SnapshotVerdict) else right[:1]
-    first: list[Span] = [mark, when, (look.fit(word, KIND), role)]
+    first: list[StyledSpan] = [mark, when, (look.fit(word, KIND), role)]
     room = width - width_of(first) - width_of(right) - 2
     return DrawnLine((*first, (look.cut(text, max(room, 0)), loud)), (*right, (" ", "text")), chosen=is_here)
 
 
-def about(entry: Entry, past: SandboxHistory, width: int) -> Sequence[TextLine]:
+def about(entry: SandboxEntry, past: SandboxHistory, width: int) -> Sequence[TextLine]:
     match entry:
         case ReplayedRun():
             return _about_run(entry, past, width)
@@ -241,5 +241,5 @@ def _old(at: float, now: float) -> str:
     return f"{age(now - at):>3}"
 
 
-def _sha(commit: str) -> Span:
+def _sha(commit: str) -> StyledSpan:
     return (f"  {clean_line(commit)[:SHORT]}" if commit else "", "faint")

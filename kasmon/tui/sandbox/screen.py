@@ -20,7 +20,7 @@ from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.clock import Clock
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.keymap import KeyMap, Keys
-from kasmon.tui.sandbox.entries import Entry, about, entries, head, point_of, row, turn_of
+from kasmon.tui.sandbox.entries import SandboxEntry, about, entries, head, point_of, row, turn_of
 from kasmon.tui.sandbox.status import can_pause, can_sleep
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import TOKENS, ThemeStyles, width_of
@@ -75,7 +75,7 @@ class SandboxScreen(Overlay):
         super().__init__()
         self.look, self.keys, self.clock, self.session = look, keys, clock, session
         self.past: SandboxHistory | None = None
-        self.entries: tuple[Entry, ...] = ()
+        self.entries: tuple[SandboxEntry, ...] = ()
         self.at = 0
         self.head = TextLines(look, "surface", id="box-head")
         self.list = TextLines(look, "background", id="box-list")
@@ -153,7 +153,7 @@ class SandboxScreen(Overlay):
     # Keys.
 
     @property
-    def chosen(self) -> Entry | None:
+    def chosen(self) -> SandboxEntry | None:
         return self.entries[self.at] if self.at < len(self.entries) else None
 
     def takes(self, key: events.Key) -> bool:

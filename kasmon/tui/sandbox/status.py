@@ -15,7 +15,7 @@ from kasmon.model.sandbox.state import BEGINNING, SandboxState
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.sanitize import clean_line
-from kasmon.tui.theme.look import Span, ThemeStyles, mode_label, width_of
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles, mode_label, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 BAR: Final = 8
@@ -52,7 +52,7 @@ ROOMY: Final = 116
 """From this width on the panel has bars."""
 
 
-def badge(session: Session, look: ThemeStyles, room: int = 12) -> list[Span]:
+def badge(session: Session, look: ThemeStyles, room: int = 12) -> list[StyledSpan]:
     """Return the tier in at most *room* cells, with a shape for whether it is verified; empty without a sandbox."""
     if not session.sandbox:
         return []
@@ -187,7 +187,7 @@ def to_come(session: Session, now: float) -> tuple[str, ...]:
     return tuple(told)
 
 
-def row_words(session: Session, now: float) -> list[Span]:
+def row_words(session: Session, now: float) -> list[StyledSpan]:
     """Return the sandbox's part at the start of a row; empty without a problem or a near change."""
     sandbox_state = session.sandbox_state
     if sandbox_state is None:
@@ -216,7 +216,7 @@ def panel(session: Session, look: ThemeStyles, now: float, width: int) -> list[D
         return []
     dot = f" {look.mark('dot')} "
     about = "".join(f"{dot}{words}" for words in phases(session, now))
-    left: list[Span] = [(" ", "text"), *badge(session, look), (about, "soft")]
+    left: list[StyledSpan] = [(" ", "text"), *badge(session, look), (about, "soft")]
     right = meters(session, look, bars=width >= ROOMY)
     lines = [DrawnLine(tuple(left), tuple(right))]
     if right and width_of(left) + width_of(right) + 2 > width:
@@ -228,7 +228,7 @@ def panel(session: Session, look: ThemeStyles, now: float, width: int) -> list[D
     return lines
 
 
-def meters(session: Session, look: ThemeStyles, *, bars: bool = True, processes: bool = False) -> list[Span]:
+def meters(session: Session, look: ThemeStyles, *, bars: bool = True, processes: bool = False) -> list[StyledSpan]:
     """Return memory and disk, used and allowed; empty if they were not measured."""
     usage = session.sandbox_state.usage if session.sandbox_state is not None else None
     if usage is None:
@@ -251,12 +251,14 @@ def amount(size_bytes: int) -> str:
     return f"{size:.0f} MiB" if size >= 10 or size == 0 else f"{size:.1f} MiB"
 
 
-def _meter(label: str, used: int, allowed: int, look: ThemeStyles, *, bars: bool) -> list[Span]:
+def _meter(label: str, used: int, allowed: int, look: ThemeStyles, *, bars: bool) -> list[StyledSpan]:
     share = min(used / allowed, 1.0) if allowed else 0.0
     role = "bad" if share >= FULL else "warn" if share >= TIGHT else "info"
     shapes = ("━", "─") if look.utf8 else ("#", "-")
     full = min(max(round(share * BAR), 1 if used else 0), BAR)
-    bar: list[Span] = [(shapes[0] * full, role), (f"{shapes[1] * (BAR - full)} ", "line")] if bars and allowed else []
+    bar: list[StyledSpan] = (
+        [(shapes[0] * full, role), (f"{shapes[1] * (BAR - full)} ", "line")] if bars and allowed else []
+    )
     told = amount(used)
     if allowed:
         of = f" of {amount(allowed)}"

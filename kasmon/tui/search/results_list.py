@@ -15,7 +15,7 @@ from kasmon.model.transcript.search.text import SearchHit
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.clock import Clock
-from kasmon.tui.theme.look import Span, ThemeStyles, width_of
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles, width_of
 
 KINDS: Final = {"said": "agent", "asked": "request", "printed": "terminal"}
 """Kinds of text that are displayed by another word than in `kasmon grep --json`."""
@@ -122,17 +122,17 @@ class SearchResultsList(ScrollView, can_focus=False):
 
     def _of_session(self, hits: SessionHits, width: int) -> Strip:
         session, count = hits.session, len(hits.hits)
-        left: list[Span] = [(" ", "text"), (clean_line(session.label), "text.bold")]
+        left: list[StyledSpan] = [(" ", "text"), (clean_line(session.label), "text.bold")]
         left.append((f"  {clean_line(session.agent)}", "faint"))
         return self.look.between(left, [(f"{count_hits(count, hits.more)} ", "soft")], width)
 
     def _of_hit(self, hit: SearchHit, here: bool, width: int) -> Strip:
         look = self.look
-        left: list[Span] = [
+        left: list[StyledSpan] = [
             (look.mark("cursor") if here else " ", "accent"),
             (f"  {look.fit(KINDS.get(hit.what, hit.what), KIND_CELLS)}  ", "soft"),
         ]
-        right: list[Span] = [(f"{age(self.clock.now() - hit.at):>4} ", "faint")]
+        right: list[StyledSpan] = [(f"{age(self.clock.now() - hit.at):>4} ", "faint")]
         left += highlight_match(hit, width - width_of(left) - width_of(right) - 1, look)
         return look.between(left, right, width, "selected" if here else "background")
 
@@ -142,7 +142,7 @@ def count_hits(count: int, more: bool) -> str:
     return f"{count}{'+' if more else ''} {'match' if count == 1 and not more else 'matches'}"
 
 
-def highlight_match(hit: SearchHit, room: int, look: ThemeStyles) -> list[Span]:
+def highlight_match(hit: SearchHit, room: int, look: ThemeStyles) -> list[StyledSpan]:
     """Return the line of *hit* in about *room* cells, with the match highlighted and visible."""
     line = hit.line
     first = len(line) - len(line.lstrip())

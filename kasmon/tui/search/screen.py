@@ -20,7 +20,7 @@ from kasmon.tui.status_bars import KeyBar, KeyHint
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.timers import start_timer
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 
@@ -140,12 +140,12 @@ class SearchScreen(Overlay):
 
     def _summary(self) -> DrawnLine:
         count, more = sum(len(each.hits) for each in self.results), any(each.more for each in self.results)
-        left: list[Span] = [(" search ", "accent.bold"), (" ", "text")]
+        left: list[StyledSpan] = [(" search ", "accent.bold"), (" ", "text")]
         if count:
             sessions = len(self.results)
             left.append((count_hits(count, more), "text.bold"))
             left.append((f" in {sessions} {'session' if sessions == 1 else 'sessions'}", "soft"))
-        right: list[Span] = [(f"{self.problem} ", "warn")] if self.problem else []
+        right: list[StyledSpan] = [(f"{self.problem} ", "warn")] if self.problem else []
         if not self.is_done:
             right = [("searching ", "soft")]
         return DrawnLine(tuple(left), tuple(right))

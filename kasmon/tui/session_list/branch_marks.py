@@ -4,7 +4,7 @@ from typing import Final
 
 from kasmon.repository.branch import BranchSummary, PullRequest
 from kasmon.sanitize import clean_line
-from kasmon.tui.theme.look import Span, ThemeStyles, width_of
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles, width_of
 
 MOST: Final = 20
 """The marks take at most this many cells of a row."""
@@ -23,11 +23,11 @@ STATES: Final = {"merged": "m", "closed": "c"}
 CHECKS: Final = {"passed": "good", "failed": "bad.bold", "running": "info"}
 
 
-def branch_marks(branch: BranchSummary, look: ThemeStyles) -> list[Span]:
+def branch_marks(branch: BranchSummary, look: ThemeStyles) -> list[StyledSpan]:
     """Return the marks of *branch*; nothing if there is nothing to do."""
     state, number = branch.state, 0 if look.utf8 else 1
     has_conflicts = bool(state.conflicts or state.operation or state.unmerged)
-    marks: list[Span] = []
+    marks: list[StyledSpan] = []
     for name, count, role in (
         ("ahead", state.ahead, "info"),
         ("behind", state.behind, "warn"),
@@ -40,16 +40,16 @@ def branch_marks(branch: BranchSummary, look: ThemeStyles) -> list[Span]:
     pieces = [[mark] for mark in marks]
     if branch.pull_request is not None:
         pieces.append(_pull_request_marks(branch.pull_request, number))
-    spaced: list[Span] = []
+    spaced: list[StyledSpan] = []
     for piece in pieces:
         spaced += [*([(" ", "text")] if spaced else []), *piece]
     return spaced
 
 
-def _pull_request_marks(request: PullRequest, number: int) -> list[Span]:
+def _pull_request_marks(request: PullRequest, number: int) -> list[StyledSpan]:
     """Return its number, with a letter for its state and its review, and the shape of its checks."""
     state = STATES.get(request.state, "d" if request.is_draft else "")
-    marks: list[Span] = [(f"#{request.number}{state}", "faint" if request.state in STATES else "soft")]
+    marks: list[StyledSpan] = [(f"#{request.number}{state}", "faint" if request.state in STATES else "soft")]
     if request.state == "open" and request.checks in CHECKS:
         marks.append((SHAPES[request.checks][number], CHECKS[request.checks]))
     if request.state == "open" and request.review in REVIEWS:

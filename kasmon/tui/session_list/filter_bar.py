@@ -12,7 +12,7 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.messages import ActionRequested, FilterChanged, FilterClosed
 from kasmon.tui.status_bars import LineWidget
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 
 if TYPE_CHECKING:
     from textual import events
@@ -39,7 +39,7 @@ class FilterQuery(LineWidget):
     def line(self, width: int) -> "Strip":
         if self.is_written:
             return self.look.strip([(" /", "accent.bold")], width, "surface")
-        left: list[Span] = [(" / ", "accent.bold"), (clean_line(self.text), "text.bold")]
+        left: list[StyledSpan] = [(" / ", "accent.bold"), (clean_line(self.text), "text.bold")]
         left += [(f"   {self.shown[0]} of {self.shown[1]}", "soft"), ("   ", "text")]
         left += [(self.clear_key, "accent.bold"), (" clear" if self.clear_key else "", "faint")]
         return self.look.strip(left, width, "surface")
@@ -68,7 +68,7 @@ class TabBar(LineWidget):
             self.refresh()
 
     def line(self, width: int) -> "Strip":
-        spans: list[Span] = []
+        spans: list[StyledSpan] = []
         for name, text, count in self._fitted(width):
             is_here = text == self.text
             spans += [(f" {name}", "accent.solid.bold" if is_here else "soft")]

@@ -60,7 +60,7 @@ class ListHeading(msgspec.Struct, frozen=True):
     wave: Wave | None = None
 
 
-Item: TypeAlias = SessionRow | ListHeading
+ListEntry: TypeAlias = SessionRow | ListHeading
 
 
 FIELDS: Final[Mapping[str, Callable[[Session], Iterable[str]]]] = {
@@ -182,7 +182,7 @@ class ListOrder:
             self._order = [id_ for id_ in self._order if id_ in self.sessions]
         return moved
 
-    def items(self, fleet: Fleet, view: ListSettings) -> list[Item]:
+    def items(self, fleet: Fleet, view: ListSettings) -> list[ListEntry]:
         """Return the lines of the list under *view*."""
         if view.sort is not self._sort:
             self._sort = view.sort
@@ -198,7 +198,7 @@ class ListOrder:
             case _:
                 return self._by_value(ids, view)
 
-    def _by_value(self, ids: Sequence[SessionId], view: ListSettings) -> list[Item]:
+    def _by_value(self, ids: Sequence[SessionId], view: ListSettings) -> list[ListEntry]:
         """Return the rows below a heading for each value; child rows stay below their parent."""
         here = set(ids)
         groups: dict[str, list[SessionId]] = {}
@@ -207,16 +207,16 @@ class ListOrder:
                 groups.setdefault(value, []).append(id_)
         if groups.keys() <= {""}:
             return self._nested(ids, view)
-        items: list[Item] = []
+        items: list[ListEntry] = []
         for value in sorted(groups, key=lambda value: (not value, value)):
             key = f"{view.group} {value}"
             label = value or f"no {view.group}"
             items += self._group(key, label, groups[value], view, tag=value if view.group is GroupKey.TAG else "")
         return items
 
-    def _by_wave(self, fleet: Fleet, ids: Sequence[SessionId], view: ListSettings) -> list[Item]:
+    def _by_wave(self, fleet: Fleet, ids: Sequence[SessionId], view: ListSettings) -> list[ListEntry]:
         here = set(ids)
-        items: list[Item] = []
+        items: list[ListEntry] = []
         placed: set[SessionId] = set()
         for wave in waves(fleet):
             key = f"wave {wave.plan or ''}/{wave.number}"
@@ -239,13 +239,15 @@ class ListOrder:
         view: ListSettings,
         wave: Wave | None = None,
         tag: str = "",
-    ) -> list[Item]:
+    ) -> list[ListEntry]:
         folded = key in view.folded
         needing = sum(self.sessions[id_].attention <= URGENT for id_ in members)
         heading = ListHeading(key, label, len(members), folded, needing, wave)
         return [heading, *self._nested(members, view, folded, tag)]
 
-    def _nested(self, ids: Sequence[SessionId], view: ListSettings, hidden: bool = False, tag: str = "") -> list[Item]:
+    def _nested(
+        self, ids: Sequence[SessionId], view: ListSettings, hidden: bool = False, tag: str = ""
+    ) -> list[ListEntry]:
         """Return rows in this order, child rows below their parent; of *hidden* and folded ones only the urgent.
 
         By attention, a parent takes the position of its most urgent child.
@@ -263,7 +265,7 @@ class ListOrder:
         urgent = [id_ for id_ in ids if self.sessions[id_].attention <= URGENT]
         lifted = [self._root(id_, here) for id_ in urgent] if view.sort is SortOrder.ATTENTION else []
         kept = {above for id_ in urgent for above in self._line(id_, here)}
-        rows: list[Item] = []
+        rows: list[ListEntry] = []
         placed: set[SessionId] = set()
         for top in (*lifted, *(id_ for id_ in ids if id_ not in below_others), *ids):
             left = [(top, 0, hidden)]

@@ -19,7 +19,7 @@ from kasmon.tui.session_list.branch_marks import MOST, branch_marks
 from kasmon.tui.session_list.order import ListHeading, SessionRow, SortOrder
 from kasmon.tui.theme.look import (
     Background,
-    Span,
+    StyledSpan,
     ThemeStyles,
     evidence,
     mode_label,
@@ -181,7 +181,7 @@ def moments(session: Session, now: float) -> str:
 
 def header(columns: Sequence[ListColumn], width: int, sort: SortOrder, look: ThemeStyles) -> Strip:
     """Return the titles above the list; the one it is sorted by is marked."""
-    spans: list[Span] = [(" " * MARGIN, "faint")]
+    spans: list[StyledSpan] = [(" " * MARGIN, "faint")]
     for column in columns:
         sorted_by = column.sort is sort
         mark = f" {look.mark('open')}" if sorted_by and len(column.title) + 2 <= column.width else ""
@@ -191,7 +191,7 @@ def header(columns: Sequence[ListColumn], width: int, sort: SortOrder, look: The
 
 
 def row(line: RowContent, now: float, look: ThemeStyles) -> Strip:
-    spans: list[Span] = [(look.mark("cursor") if line.selected else " ", "accent"), (" ", "text")]
+    spans: list[StyledSpan] = [(look.mark("cursor") if line.selected else " ", "accent"), (" ", "text")]
     for column in line.columns:
         cell = _CELLS[column.key](line, now, look)
         if line.session.is_unreachable:
@@ -205,7 +205,7 @@ def heading(item: ListHeading, width: int, selected: bool, look: ThemeStyles) ->
     """Return the line above a group: its name, its sessions and those that need the user; or a wave's progress."""
     fold = look.mark("shut" if item.folded else "open")
     ground: Background = "selected" if selected else "background"
-    spans: list[Span] = [(look.mark("cursor") if selected else " ", "accent"), (f" {fold} ", "accent")]
+    spans: list[StyledSpan] = [(look.mark("cursor") if selected else " ", "accent"), (f" {fold} ", "accent")]
     if item.wave is None:
         name = look.cut(clean_line(item.label), max(8, width - 30))
         role = "soft.bold" if item.key.endswith(" ") else "accent.bold"
@@ -221,9 +221,9 @@ def heading(item: ListHeading, width: int, selected: bool, look: ThemeStyles) ->
     return look.strip(spans, width, ground)
 
 
-def _fitted(spans: Sequence[Span], column: ListColumn, look: ThemeStyles) -> list[Span]:
+def _fitted(spans: Sequence[StyledSpan], column: ListColumn, look: ThemeStyles) -> list[StyledSpan]:
     """Return *spans* in exactly the column's width; the last one that fits is cut."""
-    fitted: list[Span] = []
+    fitted: list[StyledSpan] = []
     left = column.width
     for text, role in spans:
         shown = look.cut(text, left)
@@ -231,43 +231,43 @@ def _fitted(spans: Sequence[Span], column: ListColumn, look: ThemeStyles) -> lis
         fitted.append((shown, role))
         if left <= 0 or shown != text:
             break
-    blank: Span = (" " * left, "text")
+    blank: StyledSpan = (" " * left, "text")
     return [blank, *fitted] if column.right else [*fitted, blank]
 
 
-def _state(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _state(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     name = state_name(line.session)
     many = f" {look.mark('times')}{len(line.session.requests)}" if len(line.session.requests) > 1 else ""
     loud = ".bold" if name in ("asking", "finished", "lost", "crashed") else ""
     return [(f"{look.state_glyph(name)} {state_label(line.session)}{many}", f"state-{name}{loud}")]
 
 
-def _name(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _name(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     session, depth = line.session, line.item.depth
     indent = "  " * (depth - 1) + f"{look.mark('child')} " if depth else ""
     fold = f" {look.mark('shut')}{line.item.children}" if line.folded and line.item.children else ""
     pin = f" {look.mark('pin')}" if line.pinned else ""
     quiet = state_name(session) in ("ended", "paused", "standby", "hibernated")
     role = "text.bold" if line.selected else "soft" if quiet else "text"
-    name: Span = (clean_line(session.name) or str(session.id), role)
+    name: StyledSpan = (clean_line(session.name) or str(session.id), role)
     has_machine = any(column.key == MACHINE.key for column in line.columns)
-    away: list[Span] = [(f"{look.mark('remote')} ", "faint")] if session.via and not has_machine else []
+    away: list[StyledSpan] = [(f"{look.mark('remote')} ", "faint")] if session.via and not has_machine else []
     hit = line.collides
-    mark: list[Span] = [] if hit is None else [(f" {look.mark('collides')}", "bad.bold" if hit.lines else "warn")]
-    breach: list[Span] = [(f" {look.mark('breach')}", "bad.bold")] if is_broken(session) else []
-    proposed: list[Span] = [(f" {look.mark('proposal')}", "info")] if session.finish_proposed else []
+    mark: list[StyledSpan] = [] if hit is None else [(f" {look.mark('collides')}", "bad.bold" if hit.lines else "warn")]
+    breach: list[StyledSpan] = [(f" {look.mark('breach')}", "bad.bold")] if is_broken(session) else []
+    proposed: list[StyledSpan] = [(f" {look.mark('proposal')}", "info")] if session.finish_proposed else []
     return [(indent, "faint"), *away, name, *breach, *mark, *proposed, (f"{fold}{pin}", "accent")]
 
 
-def _machine(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _machine(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     return [(clean_line(line.session.via), "soft")]
 
 
-def _tags(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _tags(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     return [(clean_line(" ".join(line.session.tags)), "accent")]
 
 
-def _agent(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _agent(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     mark = f" {look.mark('bypass')}" if line.session.bypassing else ""
     room = next(column.width for column in line.columns if column.key == AGENT.key)
     agent = clean_line(line.session.agent)
@@ -276,7 +276,7 @@ def _agent(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     return [(look.cut(agent, room - len(mark)), "soft"), (mark, "bad.bold")]
 
 
-def _mode(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _mode(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     mark = look.mark("fallback") if line.session.fallback else ""
     room = next(column.width for column in line.columns if column.key == MODE.key) - len(mark)
     if line.session.sandbox:
@@ -286,20 +286,20 @@ def _mode(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     return [(look.cut(word, room), "faint"), (mark, "warn")]
 
 
-def _wave(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _wave(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     return [(wave_place(line.session), "faint")]
 
 
-def _branch(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _branch(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     return [] if line.branch is None else branch_marks(line.branch, look)
 
 
-def _since(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _since(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     role = "state-asking" if state_name(line.session) == "asking" else "soft"
     return [(age(now - line.session.since), role)]
 
 
-def _line(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _line(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     hit, said = line.collides, [*row_words(line.session, now), *news(line.session, now)]
     request = line.branch.pull_request if line.branch is not None else None
     if line.session.state is SessionState.ASKING:
@@ -311,19 +311,19 @@ def _line(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     return [(clean_line(hit.text), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint"), *said]
 
 
-def _seen(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _seen(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     return [(clean_line(evidence(line.session, now)), "faint")]
 
 
-def _tokens(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _tokens(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     return [(session_tokens(line.session), "soft")]
 
 
-def _cost(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+def _cost(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     return [("" if line.session.cost_usd is None else money(line.session.cost_usd), "soft")]
 
 
-_CELLS: Final[dict[str, Callable[[RowContent, float, ThemeStyles], list[Span]]]] = {
+_CELLS: Final[dict[str, Callable[[RowContent, float, ThemeStyles], list[StyledSpan]]]] = {
     "state": _state,
     "name": _name,
     "machine": _machine,

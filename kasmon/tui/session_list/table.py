@@ -30,7 +30,7 @@ from kasmon.tui.messages import LayoutChanged, SessionOpened, SessionSelected, S
 from kasmon.tui.sandbox.status import is_broken, mode_cells
 from kasmon.tui.session_list.branch_marks import branch_cells
 from kasmon.tui.session_list.layout import GroupKey, ListLayout
-from kasmon.tui.session_list.order import Item, ListHeading, ListOrder, ListSettings, SessionRow
+from kasmon.tui.session_list.order import ListEntry, ListHeading, ListOrder, ListSettings, SessionRow
 from kasmon.tui.session_list.row import (
     MACHINE,
     ListColumn,
@@ -45,7 +45,7 @@ from kasmon.tui.session_list.row import (
 )
 from kasmon.tui.textual_ext.repaint import ImmediatePainter, runs
 from kasmon.tui.textual_ext.strips import LinesOnlyMixin
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 
 QUIET_S: Final = 1.0
 """How long the order is fixed after a key, in seconds."""
@@ -89,7 +89,7 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
         self.view = ListSettings()
         self.header: ListHeader | None = None
         self.pinned: SessionId | None = None
-        self.items: list[Item] = []
+        self.items: list[ListEntry] = []
         self.collisions: Mapping[SessionId, CollisionSummary] = {}
         self.columns: tuple[ListColumn, ...] = ()
         self.keys = KeyMap()
@@ -116,7 +116,7 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
     # Content.
 
     @property
-    def _item(self) -> Item | None:
+    def _item(self) -> ListEntry | None:
         """The line under the cursor; None in an empty list."""
         return self.items[self._index] if self._index < len(self.items) else None
 
@@ -211,7 +211,7 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
         now = self.clock.now()
         self._paint([y for y, item in self._in_sight() if self._is_outdated(item, now)])
 
-    def _is_outdated(self, item: Item, now: float) -> bool:
+    def _is_outdated(self, item: ListEntry, now: float) -> bool:
         session = self.session(item.session) if isinstance(item, SessionRow) else None
         drawn = None if session is None else self._strips.get(session.id)
         return session is not None and drawn is not None and drawn[0][1] != moments(session, now)
@@ -334,7 +334,7 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
         self._strips[item.session] = ((line, moment), strip)
         return strip
 
-    def nothing(self) -> Sequence[Sequence[Span]]:
+    def nothing(self) -> Sequence[Sequence[StyledSpan]]:
         """Return the content of an empty list."""
         lines = nothing_lines(self.view.filter, self.keys, self.look.utf8, self.offers)
         return fit_lines(lines, self.size.height - 1, self.size.width - 3)
@@ -474,7 +474,7 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
             return
         self._paint(y for y, item in self._in_sight() if isinstance(item, SessionRow) and item.session in ids)
 
-    def _in_sight(self) -> Iterator[tuple[int, Item]]:
+    def _in_sight(self) -> Iterator[tuple[int, ListEntry]]:
         """Yield the visible lines, each with its offset from the top."""
         first = self.scroll_offset.y
         return enumerate(self.items[first : first + self.size.height])
@@ -486,5 +486,5 @@ class SessionTable(LinesOnlyMixin, ScrollView, can_focus=True):
             self._painter.paint(self, regions)
 
 
-def _tag_of(item: Item | None) -> str:
+def _tag_of(item: ListEntry | None) -> str:
     return item.tag if isinstance(item, SessionRow) else ""

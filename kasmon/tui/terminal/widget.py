@@ -11,7 +11,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kasmon.host.rpc.frames import Cursor, TerminalModes, TerminalRows
+from kasmon.host.rpc.frames import TerminalCursor, TerminalModes, TerminalRows
 from kasmon.tui.terminal.sgr import strip_of
 from kasmon.tui.textual_ext.repaint import ImmediatePainter
 from kasmon.tui.textual_ext.strips import LinesOnlyMixin
@@ -42,7 +42,7 @@ class TerminalWidget(LinesOnlyMixin, Widget):
         super().__init__()
         self.columns = self.rows = 0
         """The pane's size in cells."""
-        self.cursor, self.modes = Cursor(), TerminalModes()
+        self.cursor, self.modes = TerminalCursor(), TerminalModes()
         self.scrolled = self.history = 0
         self.corner = Offset(0, 0)
         """The pane's column and row in the widget's top left cell."""

@@ -22,7 +22,7 @@ from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
 from kasmon.tui.theme.theme import ThemeFile, diff_backgrounds, readable, variables
 
-Span: TypeAlias = tuple[str, str]
+StyledSpan: TypeAlias = tuple[str, str]
 """Text, and its role."""
 Background: TypeAlias = Literal[
     "background", "surface", "raised", "selected", "added", "removed", "added-words", "removed-words"
@@ -148,7 +148,7 @@ class ThemeStyles:
         blank = " " * (width - cell_len(shown))
         return blank + shown if right else shown + blank
 
-    def strip(self, spans: Iterable[Span], width: int, ground: Background = "background") -> Strip:
+    def strip(self, spans: Iterable[StyledSpan], width: int, ground: Background = "background") -> Strip:
         """Return *spans* as one line of exactly *width* cells, in as few segments as possible: each costs time."""
         pieces: list[tuple[str, str]] = []
         left = width
@@ -172,11 +172,11 @@ class ThemeStyles:
         return Strip([Segment(text, self.style(role, ground)) for text, role in pieces], width)
 
     def between(
-        self, left: Sequence[Span], right: Sequence[Span], width: int, ground: Background = "background"
+        self, left: Sequence[StyledSpan], right: Sequence[StyledSpan], width: int, ground: Background = "background"
     ) -> Strip:
         """Return one line of *width* cells with *left* and *right* at its ends; *left* is cut if needed."""
         room = max(0, width - width_of(right) - (1 if right else 0))
-        shown: list[Span] = []
+        shown: list[StyledSpan] = []
         for text, role in left:
             cut = self.cut(text, room)
             shown.append((cut, role))
@@ -252,7 +252,7 @@ TOKENS: Final = {
 """The kind of a piece of text -> its role."""
 
 
-def width_of(spans: Iterable[Span]) -> int:
+def width_of(spans: Iterable[StyledSpan]) -> int:
     """Return how many cells *spans* take."""
     return sum(cell_len(text) for text, _ in spans)
 
@@ -306,7 +306,7 @@ def mode_label(session: Session) -> str:
     return session.sandbox or f"{where} {reported}".strip()
 
 
-def news(session: Session, now: float) -> list[Span]:
+def news(session: Session, now: float) -> list[StyledSpan]:
     """Return the current activity of *session*, in one line."""
     said = clean_line(session.last_line)
     state = SessionState.ASKING if session.has_host_request else session.state
@@ -358,14 +358,14 @@ def evidence(session: Session, now: float) -> str:
     return f"{source} {age(now - signal.at)}" if signal else source
 
 
-def wave_progress(wave: Wave, look: ThemeStyles) -> list[Span]:
+def wave_progress(wave: Wave, look: ThemeStyles) -> list[StyledSpan]:
     """Return one shape for each session of a wave, and how many of them are done."""
-    shapes: list[Span] = [(look.glyph(s), f"state-{state_name(s)}") for s in wave.sessions[:24]]
+    shapes: list[StyledSpan] = [(look.glyph(s), f"state-{state_name(s)}") for s in wave.sessions[:24]]
     more = [(look.mark("more"), "faint")] if len(wave.sessions) > 24 else []
     missing = wave.peers - len(wave.sessions)
-    waiting: list[Span] = [(look.state_glyph("starting") * min(missing, 24), "faint")] if missing > 0 else []
+    waiting: list[StyledSpan] = [(look.state_glyph("starting") * min(missing, 24), "faint")] if missing > 0 else []
     return [*shapes, *more, *waiting, (f"  {wave.done}/{wave.peers}", "text.bold")]
 
 
-def _after(text: str) -> list[Span]:
+def _after(text: str) -> list[StyledSpan]:
     return [("  ", "text"), (text, "faint")] if text else []

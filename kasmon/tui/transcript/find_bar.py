@@ -12,7 +12,7 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested
 from kasmon.tui.status_bars import LineWidget
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 
 if TYPE_CHECKING:
     from textual.strip import Strip
@@ -34,10 +34,10 @@ class FindQuery(LineWidget):
     words = ""
     writing = False
     """Whether it is being edited in its own input."""
-    result: Span = ("", "soft")
+    result: StyledSpan = ("", "soft")
 
     def line(self, width: int) -> "Strip":
-        left: list[Span] = [] if self.writing else [(" / ", "accent.bold"), (clean_line(self.words), "text.bold")]
+        left: list[StyledSpan] = [] if self.writing else [(" / ", "accent.bold"), (clean_line(self.words), "text.bold")]
         return self.look.between(left, [self.result, (" ", "text")], width, "surface")
 
     def on_click(self) -> None:

@@ -10,7 +10,7 @@ from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
 from kasmon.scripted_agent.script import SCRIPTED, displayed_prompt
 from kasmon.tui.app_protocols import dashboard_of
-from kasmon.tui.theme.look import RECEIPT_WORDS, Span, ThemeStyles
+from kasmon.tui.theme.look import RECEIPT_WORDS, StyledSpan, ThemeStyles
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 
 SHOWN: Final = 3
@@ -107,7 +107,7 @@ class PromptQueueView(TextLines, can_focus=True):
     def _choice(self, number: int, receipt: Receipt) -> DrawnLine:
         here = receipt.id == self.chosen
         mark = self.look.mark("cursor") if here else " "
-        text: Span = (clean_line(receipt.text), "text.bold" if here else "soft")
+        text: StyledSpan = (clean_line(receipt.text), "text.bold" if here else "soft")
         return DrawnLine(((f" {mark} ", "accent"), (f"{number + 1}. ", "info"), text))
 
     def _before(self, count: int) -> DrawnLine:
@@ -117,7 +117,7 @@ class PromptQueueView(TextLines, can_focus=True):
 
     def _receipt(self, receipt: Receipt) -> DrawnLine:
         bad = receipt.state in (ReceiptState.REFUSED, ReceiptState.LOST, ReceiptState.FAILED, ReceiptState.UNSURE)
-        left: list[Span] = [(f" {RECEIPT_WORDS[receipt.state]}", "bad.bold" if bad else "info")]
+        left: list[StyledSpan] = [(f" {RECEIPT_WORDS[receipt.state]}", "bad.bold" if bad else "info")]
         text = displayed_prompt(receipt.text) if self.session.agent == SCRIPTED else receipt.text
         left += [(f"  {clean_line(text)}", "soft"), (f"  {clean_line(receipt.reason)}" if bad else "", "bad")]
         return DrawnLine(tuple(left), action="queue" if receipt.state is ReceiptState.QUEUED else "")

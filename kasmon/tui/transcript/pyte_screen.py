@@ -36,7 +36,7 @@ Char = pyte.screens.Char
 _LOOK = itemgetter(slice(1, None))
 """Returns all of a `Char` but its text."""
 
-Piece = tuple[str, Style]
+StyledPiece = tuple[str, Style]
 """Sanitized text, and its style."""
 
 _NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
@@ -52,7 +52,7 @@ class PyteBuffer(pyte.Screen):
         super().__init__(columns, rows)
         self._stream = pyte.Stream(self)
 
-    def write(self, y: int, pieces: Iterable[Piece]) -> None:
+    def write(self, y: int, pieces: Iterable[StyledPiece]) -> None:
         """Replace row *y* by *pieces*."""
         text = "".join(f"\x1b[{_sgr(style)}m{text.translate(_UNSAFE)}" for text, style in pieces if text)
         self._stream.feed(f"\x1b[{y + 1};1H\x1b[0m\x1b[2K{text}")

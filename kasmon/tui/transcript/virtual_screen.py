@@ -10,10 +10,10 @@ from rich.style import Style
 from textual.strip import Strip
 
 from kasmon.model.transcript.text import TextLine, Token
-from kasmon.tui.transcript.pyte_screen import Piece, PyteBuffer
+from kasmon.tui.transcript.pyte_screen import PyteBuffer, StyledPiece
 
 StyleOf = Callable[[Token], Style]
-Row = tuple[Piece, ...]
+StyledRow = tuple[StyledPiece, ...]
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class VirtualScreen:
     def resize(self, columns: int, rows: int) -> None:
         """Clear and resize; the next `show` draws everything."""
         self._page = PyteBuffer(max(columns, 1), max(rows, 1))
-        self._shown: list[Row] = [()] * self._page.lines
+        self._shown: list[StyledRow] = [()] * self._page.lines
         self._strips: list[Strip | None] = [None] * self._page.lines
 
     def show(self, lines: Sequence[TextLine], style_of: StyleOf) -> list[int]:
@@ -72,12 +72,12 @@ class VirtualScreen:
         for rows, empty in ((self._shown, ()), (self._strips, None)):
             _shift(rows, up, empty)
 
-    def _draw(self, y: int, row: Row) -> None:
+    def _draw(self, y: int, row: StyledRow) -> None:
         self._strips[y] = None
         self._page.write(y, row)
         self._shown[y] = row
 
-    def _draw_plainly(self, rows: Sequence[Row]) -> None:
+    def _draw_plainly(self, rows: Sequence[StyledRow]) -> None:
         self.resize(*self.size)
         for y, row in enumerate(rows):
             text = "".join(text for text, _ in row)
@@ -85,7 +85,7 @@ class VirtualScreen:
             self._strips[y] = Strip([Segment(text)]).adjust_cell_length(self.size[0])
 
 
-def _moved_up(before: Sequence[Row], after: Sequence[Row]) -> int:
+def _moved_up(before: Sequence[StyledRow], after: Sequence[StyledRow]) -> int:
     """Return by how many rows most of *before* moved up in *after*; negative if down, 0 if most is unmoved."""
     stood = {row: y for y, row in enumerate(before) if any(text for text, _ in row)}
     moves = Counter(stood[row] - y for y, row in enumerate(after) if row in stood)

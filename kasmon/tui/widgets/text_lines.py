@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kasmon.tui.messages import ActionRequested
-from kasmon.tui.theme.look import Background, Span, ThemeStyles, width_of
+from kasmon.tui.theme.look import Background, StyledSpan, ThemeStyles, width_of
 
 PRESSES: Final = "press "
 """Prefix of an action that presses a key; followed by Textual's name of the key."""
@@ -25,8 +25,8 @@ GAP: Final = 3
 class DrawnLine(msgspec.Struct, frozen=True):
     """One line: its left and right text, and its click action."""
 
-    left: tuple[Span, ...] = ()
-    right: tuple[Span, ...] = ()
+    left: tuple[StyledSpan, ...] = ()
+    right: tuple[StyledSpan, ...] = ()
     action: str = ""
     spots: tuple[tuple[int, int, str], ...] = ()
     """Areas with another click action: first cell, cells, action."""
@@ -50,7 +50,7 @@ def pad_first(line: DrawnLine, cells: int) -> DrawnLine:
 def side_by_side(lines: Sequence[DrawnLine], width: int, gap: int = 4, first: int = 0) -> list[DrawnLine]:
     """Arrange the lines in rows of *width*, with their click actions; a row's first span has *first* cells at least."""
     rows: list[DrawnLine] = []
-    left: list[Span] = []
+    left: list[StyledSpan] = []
     spots: list[tuple[int, int, str]] = []
     for line in lines:
         size = width_of(line.left)
@@ -81,7 +81,7 @@ def press(app: App[Any], action: str) -> bool:
     return action.startswith(PRESSES)
 
 
-def key_line(offers: Iterable[tuple[str, str, str]], *lead: Span) -> DrawnLine:
+def key_line(offers: Iterable[tuple[str, str, str]], *lead: StyledSpan) -> DrawnLine:
     """Return *lead* followed by each key, its description, and the click action of both."""
     left, spots = list(lead), list[tuple[int, int, str]]()
     for key, word, action in offers:
@@ -91,7 +91,7 @@ def key_line(offers: Iterable[tuple[str, str, str]], *lead: Span) -> DrawnLine:
     return DrawnLine(tuple(left), spots=tuple(spots))
 
 
-def fitting_keys(offers: Iterable[tuple[str, str, str]], width: int, place: str, *lead: Span) -> DrawnLine:
+def fitting_keys(offers: Iterable[tuple[str, str, str]], width: int, place: str, *lead: StyledSpan) -> DrawnLine:
     """Return a `key_line` of *width* cells with *place* at its right.
 
     Keys that do not fit are left out, the last but one first; never the last, which leads back.
@@ -113,7 +113,7 @@ class TextLines(Widget):
         super().__init__(id=id)
         self.look, self.ground = look, ground
 
-    def say(self, *lines: DrawnLine | Sequence[Span]) -> None:
+    def say(self, *lines: DrawnLine | Sequence[StyledSpan]) -> None:
         self.drawn = tuple(line if isinstance(line, DrawnLine) else DrawnLine(tuple(line)) for line in lines)
 
     def watch_drawn(self, before: tuple[DrawnLine, ...], drawn: tuple[DrawnLine, ...]) -> None:

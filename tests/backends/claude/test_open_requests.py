@@ -2,7 +2,13 @@
 
 import pytest
 
-from kasmon.backends.claude.open_requests import AllowResult, ClaudeAnswerOutcome, ClaudeRequests, DenyResult, Reply
+from kasmon.backends.claude.open_requests import (
+    AllowResult,
+    ClaudeAnswerOutcome,
+    ClaudeRequests,
+    DenyResult,
+    PermissionReply,
+)
 from kasmon.backends.claude.request_builder import ACCEPT_EDITS, ASK_EACH, KEEP_PLANNING, RequestContext, build_requests
 from kasmon.backends.common.json_access import Table
 from kasmon.errors import RequestClosedError, UnableError
@@ -211,7 +217,7 @@ def test_a_denied_question_denies_the_call_and_withdraws_the_others() -> None:
         ("use fewer files", DenyResult("use fewer files")),
     ],
 )
-def test_a_plan_is_approved_into_a_mode_or_goes_on_with_feedback(label: str, reply: Reply) -> None:
+def test_a_plan_is_approved_into_a_mode_or_goes_on_with_feedback(label: str, reply: PermissionReply) -> None:
     waiting = Waiting("ExitPlanMode", {"plan": "# A"})
 
     assert (ACCEPT_EDITS, ASK_EACH, KEEP_PLANNING) == waiting.requests[0].options

@@ -14,11 +14,11 @@ from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.codec import Unpacker, from_host, pack
 from kasmon.host.rpc.frames import (
     Blur,
-    Cursor,
     Hello,
     Paste,
     Scroll,
     SendKeys,
+    TerminalCursor,
     TerminalModes,
     TerminalRows,
     Unwatch,
@@ -83,7 +83,7 @@ async def test_cursor_and_modes_come_with_the_rows(tmux: TmuxEnv) -> None:
         await auntil(lambda: screen.last is not None and screen.last.modes.mouse)
 
         assert screen.last
-        assert Cursor(3, 0, True, "block") == screen.last.cursor
+        assert TerminalCursor(3, 0, True, "block") == screen.last.cursor
         assert TerminalModes(mouse="button", mouse_sgr=True, cursor_keys=True, alternate=True) == screen.last.modes
 
 

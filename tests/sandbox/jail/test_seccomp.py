@@ -24,11 +24,11 @@ from kasmon.sandbox.jail.seccomp import (
     NO_EFFECT,
     TYPING,
     X32,
-    Machine,
+    Architecture,
     build_filter,
 )
 
-MACHINES: tuple[Machine, ...] = get_args(Machine)
+MACHINES: tuple[Architecture, ...] = get_args(Architecture)
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
     "aarch64": Path("/usr/include/asm-generic/unistd.h"),
@@ -36,11 +36,11 @@ HEADERS = {
 
 
 @functools.cache
-def steps_for(machine: Machine) -> list[tuple[int, int, int, int]]:
+def steps_for(machine: Architecture) -> list[tuple[int, int, int, int]]:
     return list(struct.iter_unpack("<HBBI", build_filter(machine)))
 
 
-def verdict(machine: Machine, number: int, *arguments: int, audit: int | None = None) -> int:
+def verdict(machine: Architecture, number: int, *arguments: int, audit: int | None = None) -> int:
     """What the filter for *machine* says of one call."""
     call = struct.pack("<IIQ6Q", number, AUDIT[machine] if audit is None else audit, 0, *(*arguments, *[0] * 6)[:6])
     steps = steps_for(machine)
@@ -57,14 +57,14 @@ def verdict(machine: Machine, number: int, *arguments: int, audit: int | None = 
             at += then if holds else otherwise
 
 
-def number_of(name: str, machine: Machine) -> int:
+def number_of(name: str, machine: Architecture) -> int:
     found = {**DENIED, **LOOKED_AT}[name][MACHINES.index(machine)]
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_every_denied_call_is_refused_and_every_other_is_allowed(machine: Machine) -> None:
+def test_every_denied_call_is_refused_and_every_other_is_allowed(machine: Architecture) -> None:
     denied = {both[MACHINES.index(machine)] for both in DENIED.values()} - {None}
     looked_at = {both[MACHINES.index(machine)] for both in LOOKED_AT.values()} - {None}
 
@@ -80,7 +80,7 @@ FLAGS = {"open": 1, "openat": 2}
 MODES = (0o4000, 0o2000, 0o6000, 0o4755, 0o2755, 0o6755, 0o2755 | 1 << 32, 0o4755 | 1 << 32)
 
 
-def called(name: str, machine: Machine, mode: int, flags: int = 0o100) -> int:
+def called(name: str, machine: Architecture, mode: int, flags: int = 0o100) -> int:
     """What the filter says of the call *name* with *mode*."""
     arguments = [0] * 6
     arguments[{**CHANGES, **CREATES}[name]] = mode
@@ -89,12 +89,12 @@ def called(name: str, machine: Machine, mode: int, flags: int = 0o100) -> int:
     return verdict(machine, number_of(name, machine), *arguments)
 
 
-def on(machine: Machine, names: Iterable[str]) -> list[str]:
+def on(machine: Architecture, names: Iterable[str]) -> list[str]:
     return [name for name in names if LOOKED_AT[name][MACHINES.index(machine)] is not None]
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_no_mode_gets_setuid_or_setgid_by_any_call_and_every_other_mode_is_allowed(machine: Machine) -> None:
+def test_no_mode_gets_setuid_or_setgid_by_any_call_and_every_other_mode_is_allowed(machine: Architecture) -> None:
     assert MODE_AT.keys() == CHANGES.keys() | CREATES.keys()
     for name in on(machine, MODE_AT):
         assert {ALLOW} == {called(name, machine, mode) for mode in range(0o2000)}
@@ -106,7 +106,7 @@ def test_no_mode_gets_setuid_or_setgid_by_any_call_and_every_other_mode_is_allow
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_the_mode_of_open_counts_only_where_it_creates(machine: Machine) -> None:
+def test_the_mode_of_open_counts_only_where_it_creates(machine: Architecture) -> None:
     """Elsewhere it is whatever stands in that register."""
     for name in on(machine, FLAGS):
         assert {ALLOW} == {called(name, machine, 0o6755, flags) for flags in (0, 1, 2, 0o1000, 0o2000000)}
@@ -114,7 +114,7 @@ def test_the_mode_of_open_counts_only_where_it_creates(machine: Machine) -> None
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_a_process_may_be_made_but_no_namespace_with_it(machine: Machine) -> None:
+def test_a_process_may_be_made_but_no_namespace_with_it(machine: Architecture) -> None:
     clone = number_of("clone", machine)
 
     assert ALLOW == verdict(machine, clone, 0x01200011)
@@ -123,7 +123,9 @@ def test_a_process_may_be_made_but_no_namespace_with_it(machine: Machine) -> Non
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_no_character_is_typed_into_a_terminal_whatever_the_upper_half_of_the_argument_says(machine: Machine) -> None:
+def test_no_character_is_typed_into_a_terminal_whatever_the_upper_half_of_the_argument_says(
+    machine: Architecture,
+) -> None:
     ioctl = number_of("ioctl", machine)
 
     assert ALLOW == verdict(machine, ioctl, 0, 0x5401)
@@ -133,7 +135,7 @@ def test_no_character_is_typed_into_a_terminal_whatever_the_upper_half_of_the_ar
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_only_sockets_of_a_few_families_are_made(machine: Machine) -> None:
+def test_only_sockets_of_a_few_families_are_made(machine: Architecture) -> None:
     made = {family for family in range(64) if verdict(machine, number_of("socket", machine), family) == ALLOW}
 
     assert set(FAMILIES) == made
@@ -147,7 +149,7 @@ def test_calls_in_the_numbering_of_another_machine_end_the_process_or_do_not_exi
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_the_numbers_are_those_of_the_kernel(machine: Machine) -> None:
+def test_the_numbers_are_those_of_the_kernel(machine: Architecture) -> None:
     if not HEADERS[machine].exists():
         pytest.skip(f"{HEADERS[machine]} is not installed")
     defined = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", HEADERS[machine].read_text())

@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 from kasmon.config.profile import ProfileOffer
 from kasmon.config.schema import TemplateConfig
 from kasmon.errors import KasmonError, NotFoundError
-from kasmon.host.rpc.frames import Cursor as PaneCursor
 from kasmon.host.rpc.frames import FromTerminal, TerminalModes, TerminalRows, TextDelta, Watch
+from kasmon.host.rpc.frames import TerminalCursor as PaneCursor
 from kasmon.model.adoption.background_session import BackgroundSession
 from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.collisions import CollisionSummary

@@ -16,13 +16,13 @@ from tests.support.bus.sample_machines import there
 from tests.support.sample_fleet import asking, crew, ended, fleet, idle, session, spent, working
 
 
-def arranged(shown: Fleet, view: order.ListSettings) -> list[order.Item]:
+def arranged(shown: Fleet, view: order.ListSettings) -> list[order.ListEntry]:
     arranger = order.ListOrder()
     arranger.update(shown, difference(Fleet(), shown))
     return arranger.items(shown, view)
 
 
-def names(items: list[order.Item]) -> list[str]:
+def names(items: list[order.ListEntry]) -> list[str]:
     return [item.session if isinstance(item, order.SessionRow) else f"# {item.key}" for item in items]
 
 

@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Static
 
-from kasmon.host.rpc.frames import Cursor, TerminalModes, TerminalRows
+from kasmon.host.rpc.frames import TerminalCursor, TerminalModes, TerminalRows
 from kasmon.model.permission import SessionId
 from kasmon.tui.terminal import widget as module
 from kasmon.tui.terminal.sgr import strip_of
@@ -52,7 +52,7 @@ async def room(width: int = 20, height: int = 6) -> AsyncIterator[Room]:
 
 def pushed(*texts: str, columns: int = 20, height: int | None = None, **more: object) -> TerminalRows:
     """A full push of *texts*, from the top."""
-    values = {"cursor": Cursor(), "modes": TerminalModes(), "full": True, **more}
+    values = {"cursor": TerminalCursor(), "modes": TerminalModes(), "full": True, **more}
     return TerminalRows(
         session=SessionId("abcdefgh"),
         columns=columns,
@@ -169,10 +169,10 @@ async def test_a_larger_pane_is_cropped_to_its_last_rows_with_text() -> None:
 async def test_the_crop_keeps_the_cursor_in_sight() -> None:
     rows = [f"row {y}" for y in range(40)]
     async with room() as app:
-        app.terminal.show(pushed(*rows, cursor=Cursor(0, 20, True)))
+        app.terminal.show(pushed(*rows, cursor=TerminalCursor(0, 20, True)))
         assert "row 20" in seen(app.terminal)
 
-        app.terminal.show(pushed(*rows[:10], *[""] * 30, cursor=Cursor(0, 30, True)))
+        app.terminal.show(pushed(*rows[:10], *[""] * 30, cursor=TerminalCursor(0, 30, True)))
         assert 25 == app.terminal.corner.y
 
 
@@ -186,14 +186,14 @@ async def test_a_wide_character_at_the_edge_is_not_halved() -> None:
 
 async def test_the_cursor_is_drawn_in_focus_only() -> None:
     async with room() as app:
-        app.terminal.show(pushed("one", "two", cursor=Cursor(1, 1, True)))
+        app.terminal.show(pushed("one", "two", cursor=TerminalCursor(1, 1, True)))
         assert [] == reversed_cells(app.terminal)
 
         app.terminal.live = True
         assert [(1, 1, "w")] == reversed_cells(app.terminal)
-        app.terminal.show(pushed("one", "two", cursor=Cursor(9, 0, True)))
+        app.terminal.show(pushed("one", "two", cursor=TerminalCursor(9, 0, True)))
         assert [(0, 9, " ")] == reversed_cells(app.terminal)
-        app.terminal.show(pushed("one", "two", cursor=Cursor(9, 0, False)))
+        app.terminal.show(pushed("one", "two", cursor=TerminalCursor(9, 0, False)))
         assert [] == reversed_cells(app.terminal)
 
 
@@ -201,7 +201,7 @@ async def test_the_cursor_is_drawn_in_focus_only() -> None:
 async def test_a_wide_character_under_the_cursor_stays_whole(x: int) -> None:
     async with room() as app:
         app.terminal.live = True
-        app.terminal.show(pushed("漢字x", cursor=Cursor(x, 0, True)))
+        app.terminal.show(pushed("漢字x", cursor=TerminalCursor(x, 0, True)))
 
         assert [(0, 2, "字")] == reversed_cells(app.terminal)
         assert "漢字x" == seen(app.terminal)[0]
@@ -209,7 +209,7 @@ async def test_a_wide_character_under_the_cursor_stays_whole(x: int) -> None:
 
 async def test_who_looks_back_is_told_how_far() -> None:
     async with room(width=30) as app:
-        app.terminal.show(pushed("text", columns=30, scrolled=12, history=400, cursor=Cursor(0, 0, True)))
+        app.terminal.show(pushed("text", columns=30, scrolled=12, history=400, cursor=TerminalCursor(0, 0, True)))
         app.terminal.live = True
         assert [(0, 10, " 12 of 400 lines up ")] == reversed_cells(app.terminal)
         assert seen(app.terminal)[0].endswith("12 of 400 lines up")
@@ -255,7 +255,7 @@ async def test_a_preview_is_painted_at_once_too() -> None:
 
 async def test_what_is_painted_at_once_is_what_the_next_frame_would_paint() -> None:
     async with room() as app:
-        first = pushed("one", "two", "", "", "", "", cursor=Cursor(1, 1, True))
+        first = pushed("one", "two", "", "", "", "", cursor=TerminalCursor(1, 1, True))
         app.terminal.show(first)
         app.terminal.live = True
         await until_painted(app)

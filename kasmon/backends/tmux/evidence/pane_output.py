@@ -10,7 +10,7 @@ from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError
 from kasmon.model.events import SignalSeen
 from kasmon.tmux.control import requests as ask
-from kasmon.tmux.control.requests import Lines
+from kasmon.tmux.control.requests import AnswerLines
 
 
 class PaneOutput:
@@ -22,7 +22,7 @@ class PaneOutput:
         line: ServerConnection,
         pane: str,
         emit: Callable[[SignalSeen], None],
-        last_line: Callable[[Lines], str],
+        last_line: Callable[[AnswerLines], str],
     ) -> None:
         """*last_line* returns the text for the session list from the rows of the screen."""
         self.output_monitor = output_monitor
@@ -46,7 +46,7 @@ class PaneOutput:
     def record_typing(self) -> None:
         self.output_monitor.record_typing(self._loop.time())
 
-    def handle_screen(self, rows: Lines) -> None:
+    def handle_screen(self, rows: AnswerLines) -> None:
         self._emit_all(self.output_monitor.handle_line(self._last_line(rows), self._loop.time(), time.time()))
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class PaneOutput:
             self._is_capturing = True
             self._line.submit(ask.capture(self._pane, ansi=False), self._on_captured)
 
-    def _on_captured(self, rows: Lines | KasmonError) -> None:
+    def _on_captured(self, rows: AnswerLines | KasmonError) -> None:
         self._is_capturing = False
         if not self._is_closed and not isinstance(rows, KasmonError):
             self.handle_screen(rows)

@@ -13,7 +13,7 @@ NARROWEST: Final = 6
 """If a column would get fewer cells than this, and needs more, the table stays unformatted."""
 MOST_COLUMNS: Final = 40
 
-Row = list[tuple[Span, ...]]
+TableRow = list[tuple[Span, ...]]
 """The cells of one row, as pieces of text."""
 Inline = Callable[[str], tuple[Span, ...]]
 """Splits a cell into plain text, code and bold."""
@@ -41,9 +41,9 @@ def draw_table(lines: Sequence[str], width: int, margin: Margin, inline: Inline)
     return [*head, TextLine((*margin, (rule, Token.FAINT))), *(line for row in others for line in row)]
 
 
-def split_rows(lines: Sequence[str], inline: Inline) -> list[Row]:
+def split_rows(lines: Sequence[str], inline: Inline) -> list[TableRow]:
     """Return the rows of the table in *lines*, the head first."""
-    head: Row = [((cell, Token.STRONG),) for cell in _cells(lines[0])]
+    head: TableRow = [((cell, Token.STRONG),) for cell in _cells(lines[0])]
     return [head, *([inline(cell) for cell in _cells(line)] for line in lines[2:])]
 
 
@@ -53,7 +53,7 @@ def _cells(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in EDGE.split(inner)]
 
 
-def _columns(heads: Sequence[str], rows: Sequence[Row], room: int) -> list[TableColumn]:
+def _columns(heads: Sequence[str], rows: Sequence[TableRow], room: int) -> list[TableColumn]:
     """Return the columns, the widest of them cut until all fit into *room*; none if that is too little."""
     wanted = [
         max([1, *(sum(cells(text) for text, _ in row[at]) for row in rows if at < len(row))])
@@ -74,7 +74,7 @@ def _columns(heads: Sequence[str], rows: Sequence[Row], room: int) -> list[Table
     ]
 
 
-def _row(row: Row, columns: Sequence[TableColumn], margin: Margin) -> list[TextLine]:
+def _row(row: TableRow, columns: Sequence[TableColumn], margin: Margin) -> list[TextLine]:
     """Return one row of the table, on as many lines as its longest cell needs."""
     nothing = (("", Token.TEXT),)
     stacks = [

@@ -13,7 +13,7 @@ from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.card.text import BLANK, CardMode, CardState
 from kasmon.tui.permissions.question_picks import row_count
-from kasmon.tui.theme.look import Span, ThemeStyles, width_of
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine, pad_first, pressing, side_by_side
 
 TOO_LONG: Final = "the rule is too long for this window"
@@ -25,8 +25,8 @@ ROOMY: Final = 60
 
 def choice_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool = False) -> list[DrawnLine]:
     """Return the lines of keys, faint while inactive. *brief* shortens rules and options that are too long."""
-    ready: Span = (f"{look.state_glyph('working')} ready ", "good")
-    wait: Span = (f"{look.state_glyph('starting')} wait ", "faint")
+    ready: StyledSpan = (f"{look.state_glyph('working')} ready ", "good")
+    wait: StyledSpan = (f"{look.state_glyph('starting')} wait ", "faint")
     gauge = (ready if state.armed else wait,)
     match state.doing:
         case CardMode.REASONING:
@@ -162,12 +162,12 @@ def _options(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brie
     for number, (label, note) in enumerate(zip(labels, notes, strict=True)):
         picked, here = number in state.picks.picked, number == state.picks.cursor
         role = "accent.bold" if picked else "text"
-        spans: tuple[Span, ...] = (
+        spans: tuple[StyledSpan, ...] = (
             (f" {look.mark('cursor') if here else ' '} ", "accent"),
             (f"{number + 1} ", "accent.bold" if state.armed else "faint"),
             (f"{_box(look, picked, many=request.many)} ", role),
         )
-        blank: tuple[Span, ...] = ((" " * width_of(spans), "text"),)
+        blank: tuple[StyledSpan, ...] = ((" " * width_of(spans), "text"),)
         room = width - width_of(spans)
         said = [
             (row, role if state.armed else "faint")

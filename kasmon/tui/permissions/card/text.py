@@ -21,7 +21,7 @@ from kasmon.tui.permissions.question_picks import QuestionPicks, row_count
 from kasmon.tui.permissions.request_groups import GroupedRequest
 from kasmon.tui.permissions.similar_requests import SimilarRequest
 from kasmon.tui.session_meter import can
-from kasmon.tui.theme.look import KIND_WORDS, LEAST_FOLDER, Span, ThemeStyles, mode_label, wave_place, width_of
+from kasmon.tui.theme.look import KIND_WORDS, LEAST_FOLDER, StyledSpan, ThemeStyles, mode_label, wave_place, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 
@@ -181,12 +181,15 @@ def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> l
     kind = f" {look.state_glyph('asking')} {KIND_WORDS[request.kind]} "
     many = f"{state.place} of {state.waiting}  " if state.waiting > 1 else ""
     since = age(now - request.asked_at)
-    left: list[Span] = [
+    left: list[StyledSpan] = [
         (kind, "state-asking.solid.bold"),
         ("  ", "text"),
         (session_label(session, request.session), "text.bold"),
     ]
-    right: list[Span] = [(many, "accent.bold"), (f"asked {since} ago " if width >= NARROW else f"{since} ", "faint")]
+    right: list[StyledSpan] = [
+        (many, "accent.bold"),
+        (f"asked {since} ago " if width >= NARROW else f"{since} ", "faint"),
+    ]
     if session is not None:
         room = width - width_of(right) - 2
         known = (session.agent, mode_label(session), wave_place(session))
@@ -201,7 +204,7 @@ def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> l
             left += [(f"{dot}{folder}", "soft")] if folder else []
     first = DrawnLine(tuple(left), tuple(right))
     title, tool = state.sheet.title(), state.sheet.tool()
-    lead: list[Span] = [(" ", "text")]
+    lead: list[StyledSpan] = [(" ", "text")]
     if tool:
         lead += [(tool, "says-tool.bold"), ("  ", "text")]
     if title and not (request.kind is RequestKind.QUESTION and request.shown.startswith(request.title)):
@@ -244,10 +247,10 @@ def list_keys(keys: KeyMap) -> tuple[str, ...]:
 
 def note_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) -> list[DrawnLine]:
     """Return all warnings and notes to read before deciding."""
-    lines: list[list[Span]] = []
+    lines: list[list[StyledSpan]] = []
     if state.below and state.doing is not CardMode.OVER:
         rows = "1 more line" if state.below == 1 else f"{state.below} more lines"
-        line: list[Span] = [(f" ({rows})", "warn")]
+        line: list[StyledSpan] = [(f" ({rows})", "warn")]
         if not state.read:
             taken = list_keys(keys) if state.in_list else CHOOSING if row_count(state.sheet.request) else ()
             key = next((shown_key(key, look.utf8) for key in keys.of("read_on") if key not in taken), "")
@@ -279,11 +282,11 @@ def note_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) ->
     return [BLANK, *shown, *([BLANK] if lines else [])]
 
 
-def _split_if_too_long(line: list[Span], width: int) -> list[list[Span]]:
+def _split_if_too_long(line: list[StyledSpan], width: int) -> list[list[StyledSpan]]:
     """*line*, or if it is too long each piece of it in rows of its own."""
     if width_of(line) <= width:
         return [line]
-    rows: list[list[Span]] = []
+    rows: list[list[StyledSpan]] = []
     for text, role in ((text, role) for text, role in line if text.strip()):
         is_chip = ".solid" in role
         wrapped = [text] if is_chip else [row.text for row in wrap([(text.strip(), Token.TEXT)], width - 2)]

@@ -13,7 +13,7 @@ from kasmon.model.formatting import age
 from kasmon.model.permission import RequestId, RequestKind
 from kasmon.tui.clock import Clock
 from kasmon.tui.permissions.inbox.state import InboxRow
-from kasmon.tui.theme.look import KIND_WORDS, Span, ThemeStyles, width_of
+from kasmon.tui.theme.look import KIND_WORDS, StyledSpan, ThemeStyles, width_of
 
 KIND_GLYPHS: Final = {
     RequestKind.PERMISSION: ("◆", "!"),
@@ -92,12 +92,12 @@ class InboxList(ScrollView, can_focus=False):
             event.stop()
             self.post_message(self.Picked(self.rows[at].request.id, event.x < MARK_CELLS))
 
-    def _spans(self, row: InboxRow, here: bool, width: int) -> tuple[list[Span], list[Span]]:
+    def _spans(self, row: InboxRow, here: bool, width: int) -> tuple[list[StyledSpan], list[StyledSpan]]:
         look, ask = self.look, row.request
         word = KIND_WORDS[ask.kind] if width >= WORDED and row.waits else ""
         kind = f"{KIND_GLYPHS[ask.kind][0 if look.utf8 else 1]} {look.fit(word, 10) if word else ''}"
         loud = row.waits and not ask.later
-        left: list[Span] = [
+        left: list[StyledSpan] = [
             (look.mark("cursor") if here else " ", "accent"),
             (f"{self._box(row)} ", "accent.bold" if ask.id in self._marked else "soft"),
             (kind, "state-asking.bold" if loud else "faint"),
@@ -109,7 +109,7 @@ class InboxList(ScrollView, can_focus=False):
             return [*left, (row.outcome, "info")], []
         if width >= NAMING_AGENTS:
             left += [(look.fit(row.agent, 9), "soft"), (GAP, "text")]
-        right: list[Span] = [(f"{age(self.clock.now() - ask.asked_at):>4} ", "faint")]
+        right: list[StyledSpan] = [(f"{age(self.clock.now() - ask.asked_at):>4} ", "faint")]
         if row.crowd:
             is_like = ask.id in self._like
             right.insert(0, (f" {row.crowd} similar", "accent.bold" if is_like else "faint"))

@@ -39,7 +39,7 @@ from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
 from kasmon.tui.widgets.text_lines import TextLines
 
-Size: TypeAlias = tuple[int, int]
+ScreenSize: TypeAlias = tuple[int, int]
 BESIDE_COLUMNS: Final = 140
 """From this width on the card is beside the list, else below it."""
 LIST_SHARE: Final = 44
@@ -52,16 +52,16 @@ FEW: Final = 4
 """Rows of the list in a low window, and its minimum in others where it needs them."""
 
 
-def is_beside(window: Size) -> bool:
+def is_beside(window: ScreenSize) -> bool:
     return window[0] >= BESIDE_COLUMNS
 
 
-def list_columns(window: Size) -> int:
+def list_columns(window: ScreenSize) -> int:
     """Return the list's cells beside a card."""
     return window[0] * LIST_SHARE // 100
 
 
-def list_rows(window: Size, needed: int, *, tight: bool) -> int:
+def list_rows(window: ScreenSize, needed: int, *, tight: bool) -> int:
     """Return the list's rows above a card; *tight* if the card needs all space."""
     rows = window[1]
     if tight and rows < LOW_ROWS:
@@ -70,7 +70,7 @@ def list_rows(window: Size, needed: int, *, tight: bool) -> int:
     return max(1, min(needed, most))
 
 
-def room(window: Size, listed: int) -> Size:
+def room(window: ScreenSize, listed: int) -> ScreenSize:
     """Return cells of a row and rows within the card's border; a list above the card takes *listed* rows."""
     columns, rows = window
     if is_beside(window):

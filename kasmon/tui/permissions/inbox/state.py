@@ -14,7 +14,7 @@ from kasmon.sanitize import clean_line, redact
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.permissions.queue import PermissionSnapshot, turn
 from kasmon.tui.status_bars import KeyHint
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 ANSWERED: Final = {
@@ -159,7 +159,7 @@ NOT_YET: Final = (("", Token.TEXT), ("Loading…", Token.STRONG))
 def head_line(rows: Sequence[InboxRow], marked: int, message: str) -> DrawnLine:
     """Return the number of pending and of marked requests, and at the right a *word* on the last key."""
     waiting, aside = sum(row.waits for row in rows), sum(row.waits and row.request.later for row in rows)
-    left: list[Span] = [(" inbox ", "accent.bold"), (" ", "text")]
+    left: list[StyledSpan] = [(" inbox ", "accent.bold"), (" ", "text")]
     left.append((f"{waiting} pending", "text.bold"))
     left += [(f"   {aside} snoozed", "soft")] if aside else []
     left += [(f"   {marked} marked", "accent.bold")] if marked else []

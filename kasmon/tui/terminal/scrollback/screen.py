@@ -14,7 +14,7 @@ from kasmon.tui.keymap import KeyMap, Keys
 from kasmon.tui.terminal.scrollback.buffer import BufferPosition, ScrollbackBuffer
 from kasmon.tui.terminal.scrollback.view import ScrollbackView
 from kasmon.tui.textual_ext.modal import Overlay
-from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 from kasmon.tui.transcript.find_bar import FindBar, FindChanged
 from kasmon.tui.widgets.text_lines import TextLines, fitting_keys
 
@@ -168,7 +168,7 @@ class ScrollbackScreen(Overlay):
         words = [("find", "search"), ("text_select", "select"), ("copy", "copy"), ("copy_answer", "copy screen")]
         words += [("toggle", "link")] if self.view.link() is not None else []
         words += [("stop_reading", "clear" if self.view.selects or (self.view.matches and not self._words) else "back")]
-        left: list[Span] = [(f" {self.session_name}", "text.bold")]
+        left: list[StyledSpan] = [(f" {self.session_name}", "text.bold")]
         left += [(" (paused, scrollback)", "soft")] if self.size.width >= ROOMY_WIDTH else []
         offers = ((keys.shown(action, utf8), word, action) for action, word in words)
         rows = len(self.view.buffer.rows)

@@ -16,7 +16,7 @@ from textual.app import App, ComposeResult
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from kasmon.host.rpc.frames import Cursor, Focus, Paste, Scroll, SendKeys, TerminalModes, TerminalRows
+from kasmon.host.rpc.frames import Focus, Paste, Scroll, SendKeys, TerminalCursor, TerminalModes, TerminalRows
 from kasmon.model.permission import SessionId
 from kasmon.tui.process import shutdown
 from kasmon.tui.process.shutdown import exit_on_signals
@@ -92,7 +92,7 @@ class Tapped(App[None]):
                 columns=80,
                 height=20,
                 changed=((0, "ready to type"),),
-                cursor=Cursor(5, 0, True),
+                cursor=TerminalCursor(5, 0, True),
                 modes=self.modes,
                 full=True,
                 history=self.history,
