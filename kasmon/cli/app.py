@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
-from cyclopts import App, CycloptsError, Parameter, validators
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, validators
 from cyclopts.help.formatters import PlainFormatter
 
 from kasmon import __version__
@@ -101,10 +101,17 @@ def run(arguments: Sequence[str], verb: str) -> int | None:
     try:
         code: int | None = build(verb)(list(arguments))
     except CycloptsError as error:
-        raise UsageError(" ".join(str(error).split()), hint=f"See `{f'kasmon {verb}'.strip()} --help`.") from error
+        command = " ".join(["kasmon", *(error.command_chain or ())])
+        raise UsageError(_describe(error, command), hint=f"See `{command} --help`.") from error
     return code
 
 
-def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+def _describe(error: CycloptsError, command: str) -> str:
+    if isinstance(error, MissingArgumentError) and error.argument:
+        return f"{error.keyword} requires a value." if error.keyword else f"`{command}` requires {error.argument.name}."
+    return " ".join(str(error).split())
+
+
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Arg("Shell that reads the script.")], /) -> None:
     """Print the completion script of a shell: bash, zsh or fish."""
     sys.stdout.write(build().generate_completion(prog_name="kasmon", shell=shell) + (ZSH_USE if shell == "zsh" else ""))

@@ -31,8 +31,8 @@ def dashboard() -> int:
 
 def demo(
     *,
-    agents: int = 12,
-    seed: int = 1,
+    agents: Annotated[int, Arg("Number of simulated agents.")] = 12,
+    seed: Annotated[int, Arg("Number from which the agents draw what they do; the same one repeats a demo.")] = 1,
     headless: Annotated[float | None, Arg("Open no screen; run for this many seconds, then print `ls --json`.")] = None,
     svg: Annotated[str | None, Arg("Save an SVG picture of the dashboard to this file.")] = None,
     fleet: Annotated[bool, Arg("Run the agents on three machines, which are folders of this one.")] = False,

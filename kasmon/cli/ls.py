@@ -32,7 +32,7 @@ def ls(
     *,
     watch: Annotated[bool, Arg("Keep running and print changes.")] = False,
     state: States = None,
-    wave: int | None = None,
+    wave: Annotated[int | None, Arg("Only sessions of the wave with this number.")] = None,
     tag: Annotated[
         str | None, Arg("Only sessions with one of these tags, separated by commas.", completer="tags")
     ] = None,

@@ -609,7 +609,9 @@ def restart(
     return run_on_each(user_paths(), selection, NOT_ALIVE, act, "restarted", wants_json=wants_json)
 
 
-def rename(wanted: SessionArgument, name: str, /, *, wants_json: Json = False) -> None:
+def rename(
+    wanted: SessionArgument, name: Annotated[str, Arg("New name of the session.")], /, *, wants_json: Json = False
+) -> None:
     """Rename a session."""
     _execute(wanted, lambda where, session: list_entry.rename(where, session, name), "renamed", wants_json=wants_json)
 

@@ -10,8 +10,8 @@ import pytest
 
 from kasmon.__main__ import forget_textual
 from kasmon.cli.app import build
-from kasmon.cli.arguments import parse
-from kasmon.cli.commands import COMMANDS, find, load, run
+from kasmon.cli.arguments import parse, signature_of
+from kasmon.cli.commands import COMMANDS, DEFAULT, find, load, run
 from kasmon.cli.completion import PARAMETERS
 from tests.support.cli.cli_runner import Cli
 from tests.support.reference_pages import HELP_FILE, command_help, command_parameters
@@ -262,6 +262,32 @@ def test_the_help_that_is_stored_is_what_the_library_would_print() -> None:
 
 def test_the_parameters_that_completion_reads_are_those_of_the_commands() -> None:
     assert PARAMETERS.read_text("utf-8") == command_parameters(), "run `make pages`"
+
+
+def test_every_option_and_argument_has_a_help_text() -> None:
+    without = []
+    for name, function in {"": DEFAULT, **COMMANDS}.items():
+        signature = signature_of(load(function))
+        rest = [signature.rest] if signature.rest else []
+        arguments = [*signature.words, *rest, *signature.options.values()]
+        without += [f"{name} {each.name}" for each in arguments if not each.arg.help]
+
+    assert [] == without
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("new", "`kasmon new` requires NAME. See `kasmon new --help`."),
+        ("rename lab", "`kasmon rename` requires NAME. See `kasmon rename --help`."),
+        ("sandbox run", "`kasmon sandbox run` requires SESSION. See `kasmon sandbox run --help`."),
+        ("finish fix --update", "--update requires a value. See `kasmon finish --help`."),
+    ],
+)
+def test_a_missing_argument_is_named_with_its_command(kasmon: Cli, line: str, expected: str) -> None:
+    done = kasmon(*line.split())
+
+    assert (2, "", f"kasmon: {expected}\n") == (done.code, done.out, done.err)
 
 
 def test_the_language_has_one_name_in_the_help_and_its_old_name_cannot_be_given_beside_it(kasmon: Cli) -> None:

@@ -45,7 +45,7 @@ FAILED: Final = 1
 
 
 def create(
-    name: str,
+    name: Annotated[str, Arg("Name of the sandbox's session.")],
     /,
     *,
     tier: Annotated[Tier | None, Arg("Sandbox tier (default: the config's, normally jail).")] = None,
