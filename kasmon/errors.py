@@ -591,7 +591,7 @@ class ExtraMissingError(LaunchError):
     def __init__(self, backend: str, extra: str) -> None:
         self.backend, self.extra = backend, extra
         super().__init__(
-            f"the backend {backend!r} is not installed.", hint=f"Install kasmon with it: pip install 'WHEEL[{extra}]'."
+            f"the backend {backend!r} is not installed.", hint=f"`pipx install --force '.[{extra}]'` in kasmon's clone."
         )
 
 

@@ -13,7 +13,7 @@ from kasmon.errors import UnavailableError, UsageError
 from kasmon.paths import user_paths
 from kasmon.supervisor.sandboxes.create import NewSandbox
 
-GET = "pip install 'WHEEL[mcp]'"
+GET = "`pipx install --force '.[mcp]'` in kasmon's clone"
 ADD = "claude mcp add kasmon -- kasmon mcp"
 
 
@@ -42,7 +42,7 @@ def mcp(
         from kasmon.mcp.server import serve, serve_fleet
     except ImportError as error:
         why = "another version is installed" if find_spec("mcp") else "it is not installed"
-        raise UnavailableError(f"the package `mcp`, which speaks the protocol: {why}.", hint=f"`{GET}`") from error
+        raise UnavailableError(f"the package `mcp`, which speaks the protocol: {why}.", hint=f"{GET}") from error
     finally:
         gc.enable()
     if sys.stdin is not None and sys.stdin.isatty():

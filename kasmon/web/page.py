@@ -8,7 +8,7 @@ import msgspec
 
 from kasmon.errors import UnavailableError
 
-GET: Final = "pip install 'WHEEL[web]'"
+GET: Final = "`pipx install --force '.[web]'` in kasmon's clone"
 PACKAGE_FILES: Final = {
     "textual.js": ("static/js/textual.js", "text/javascript"),
     "xterm.css": ("static/css/xterm.css", "text/css"),
@@ -65,9 +65,9 @@ def page_files() -> Mapping[str, PageFile]:
             name: PageFile(kind, (package_files / path).read_bytes()) for name, (path, kind) in PACKAGE_FILES.items()
         }
     except ModuleNotFoundError as error:
-        raise UnavailableError("textual-serve, which serves the page, is not installed.", hint=f"`{GET}`") from error
+        raise UnavailableError("textual-serve, which serves the page, is not installed.", hint=f"{GET}") from error
     except OSError as error:
-        raise UnavailableError("textual-serve is installed in another version.", hint=f"`{GET}`") from error
+        raise UnavailableError("textual-serve is installed in another version.", hint=f"{GET}") from error
     return found | {name: PageFile(kind, (own_files / path).read_bytes()) for name, (path, kind) in OWN_FILES.items()}
 
 

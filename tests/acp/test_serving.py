@@ -13,7 +13,7 @@ def test_without_its_package_it_says_how_to_get_that(monkeypatch: pytest.MonkeyP
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "acp", None)
 
-    with pytest.raises(UnavailableError, match=r"`pip install 'WHEEL\[acp\]'`"):
+    with pytest.raises(UnavailableError, match=r"`pipx install --force '\.\[acp\]'` in kasmon's clone"):
         acp()
 
 

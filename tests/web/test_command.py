@@ -98,11 +98,11 @@ def _no_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_package")
 def test_without_its_packages_it_says_how_to_get_them() -> None:
-    with pytest.raises(UnavailableError, match=r"not installed. `pip install 'WHEEL\[web\]'`") as refused:
+    with pytest.raises(UnavailableError, match=r"not installed. `pipx install --force '\.\[web\]'` in") as refused:
         browsing.web(port=0, address="127.0.0.1", wants_json=False)
 
     assert 69 == refused.value.exit_code
-    assert "pip install 'WHEEL[web]'" in browsing.check().text
+    assert "`pipx install --force '.[web]'` in kasmon's clone" in browsing.check().text
 
 
 def test_doctor_says_that_it_is_there() -> None:

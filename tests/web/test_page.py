@@ -146,5 +146,5 @@ def test_another_version_of_the_package_is_told_as_that(monkeypatch: pytest.Monk
 def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual_serve", None)
 
-    with pytest.raises(UnavailableError, match=r"not installed. `pip install 'WHEEL\[web\]'`"):
+    with pytest.raises(UnavailableError, match=r"not installed. `pipx install --force '\.\[web\]'` in"):
         page_files()

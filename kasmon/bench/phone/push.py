@@ -57,7 +57,7 @@ def measure_push(rounds: int) -> list[Figure]:
         TimedOutError: if a message does not arrive.
     """
     if not is_installed():
-        raise UnavailableError("apprise is not installed.", hint="pip install 'WHEEL[push]'")
+        raise UnavailableError("apprise is not installed.", hint="`pipx install --force '.[push]'` in kasmon's clone")
     service = PushService()
     try:
         with scratch() as paths, create_sessions(paths, rounds + 1) as ids:

@@ -48,7 +48,9 @@ class WebProcess:
     def __init__(self, paths: Paths) -> None:
         """Start it. Raises `UnavailableError` if the extra `web` is not installed."""
         if find_spec("aiohttp") is None:
-            raise UnavailableError("aiohttp is not installed.", hint="pip install 'WHEEL[web]'")
+            raise UnavailableError(
+                "aiohttp is not installed.", hint="`pipx install --force '.[web]'` in kasmon's clone"
+            )
         own = environment(paths.environment_variables())
         self._process = subprocess.Popen([*KASMON, "web", "--json"], env=own, stdout=subprocess.PIPE)
         assert self._process.stdout is not None

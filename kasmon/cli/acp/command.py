@@ -23,7 +23,7 @@ def acp(
         from kasmon.acp.server import serve
     except ImportError as error:
         why = "the package `agent-client-protocol`, which speaks the protocol, is not installed."
-        raise UnavailableError(why, hint="`pip install 'WHEEL[acp]'`") from error
+        raise UnavailableError(why, hint="`pipx install --force '.[acp]'` in kasmon's clone") from error
     if sys.stdin is not None and sys.stdin.isatty():
         note("an editor starts this command and uses it over stdin. Ctrl+C stops it.")
     where = user_paths()

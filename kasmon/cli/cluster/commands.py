@@ -33,7 +33,7 @@ def _importing(extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         why = f"`kasmon cluster` and `kasmon machines join` require more packages: {error.name} is not installed."
-        raise UnavailableError(why, hint=f"`pip install 'WHEEL[{extra}]'`") from error
+        raise UnavailableError(why, hint=f"`pipx install --force '.[{extra}]'` in kasmon's clone") from error
 
 
 def init(

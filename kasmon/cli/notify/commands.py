@@ -80,7 +80,10 @@ def check_notifications(where: Paths) -> DoctorCheck:
         return DoctorCheck("notifications", "ok", "no targets for notifications", is_info=True)
     if not is_installed():
         return DoctorCheck(
-            "notifications", "fail", "nothing is pushed: apprise is not installed", fix="pip install 'WHEEL[push]'"
+            "notifications",
+            "fail",
+            "nothing is pushed: apprise is not installed",
+            fix="`pipx install --force '.[push]'` in kasmon's clone",
         )
     problems, status = [], read_status(where)
     for name, target in targets.items():

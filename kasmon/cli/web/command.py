@@ -18,7 +18,7 @@ from kasmon.host.journal import process_log
 from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.paths import user_paths
 
-GET = "pip install 'WHEEL[web]'"
+GET = "`pipx install --force '.[web]'` in kasmon's clone"
 PORTS = range(65536)
 
 
@@ -45,7 +45,7 @@ def web(
         from kasmon.web.tls import tls_listener
     except ImportError as error:
         why = "another version is installed" if find_spec("aiohttp") else "it is not installed"
-        raise UnavailableError(f"aiohttp, which serves the page: {why}.", hint=f"`{GET}`") from error
+        raise UnavailableError(f"aiohttp, which serves the page: {why}.", hint=f"{GET}") from error
     from kasmon.web.access import loopback
     from kasmon.web.dashboard_session import page_environment
 

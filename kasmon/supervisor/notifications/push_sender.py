@@ -113,7 +113,8 @@ def open_service(name: str, address: str) -> "apprise.NotifyBase":
             import apprise
         except ImportError as error:
             raise UnavailableError(
-                f"cannot push to {name!r}: apprise is not installed.", hint="pip install 'WHEEL[push]'"
+                f"cannot push to {name!r}: apprise is not installed.",
+                hint="`pipx install --force '.[push]'` in kasmon's clone",
             ) from error
         for each in LIBRARIES:
             logging.getLogger(each).propagate = False  # they log addresses

@@ -42,7 +42,9 @@ SIXEL: Final = ("iterm.app", "wezterm", "mintty", "foot")
 CELL_PIXELS: Final = (10, 20)
 DECODED_PIXELS: Final = 50_000_000
 """A picture that has more when it is decoded is not shown: it would take 200 MB. Photos are decoded reduced."""
-MISSING: Final = "Install kasmon with the extra `images` to see it: pip install 'WHEEL[images]'."
+MISSING: Final = (
+    "Install kasmon with the extra `images` to see it: `pipx install --force '.[images]'` in kasmon's clone."
+)
 
 
 def find_protocol(environment: Mapping[str, str], *, utf8: bool) -> Protocol:

@@ -252,7 +252,7 @@ class TestOpening(Opening):
             if name.endswith((".agent", ".wire")):
                 monkeypatch.delitem(sys.modules, name)
 
-        with pytest.raises(ExtraMissingError, match=r"WHEEL\[claude\]"):
+        with pytest.raises(ExtraMissingError, match=r"install --force '\.\[claude\]"):
             await backend.open(launch())
 
     async def test_an_open_that_is_called_off_leaves_no_process(self) -> None:

