@@ -44,13 +44,17 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Cli:
-    """Runs commands in a home of its own; `close` ends every process that they started."""
+    """Runs commands in a home of its own; `close` ends every process that they started.
+
+    Attributes:
+        folder: where the commands run; first the home.
+    """
 
     def __init__(self, fork_server: ForkServer | None = None) -> None:
         """*fork_server*: runs commands that need no Python of their own; else each has one."""
         self.limit_s = LIMIT_S
         self._fork_server = fork_server
-        self.home = Path(mkdtemp(prefix="kasmon-cli-"))
+        self.home = self.folder = Path(mkdtemp(prefix="kasmon-cli-"))
         for name in ("s", "r", "c"):
             (self.home / name).mkdir(mode=0o700)
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "KASMON_TMUX") if name in os.environ}
@@ -65,14 +69,16 @@ class Cli:
 
     def __call__(self, *arguments: str, given: str = "", **variables: str) -> Done:
         if self._fork_server is not None and not self._needs_python(arguments, variables):
-            return Done(*self._fork_server.run(arguments, self.environment | variables, self.home, given, self.limit_s))
+            return Done(
+                *self._fork_server.run(arguments, self.environment | variables, self.folder, given, self.limit_s)
+            )
         done = subprocess.run(
             [*KASMON, *arguments],
             input=given,
             capture_output=True,
             text=True,
             env=self.environment | variables,
-            cwd=self.home,
+            cwd=self.folder,
             timeout=self.limit_s,
             check=False,
         )
@@ -102,7 +108,7 @@ class Cli:
         """Run a command on a terminal; each of *typed* is text to await and what to type then. Exit code and output."""
         environment = self.environment | {"TERM": "xterm-256color"} | variables
         fork_server = None if self._needs_python(arguments, variables) else self._fork_server
-        return on_terminal([*KASMON, *arguments], environment, self.home, typed, fork_server)
+        return on_terminal([*KASMON, *arguments], environment, self.folder, typed, fork_server)
 
     def close(self) -> None:
         clear(self.home)

@@ -16,11 +16,11 @@ def started(kasmon: Cli) -> Repo:
     return repo
 
 
-def turn(kasmon: Cli, change: Callable[[], object]) -> None:
-    """Let `one` do a turn, and *change* happen in it."""
-    trees = TurnTrees(kasmon.paths.turns(kasmon.json("show", "one")["session"]["id"]))
+def turn(kasmon: Cli, change: Callable[[], object], session: str = "one") -> None:
+    """Let *session* do a turn, and *change* happen in it."""
+    trees = TurnTrees(kasmon.paths.turns(kasmon.json("show", session)["session"]["id"]))
     count = len(trees.turns())
-    assert 0 == kasmon("send", "one", "ask true").code
+    assert 0 == kasmon("send", session, "ask true").code
     request = kasmon.request()["id"]
     until(lambda: len(trees.turns()) > count, 30)
     change()
