@@ -1,4 +1,7 @@
-"""A live dashboard and runtime for many coding agents."""
+"""A live dashboard and runtime for many coding agents.
+
+CONTRIBUTING.md has a map of the packages, and follows an event, a command, a key and a prompt through them.
+"""
 
 TYPE_CHECKING = False  # importing `typing` would take a third of the load time of a small kasmon process
 if TYPE_CHECKING:

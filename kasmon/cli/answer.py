@@ -77,6 +77,11 @@ def answer(
     where = user_paths()
     session, request = meant(read_fleet(where), wanted)
     labels = tuple(_label(request, label) for label in choice or ())
+    if digest and digest != request.digest and request.digest.startswith(digest.rstrip("…")):
+        raise UsageError(
+            f"{digest!r} is only the beginning of the digest of request {request.id!r}.",
+            hint="`kasmon inbox --json` prints all of it.",
+        )
     _check(request, decision)
     tool_input = None if edited is None else _edited(edited) if decision is Decision.EDIT else {}
     given = Answer(

@@ -218,7 +218,7 @@ def new(
     agent: Annotated[
         str,
         Arg(
-            "Profile: claude, codex, opencode, gemini, amp, shell, scripted, or one from your config.",
+            "Profile: claude, codex, shell, scripted, another that `kasmon agents ls` lists, or one from your config.",
             completer="agents",
         ),
     ] = "",

@@ -1,6 +1,6 @@
 """The config schema: structs with their defaults. `--explain` prints the docstring below each field.
 
-To add a setting, add one field with its docstring.
+To add a setting, add one field with its docstring, then run `make pages`.
 """
 
 from collections.abc import Iterator, Mapping

@@ -20,7 +20,9 @@ COMMAND_FIELDS: Final = ("command", "cmd", "argv")
 
 
 def must_fit(request: Request, answer: Answer) -> None:
-    """Refuse an *answer* that does not fit *request*.
+    """Refuse an *answer* that does not fit *request*: each backend's own check, after that of the host.
+
+    The host's is `RequestRegistry.require_answerable`.
 
     Raises:
         StaleRequestError: if it is for another text.

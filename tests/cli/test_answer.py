@@ -108,6 +108,9 @@ def test_a_question_is_answered_by_number_by_label_by_both_and_in_own_words(kasm
     session = kasmon.new("asks", "question Which one?|red|green\nsay done")
     request = kasmon.request()
     assert 2 == kasmon("answer", request["id"], "choose", "--choice", "3", "--digest", request["digest"]).code
+    for part in (request["digest"][:8], f"{request['digest'][:8]}…"):
+        cut = kasmon("answer", request["id"], "choose", "--choice", "1", "--digest", part)
+        assert (2, True) == (cut.code, f"{part!r} is only the beginning of the digest" in cut.err)
     code, said = kasmon.terminal("answer", request["id"], "choose", "--choice", "2", typed=[("to cancel:", "choose\n")])
     assert (0, True, True) == (code, "2. green" in said, "Chosen: green" in said), said
     kasmon.json("wait", session, "--for", "idle", "--timeout", "20")

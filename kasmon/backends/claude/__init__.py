@@ -1,5 +1,7 @@
 """Claude Code as a structured agent: the user's own `claude`, controlled over claude-agent-sdk.
 
+A claude in a terminal is read by `kasmon/backends/tmux/`: `evidence/screen_requests.py` turns its menus into requests.
+
 | module | purpose |
 |---|---|
 | `handshake` | opening: what is started, what the agent must report first |

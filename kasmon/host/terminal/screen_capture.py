@@ -155,6 +155,11 @@ class ScreenCapture(PaneListener):
         self.plan()
 
     def handle_output(self, data: bytes) -> None:
+        """Plan to read the rows from tmux again; *data* itself, a chunk of output, is only searched for signals.
+
+        tmux is the terminal emulator: `_capture` asks it for rows with styles, and the dashboard draws those
+        (`kasmon/tui/terminal/sgr.py`).
+        """
         self._is_stale = True
         for clip in self.escape_scanner.feed(data):
             for viewer in list(self._viewers):

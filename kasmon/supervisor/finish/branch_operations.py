@@ -186,7 +186,8 @@ def find_worktree_of(path: Path, ref: str) -> Path | None:
 def check_checkout(target: Path, commit: str) -> None:
     """Raise `RefusedError` if the work in the checkout *target* could be touched by a merge of *commit*.
 
-    That is so if something is staged, an operation is unfinished, or a file that differs is not committed.
+    The checkout is dirty then: something is staged, an operation is unfinished, or a file that the merge changes has
+    uncommitted changes.
     """
     where = f"in the checkout {str(target)!r}"
     if operation := find_operation(git_folders(target)[0]):

@@ -77,7 +77,7 @@ def read_status(paths: Paths) -> NotifierStatus:
 
 
 def start_notifier(paths: Paths, config: Config | None = None) -> None:
-    """Start the notifier if the config has targets and none runs; one of an older kasmon is replaced. Blocks.
+    """Start the notifier if there is a target or a subscribed browser, and none runs; an older one is replaced. Blocks.
 
     *config*: where it was read already. Raises `UnavailableError` if it cannot be started.
     """

@@ -332,5 +332,8 @@ def _build_launch(
     program = Path(launch.argv[0]).name if launch.argv else ""
     argv = add_conversation(program, launch.argv, conversation)
     if argv is None:
-        raise UnableError(f"kasmon does not know how {program!r} resumes a conversation in a terminal.")
+        raise UnableError(
+            f"kasmon does not know how {program!r} resumes a conversation in a terminal.",
+            hint="Continue it in structured mode, or start a new session.",
+        )
     return msgspec.structs.replace(launch, argv=argv), translated.problem
