@@ -22,7 +22,7 @@ PROMPT_TEMPLATE: Final = r"\A(?:[^{}]|\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_]*\})*\Z"
 BudgetText: TypeAlias = Annotated[
     str, msgspec.Meta(pattern=r"^(\$[0-9]{1,9}(\.[0-9]{1,2})?|[0-9]{1,12}(\.[0-9]{1,3})?[kM]?)?$")
 ]
-Keys: TypeAlias = str | tuple[str, ...]
+BoundKeys: TypeAlias = str | tuple[str, ...]
 NotifyEvent: TypeAlias = Literal[
     "asking", "lost", "crashed", "stuck", "unsure", "limited", "finished", "plan", "machine"
 ]
@@ -517,7 +517,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Further log-ins, each a table [accounts.NAME]."""
     templates: dict[str, TemplateConfig] = {}
     """The templates of new sessions, each a table [templates.NAME]."""
-    keys: dict[str, Keys] = {}
+    keys: dict[str, BoundKeys] = {}
     """The keys of each action; `?` in the dashboard shows the actions."""
     ui: Ui = Ui()
     """The look and the bell of the dashboard."""

@@ -98,11 +98,11 @@ class Standing:
         self.kasmon, self.folder = kasmon, folder
 
     def __call__(self, *words: str) -> tuple[str, str]:
-        home, self.kasmon.home = self.kasmon.home, self.folder  # where a command is run
+        before, self.kasmon.folder = self.kasmon.folder, self.folder
         try:
             done = self.kasmon(*words)
         finally:
-            self.kasmon.home = home
+            self.kasmon.folder = before
         return done.out, done.err
 
 

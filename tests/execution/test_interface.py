@@ -147,7 +147,7 @@ async def test_a_content_that_cannot_be_had_is_said_to_be_none_and_the_last_one_
 
 async def test_a_poll_has_what_is_being_written_and_more_of_it_later(home: Home) -> None:
     """The message is not whole before the last of its words."""
-    words = [f"word{number:03}" for number in range(300)]
+    words = [f"word{number:03}" for number in range(1000)]
     async with started(home, "sdk", prompt=f"say {' '.join(words)}", speed=1.0) as one:
 
         async def written(least: int) -> Poll | None:

@@ -192,7 +192,7 @@ def test_a_session_of_the_python_interface_has_the_limits(kasmon: Cli) -> None:
         (("cluster", "down"), "an agent cannot change a cluster"),
         (("cluster", "limit", "--storage-gb", "1"), "an agent cannot change a cluster"),
         (("send", "other", "x", "--over-budget"), "an agent cannot send prompts over a budget"),
-        (("limits", "resume", "--yes"), "an agent cannot allow sessions to go on after a usage limit"),
+        (("limits", "resume", "--yes"), "an agent cannot resume sessions after a usage limit"),
         (("web", "links", "login"), "an agent cannot create links that log in"),
         (("attach", "other"), "an agent cannot open the screen of an agent"),
         (("adopt", "--background", "x"), "an agent cannot adopt a background session"),

@@ -73,7 +73,7 @@ async def test_a_new_widget_that_somebody_looked_up_is_told_its_size() -> None:
         while new not in board._compositor.full_map:
             board._compositor._full_map_invalidated = True
             await asyncio.sleep(0)
-        await pilot.pause()
+        await auntil(lambda: new.told, what="its size")
 
         assert [80] == new.told[:1]
 
