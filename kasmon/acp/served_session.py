@@ -11,6 +11,7 @@ from acp import RequestError
 from kasmon.acp.connection import EditorConnection, refused
 from kasmon.acp.permissions import answer_of, contents_of, options_of
 from kasmon.acp.updates import EditorUpdate, UpdateTranslator, notice, text_chunk
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.errors import KasmonError
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.rpc.connect import open_link
@@ -147,9 +148,7 @@ class ServedSession:
 
     async def aclose(self) -> None:
         """Stop following; the agent runs on. Idempotent."""
-        for task in self._asking.values():
-            task.cancel()
-        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+        await cancel_and_wait(*self._asking.values())
         await self._link.aclose()
 
     def _now(self, receipt: Receipt) -> Receipt:

@@ -14,6 +14,7 @@ from kasmon import __version__
 from kasmon.acp.connection import EditorConnection, refused
 from kasmon.acp.served_session import MODEL, ServedSession, config_options, mode_state
 from kasmon.acp.updates import notice
+from kasmon.asyncio_tasks import TaskSet
 from kasmon.backends.acp.content import ContentBlock
 from kasmon.backends.acp.content import text_of as block_text
 from kasmon.config import Config
@@ -113,7 +114,7 @@ class EditorAgent:
         self._opening: dict[str, str] = {}
         """The sessions whose id the editor may not have yet, so nothing is sent; each with a remark for the person.
         """
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def follow(self) -> None:
         """Follow the fleet and pass each served session's state on. Never returns."""
@@ -133,9 +134,7 @@ class EditorAgent:
         """Begin to send updates of a session, once the editor got its id with *result*."""
         name = str(result.get("sessionId"))
         if (remark := self._opening.pop(name, None)) is not None:
-            task = asyncio.create_task(self._begin(self._served[name], remark))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._begin(self._served[name], remark))
 
     async def _begin(self, served: ServedSession, remark: str) -> None:
         if remark:

@@ -9,8 +9,8 @@ import os
 import time
 from collections.abc import AsyncIterator
 
+from kasmon.asyncio_tasks import wait_within
 from kasmon.backends.base import Abilities, Agent, Chunk
-from kasmon.backends.common.tasks import wait_within
 from kasmon.model.commands import AgentCommand, Answer, Interrupt, Launch, Prompt, Stop
 from kasmon.model.events import Event, SessionEnded, SessionStarted
 from kasmon.scripted_agent.agent import Actor

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.bus.abilities import ability_of_control, ability_of_frame, check
 from kasmon.errors import RefusedError
 from kasmon.host.rpc import codec, control
@@ -60,9 +61,7 @@ class _Gate(NamedTuple):
             for each in done:
                 each.result()
         finally:
-            for each in (requests, answers):
-                each.cancel()
-            await asyncio.gather(requests, answers, return_exceptions=True)
+            await cancel_and_wait(requests, answers)
 
     async def _pass_control(self, kind: int) -> None:
         try:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kasmon import __version__, system
+from kasmon.asyncio_tasks import TaskSet, end_tasks
 from kasmon.bus.base import LATE_S, LOST_S, Bus, BusWelcome, Heartbeat, JoinedBus, ListEnd, LogPart, QueueBus
 from kasmon.bus.clock_offset import ClockOffset
 from kasmon.bus.mirror import Mirror
 from kasmon.bus.ssh import open_bus
-from kasmon.bus.tasks import TaskSet, end_tasks
 from kasmon.config import load_or_default
 from kasmon.errors import KasmonError, NotFoundError, RefusedError, RemoteUnreachableError
 from kasmon.host.journal import process_log
@@ -150,7 +150,7 @@ class MachineLink:
             for server in (listener, *self._servers.values()):
                 if server is not None:
                     server.close()
-            await self._tasks.cancel()
+            await self._tasks.aclose()
             await asyncio.to_thread(self._leave)
 
     def _leave(self) -> None:
@@ -385,23 +385,20 @@ class _SocketListener:
     def __init__(self, listening: socket.socket, handle: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
         self._listening, self._handle = listening, handle
         self._loop = asyncio.get_running_loop()
-        self._clients: set[asyncio.Task[None]] = set()
+        self._clients = TaskSet()
         self._loop.add_reader(listening.fileno(), self._accept)
 
     def close(self) -> None:
         """Accept no more clients, and end what *handle* still does for others."""
         self._loop.remove_reader(self._listening.fileno())
         self._listening.close()
-        for client in self._clients:
-            client.cancel()
+        self._clients.cancel()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             client, _ = self._listening.accept()
             client.setblocking(False)
-            task = self._loop.create_task(self._serve(client))
-            self._clients.add(task)
-            task.add_done_callback(self._clients.discard)
+            self._clients.start(self._serve(client))
 
     async def _serve(self, client: socket.socket) -> None:
         with client:

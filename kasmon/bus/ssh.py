@@ -8,10 +8,10 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
+from kasmon.asyncio_tasks import complete
 from kasmon.bus.base import BusWelcome
 from kasmon.bus.stream import StreamBus
 from kasmon.errors import RemoteUnreachableError
-from kasmon.host.rpc.event_loop import complete
 from kasmon.host.rpc.peer import PEER
 from kasmon.sandbox.guest.frames import LIMIT_BYTES
 from kasmon.store.machines import Machine

@@ -14,13 +14,12 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from kasmon.asyncio_tasks import TaskSet, complete
 from kasmon.bus import frame_gate
 from kasmon.bus.abilities import ability_of_arguments, check
 from kasmon.bus.base import Bus, BusWelcome, LogPart, LogPosition, Update, check_protocol, connect_by_join
-from kasmon.bus.tasks import TaskSet
 from kasmon.errors import HostUnreachableError, KasmonError, RefusedError, RemoteUnreachableError
 from kasmon.host.rpc.codec import failed, rebuilt
-from kasmon.host.rpc.event_loop import complete
 from kasmon.host.rpc.frames import FailureReply
 from kasmon.model.commands import ABILITIES, Ability
 from kasmon.model.permission import SessionId
@@ -123,7 +122,7 @@ class _End:
         self._loop.remove_reader(self._mux.fileno())
         self._mux.close_all()
         self._writer.close()  # before anything is waited for, which may be cancelled
-        await self._tasks.cancel()
+        await self._tasks.aclose()
         closing = asyncio.ensure_future(self._writer.wait_closed())
         await asyncio.wait([closing], timeout=CLOSE_S)
         if not closing.done():

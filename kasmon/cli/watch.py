@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.cli.ls import chosen, drawn, is_utf8, states_in
 from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import session_object
@@ -47,9 +48,7 @@ async def _watch(choose: Callable[[Fleet], Sequence[Session]], wants_json: bool)
             raise BrokenPipeError
         printing.result()
     finally:
-        printing.cancel()
-        left.cancel()
-        await asyncio.gather(printing, left, return_exceptions=True)
+        await cancel_and_wait(printing, left)
 
 
 async def _wait_for_reader_exit() -> None:

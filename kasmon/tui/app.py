@@ -17,6 +17,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.command import CommandPalette, Provider
 
+from kasmon.asyncio_tasks import wait_within
 from kasmon.charset import needs_ascii
 from kasmon.errors import KasmonError, of_system
 from kasmon.model.collisions import CollisionSummary
@@ -279,9 +280,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         left = self.main_view.filter_bar.left_by(key)
         await super().on_event(key)
         if left is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(FILTER_KEY_WAIT_S):
-                    await left.wait()
+            await wait_within(FILTER_KEY_WAIT_S, left)
 
     def hold_still(self) -> None:
         """Note that the user just did something: for a while nothing moves and no request pops up."""

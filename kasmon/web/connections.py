@@ -14,6 +14,7 @@ from typing import Final
 
 from aiohttp import web
 
+from kasmon.asyncio_tasks import TaskSet
 from kasmon.web.request_limits import Pace
 
 MAX_PER_ADDRESS: Final = 32
@@ -52,8 +53,8 @@ class Listener:
         self._socket = socket.create_server((address, port), family=family, backlog=QUEUE)
         self._socket.setblocking(False)
         self._factory, self._context = factory, context
-        self._beginning: set[asyncio.Task[None]] = set()
-        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+        self._tasks = TaskSet()
+        self._tasks.start(self._accept())
 
     @property
     def port(self) -> int:
@@ -61,8 +62,7 @@ class Listener:
 
     def close(self) -> None:
         """Stop listening; idempotent. Accepted connections stay open."""
-        for task in (self._accepting, *self._beginning):
-            task.cancel()
+        self._tasks.cancel()
         self._socket.close()
 
     async def _accept(self) -> None:
@@ -76,9 +76,7 @@ class Listener:
                 loop.call_exception_handler({"message": "no connection is accepted", "exception": error})
                 await asyncio.sleep(RETRY_S)
                 continue
-            task = loop.create_task(self._begin(line))
-            self._beginning.add(task)
-            task.add_done_callback(self._beginning.discard)
+            self._tasks.start(self._begin(line))
             await asyncio.sleep(pace.add(loop.time()))  # also of 0: what else waits on the loop comes before the next
 
     async def _begin(self, line: socket.socket) -> None:

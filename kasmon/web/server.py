@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from kasmon.bus.tasks import TaskSet
+from kasmon.asyncio_tasks import TaskSet
 from kasmon.errors import UnavailableError
 from kasmon.host.journal.known_secrets import add_secrets
 from kasmon.web.access import COOKIE, LINK, LOG_OUT, AccessGuard, AccessRequest

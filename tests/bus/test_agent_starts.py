@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import pytest
 
+from kasmon.asyncio_tasks import end_tasks
 from kasmon.bus import link
 from kasmon.bus.base import (
     PROTOCOL,
@@ -24,7 +25,6 @@ from kasmon.bus.base import (
     Update,
 )
 from kasmon.bus.link import MachineLink
-from kasmon.bus.tasks import end_tasks
 from kasmon.model.commands import ABILITIES, FLEET_TOOLS
 from kasmon.model.events import LogOpened, PeerMessageWritten, SessionCreated
 from kasmon.model.permission import SessionId

@@ -23,6 +23,7 @@ from claude_agent_sdk import (
     ToolPermissionContext,
 )
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.backends.base import AgentOutput
 from kasmon.backends.claude.command_line import model_of
 from kasmon.backends.claude.diff import CHANGING
@@ -36,7 +37,6 @@ from kasmon.backends.claude.usage import ClaudeUsage
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.json_access import Table, table, text
 from kasmon.backends.common.structured_agent import StructuredAgent
-from kasmon.backends.common.tasks import end_task
 from kasmon.errors import LaunchError, RefusedError, SessionEndedError
 from kasmon.model.commands import Answer, Configure, Launch, Prompt
 from kasmon.model.events import NoticeRaised
@@ -112,7 +112,7 @@ class ClaudeAgent(StructuredAgent):
         return self._translator.limit.end(at)
 
     async def _disconnect(self) -> None:
-        await end_task(self._measuring)
+        await cancel_and_wait(self._measuring)
         await self._client.disconnect()
 
     async def _prompt(self, prompt: Prompt) -> None:

@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.backends.base import AgentOutput
 from kasmon.backends.codex import program_path, thread_start
 from kasmon.backends.codex.cli_flags import has_permissions
@@ -20,7 +21,6 @@ from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.json_access import Table, as_json, rows, text
 from kasmon.backends.common.slash_commands import build_announcement
 from kasmon.backends.common.structured_agent import StructuredAgent
-from kasmon.backends.common.tasks import end_task
 from kasmon.errors import KasmonError, LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.answer import must_fit
 from kasmon.model.commands import Answer, Configure, Launch, Prompt
@@ -192,7 +192,7 @@ class CodexAgent(StructuredAgent):
         return self._translator.lifted(at)
 
     async def _disconnect(self) -> None:
-        await end_task(self._models_task)
+        await cancel_and_wait(self._models_task)
         if self._server is not None:
             await self._server.aclose()
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from kasmon import system
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.backends.codex.web_socket import WebSocketChannel
 from kasmon.backends.common.agent_start import AgentStart
 from kasmon.backends.common.child_process import ChildProcess
-from kasmon.backends.common.tasks import end_task
 
 LISTEN_S: Final = 15.0
 """How long a codex may take to listen, in seconds; one that takes longer is started without a socket."""
@@ -82,7 +82,7 @@ class SharedServer:
         if self._guard.stdin is not None:
             self._guard.stdin.close()
         await self._guard.wait()
-        await end_task(self._drain)
+        await cancel_and_wait(self._drain)
         await asyncio.to_thread(_remove_socket, self._path)
 
 

@@ -10,8 +10,8 @@ from os import urandom
 from pathlib import Path
 from typing import Final
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.backends.common.child_process import KEPT_BYTES, LINE_BYTES
-from kasmon.backends.common.tasks import end_task
 from kasmon.errors import SessionEndedError
 
 GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -99,7 +99,7 @@ class WebSocketChannel:
 
     async def aclose(self) -> None:
         """Close the connection. Idempotent."""
-        await end_task(self._receiving)
+        await cancel_and_wait(self._receiving)
         self._writer.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from secrets import token_hex
 from typing import Final
 
+from kasmon.asyncio_tasks import cancel_and_wait, wait_within
 from kasmon.backends.common.process_family import ProcessFamily
-from kasmon.backends.common.tasks import wait_within
 from kasmon.errors import LaunchError, SessionEndedError
 from kasmon.launch import RUN, SESSION
 from kasmon.sanitize import Clean, clean_block, redact
@@ -248,10 +248,7 @@ class ChildProcess:
 
     async def _release(self) -> None:
         self._transport.close()
-        tasks = [task for task in (self._stderr_task, self._cleanup_task, self._scan_task) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(self._stderr_task, self._cleanup_task, self._scan_task)
 
     def _signal(self, number: signals.Signals) -> None:
         """Send *number* to its process group, which exists as long as it has a member."""

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.backends.base import AgentOutput
 from kasmon.backends.common import agent_start
 from kasmon.backends.common.agent_version import explain_unfit
 from kasmon.backends.common.child_process import ChildProcess
-from kasmon.backends.common.tasks import end_task
 from kasmon.errors import KasmonError, LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.commands import AgentCommand, Answer, Configure, Interrupt, Launch, Prompt, Stop
 from kasmon.model.events import Event, LimitLifted, LimitReached, SessionEnded, SessionStarted
@@ -110,12 +110,12 @@ class StructuredAgent(ABC):
     async def aclose(self) -> None:
         """End the agent if it runs; idempotent, and within some 10 s."""
         self._why = self._why or "closed"
-        await end_task(self._stop_task)
+        await cancel_and_wait(self._stop_task)
         await self._child.end()
         await self._disconnect()
         if self._life is not None:
             await asyncio.wait([self._life], timeout=LINGER_S)
-            await end_task(self._life)
+            await cancel_and_wait(self._life)
 
     @abstractmethod
     async def begin(self) -> None:

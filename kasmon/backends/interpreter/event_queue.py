@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final, NamedTuple, TypeAlias
 
+from kasmon.asyncio_tasks import wait_within
 from kasmon.backends.base import Chunk, SecretsLearned
-from kasmon.backends.common.tasks import wait_within
 from kasmon.errors import SandboxError
 from kasmon.model.events import Event, SessionEnded
 from kasmon.model.sandbox.state import must_be_on_disk

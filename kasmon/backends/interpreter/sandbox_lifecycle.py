@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from kasmon.backends.common.tasks import wait_within
+from kasmon.asyncio_tasks import wait_within
 from kasmon.backends.interpreter.event_queue import ThreadSafeEventQueue
 from kasmon.backends.interpreter.threads import BlockingCalls
 from kasmon.backends.interpreter.turns import TurnCounter

@@ -8,6 +8,8 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Literal, TypeAlias
 
+from kasmon.asyncio_tasks import TaskSet
+
 QUIET_S: Final = 0.5
 """A turn is over when nothing ran for this many seconds."""
 
@@ -41,7 +43,7 @@ class TurnCounter:
         self._quiet_s = quiet_s
         self._running = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = TaskSet()
         self._over = asyncio.Event()
         self._over.set()
 
@@ -78,14 +80,10 @@ class TurnCounter:
     async def aclose(self) -> None:
         """End the running turn, without waiting for its runs."""
         self._stop_timer()
-        for task in list(self._closing):
-            task.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._closing.aclose()
 
     def _close_soon(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._closing.start(self._close())
 
     async def _close(self) -> None:
         async with self.gate:

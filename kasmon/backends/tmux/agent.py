@@ -5,12 +5,12 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
+from kasmon.asyncio_tasks import TaskSet, wait_within
 from kasmon.backends.base import Chunk
 from kasmon.backends.common.child_process import signal_name
-from kasmon.backends.common.tasks import wait_within
 from kasmon.backends.tmux import termination
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.evidence.pane_output import PaneOutput
@@ -80,7 +80,7 @@ class TmuxAgent(PaneListener):
         self._ended = asyncio.Event()
         self._is_ending = False
         self._why = ""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self.state_monitor = state_monitor
         state_monitor.emit = self.say
         self.brackets = BracketedPasteTracker()
@@ -279,8 +279,7 @@ class TmuxAgent(PaneListener):
         self._line.listeners.unlisten(self.pane, self)
         self.state_monitor.close()
         self._pane_output.close()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         self._events.put_nowait(None)
 
     def give_up(self) -> None:
@@ -340,7 +339,7 @@ class TmuxAgent(PaneListener):
     def handle_exit(self, status: int | None, number: int | None) -> None:
         if not self.has_ended and not self._is_ending:
             self._is_ending = True
-            self._spawn(self._report_death(status, number))
+            self._tasks.start(self._report_death(status, number))
 
     def handle_close(self) -> None:
         self._end(SessionEnded(at=time.time(), why=self._why or "its pane no longer exists"))
@@ -393,12 +392,7 @@ class TmuxAgent(PaneListener):
 
     def _stop(self, why: str, grace_s: float) -> None:
         self._why = self._why or why
-        self._spawn(termination.end_group(self._process, grace_s, self._ended, self._sandboxed_agent))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(termination.end_group(self._process, grace_s, self._ended, self._sandboxed_agent))
 
 
 class _SilentObserver:

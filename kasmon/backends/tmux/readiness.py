@@ -4,7 +4,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Final
 
-from kasmon.backends.common.tasks import wait_within
+from kasmon.asyncio_tasks import wait_within
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError
 from kasmon.tmux.formats import PaneFacts

@@ -147,7 +147,7 @@ class RemoteAgent(TmuxAgent):
             with contextlib.suppress(KasmonError):
                 await self._stop_remotely(grace_s)
 
-        self._spawn(stop())
+        self._tasks.start(stop())
 
     async def _stop_remotely(self, grace_s: float) -> None:
         await asyncio.to_thread(agent.stop, self._machine, self._launch.session, grace_s, ssh_environment())

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from kasmon.backends.common.tasks import end_task
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.backends.tmux.hub_pump import HubPump
 from kasmon.backends.tmux.pane_events import PaneListeners
 from kasmon.errors import KasmonError, TmuxCommandError, TmuxError, TmuxServerGoneError
@@ -76,7 +76,7 @@ class ServerConnection:
 
     async def aclose(self) -> None:
         """Close the connection; the server and all its panes keep running. Idempotent."""
-        await end_task(self._reopening)
+        await cancel_and_wait(self._reopening)
         async with self._opening:
             self.is_open = False
             self._pump.stop()

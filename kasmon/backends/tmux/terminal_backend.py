@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 
 from kasmon.agents.catalog import catalog
+from kasmon.asyncio_tasks import TaskSet
 from kasmon.backends.base import Abilities
 from kasmon.backends.common import agent_start
 from kasmon.backends.common.agent_version import refuse_in_terminal, version_of
@@ -56,7 +57,7 @@ class TmuxBackend:
         self._readiness: PaneReadiness | None = None
         self._screen_reader: ScreenReader | None = None
         self._process_scanner: ProcessScanner | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     @property
     def paths(self) -> Paths:
@@ -119,9 +120,7 @@ class TmuxBackend:
         agent.say(
             ConnectionRestored(at=time.time(), pid=agent.pid) if lives_on else agent.record_start(launch.generation)
         )
-        task = asyncio.create_task(self._await_ready(agent, launch, made.nonce))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._await_ready(agent, launch, made.nonce))
         return agent
 
     async def is_alive(self, launch: Launch) -> bool:
@@ -150,8 +149,7 @@ class TmuxBackend:
 
     async def aclose(self) -> None:
         """Close the connection; all agents keep running. Idempotent."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         if self._process_scanner is not None:
             await self._process_scanner.aclose()
             self._process_scanner = None
@@ -189,9 +187,7 @@ class TmuxBackend:
             agent = RemoteAgent(self._machine(launch), nonce, launch, self.line, pane, process, output_monitor, monitor)
         else:
             agent = TmuxAgent(launch, self.line, pane, process, output_monitor, monitor)
-        task = asyncio.create_task(self._find_version(agent, launch))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._find_version(agent, launch))
         return agent
 
     async def _load_screen_reader(self) -> ScreenReader:

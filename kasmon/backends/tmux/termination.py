@@ -7,8 +7,8 @@ import re
 import signal
 from typing import Final
 
+from kasmon.asyncio_tasks import wait_within
 from kasmon.backends.common.agent_version import LIMIT_S, advised
-from kasmon.backends.common.tasks import wait_within
 from kasmon.backends.tmux.evidence.process_table import foreground_of
 from kasmon.model.commands import Launch
 from kasmon.model.evidence import AT_ONCE

@@ -12,6 +12,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from kasmon import __version__
+from kasmon.asyncio_tasks import TaskSet, end_tasks
 from kasmon.bus.nats.cluster import Member
 from kasmon.bus.nats.connection import Connection, connect
 from kasmon.bus.nats.identity import Identity
@@ -22,7 +23,6 @@ from kasmon.bus.nats.signatures import CommandRefusedError, CommandVerifier
 from kasmon.bus.nats.subjects import roster_subject, subject
 from kasmon.bus.nats.tunnel import NUMBER, TunnelEnd
 from kasmon.bus.stream import ServedBus, StreamServer
-from kasmon.bus.tasks import TaskSet, end_tasks
 from kasmon.errors import KasmonError, TimedOutError, UnavailableError
 from kasmon.model.commands import ABILITIES, Ability
 
@@ -153,7 +153,7 @@ class MachineServer:
             self._publishing = None
             await self.outbox.end()
         await self._end_streams()
-        await self._tasks.cancel()
+        await self._tasks.aclose()
         if self._worker_bus is not None:
             await self._worker_bus.aclose()
         if self._connection is not None:

@@ -10,6 +10,7 @@ import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 
+from kasmon.asyncio_tasks import TaskSet
 from kasmon.bus.base import LOST_S
 from kasmon.bus.nats.connection import FAILURES, Connection, connect, explain
 from kasmon.bus.nats.identity import Identity
@@ -18,7 +19,6 @@ from kasmon.bus.nats.signatures import RemoteCommand, make_nonce, sign_command
 from kasmon.bus.nats.subjects import check_name, subject
 from kasmon.bus.nats.tunnel import TunnelEnd
 from kasmon.bus.stream import StreamBus
-from kasmon.bus.tasks import TaskSet
 from kasmon.errors import KasmonError, RemoteUnreachableError, TimedOutError, UnavailableError
 
 ALIVE_S: Final = 5.0
@@ -85,7 +85,7 @@ class _MachineClient:
 
     async def aclose(self) -> None:
         self._end.abort()
-        await self._tasks.cancel()
+        await self._tasks.aclose()
         if self._connection is not None:
             await self._connection.aclose()
 

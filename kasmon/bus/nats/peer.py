@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 from nats.aio.msg import Msg
 
+from kasmon.asyncio_tasks import end_tasks, wait_within
 from kasmon.bus.nats import certificates
 from kasmon.bus.nats.connection import Connection, connect
 from kasmon.bus.nats.identity import Identity
@@ -25,7 +26,6 @@ from kasmon.bus.nats.server import ServerProgram, start_server, stop_server
 from kasmon.bus.nats.server_config import build_server_name, find_removed_users
 from kasmon.bus.nats.signatures import CommandRefusedError, read_signed_text
 from kasmon.bus.nats.subjects import certificate_subject, configuration_subject
-from kasmon.bus.tasks import end_tasks
 from kasmon.errors import KasmonError, NotFoundError, UnavailableError
 from kasmon.paths import write_private
 
@@ -72,9 +72,7 @@ class PeerServer:
                 await asyncio.shield(asyncio.to_thread(stop_server, process))
                 await end_tasks(tasks)
             wait_s = 1.0 if time.monotonic() - since > LONGEST_WAIT_S else min(2 * wait_s, LONGEST_WAIT_S)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await stop.wait()
+            await wait_within(wait_s, stop)
 
     async def _follow(self, process: "subprocess.Popen[bytes]") -> None:
         """Use each new configuration that the service of the cluster sends."""

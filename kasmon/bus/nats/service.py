@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kasmon.asyncio_tasks import end_tasks, wait_within
 from kasmon.boot_id import boot
 from kasmon.bus.nats import certificates
 from kasmon.bus.nats.cluster import Cluster, ClusterFolder, Member
@@ -48,7 +49,6 @@ from kasmon.bus.nats.subjects import (
     roster_subject,
     stream,
 )
-from kasmon.bus.tasks import end_tasks
 from kasmon.errors import KasmonError, RefusedError, TimedOutError, UnavailableError
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.paths import write_private
@@ -256,9 +256,7 @@ class ClusterService:
                 wait_s = 1.0
             if not stop.is_set():
                 log.warning("the NATS server ended; it is started again in %.0f s", wait_s)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await stop.wait()
+                await wait_within(wait_s, stop)
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     def _prepare(self) -> None:

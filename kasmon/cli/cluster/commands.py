@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.errors import KasmonError, UnavailableError, UsageError
@@ -280,10 +281,7 @@ async def serve_cluster(where: Paths, cluster: str, abilities: Collection[Abilit
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
     finally:
         ended = [each.result() for each in serving if each.done()]
-        waited.append(collecting)
-        for each in waited:
-            each.cancel()
-        await asyncio.gather(*waited, return_exceptions=True)
+        await cancel_and_wait(*waited, collecting)
     if ended:
         raise ended[0]
 

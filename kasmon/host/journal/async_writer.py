@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.host.journal.session_log import UNWRITTEN, SessionLog
 from kasmon.model.events import Event, NoticeRaised
 from kasmon.model.session import Session
@@ -65,8 +66,7 @@ class LogWriter:
     async def aclose(self, limit_s: float | None) -> bool:
         """Stop writing once all is written, or after *limit_s* seconds; false if something is unwritten. Idempotent."""
         done = await self._wait_for_count(self.session_log.noted, limit_s)
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
         return done
 
     async def _wait_for_count(self, count: int, limit_s: float | None) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from kasmon.asyncio_tasks import wait_within
 from kasmon.errors import HostUnreachableError, KasmonError, UsageError
 from kasmon.host.rpc import control
 from kasmon.host.rpc.codec import Unpacker, WireError, from_host, pack, rebuilt
@@ -164,9 +165,7 @@ class HostLink:
     async def aclose(self) -> None:
         """Close the link; idempotent. Unsent frames get `GOODBYE_S` to leave."""
         if self._unsent and self.is_open:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GOODBYE_S):
-                    await self._all_sent.wait()
+            await wait_within(GOODBYE_S, self._all_sent)
         self._hang_up()
 
     def close(self) -> None:

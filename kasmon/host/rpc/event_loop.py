@@ -6,7 +6,7 @@ Its coroutines await only the functions here and `BlockingLink`: on a loop these
 
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 Parameters = ParamSpec("Parameters")
@@ -52,23 +52,3 @@ async def sleep(seconds: float) -> None:
     import asyncio
 
     await asyncio.sleep(seconds)
-
-
-async def complete(work: Awaitable[Result]) -> Result:
-    """Return what *work* returns. A cancellation of the caller does not reach *work*; it is raised after that.
-
-    Requires an event loop. For clean-ups: a second cancellation would interrupt them.
-    """
-    import asyncio
-
-    task, cancellation = asyncio.ensure_future(work), None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancellation = error
-    if cancellation is None:
-        return task.result()
-    if not task.cancelled():
-        task.exception()  # it counts as retrieved
-    raise cancellation

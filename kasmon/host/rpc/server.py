@@ -12,11 +12,11 @@ from typing import TypeAlias
 import msgspec
 
 from kasmon import __version__, system
+from kasmon.asyncio_tasks import complete
 from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.rpc import control
 from kasmon.host.rpc.codec import Unpacker, WireError, decode_client_frame, failed, pack
 from kasmon.host.rpc.control import ControlKind, HostStatus
-from kasmon.host.rpc.event_loop import complete
 from kasmon.host.rpc.frames import VERSION, Frame, FromClient, Hello, NumberedFrame, Welcome
 from kasmon.host.rpc.peer import is_ours
 from kasmon.system.base import PeerProcess

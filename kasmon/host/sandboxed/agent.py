@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.config import load_or_default
 from kasmon.errors import KasmonError
 from kasmon.host.journal.async_writer import LogWriter
@@ -62,9 +63,7 @@ class SandboxedAgent:
 
     async def aclose(self, *, is_over: bool) -> None:
         """Stop that; if its agent *is_over*, remove its sandbox except its home. Idempotent."""
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
+        await cancel_and_wait(self._work)
         await self.lifecycle.aclose()
         if is_over:
             try:

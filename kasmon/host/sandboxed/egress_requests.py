@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.errors import KasmonError, UsageError
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.request_registry import RequestRegistry
@@ -74,9 +75,7 @@ class EgressRequests:
 
     async def aclose(self) -> None:
         """Stop that. Idempotent."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def answer(self, answer: Answer, who: str) -> None:
         """Accept *answer* of the user at terminal *who* to one of these requests, and execute it.

@@ -4,7 +4,6 @@ The work of an earlier, killed host is completed: a half-done pause or resume en
 """
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable
@@ -12,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.asyncio_tasks import cancel_and_wait, wait_within
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, SnapshotRefusedError
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.sandboxed.transitions import FOREVER, WRITTEN_S, SandboxTransitions
@@ -119,15 +119,11 @@ class SandboxLifecycle:
                 continue
             changes_at = (step.at if step else math.inf, rests_at(session), session.recheck_at or math.inf)
             look_at = min(look_at, now + LONGEST_LOOK_S, *(at for at in changes_at if at > now))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(look_at - now):
-                    await self._changed.wait()
+            await wait_within(look_at - now, self._changed)
 
     async def aclose(self) -> None:
         """Stop resuming. Idempotent."""
-        if self._resuming is not None:
-            self._resuming.cancel()
-            await asyncio.gather(self._resuming, return_exceptions=True)
+        await cancel_and_wait(self._resuming)
 
     # -- use
 

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.errors import KasmonError, NotFoundError, RefusedError, SessionBusyError, TimedOutError, UsageError
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.budget_gate import BudgetGate
@@ -232,8 +233,7 @@ class Prompts:
         self._stop_expecting()
         if self._hold_timer is not None:
             self._hold_timer.cancel()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def _run(self) -> None:
         """Deliver queued prompts, one for each time that the agent is idle."""

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.asyncio_tasks import TaskSet, cancel_and_wait
 from kasmon.backends.base import Agent, Backend, Chunk, SandboxedAgentControl, SecretsLearned
 from kasmon.errors import (
     KasmonError,
@@ -84,7 +85,7 @@ class StructuredAgentRunner:
         self._opening: asyncio.Task[Agent] | None = None
         self._output_monitor: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering = TaskSet()
         """Answers by rule that are being sent to the agent."""
         self._in_a_hurry = asyncio.Event()
         self._settled = asyncio.Event()
@@ -145,8 +146,7 @@ class StructuredAgentRunner:
         self.live.handle_event(translated)
         self.prompts.handle_event(translated)
         if isinstance(translated, RequestOpened) and (rule := self.policy.decides(translated.request)) is not None:
-            self._answering.add(task := asyncio.create_task(self._answer_by_rule(rule, translated.request)))
-            task.add_done_callback(self._answering.discard)
+            self._answering.start(self._answer_by_rule(rule, translated.request))
 
     async def send(self, command: AgentCommand) -> None:
         """Send *command* to the agent.
@@ -364,9 +364,7 @@ class StructuredAgentRunner:
         if not self._output_monitor.done():
             await self._close(self._agent)
             await asyncio.wait([self._output_monitor], timeout=CLOSING_S)
-        for task in (asking, hurrying, self._output_monitor):
-            task.cancel()
-        await asyncio.gather(asking, hurrying, self._output_monitor, return_exceptions=True)
+        await cancel_and_wait(asking, hurrying, self._output_monitor)
 
     async def _close(self, agent: Agent) -> None:
         """End the agent's process and its resources; idempotent and bounded."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kasmon import __version__
+from kasmon.asyncio_tasks import wait_within
 from kasmon.backends.common.environment import decoded
 from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.config import Config, load_or_default
@@ -145,9 +146,7 @@ class TmuxHost:
         """Return when ended, or idle for long. Nothing may be awaited from then until the server closes."""
         self._idleness.record_use(self._clock())
         while not self._end_requested.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._idle_s / LOOKS):
-                    await self._end_requested.wait()
+            await wait_within(self._idle_s / LOOKS, self._end_requested)
             await self._tidy_foreigners()
             is_needed = server.is_busy or any(terminal.is_needed for terminal in self._terminals.values())
             if self._idleness.is_over(is_needed, self._clock()):

@@ -12,13 +12,13 @@ a cause that may pass stays queued with that cause, if it was queued; what was t
 """
 
 import asyncio
-import contextlib
 import math
 import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kasmon.asyncio_tasks import wait_within
 from kasmon.backends.tmux.input.command_completion import CommandCompletion
 from kasmon.backends.tmux.readiness import wait_until_settled
 from kasmon.errors import KasmonError, PromptLostError, RefusedError, SessionEndedError, UsageError
@@ -109,9 +109,7 @@ class TypedPrompts(Prompts):
         """
         until = asyncio.get_running_loop().time() + ANSWER_S
         if prompt.when != "idle" and prompt.text.strip() and not self.is_ready:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(BEGINS_S):
-                    await self._begun_to_read.wait()
+            await wait_within(BEGINS_S, self._begun_to_read)
         if self._is_over:
             raise SessionEndedError(self._log_writer.session.id)
         sending = asyncio.create_task(super().submit(prompt))

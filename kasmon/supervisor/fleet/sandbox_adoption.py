@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
+from kasmon.asyncio_tasks import TaskSet
 from kasmon.errors import KasmonError, SandboxError
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.model.commands import Mode
@@ -109,21 +110,19 @@ class SandboxAdopter:
         self._tried: set[tuple[SessionId, float]] = set()
         self._checked: set[tuple[SessionId, float]] = set()
         """Sessions already checked for an unfinished sandbox."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def adopt_orphans(self, sessions: Iterable[Session]) -> None:
         """Start to adopt the orphans not tried yet. Needs a running loop."""
         for session in find_orphans(sessions):
             if (key := (session.id, session.since)) not in self._tried:
                 self._tried.add(key)
-                self._tasks.add(task := asyncio.create_task(self._adopt(session)))
-                task.add_done_callback(self._tasks.discard)
+                self._tasks.start(self._adopt(session))
         silent = [each for each in sessions if each.host is not None and not each.host.alive]
         begun = {(each.id, each.since): each for each in silent if _may_be_unfinished(each)}
         if new := begun.keys() - self._checked:
             self._checked |= new
-            self._tasks.add(task := asyncio.create_task(self._end_unfinished([begun[key] for key in new])))
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._end_unfinished([begun[key] for key in new]))
 
     async def _end_unfinished(self, sessions: list[Session]) -> None:
         for session in await asyncio.to_thread(find_unfinished, self._paths, sessions):

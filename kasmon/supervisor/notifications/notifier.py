@@ -11,12 +11,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from kasmon import __version__
+from kasmon.asyncio_tasks import TaskSet, cancel_and_wait, wait_within
 from kasmon.backends.common.agent_version import numbers
 from kasmon.config import Config, load
 from kasmon.config.schema import NotifyTarget
@@ -143,7 +144,7 @@ class Notifier:
         self._locked, self._locked_at = False, float("-inf")
         self._idle_since: float | None = None
         self._queues: dict[str, asyncio.Queue[Push]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._news = asyncio.Event()
 
     @property
@@ -162,13 +163,11 @@ class Notifier:
         """Run until no session has run for `LINGER_S` and nothing is left to push, or the config has no targets."""
         await asyncio.to_thread(self._read_config)
         watch = FleetWatch(self._paths, writes=False)
-        self._start(self._load_services())
+        self._tasks.start(self._load_services())
         following, ticked_at = asyncio.ensure_future(self._follow(watch)), time.monotonic()
         try:
             while self._targets and not following.done():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(TICK_S):
-                        await self._news.wait()
+                await wait_within(TICK_S, self._news)
                 if self._news.is_set():
                     self._news.clear()
                     await asyncio.sleep(GATHER_S + 0.01)  # a storm is one message
@@ -181,10 +180,9 @@ class Notifier:
             if following.done():
                 following.result()
         finally:
-            following.cancel()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(following, *self._tasks, return_exceptions=True)
+            self._tasks.cancel()
+            await cancel_and_wait(following)
+            await self._tasks.aclose()
 
     async def _follow(self, watch: FleetWatch) -> None:
         async for fleet in watch.changes():
@@ -207,7 +205,7 @@ class Notifier:
         wants_lock = any(target.when != "always" for target in self._targets.values())
         if wants_lock and not self._has_no_key(now) and time.monotonic() - self._locked_at >= LOCKED_S:
             self._locked_at = time.monotonic()
-            self._start(self._check_lock())
+            self._tasks.start(self._check_lock())
         for status in watch.machines or ():
             name, state = status.machine.name, status.state
             if state in ("connected", "unreachable"):
@@ -244,7 +242,7 @@ class Notifier:
         for push in self._schedule.pop_due(self._targets, is_away=is_away, now=now):
             if push.target not in self._queues:
                 self._queues[push.target] = asyncio.Queue()
-                self._start(self._work(self._queues[push.target]))
+                self._tasks.start(self._work(self._queues[push.target]))
             self._queues[push.target].put_nowait(push)
 
     async def _work(self, queue: asyncio.Queue[Push]) -> None:
@@ -351,8 +349,3 @@ class Notifier:
                 write_private(folder / "status.json", msgspec.json.encode(self._status))
         except OSError as error:
             log.warning("cannot record what was pushed: %s", error.strerror or error)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from kasmon.asyncio_tasks import cancel_and_wait, wait_within
 from kasmon.config import Config, load, load_or_default
 from kasmon.errors import (
     ConfigError,
@@ -152,18 +153,13 @@ class PlanRunner:
                     raise self._too_old
                 await self._step()
                 await asyncio.sleep(min(RESTS * (time.thread_time() - began), LOOK_S))
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await self._changed.wait()
+                await wait_within(LOOK_S, self._changed)
                 for watcher in (watching, listening):
                     if watcher.done():  # without it, the loop would wait forever; the next runner may succeed
                         watcher.result()
             await self._wait_for_lost_placements()
         finally:
-            all_of_it = (watching, listening, sweeping, *self._running.values())
-            for task in all_of_it:
-                task.cancel()
-            await asyncio.gather(*all_of_it, return_exceptions=True)
+            await cancel_and_wait(watching, listening, sweeping, *self._running.values())
 
     def _end_orphaned_checks(self) -> None:
         """End the checks that a killed runner left; pending checks are started again."""

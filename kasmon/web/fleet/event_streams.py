@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from kasmon.asyncio_tasks import cancel_and_wait, wait_within
 from kasmon.model.fleet import Fleet
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.watch import FleetWatch
@@ -59,9 +60,7 @@ class EventStreams:
         written_at = 0.0
         with self._subscribe(login) as changed:
             while await is_active():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(TICK_S):
-                        await changed.wait()
+                await wait_within(TICK_S, changed)
                 event = b""
                 if changed.is_set() and self._fleet is not None:
                     changed.clear()
@@ -76,10 +75,8 @@ class EventStreams:
 
     async def aclose(self) -> None:
         """End the watch; idempotent."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
-            self._following = None
+        await cancel_and_wait(self._following)
+        self._following = None
 
     @contextlib.contextmanager
     def _subscribe(self, login: str) -> Iterator[asyncio.Event]:

@@ -17,6 +17,7 @@ from typing import Any, Self
 import msgspec
 import pytest
 
+from kasmon.asyncio_tasks import end_tasks
 from kasmon.bus.nats import certificates, connection
 from kasmon.bus.nats.connection import connect
 from kasmon.bus.nats.identity import Identity
@@ -24,7 +25,6 @@ from kasmon.bus.nats.keys import make_seed, public_key
 from kasmon.bus.nats.server import ServerProgram, start_server
 from kasmon.bus.nats.server_config import DIRECT_GET
 from kasmon.bus.nats.subjects import stream, subject
-from kasmon.bus.tasks import end_tasks
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from tests.support.bus.cluster_server import CLUSTER, ClusterServer, open_cluster
 from tests.support.bus.server_programs import old_server

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kasmon import errors
+from kasmon import asyncio_tasks, errors
 from kasmon.host.rpc import event_loop, frames
 from kasmon.host.rpc.blocking_client import BlockingLink
 from kasmon.host.rpc.connect import reach_running_tmux_host
@@ -115,7 +115,7 @@ async def test_what_is_completed_runs_to_its_end_although_its_caller_is_cancelle
         return "done"
 
     works = [asyncio.create_task(work()) for _ in range(2)]
-    cancelled, other = [asyncio.create_task(event_loop.complete(each)) for each in works]
+    cancelled, other = [asyncio.create_task(asyncio_tasks.complete(each)) for each in works]
     for _ in range(3):
         await asyncio.sleep(0)
         cancelled.cancel()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from kasmon.backends.common.tasks import end_task, wait_within
+from kasmon.asyncio_tasks import cancel_and_wait, wait_within
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
 from kasmon.backends.tmux.evidence.process_table import table
 from kasmon.backends.tmux.evidence.screen_reader import ScreenReader
@@ -75,7 +75,7 @@ class ProcessScanner:
     async def aclose(self) -> None:
         """Stop scanning. Idempotent."""
         task, self._task = self._task, None
-        await end_task(task)
+        await cancel_and_wait(task)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from nats.aio.msg import Msg
 
+from kasmon.asyncio_tasks import wait_within
 from kasmon.bus.nats.connection import FAILURES, Connection
 from kasmon.bus.nats.jetstream.machine_records import (
     FACTS_KEY,
@@ -161,9 +162,7 @@ class OrderQueue:
                         hint="Compare the clocks of both machines. The log of `kasmon bus` there has the reason.",
                     )
                 was_gone = is_gone
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await news.wait()
+                await wait_within(LOOK_S, news)
         finally:
             with contextlib.suppress(*FAILURES):  # the connection is lost: so is the subscription
                 await subscription.unsubscribe()

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 from nats.aio.msg import Msg
 
+from kasmon.asyncio_tasks import TaskSet, end_tasks
 from kasmon.bus.abilities import ability_of_arguments, check
 from kasmon.bus.nats.connection import FAILURES, Connection, explain
 from kasmon.bus.nats.jetstream.machine_records import OrderReport, OrderState
@@ -25,7 +26,6 @@ from kasmon.bus.nats.server_config import ACK_WAIT_S, MOST_DELIVERIES, WORKER
 from kasmon.bus.nats.signatures import CommandRefusedError, CommandVerifier, Order
 from kasmon.bus.nats.subjects import stream
 from kasmon.bus.stream import ServedBus
-from kasmon.bus.tasks import TaskSet, end_tasks
 from kasmon.errors import KasmonError, RefusedError
 from kasmon.model.commands import Ability
 
@@ -86,7 +86,7 @@ class OrderWorker:
                 else:
                     self._tasks.start(self._handle(message))
         finally:
-            await self._tasks.cancel()
+            await self._tasks.aclose()
 
     def interrupt(self) -> None:
         """Ask for the next order again: the connection was lost, and the request with it."""

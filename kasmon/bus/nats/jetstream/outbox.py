@@ -20,6 +20,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from kasmon import __version__
+from kasmon.asyncio_tasks import TaskSet, end_tasks, wait_within
 from kasmon.bus.base import (
     BATCH_BYTES,
     HEARTBEAT_S,
@@ -56,7 +57,6 @@ from kasmon.bus.nats.server_config import EVENTS_BYTES
 from kasmon.bus.nats.signatures import order_key
 from kasmon.bus.nats.subjects import stream, subject
 from kasmon.bus.stream import ServedBus
-from kasmon.bus.tasks import TaskSet, end_tasks
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from kasmon.model.commands import Ability
 from kasmon.model.permission import SessionId
@@ -239,9 +239,7 @@ class Outbox:
                         self._note_problem(explain(error, self._identity))
                 if time.monotonic() - since > LAST_WAIT_S:
                     wait_s = FIRST_WAIT_S
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(random.uniform(wait_s / 2, wait_s)):
-                        await self._interrupted.wait()
+                await wait_within(random.uniform(wait_s / 2, wait_s), self._interrupted)
                 wait_s = min(2 * wait_s, LAST_WAIT_S)
         finally:
             await end_tasks([timers])
@@ -262,7 +260,7 @@ class Outbox:
 
     async def end(self) -> None:
         """Tell readers that this machine ends its service, if the server can be reached."""
-        await self._replying.cancel()
+        await self._replying.aclose()
         if self.epoch and self._used().client.is_connected:
             with contextlib.suppress(KasmonError, TimeoutError, *FAILURES):
                 async with asyncio.timeout(HEARTBEAT_S):

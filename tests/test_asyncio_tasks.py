@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from kasmon.bus import ssh, stream, tasks
+from kasmon import asyncio_tasks
+from kasmon.asyncio_tasks import AGAIN_S, TaskSet, complete, end_tasks
+from kasmon.bus import ssh, stream
 from kasmon.bus.nats import connection
-from kasmon.bus.tasks import AGAIN_S, TaskSet, end_tasks
-from kasmon.host.rpc.event_loop import complete
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks are cancelled again in each iteration of the loop."""
-    monkeypatch.setattr(tasks, "AGAIN_S", 0)
+    monkeypatch.setattr(asyncio_tasks, "AGAIN_S", 0)
 
 
 async def lose(times: int, ended: list[str]) -> None:
@@ -42,7 +42,7 @@ async def test_a_set_ends_its_tasks_except_the_one_that_ends_them() -> None:
     ended, running = list[str](), TaskSet()
 
     async def end_all() -> None:
-        await running.cancel()
+        await running.aclose()
         ended.append("went on")
 
     running.start(lose(1, ended))
@@ -81,7 +81,7 @@ async def test_who_ends_tasks_can_be_ended_like_them(is_set: bool) -> None:
             await asyncio.Event().wait()
         finally:
             try:
-                await (running.cancel() if is_set else end_tasks([losing]))
+                await (running.aclose() if is_set else end_tasks([losing]))
             finally:
                 ended.append("its owner")
 
@@ -104,7 +104,7 @@ async def test_a_set_that_is_ended_twice_ends_what_its_tasks_start_meanwhile() -
 
     running.start(start_another())
     await asyncio.sleep(0)
-    ending = asyncio.create_task(running.cancel())
+    ending = asyncio.create_task(running.aclose())
     await asyncio.sleep(0)
     ending.cancel()
     await asyncio.wait([ending])
@@ -113,7 +113,7 @@ async def test_a_set_that_is_ended_twice_ends_what_its_tasks_start_meanwhile() -
 
 
 async def test_a_cancellation_of_who_ends_tasks_does_not_hurry_their_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "AGAIN_S", 60)
+    monkeypatch.setattr(asyncio_tasks, "AGAIN_S", 60)
     cleaned, goes_on = list[str](), asyncio.Event()
 
     async def clean_slowly() -> None:

@@ -1,16 +1,51 @@
-"""Tasks that end with their owner, also where a library loses a cancellation."""
+"""Tasks of asyncio: start, await and end them."""
 
 import asyncio
-from collections.abc import Collection, Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable, Collection, Coroutine
+from typing import Any, Final, TypeVar
 
-from kasmon.host.rpc.event_loop import complete
+Result = TypeVar("Result")
 
 AGAIN_S: Final = 5.0
 """After this time, in seconds, tasks that have not ended are cancelled again.
 
 That interrupts a clean-up that takes longer: such a one is awaited with `complete`.
 """
+
+
+async def wait_within(limit_s: float | None, event: asyncio.Event) -> bool:
+    """Wait until *event* is set, at most *limit_s* seconds; return whether it is."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await event.wait()
+    except TimeoutError:
+        return event.is_set()
+
+
+async def complete(work: Awaitable[Result]) -> Result:
+    """Return what *work* returns. A cancellation of the caller does not reach *work*; it is raised after that.
+
+    For clean-ups: a second cancellation would interrupt them.
+    """
+    task, cancellation = asyncio.ensure_future(work), None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is None:
+        return task.result()
+    if not task.cancelled():
+        task.exception()  # it counts as retrieved
+    raise cancellation
+
+
+async def cancel_and_wait(*tasks: "asyncio.Future[Any] | None") -> None:
+    """Cancel those of *tasks* that exist, and return when they have ended, with whatever result."""
+    existing = [task for task in tasks if task is not None]
+    for task in existing:
+        task.cancel()
+    await asyncio.gather(*existing, return_exceptions=True)
 
 
 async def end_tasks(tasks: "Collection[asyncio.Future[Any]]") -> None:
@@ -48,7 +83,12 @@ class TaskSet:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=limit_s)
 
-    async def cancel(self) -> None:
+    def cancel(self) -> None:
+        """Cancel them, and do not wait."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def aclose(self) -> None:
         """End them, except the one that calls this, as `end_tasks` does."""
         await complete(self._end_all(asyncio.current_task()))
 
