@@ -51,6 +51,11 @@ class KasmonError(Exception):
         return f"{self.message} {self.hint}".strip()
 
 
+def explain_error(error: "KasmonError | OSError") -> str:
+    """Return what *error* says, without its hint, its path and its final dot, to be put into another sentence."""
+    return (error.message if isinstance(error, KasmonError) else error.strerror or str(error)).rstrip(".")
+
+
 def of_system(error: OSError | KasmonError) -> KasmonError:
     """Return an operating system error as a `KasmonError`, for callers that know nothing more about it; or itself."""
     if isinstance(error, KasmonError):

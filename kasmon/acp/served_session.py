@@ -137,7 +137,7 @@ class ServedSession:
             else:
                 await session_operations.interrupt(self._paths, self.session)
         except KasmonError as error:
-            await self._send([notice(f"{error.message} {error.hint}".strip())])
+            await self._send([notice(str(error))])
 
     async def configure(self, command: Configure) -> None:
         """Change a setting of the agent. Raises `RequestError` if it is refused."""

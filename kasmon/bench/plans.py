@@ -99,7 +99,7 @@ def _measure_delays(paths: Paths, plan_log: PlanLog) -> list[float]:
     """Return, for each task but the first, the delay in ms from the last end of a turn before it to its beginning."""
     ended: list[float] = []
     for task in plan_log.run.tasks.values():
-        events = (event for event, _ in EventLog(paths.log(task.session)).read())
+        events = EventLog(paths.log(task.session)).events()
         ended += [event.at for event in events if isinstance(event, TurnEnded)]
     ended.sort()
     delays = []

@@ -134,7 +134,7 @@ def _print_outcomes(
             if error is None:
                 say(f"{request.id}: {decision}")
             else:
-                note(f"{request.id}: {error.message} {error.hint}".strip())
+                note(f"{request.id}: {error}")
     return failed[0].exit_code if failed else 0
 
 

@@ -169,7 +169,7 @@ def _report(
     """Print what came of a prompt to several *sessions*, and the *errors* of other names; return the exit code."""
     results = [_result(where, session, outcome) for session, outcome in zip(sessions, outcomes, strict=True)]
     for error in errors:
-        note(f"{error.message} {error.hint}".strip())
+        note(str(error))
     if wants_json:
         failed = {"errors": [error_object(error)["error"] for error in errors]} if errors else {}
         print_json(receipts=[receipt_object(receipt) for receipt, _ in results], **failed)

@@ -148,14 +148,14 @@ def run_on_each(
     results: list[dict[str, Any]] = [{"session": None, "error": _error(error)} for error in errors]
     code = max((error.exit_code for error in errors), default=0)
     for error in errors:
-        note(f"{error.message} {error.hint}".strip())
+        note(str(error))
     for session, outcome in zip(sessions, outcomes, strict=True):
         current = now.get(session.id) or session
         name = f"{current.label} ({current.id})"
         if isinstance(outcome, KasmonError):
             outcome = Outcome(
                 fields={"error": _error(outcome)},
-                notice=f"{name}: {outcome.message} {outcome.hint}".strip(),
+                notice=f"{name}: {outcome}",
                 code=outcome.exit_code,
             )
         elif not wants_json:

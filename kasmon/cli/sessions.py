@@ -373,7 +373,7 @@ def _report_started(
     code = 0
     for outcome in outcomes:
         if isinstance(outcome, KasmonError):
-            note(f"{outcome.message} {outcome.hint}".strip())
+            note(str(outcome))
             results.append({"session": None} | error_object(outcome))
             code = max(code, outcome.exit_code)
             continue

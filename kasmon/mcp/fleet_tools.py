@@ -23,7 +23,7 @@ from kasmon.model.commands import ActingAgent, Mode
 from kasmon.model.review.file_changes import split
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState, states_of
-from kasmon.paths import Paths
+from kasmon.paths import Paths, read_stamp
 from kasmon.sanitize import clean_block
 from kasmon.store.starters import StarterLog, find_descendants, read_starters
 from kasmon.supervisor.fleet.lookup import find
@@ -95,7 +95,7 @@ class FleetTools:
             RefusedError: if it is no agent's, or the person did not allow that agent these.
         """
         self._paths = paths
-        self._config, self._config_at = config, _changed_at(paths)
+        self._config, self._config_stamp = config, read_stamp(paths.config_file)
         self._watch, self._starter_log = FleetWatch(paths, writes=False), StarterLog(paths)
         self.tools: Final = {tool.name: tool for tool in FLEET}
         self.actor = find_actor(paths, os.getpid()) or self._require()
@@ -130,8 +130,8 @@ class FleetTools:
             return _error(error)
 
     async def _run(self, name: str, given: Mapping[str, str]) -> dict[str, Any]:
-        if (changed_at := await asyncio.to_thread(_changed_at, self._paths)) != self._config_at:
-            self._config, self._config_at = await asyncio.to_thread(load_or_default, self._paths), changed_at
+        if (stamp := await asyncio.to_thread(read_stamp, self._paths.config_file)) != self._config_stamp:
+            self._config, self._config_stamp = await asyncio.to_thread(load_or_default, self._paths), stamp
         if name in ("start", "prompt", "message", "finish") or not self.actor.is_identified:
             self.actor = await asyncio.to_thread(self._require)
         match name:
@@ -370,14 +370,6 @@ def _row(session: Session) -> dict[str, Any]:
         "last_line": session.last_line or None,
         "ended": session.end_why or None,
     }
-
-
-def _changed_at(paths: Paths) -> int:
-    """Return when the config file changed, in ns; 0 if there is none. Blocks."""
-    try:
-        return paths.config_file.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _number(text: str, name: str, default: int, most: int) -> int:

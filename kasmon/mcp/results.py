@@ -50,7 +50,7 @@ def refused(why: str, *, preserved: bool, exit_code: int = FAILED) -> dict[str, 
 
 def of_error(error: KasmonError, *, has_session: bool) -> dict[str, Any]:
     """Return the same for a kasmon error. Only state that is known to be retained is reported as such."""
-    why = f"{error.message} {error.hint}".strip()
+    why = str(error)
     is_untouched = isinstance(error, UsageError | RefusedError) and not isinstance(error, SessionEndedError)
     return refused(why, preserved=has_session and is_untouched, exit_code=error.exit_code)
 

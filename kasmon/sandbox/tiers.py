@@ -4,7 +4,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kasmon.errors import UnableError
+import msgspec
+
+from kasmon.errors import SandboxError, UnableError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import LoggedTier, SandboxPolicy, SandboxRuntime, Tier
 from kasmon.paths import Paths, private_folder
@@ -20,6 +22,17 @@ TIERS: Final[dict[Tier, str]] = {
     "e2b": "kasmon.sandbox.e2b.tier:E2b",
 }
 """Tier -> its class, as module:name."""
+
+
+def policy_of(paths: Paths, session: SessionId) -> SandboxPolicy:
+    """Load the policy of the sandbox of *session*. Raises `SandboxError` if its file cannot be read."""
+    path = paths.sandbox(session)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=SandboxPolicy)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SandboxError(f"the sandbox of {session!r} is unknown", f"{str(path)!r} cannot be read: {error}") from (
+            error
+        )
 
 
 def tier_of(policy: SandboxPolicy) -> SandboxTier:

@@ -61,6 +61,10 @@ class EventLog:
                 if not isinstance(event, UnknownEvent) or _is_whole(line):
                     yield event, cursor
 
+    def events(self) -> Iterator[Event]:
+        """Yield all events, oldest first. Raises as `read`."""
+        return (event for event, _ in self.read())
+
     def lines(self, since: Cursor = START) -> Iterator[tuple[bytes, Cursor]]:
         """Yield the raw complete lines after *since*, without their newline, each with the cursor behind it.
 

@@ -38,8 +38,7 @@ def apply_log(paths: Paths, session: Session, since: Cursor = START) -> tuple[Se
 def read_events(paths: Paths, session: SessionId) -> Iterator[Event]:
     """Yield the events of the session's log, oldest first; none while it has no log. Raises as `EventLog.read`."""
     with contextlib.suppress(LogMissingError):
-        for event, _ in EventLog(paths.log(session)).read():
-            yield event
+        yield from EventLog(paths.log(session)).events()
 
 
 def load_launch(paths: Paths, session: SessionId) -> Launch:

@@ -31,6 +31,7 @@ from kasmon.tui.theme.look import (
     mode_label,
     wave_place,
     wave_words,
+    width_of,
 )
 
 ROOMY_WIDTH: Final = 100
@@ -101,7 +102,7 @@ class PreviewHead(LineWidget):
         facts = [clean_line(session.agent), mode, wave, context_share(session)]
         facts += ["skips permissions"] if session.bypassing else []
         facts += [f"in tmux: {clean_line(session.fallback)}"] if session.fallback else []
-        room = width - _width(left) - _width(right) - 1
+        room = width - width_of(left) - width_of(right) - 1
         before = "  "
         used = sum(cell_len(dot + fact) for fact in facts if fact)
         facts.append(branch_fact(self.branch, look, room - used - cell_len(dot)))
@@ -114,7 +115,7 @@ class PreviewHead(LineWidget):
         else:
             if session.workdir and room - len(dot) >= LEAST_FOLDER:
                 left += [(dot, "soft"), (look.cut_folder(clean_line(session.workdir), room - len(dot)), "soft")]
-        blank = max(1, width - _width(left) - _width(right))
+        blank = max(1, width - width_of(left) - width_of(right))
         return look.strip([*left, (" " * blank, "text"), *right], width, "surface")
 
 
@@ -168,10 +169,6 @@ class Preview(UniformLinesMixin, Vertical):
     def inside(self) -> Widget | None:
         """The content below the head, once it is built."""
         return self._inside
-
-
-def _width(spans: list[StyledSpan]) -> int:
-    return sum(cell_len(text) for text, _ in spans)
 
 
 def context_share(session: Session) -> str:

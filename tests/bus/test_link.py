@@ -81,7 +81,7 @@ async def test_a_request_there_is_answered_here_once_and_by_its_digest(joined: J
     with pytest.raises(Exception, match="answered"):
         await session_operations.answer(paths, session, answer_to(session))
     answers = [
-        event for event, _ in EventLog(joined.far.paths.log(session.id)).read() if isinstance(event, RequestAnswered)
+        event for event in EventLog(joined.far.paths.log(session.id)).events() if isinstance(event, RequestAnswered)
     ]
     assert 1 == len(answers)
 

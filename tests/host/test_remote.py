@@ -66,7 +66,7 @@ async def begun(env: Env, *argv: str, agent: str = "shell@box", **more: object) 
 
 
 def facts(env: Env, session: Session, kind: type[Event]) -> list[Event]:
-    return [event for event, _ in EventLog(env.paths.log(session.id)).read() if isinstance(event, kind)]
+    return [event for event in EventLog(env.paths.log(session.id)).events() if isinstance(event, kind)]
 
 
 async def shown(env: Env, session: Session, text: str) -> list[str]:

@@ -474,6 +474,6 @@ def test_facts_that_wait_for_the_disk_go_in_order(env: Env, monkeypatch: pytest.
     log.write_bytes(whole)
     assert book.flush()
 
-    said = [fact.text for fact, _ in EventLog(log).read() if isinstance(fact, MessageWritten)]
+    said = [fact.text for fact in EventLog(log).events() if isinstance(fact, MessageWritten)]
     assert guarded == (["one", "two", "three"] == said)
     assert {"one", "two", "three"} == set(said)

@@ -277,7 +277,7 @@ def test_ctx_works_inside_and_what_it_says_is_noted(kasmon: Cli) -> None:
     assert ("lab", session, "jail") == (before["name"], before["id"], before["sandbox"])
     assert (2, True) == (told.code, "only `kasmon ctx` is available" in told.err)
     assert [session, "kept"] == tried.out.split()
-    facts = [fact for fact, _ in EventLog(kasmon.paths.log(session)).read() if isinstance(fact, ContextReported)]
+    facts = [fact for fact in EventLog(kasmon.paths.log(session)).events() if isinstance(fact, ContextReported)]
     assert [("for tea", None), (None, "all of it")] == [(fact.waiting, fact.done) for fact in facts]
     assert "all of it" == shown["done"]
     [row] = kasmon.json("sandbox", "ls")["sandboxes"]

@@ -81,6 +81,6 @@ class InterpreterBackend:
 
 def _load_history(here: Paths, session: SessionId) -> RunHistory:
     try:
-        return past(event for event, _ in EventLog(here.log(session)).read())
+        return past(EventLog(here.log(session)).events())
     except LogMissingError:
         return past(())

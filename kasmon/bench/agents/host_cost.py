@@ -131,7 +131,7 @@ def _wait_for_start(paths: Paths, created: Future[str]) -> tuple[SessionStarted,
 
 def _read_events(log: Path, kind: type[FactT]) -> list[FactT]:
     with contextlib.suppress(LogMissingError):
-        return [event for event, _ in EventLog(log).read() if isinstance(event, kind)]
+        return [event for event in EventLog(log).events() if isinstance(event, kind)]
     return []
 
 

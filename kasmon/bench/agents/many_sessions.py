@@ -99,7 +99,7 @@ def measure_hosts() -> list[Figure]:
             run_command(new_command("structured", f"host-{number}"), own)
         time.sleep(REST_S)
         values = [held_mb(pid) for pid in _processes(paths)]
-        events = [event for event, _ in EventLog(paths.fleet_log).read()]
+        events = [*EventLog(paths.fleet_log).events()]
         starts = [_start_ms(paths, event) for event in events if isinstance(event, SessionCreated)]
         run_command([*KASMON, "stop", "--all", "--yes"], own)
     note = "from the session's creation to its first event, with the fork server that is there"

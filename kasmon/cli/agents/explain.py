@@ -143,7 +143,7 @@ def catalogue(where: Paths, program: str = "") -> "RuleCatalog":
 
     found = RuleCatalog([where.config / "screens"], program, catalog(where))
     for problem in found.problems:
-        note(f"{problem.message} {problem.hint}".strip())
+        note(str(problem))
     return found
 
 

@@ -137,7 +137,7 @@ def _read_answer(machine: str, read_output: Callable[[], CommandOutput]) -> Mach
 
 def _note_failure(machine: str, error: KasmonError) -> int:
     """Print why *machine* did not do it, and return the exit code."""
-    note(f"{machine}: {error.message} {error.hint}".strip())
+    note(f"{machine}: {error}")
     return error.exit_code
 
 

@@ -51,7 +51,7 @@ def print_all(table: MachineTable, *, wants_json: bool) -> int:
             rows += [[each.machine, *map(clean_line, table.row(row))] for row in found]
             notes += [f"{each.machine}: {clean_line(text)}" for text in table.notes(each.content)]
         except UnavailableError as error:
-            note(f"{error.message} {error.hint}".strip())
+            note(str(error))
             codes.append(error.exit_code)
         except (ValueError, OverflowError, OSError) as error:  # a time, say, that is none
             note(f"the answer of {each.machine!r} cannot be shown: {error}.")

@@ -139,7 +139,7 @@ def guarded(call: Callable[[], int | None], *, wants_json: bool) -> int:
 
 
 def _complain(error: KasmonError, wants_json: bool) -> int:
-    note(f"{error.message} {error.hint}".strip())
+    note(str(error))
     try:
         if wants_json:
             print_json(**error_object(error))

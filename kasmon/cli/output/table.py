@@ -5,7 +5,7 @@ from typing import Final
 
 from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet, by_attention, totals
-from kasmon.model.formatting import GLYPHS, age, mb, unreachable_words
+from kasmon.model.formatting import GLYPHS, age, count_text, mb, unreachable_words
 from kasmon.model.permission import RequestKind
 from kasmon.model.session import Session
 from kasmon.model.session_state import OVER, SessionState
@@ -138,19 +138,14 @@ def last_words(session: Session) -> str:
 def summary(fleet: Fleet, *, utf8: bool = True) -> str:
     """Return the totals of the fleet as one line."""
     sums = totals(fleet)
-    parts = [counted(len(fleet.sessions), "session")] + [
+    parts = [count_text(len(fleet.sessions), "session")] + [
         f"{count} {state.value}" for state, count in sums.states.items()
     ]
     if sums.finished:
         parts.append(f"{sums.finished} finished, not yet viewed")
     if sums.requests:
-        parts.append(f"{counted(sums.requests, 'pending request')}: `kasmon inbox`")
+        parts.append(f"{count_text(sums.requests, 'pending request')}: `kasmon inbox`")
     return (" · " if utf8 else ", ").join(parts)
-
-
-def counted(number: int, thing: str) -> str:
-    """Return a count with its noun: `1 session`, `2 sessions`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def pad(text: str, width: int) -> str:

@@ -8,9 +8,9 @@ import msgspec
 
 from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.json_objects import session_object
-from kasmon.cli.output.table import counted, state_words
+from kasmon.cli.output.table import state_words
 from kasmon.model.commands import Mode
-from kasmon.model.formatting import age
+from kasmon.model.formatting import age, count_text
 from kasmon.model.sandbox.policy import MIB
 from kasmon.model.sandbox.snapshot import ForkOrigin, SnapshotVerdict, describe_origin
 from kasmon.model.sandbox.state import CheckpointSummary, SandboxUsage
@@ -97,7 +97,7 @@ def row(session: Session, remembered: StoredSnapshots, now: float) -> str:
     sandbox_state = session.sandbox_state
     parts = [session.id, session.label, session.sandbox or "", state_words(session, utf8=is_utf8())]
     if sandbox_state is not None and not session.has_failed_to_start:
-        parts += [sandbox_state.phase.value, counted(sandbox_state.checkpoints_counted, "checkpoint")]
+        parts += [sandbox_state.phase.value, count_text(sandbox_state.checkpoints_counted, "checkpoint")]
         parts += [_used(sandbox_state.usage)] if sandbox_state.usage and not sandbox_state.is_asleep else []
     if sandbox_state is not None and sandbox_state.is_asleep and not sandbox_state.held:  # a restored one is obsolete
         parts += [f"memory snapshot {snapshot_words(judged, now)}" for judged in remembered.snapshots]

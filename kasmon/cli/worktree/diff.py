@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.output.console import note, print_json, say, say_block
-from kasmon.cli.output.table import aligned, counted
+from kasmon.cli.output.table import aligned
 from kasmon.errors import UsageError
+from kasmon.model.formatting import count_text
 from kasmon.model.review.file_changes import FileChange, split
 from kasmon.paths import user_paths
 from kasmon.sanitize import clean_line
@@ -46,7 +47,7 @@ def diff(
     elif stat:
         say(*aligned([(clean_line(each.name), f"+{each.added}", f"-{each.removed}", each.kind) for each in files]))
         added, removed = sum(each.added for each in files), sum(each.removed for each in files)
-        say(f"{counted(len(files), 'file')}, +{added} -{removed}")
+        say(f"{count_text(len(files), 'file')}, +{added} -{removed}")
     else:
         say_block(text.rstrip("\n"))
 

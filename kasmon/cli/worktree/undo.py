@@ -4,8 +4,8 @@ from typing import Annotated
 
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.output.console import confirm, note, print_json, say
-from kasmon.cli.output.table import counted
 from kasmon.errors import RefusedError, UsageError
+from kasmon.model.formatting import count_text
 from kasmon.model.session import Session
 from kasmon.paths import user_paths
 from kasmon.supervisor.fleet.lookup import find_here
@@ -49,7 +49,7 @@ def undo(
         note(f"Not restored: {why}.")
     if not dry_run:
         done = "the last undo is taken back" if redo else f"turn {planned.turn} is undone"
-        say(f"{session.name} ({session.id}): {done} in {counted(len(planned.files) - len(failed), 'file')}")
+        say(f"{session.name} ({session.id}): {done} in {count_text(len(planned.files) - len(failed), 'file')}")
     return int(bool(failed))
 
 
@@ -65,7 +65,7 @@ def _confirm(session: Session, planned: PlannedUndo, *, wants_json: bool) -> Non
         "Type yes to change these files",
         wants_json=wants_json,
         unasked=RefusedError(
-            f"{counted(len(planned.files), 'file')} in {session.workdir!r} would change.",
+            f"{count_text(len(planned.files), 'file')} in {session.workdir!r} would change.",
             hint="Pass --dry-run to see them, and --yes to change them without confirmation.",
         ),
         refused=RefusedError("Nothing was undone."),

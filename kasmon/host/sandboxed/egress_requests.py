@@ -18,10 +18,10 @@ from kasmon.model.permission import Decision, Request, RequestId, SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.sandbox import tiers
-from kasmon.sandbox.agent.launch import policy_of
 from kasmon.sandbox.base import EgressTier
 from kasmon.sandbox.network.allowlist import PRESETS, allowlist, judge
 from kasmon.sandbox.network.denials import Denial
+from kasmon.sandbox.tiers import policy_of
 
 LOOK_S: Final = 1.0
 """How often the refusals are read, in seconds."""

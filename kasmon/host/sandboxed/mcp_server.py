@@ -55,7 +55,7 @@ def _is_gone(paths: Paths, server: str) -> bool:
 
 def _renamed(paths: Paths, session: SessionId, name: str) -> str:
     with contextlib.suppress(LogMissingError, OSError):
-        for event, _ in EventLog(paths.fleet_log).read():
+        for event in EventLog(paths.fleet_log).events():
             if isinstance(event, SessionRenamed) and event.session == session:
                 name = event.name
     return name

@@ -35,7 +35,7 @@ from kasmon.model.commands import (
 )
 from kasmon.model.events import Event, NoticeRaised, QueueOrdered, ReceiptChanged, TurnEnded, TurnStarted
 from kasmon.model.session_state import SessionState
-from kasmon.sanitize import clean_line
+from kasmon.sanitize import clean_line, first_line
 
 QUEUE: Final = 100
 BEGIN_S: Final = 10.0
@@ -434,5 +434,4 @@ class Prompts:
 
 
 def _first_line(text: str) -> str:
-    line = next((line for line in text.splitlines() if line.strip()), "")
-    return clean_line(line)[:SHOWN]
+    return clean_line(first_line(text))[:SHOWN]

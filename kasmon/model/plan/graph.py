@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kasmon.model.formatting import count_text
 from kasmon.model.plan.placement import describe_requirement, machine_requirement
 from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.validation import named_needs
@@ -48,7 +49,7 @@ def text(plan: Plan, states: Mapping[str, str] | None = None, *, utf8: bool = Tr
         states: task id -> its state, if it runs.
         utf8: False draws with ASCII alone.
     """
-    lines = [f"{plan.name}: {_counted(len(plan.tasks), 'task')} in {_counted(plan.waves, 'wave')}"]
+    lines = [f"{plan.name}: {count_text(len(plan.tasks), 'task')} in {count_text(plan.waves, 'wave')}"]
     lines += [f"{what}: {said}" for what, said in (("goal", plan.goal), ("architecture", plan.architecture)) if said]
     for drawn in graph(plan):
         rails = drawn.rails
@@ -122,7 +123,3 @@ def _drawn(rails: Sequence[str | None], node: int, needed: Sequence[int], ending
             cell = "─" if inside else " "
         cells.append(cell + ("─" if first <= index < last else " "))
     return "".join(cells).rstrip()
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -5,6 +5,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
+from kasmon.model.formatting import count_text
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.placement import MachineRequirement
 
@@ -115,9 +116,9 @@ def _find_rejection(
     if profile.login is False:
         return f"its agent {agent!r} is not logged in"
     if use.of_plan >= per_machine:
-        return f"{_count(use.of_plan, 'task')} of this plan run there"
+        return f"{count_text(use.of_plan, 'task')} of this plan run there"
     if use.total >= offer.slots:
-        return f"its {_count(offer.slots, 'slot')} {'is' if offer.slots == 1 else 'are'} taken"
+        return f"its {count_text(offer.slots, 'slot')} {'is' if offer.slots == 1 else 'are'} taken"
     return ""
 
 
@@ -134,12 +135,8 @@ def _score(offer: MachineOffer, use: MachineUse) -> float:
 
 
 def _describe(offer: MachineOffer, use: MachineUse) -> str:
-    words = [f"{offer.slots - use.total} of {_count(offer.slots, 'slot')} free"]
+    words = [f"{offer.slots - use.total} of {count_text(offer.slots, 'slot')} free"]
     words += ["has the repository"] if offer.has_repository else []
     words += [f"load {offer.load:.1f}"]
     words += [f"{offer.memory_mb / 1024:.1f} GB of memory free"] if offer.memory_mb is not None else []
     return ", ".join(words)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from kasmon.model.plan.plan import CHECK_LIMIT_S, GIT_LOCAL, Plan, PlanFault, Task
 from kasmon.model.plan.validation import PlanDraft
+from kasmon.sanitize import first_line
 
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -142,7 +143,7 @@ def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[P
     return Task(
         id=id_ or str(number),
         number=number,
-        title=task.value("title", "") or _first_line(body or run),
+        title=task.value("title", "") or first_line(body or run)[:80],
         body=body,
         run=run,
         wave=max(task.value("wave", 0), 0),
@@ -236,10 +237,6 @@ def _name(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) else ""
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:80]
 
 
 class _Lines:

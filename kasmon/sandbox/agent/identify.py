@@ -18,7 +18,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.paths import Paths, read_json
 from kasmon.process_identity import started_at
-from kasmon.sandbox.agent.launch import NOTICES, policy_of
+from kasmon.sandbox.agent.launch import NOTICES
 from kasmon.sandbox.base import HostedTier
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.network import proxy_control
@@ -32,6 +32,7 @@ from kasmon.sandbox.remote_guest.launch_spec import (
 )
 from kasmon.sandbox.shared.guest_paths import INSIDE
 from kasmon.sandbox.shared.processes import children, is_inside, lives, name_inside, tree
+from kasmon.sandbox.tiers import policy_of
 from kasmon.system.linux import fields
 
 AGENT_START_S: Final = 10.0

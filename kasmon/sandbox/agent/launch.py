@@ -29,7 +29,7 @@ from kasmon.sandbox.remote_guest.scripted_agent import KASMON, SCRIPTED
 from kasmon.sandbox.shared import credentials
 from kasmon.sandbox.shared.cleanup import forget_removed_tier
 from kasmon.sandbox.shared.host_folders import HostFolders, may_use
-from kasmon.sandbox.tiers import TIERS, load
+from kasmon.sandbox.tiers import TIERS, load, policy_of
 
 NOTICES: Final = "notices.json"
 """In the session's folder: what the user should know of how its jail was made."""
@@ -49,17 +49,6 @@ _secrets: dict[SessionId, tuple[str, ...]] = {}
 def secrets_of(session: SessionId) -> tuple[str, ...]:
     """Return the secret values that this process gave to the sandbox of *session*, to be redacted everywhere."""
     return _secrets.get(session, ())
-
-
-def policy_of(paths: Paths, session: SessionId) -> SandboxPolicy:
-    """Load the policy of the sandbox of *session*. Raises `SandboxError` if its file cannot be read."""
-    path = paths.sandbox(session)
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=SandboxPolicy)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SandboxError(f"the sandbox of {session!r} is unknown", f"{str(path)!r} cannot be read: {error}") from (
-            error
-        )
 
 
 def home_of(paths: Paths, session: SessionId) -> Path:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kasmon.errors import KasmonError, NotFoundError, SandboxError, SnapshotRefusedError
+from kasmon.errors import KasmonError, NotFoundError, SandboxError, SnapshotRefusedError, explain_error
 from kasmon.model.commands import Fork
 from kasmon.model.events import Checkpointed
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
@@ -69,7 +69,7 @@ class SandboxCheckpoints:
         try:
             checkpoint = self._create_checkpoint(when, turn, what)
         except (KasmonError, OSError) as error:
-            journal.add_notice(f"No checkpoint was created: {_message_of(error)}.")
+            journal.add_notice(f"No checkpoint was created: {explain_error(error)}.")
         self._sandbox.refill()
         journal.move(state.phase, held=state.held, snapshot=state.snapshot, is_used=when != "asked")
         return checkpoint
@@ -90,7 +90,7 @@ class SandboxCheckpoints:
             self._points.restore(checkpoint, workspace)
             sandbox.stop()
         except (KasmonError, OSError) as error:
-            why = f"checkpoint {checkpoint} could not be restored ({_message_of(error)})"
+            why = f"checkpoint {checkpoint} could not be restored ({explain_error(error)})"
             sandbox.stop()
             sandbox.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why)
             if isinstance(error, OSError):
@@ -184,10 +184,6 @@ class SandboxCheckpoints:
         return credentials.find_mapped_inodes(
             self._sandbox.tier, self._sandbox.policy, self._journal.sandbox_state.runtime
         )
-
-
-def _message_of(error: KasmonError | OSError) -> str:
-    return (error.message if isinstance(error, KasmonError) else error.strerror or str(error)).rstrip(".")
 
 
 FORKED: Final = "it is copied"

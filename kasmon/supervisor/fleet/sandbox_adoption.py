@@ -54,12 +54,11 @@ def _has_use(paths: Paths, session: Session, folder: Path) -> bool:
     from kasmon.sandbox import tiers  # rarely needed: imports all tiers
     from kasmon.sandbox.base import RecordTier
     from kasmon.sandbox.remote_guest.launch_spec import is_front, load_status
-    from kasmon.supervisor.sandboxes.create import policy_of_session
 
     status = load_status(folder)
     if status is not None and is_front(status.front):
         return True
-    policy = policy_of_session(paths, session.id)
+    policy = tiers.policy_of(paths, session.id)
     tier = tiers.load(policy.tier, paths)
     return isinstance(tier, RecordTier) and tier.kept(policy) is not None
 
@@ -74,14 +73,13 @@ def end_unfinished(paths: Paths, session: Session) -> None:
     Does nothing if a host holds the session meanwhile. Raises `KasmonError` if not everything could be ended.
     """
     check_here(session)
-    from kasmon.sandbox import tiers
-    from kasmon.supervisor.sandboxes.create import policy_of_session  # imports all tiers; the dashboard starts without
+    from kasmon.sandbox import tiers  # rarely needed
 
     lock = HostLock(_host_lock(paths, session))
     try:
         if not lock.acquire():
             return
-        policy = policy_of_session(paths, session.id)
+        policy = tiers.policy_of(paths, session.id)
         tiers.load(policy.tier, paths).destroy(policy, None)
     except OSError as error:
         raise SandboxError(f"the sandbox of {session.name!r} was not ended", error.strerror or str(error)) from error

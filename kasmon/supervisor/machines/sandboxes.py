@@ -130,7 +130,7 @@ def read_history(paths: Paths, session: Session) -> SandboxHistory:
     """Return the history of the sandbox; only what its log says if its machine does not answer. Blocks."""
     runs = tuple[ReplayedRun, ...]()
     if session.mode is Mode.INTERPRETER:
-        facts = (event for event, _ in EventLog(paths.log(session.id)).read())
+        facts = EventLog(paths.log(session.id)).events()
         runs = find_runs(facts, lambda digest: read_blob(paths, session, digest))
     try:
         output = run_for(paths, session, "sandbox", "show", session.id)

@@ -27,7 +27,7 @@ from kasmon.host.rpc.locked_process import begin_process, run_work
 from kasmon.model.fleet import Fleet, difference
 from kasmon.model.permission import Request
 from kasmon.model.session_state import ALIVE
-from kasmon.paths import Paths, private_folder, read_json, write_private
+from kasmon.paths import Paths, private_folder, read_json, read_stamp, write_private
 from kasmon.store.push_subscriptions import PushSubscription, PushSubscriptions
 from kasmon.supervisor.fleet.watch import FleetWatch
 from kasmon.supervisor.notifications import presence, push_sender
@@ -133,7 +133,8 @@ class Notifier:
         self._delivered = read_json(paths.notifications / "sent.json", SentRecord, {})
         self._schedule = PushSchedule(self._delivered)
         self._status = NotifierStatus(pid=os.getpid(), kasmon=__version__)
-        self._config, self._config_stamp = Config(), -1
+        self._config = Config()
+        self._config_stamp: tuple[int, int, int] | None = None
         self._subscriptions = PushSubscriptions(paths)
         self._browsers: dict[str, PushSubscription] = {}
         """The browsers that are subscribed, by the name of the target that each is."""
@@ -326,10 +327,7 @@ class Notifier:
     def _read_config(self) -> None:
         """Read the config if its file changed; an invalid one leaves the last good one in effect."""
         self._read_browsers()
-        try:
-            stamp = self._paths.config_file.stat().st_mtime_ns
-        except OSError:
-            stamp = 0
+        stamp = read_stamp(self._paths.config_file)
         if stamp != self._config_stamp:
             self._config_stamp = stamp
             try:

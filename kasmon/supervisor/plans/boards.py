@@ -24,7 +24,7 @@ from kasmon.model.plan.progress import PlanRun
 from kasmon.model.plan.scheduler import NextSteps, next_steps
 from kasmon.model.plan.start_limits import NO_LIMITS
 from kasmon.model.session import Session
-from kasmon.paths import Paths
+from kasmon.paths import Paths, read_stamp
 from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.edit import PlanEdit, build_first_edit, find_edit
@@ -73,7 +73,7 @@ class PlanBoards:
         self._fleet, self._config = fleet, config
         self._busy = threading.Lock()
         self._watched: dict[str, _PlanWatch] = {}
-        self._folder_stamp = 0
+        self._folder_stamp = (0, 0, 0)
         self._grouped_of: Fleet | None = None
         self._groups: dict[str, list[Session]] = {}
         self._started: Mapping[SessionId, Sequence[Session]] = {}
@@ -121,10 +121,7 @@ class PlanBoards:
 
     def _find(self) -> None:
         """Add plans that were started since the last refresh."""
-        try:
-            stamp = self._paths.plans.stat().st_mtime_ns
-        except OSError:
-            stamp = 0
+        stamp = read_stamp(self._paths.plans)
         if stamp == self._folder_stamp:
             return
         self._folder_stamp = stamp
@@ -188,7 +185,7 @@ class _PlanWatch:
         self._settled: tuple[Plan, Config, Plan] | None = None
         """The last plan completed with defaults, the config used, and the result."""
         self._is_run, self._looked_at = True, float("-inf")
-        self._file_stamp: object = None
+        self._file_stamp: tuple[int, int, int] | None = None
         self._edit: PlanEdit | None = None
         self._edit_of: PlanRun | None = None
         """The progress at which its file was last compared."""
@@ -274,14 +271,11 @@ class _PlanWatch:
 
     def _compare_file(self, config: Config) -> None:
         file = Path(self._plan_log.run.file)
-        stamp: object = None
-        with contextlib.suppress(OSError):
-            facts = file.stat()
-            stamp = (facts.st_mtime_ns, facts.st_size)
+        stamp = read_stamp(file)
         if stamp == self._file_stamp and self._plan_log.run is self._edit_of:
             return
         self._file_stamp, self._edit_of, self._edit = stamp, self._plan_log.run, None
-        if stamp is not None:
+        if any(stamp):
             with contextlib.suppress(KasmonError, OSError):
                 text, run = start.text_of(file), self._plan_log.run
                 self._edit = find_edit(self._paths, text, file, self._plan, run, config)

@@ -99,7 +99,7 @@ async def fork(
 
 def _read_before(paths: Paths, session: SessionId, prompt: str, later: int) -> list[Event]:
     """Return the events before the turn of *prompt*, or all without one; *later* turns have the same one. Blocks."""
-    events = [event for event, _ in EventLog(paths.log(session)).read()]
+    events = [*EventLog(paths.log(session)).events()]
     if not prompt:
         return events
     found = [number for number, event in enumerate(events) if isinstance(event, TurnStarted) and event.prompt == prompt]

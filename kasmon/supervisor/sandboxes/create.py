@@ -118,14 +118,6 @@ def create_session(
     return launch
 
 
-def policy_of_session(paths: Paths, session: SessionId) -> SandboxPolicy:
-    """Return the policy of the sandbox of *session*. Raises `SandboxError` if it cannot be read."""
-    try:
-        return msgspec.json.decode(paths.sandbox(session).read_bytes(), type=SandboxPolicy)
-    except (OSError, msgspec.DecodeError) as error:
-        raise SandboxError(f"the sandbox of {session!r} is unknown", str(error)) from error
-
-
 def delete_unstarted(paths: Paths, session: SessionId) -> None:
     remove_sandbox(paths, session)
     note(paths, SessionForgotten(at=time.time(), session=session))
@@ -136,7 +128,7 @@ def remove_sandbox(paths: Paths, session: SessionId) -> str:
     """Remove what is left of an ended sandbox; return the path of its work if that is a copy, which stays."""
     kept = ""
     with contextlib.suppress(SandboxError):
-        policy = policy_of_session(paths, session)
+        policy = tiers.policy_of(paths, session)
         if policy.tier in tiers.TIERS:
             sandbox = tiers.load(policy.tier)
             sandbox.destroy(policy, None)

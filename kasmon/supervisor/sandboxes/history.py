@@ -8,7 +8,7 @@ import functools
 
 import msgspec
 
-from kasmon.errors import KasmonError, SandboxError
+from kasmon.errors import KasmonError, SandboxError, explain_error
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import REMEMBERING, LoggedTier, SandboxPolicy
@@ -25,7 +25,6 @@ from kasmon.sandbox.network.denials import Denial
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.machines.copied_files import read_blob
 from kasmon.supervisor.machines.dispatch import dispatch
-from kasmon.supervisor.sandboxes.create import policy_of_session
 
 
 class StoredSnapshots(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +52,7 @@ class SnapshotReader:
         try:
             verdict = self._judge(session.id, session.sandbox_state.tier, whole)
         except (KasmonError, OSError) as error:
-            return StoredSnapshots(missing=_why(error), origin=origin)
+            return StoredSnapshots(missing=explain_error(error), origin=origin)
         if verdict is None:
             sleeps = session.sandbox_state.is_asleep and not session.sandbox_state.held
             return StoredSnapshots(missing="it no longer exists" if sleeps and tier != "e2b" else "", origin=origin)
@@ -61,12 +60,8 @@ class SnapshotReader:
 
     def _judge(self, session: SessionId, tier: LoggedTier, whole: bool) -> SnapshotVerdict | None:
         sandbox: SandboxTier = self._load(tier)
-        policy: SandboxPolicy = policy_of_session(self._paths, session)
+        policy: SandboxPolicy = tiers.policy_of(self._paths, session)
         return sandbox.check_snapshot(policy, whole=whole) if isinstance(sandbox, LocalSnapshotTier) else None
-
-
-def _why(error: KasmonError | OSError) -> str:
-    return (error.message if isinstance(error, KasmonError) else error.strerror or str(error)).rstrip(".")
 
 
 class SandboxHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +82,7 @@ def read_history(paths: Paths, session: Session) -> SandboxHistory:
     policy = read_policy(paths, session)
     if session.mode is not Mode.INTERPRETER:
         return SandboxHistory(policy=policy, refused=_refused(policy))
-    facts = (event for event, _ in EventLog(paths.log(session.id)).read())
+    facts = EventLog(paths.log(session.id)).events()
     return SandboxHistory(
         policy=policy,
         runs=find_runs(facts, lambda digest: read_blob(paths, session, digest)),
@@ -107,7 +102,7 @@ def _read_history_there(paths: Paths, session: Session) -> SandboxHistory:
 def read_policy(paths: Paths, session: Session) -> SandboxPolicy | None:
     """Return the policy of the sandbox of *session*; None if it is unknown."""
     with contextlib.suppress(SandboxError):
-        return policy_of_session(paths, session.id)
+        return tiers.policy_of(paths, session.id)
     return None
 
 

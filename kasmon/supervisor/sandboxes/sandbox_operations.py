@@ -32,7 +32,7 @@ from kasmon.supervisor.fleet.lookup import check_here
 from kasmon.supervisor.fleet.snapshot import read_fleet, read_session
 from kasmon.supervisor.machines.delegation import run_there
 from kasmon.supervisor.machines.dispatch import dispatch
-from kasmon.supervisor.sandboxes.create import NewSandbox, create_session, delete_unstarted, policy_of_session, prepare
+from kasmon.supervisor.sandboxes.create import NewSandbox, create_session, delete_unstarted, prepare
 from kasmon.supervisor.sandboxes.history import SnapshotReader
 from kasmon.supervisor.sandboxes.use import execute, must_be_sandbox, run, start_host
 from kasmon.supervisor.sessions import list_entry, session_operations
@@ -146,7 +146,7 @@ def history(paths: Paths, session: Session, until: str = "") -> tuple[tuple[Inte
     """
     must_be_sandbox(session)
     check_here(session)
-    facts = (event for event, _ in EventLog(paths.log(session.id)).read())
+    facts = EventLog(paths.log(session.id)).events()
     return replay(facts, lambda digest: (paths.blobs(session.id) / digest).read_text("utf-8"), until)
 
 
@@ -163,7 +163,7 @@ async def fork(paths: Paths, session: Session, name: str = "", checkpoint: str =
         KasmonError: as `create` and `execute` raise; there is no new session then.
     """
     must_be_sandbox(session)
-    known = await asyncio.to_thread(policy_of_session, paths, session.id)
+    known = await asyncio.to_thread(tiers.policy_of, paths, session.id)
     policy = msgspec.structs.replace(known, workspace="")
     origin = ForkOrigin(source=session.id, name=session.name, at=time.time())
     name = check_name(name) if name else await asyncio.to_thread(next_name, paths, session.name)
@@ -207,7 +207,7 @@ async def forward_port(paths: Paths, session: Session, port: int, here: int = 0)
     await execute(paths, session, Resume())
     now = (await asyncio.to_thread(read_fleet, paths)).get(session.id)
     runtime = now.sandbox_state.runtime if now is not None and now.sandbox_state is not None else None
-    policy = await asyncio.to_thread(policy_of_session, paths, session.id)
+    policy = await asyncio.to_thread(tiers.policy_of, paths, session.id)
     tier = tiers.load(policy.tier, paths)
     if runtime is None or not isinstance(tier, PortTier):
         raise SandboxError(
@@ -270,7 +270,7 @@ class _Removal(msgspec.Struct, frozen=True):
 
 async def create_like(paths: Paths, session: Session, name: str) -> Session:
     """Create and start a sandbox called *name*, like that of *session*, without its files. Raises as `create`."""
-    known = await asyncio.to_thread(policy_of_session, paths, session.id)
+    known = await asyncio.to_thread(tiers.policy_of, paths, session.id)
     policy = msgspec.structs.replace(known, workspace="")
     launch = await asyncio.to_thread(create_session, paths, check_name(name), policy, time.time())
     await begin(paths, launch)

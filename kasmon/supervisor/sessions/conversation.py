@@ -21,7 +21,7 @@ import psutil
 
 from kasmon import system
 from kasmon.backends.common.environment import inherited, load_variables, own_prefixes, program_of
-from kasmon.backends.common.transcripts import claude_transcript
+from kasmon.backends.common.transcripts import claude_folder, claude_transcript
 from kasmon.backends.tmux.evidence.codex_rollout import UUID, rollout
 from kasmon.errors import KasmonError
 from kasmon.host.journal.session_log import SessionLog
@@ -52,7 +52,7 @@ def import_turns(paths: Paths, session: SessionId, program: str, folder: Path, c
     try:
         if program not in READERS or not lock.acquire():
             return 0
-        after, earlier = _terminal_time(event for event, _ in EventLog(paths.log(session)).read())
+        after, earlier = _terminal_time(EventLog(paths.log(session)).events())
         if after is None:  # so the log is not folded for nothing
             return 0
         read, ids = READERS[program], dict.fromkeys((*earlier, conversation))
@@ -187,9 +187,7 @@ def _registry_location(process: psutil.Process, home: Path | None) -> tuple[int,
         from kasmon.sandbox.shared.processes import name_inside  # only imported if there is a sandbox
 
         return int(name_inside(process.pid) or 0), home / ".claude"
-    environment = system.HERE.read_variables(process.pid)
-    config_dir = environment.get("CLAUDE_CONFIG_DIR")
-    return process.pid, Path(config_dir) if config_dir else Path(environment.get("HOME", "/")) / ".claude"
+    return process.pid, claude_folder(system.HERE.read_variables(process.pid))
 
 
 def _read_registry(pid: int, folder: Path) -> TerminalConversation | None:

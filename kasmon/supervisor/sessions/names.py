@@ -70,7 +70,7 @@ def next_name(paths: Paths, name: str) -> Clean:
     stem = Clean(clean_line(name).strip())
     taken: set[str] = set()
     with contextlib.suppress(LogMissingError):
-        taken = {*session_names(event for event, _ in EventLog(paths.fleet_log).read()).values()}
+        taken = {*session_names(EventLog(paths.fleet_log).events()).values()}
     numbered = (Clean(f"{stem}-{number}") for number in itertools.count(2))
     return check_name(next(each for each in numbered if each not in taken))
 
@@ -97,7 +97,7 @@ def announce(paths: Paths, fact: SessionCreated | SessionRenamed) -> None:
     )
 
     def require_free() -> None:
-        names = session_names(event for event, _ in EventLog(paths.fleet_log).read())
+        names = session_names(EventLog(paths.fleet_log).events())
         for other, taken in names.items():
             if other != session and name in (taken, other):
                 raise NameTakenError(name, other)

@@ -160,7 +160,7 @@ def secret_names(launch: Launch, variables: Mapping[str, str]) -> frozenset[str]
 
 def _note_secrets(paths: Paths, launch: Launch, passed: Mapping[str, str]) -> None:
     """Note in its sandbox's policy which of the variables *passed* by this caller are secret: it is paused by that."""
-    from kasmon.sandbox.agent.launch import policy_of  # only imported if there is a sandbox
+    from kasmon.sandbox.tiers import policy_of  # only imported if there is a sandbox
 
     policy = policy_of(paths, launch.session)
     secret = secret_names(launch, passed).union(policy.secret_variables)
@@ -173,7 +173,7 @@ def _credentials(paths: Paths, launch: Launch) -> dict[str, str]:
     """Return our variables that its sandbox's credentials come from, or that its remote sandbox service needs."""
     if launch.sandbox is None:
         return {}
-    from kasmon.sandbox.agent.launch import policy_of  # only imported if there is a sandbox
+    from kasmon.sandbox.tiers import policy_of  # only imported if there is a sandbox
 
     needed = [credential.variable for credential in policy_of(paths, launch.session).credentials]
     if launch.sandbox == "e2b":

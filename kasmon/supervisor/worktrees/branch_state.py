@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import SessionWorktree
+from kasmon.paths import read_stamp
 from kasmon.repository.branch import BranchState
 from kasmon.repository.git import git, git_folders
 from kasmon.sanitize import clean_line
@@ -161,12 +162,7 @@ def _stamp(tree: SessionWorktree) -> Iterator[object]:
     refs = [shared / prefix / tree.base_name for prefix in ("refs/heads", "refs/remotes", "refs/tags")]
     packed = (shared / "packed-refs", shared / "reftable" / "tables.list")
     for file in (own, own / "index", *packed, shared / HEADS / tree.branch, *refs, *remotes):
-        try:
-            facts = file.stat()
-        except OSError:
-            yield None
-        else:
-            yield facts.st_mtime_ns, facts.st_size, facts.st_ino
+        yield read_stamp(file)
 
 
 def _query_status(tree: SessionWorktree, stamp: tuple[object, ...]) -> _WorktreeStatus:

@@ -15,14 +15,14 @@ def test_comments_are_written_sent_as_one_prompt_and_resolved_when_their_lines_c
     assert (["two", "three"], "say why") == (first["lines"], first["text"])
     assert 0 == kasmon("comment", "one", f"{repo.folder}/file0.txt:1", "other").code
     session = kasmon.json("show", "one")["session"]["id"]
-    assert 2 == sum(isinstance(event, CommentWritten) for event, _ in EventLog(kasmon.paths.log(session)).read())
+    assert 2 == sum(isinstance(event, CommentWritten) for event in EventLog(kasmon.paths.log(session)).events())
 
     sent = kasmon.json("comments", "one", "--send", "--when", "idle")
     assert ["sent", "sent"] == [each["state"] for each in sent["comments"]]
     assert sent["receipt"]["id"] == sent["comments"][0]["receipt"]
 
     def prompts() -> list[str]:
-        events = [event for event, _ in EventLog(kasmon.paths.log(session)).read()]
+        events = [*EventLog(kasmon.paths.log(session)).events()]
         assert any(isinstance(event, CommentsSent) for event in events)
         return [event.prompt for event in events if isinstance(event, TurnStarted)]
 

@@ -20,7 +20,7 @@ from kasmon.model.commands import Answer
 from kasmon.model.events import RequestAnswered
 from kasmon.model.permission import Decision, Request, SessionId
 from kasmon.model.session_state import SessionState
-from kasmon.sandbox.agent.launch import policy_of
+from kasmon.sandbox.tiers import policy_of
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import ForkServer
 from tests.support.sandbox import sandboxed_agents

@@ -48,7 +48,7 @@ def runs(home: Home, at: float, mode: Mode, generation: int) -> None:
 
 
 def imported(home: Home) -> list[events.EntryImported]:
-    return [event for event, _ in EventLog(home.paths.log(ME)).read() if isinstance(event, events.EntryImported)]
+    return [event for event in EventLog(home.paths.log(ME)).events() if isinstance(event, events.EntryImported)]
 
 
 def stamp(at: float) -> str:

@@ -228,7 +228,7 @@ def test_on_the_way_to_a_protocol_what_was_said_in_the_terminal_is_imported(home
     with pytest.raises(LaunchError, match="continues in its previous mode"):
         moved(home, session, Mode.SDK, config)
 
-    log = [event for event, _ in EventLog(home.paths.log(session)).read()]
+    log = [*EventLog(home.paths.log(session)).events()]
     [imported] = [event.entry for event in log if isinstance(event, EntryImported)]
     assert isinstance(imported, TurnStarted)
     assert "in the terminal" == imported.prompt

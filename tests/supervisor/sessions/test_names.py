@@ -54,7 +54,7 @@ def renamed(session: str, name: str) -> SessionRenamed:
 
 def names(env: Env) -> list[tuple[str, str]]:
     """Each session that was made, and the name that it was made with."""
-    facts = [fact for fact, _ in EventLog(env.paths.fleet_log).read()]
+    facts = [*EventLog(env.paths.fleet_log).events()]
     return [(fact.launch.session, fact.launch.name) for fact in facts if isinstance(fact, SessionCreated)]
 
 

@@ -53,7 +53,7 @@ async def runs(env: Env, name: str = "docs", prompt: str = "", state: SessionSta
 
 
 def facts(env: Env, session: str) -> list[object]:
-    return [event for event, _ in EventLog(env.paths.log(session)).read()]
+    return [*EventLog(env.paths.log(session)).events()]
 
 
 # Create.

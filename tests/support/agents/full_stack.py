@@ -118,7 +118,7 @@ class Stack:
             return until(there, LIMIT_S)
         except TimeoutError:
             now = self.session(session)
-            text = "\n".join(f"{event}"[:300] for event, _ in EventLog(self.paths.log(session)).read())
+            text = "\n".join(f"{event}"[:300] for event in EventLog(self.paths.log(session)).events())
             raise AssertionError(f"it is {now.state} and not {states}\n{text}") from None
 
     def turn(self, session: SessionId, prompt: str) -> Session:
@@ -164,7 +164,7 @@ class Stack:
             raise AssertionError(f"no {text!r} in:\n{self('read', session)}") from None
 
     def facts(self, session: SessionId, kind: type[FactT]) -> list[FactT]:
-        return [event for event, _ in EventLog(self.paths.log(session)).read() if isinstance(event, kind)]
+        return [event for event in EventLog(self.paths.log(session)).events() if isinstance(event, kind)]
 
     def asked(self, session: SessionId | None = None) -> Any:
         """The oldest request of an agent in `kasmon inbox`, of *session* where it is given; hosts ask beside them."""

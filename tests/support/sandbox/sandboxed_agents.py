@@ -78,7 +78,7 @@ def host_of(kasmon: Cli, session: SessionId) -> int:
 
 
 def facts(kasmon: Cli, session: SessionId, kind: type) -> list[Any]:
-    return [event for event, _ in EventLog(kasmon.paths.log(session)).read() if isinstance(event, kind)]
+    return [event for event in EventLog(kasmon.paths.log(session)).events() if isinstance(event, kind)]
 
 
 def seen(kasmon: Cli, session: SessionId, count: int = 1) -> ConfinementSeen:

@@ -88,7 +88,7 @@ class Home:
         return seen
 
     def facts(self, kind: type[FactT], session: SessionId) -> list[FactT]:
-        return [event for event, _ in EventLog(self.paths.log(session)).read() if isinstance(event, kind)]
+        return [event for event in EventLog(self.paths.log(session)).events() if isinstance(event, kind)]
 
     def __enter__(self) -> Self:
         return self

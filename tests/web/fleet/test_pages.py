@@ -201,7 +201,7 @@ def test_a_request_of_another_machine_is_listed_opened_and_answered_and_its_agen
         assert what not in receipt
     assert [Decision.ALLOW, Decision.DENY] == [
         event.decision
-        for event, _ in EventLog(away.joined.far.paths.log(away.session)).read()
+        for event in EventLog(away.joined.far.paths.log(away.session)).events()
         if isinstance(event, RequestAnswered)
     ]
 

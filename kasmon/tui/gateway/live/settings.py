@@ -13,7 +13,7 @@ from kasmon.config import Config, parse
 from kasmon.config.parser import read
 from kasmon.config.profile import configured, programs
 from kasmon.errors import ConfigError, KasmonError
-from kasmon.paths import Paths
+from kasmon.paths import Paths, read_stamp
 from kasmon.tui.gateway.protocol import DashboardSettings, Split
 from kasmon.tui.session_list.layout import ListLayout
 
@@ -35,7 +35,7 @@ class LiveSettings:
         """Yield the settings now, then after each change of a file. Never ends by itself."""
         stamp_before: object = None
         async for _ in _watch_files(self._paths.config):
-            stamp = await asyncio.to_thread(_read_stamp, self._paths)
+            stamp = await asyncio.to_thread(_read_stamps, self._paths)
             if stamp != stamp_before:
                 stamp_before = stamp
                 yield await asyncio.to_thread(self._read)
@@ -97,15 +97,10 @@ def _theme_files(folder: Path, problems: list[str]) -> tuple[tuple[str, str], ..
     return tuple(files)
 
 
-def _read_stamp(paths: Paths) -> tuple[tuple[str, int, int], ...]:
-    """Path, time and size of each config and theme file: differs after any change."""
-    found: list[tuple[str, int, int]] = []
+def _read_stamps(paths: Paths) -> tuple[object, ...]:
+    """Path and stamp of each config and theme file: differs after any change."""
     themes = paths.themes.glob("*.toml") if paths.themes.is_dir() else ()
-    for path in (paths.config_file, *sorted(themes)):
-        with contextlib.suppress(OSError):
-            status = path.stat()
-            found.append((str(path), status.st_mtime_ns, status.st_size))
-    return tuple(found)
+    return tuple((path, read_stamp(path)) for path in (paths.config_file, *sorted(themes)))
 
 
 async def _watch_files(folder: Path) -> AsyncIterator[None]:

@@ -103,7 +103,7 @@ async def test_a_message_waits_for_the_turns_end_is_marked_and_has_a_receipt(env
         "[Message from your peer lexer, task 1, another agent, not from the person you work for]\n"
         "say the tokens have\nchanged"
     ) == turns(env, working)[1]
-    facts = [event for event, _ in EventLog(env.paths.log(working.id)).read() if isinstance(event, ReceiptChanged)]
+    facts = [event for event in EventLog(env.paths.log(working.id)).events() if isinstance(event, ReceiptChanged)]
     assert ["peer"] == [fact.by for fact in facts if fact.prompt and fact.receipt.id == receipt.id]
 
 
