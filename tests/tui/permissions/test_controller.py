@@ -108,7 +108,7 @@ async def test_where_the_selected_session_asks_nothing_the_head_says_in_colour_w
         card = await armed(pilot)
 
         assert "old" == card.request.session
-        assert " another session   not docs" in text_of(app)
+        await auntil(lambda: " another session   not docs" in text_of(app))
         mark = next(part for line in card.view.head.drawn for part in line.left if "another session" in part[0])
         assert app.look.style(mark[1]).bgcolor == app.look.style("warn.solid").bgcolor
 

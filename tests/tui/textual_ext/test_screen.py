@@ -66,7 +66,7 @@ class Sized(Widget):
 
 async def test_a_new_widget_that_somebody_looked_up_is_told_its_size() -> None:
     app = Two()
-    async with app.run_test() as pilot:
+    async with app.run_test():
         new = Sized()
         board = app.screen
         app.mount(new)
