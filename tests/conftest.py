@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -19,6 +20,10 @@ from hypothesis import HealthCheck, settings
 from kasmon.tmux import start_server
 from tests.support.cli.fork_server import OURS, PLAIN, ForkServer, start_hosts_by
 from tests.support.git_repo import Repo
+
+if TYPE_CHECKING:
+    from tests.support.cli.cli_runner import Cli
+    from tests.support.supervisor.env import Env
 
 pytest_plugins = ["tests.support.forked_workers"]
 EXCUSED = (
@@ -165,6 +170,26 @@ def _no_blocked_loop(request: pytest.FixtureRequest) -> Iterator[None]:
 def fork_server() -> ForkServer:
     """What runs kasmon's commands for the tests of this process."""
     return OURS
+
+
+@pytest.fixture
+def kasmon(fork_server: ForkServer) -> Iterator["Cli"]:
+    """The command line of a kasmon of its own."""
+    from tests.support.cli.cli_runner import Cli  # only for the tests that use it, as below
+
+    line = Cli(fork_server)
+    yield line
+    line.close()
+
+
+@pytest.fixture
+def env() -> Iterator["Env"]:
+    """A kasmon in this process."""
+    from tests.support.supervisor.env import Env
+
+    env = Env()
+    yield env
+    env.close()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,14 +17,6 @@ READING = (*KINDS, "viewer")
 """Those that lists and logs are read by: a viewer of a cluster has no connections, commands and files."""
 
 
-@pytest.fixture
-def env() -> Iterator[Env]:
-    """The kasmon that the bus leads to."""
-    env = Env()
-    yield env
-    env.close()
-
-
 @pytest.fixture(scope="module")
 def box() -> Iterator[Callable[[], Sshd]]:
     """An sshd, started by the first test that needs it."""

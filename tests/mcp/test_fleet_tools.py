@@ -1,24 +1,14 @@
 """`kasmon mcp --tools fleet`: an agent drives others. Real processes and hosts, and the official client."""
 
 import subprocess
-from collections.abc import Iterator
-
-import pytest
 
 from kasmon.mcp.tool_schemas import FLEET, NEVER, REFUSED_NAMES
 from tests.support.agents.fleet_client import FleetClient, ToolClient, lead_of
 from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
 from tests.support.cli.cli_runner import Cli
-from tests.support.cli.fork_server import KASMON, ForkServer
+from tests.support.cli.fork_server import KASMON
 from tests.support.git_repo import Repo
 from tests.support.wait import until
-
-
-@pytest.fixture
-def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
-    line = Cli(fork_server)
-    yield line
-    line.close()
 
 
 async def test_an_agent_starts_prompts_waits_for_and_reads_a_child(kasmon: Cli) -> None:

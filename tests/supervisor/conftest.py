@@ -6,15 +6,7 @@ import pytest
 from kasmon.paths import Paths, private_folder
 from kasmon.supervisor.worktrees.worktree import create
 from tests.support.git_repo import Repo
-from tests.support.supervisor.env import Env
 from tests.support.tui.dashboard import Home
-
-
-@pytest.fixture
-def env() -> Iterator[Env]:
-    env = Env()
-    yield env
-    env.close()
 
 
 @pytest.fixture

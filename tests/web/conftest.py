@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import KASMON
-from tests.support.supervisor.env import Env
 from tests.support.tui.dashboard import Home
 from tests.support.web.chromium import Chromium
 
@@ -25,13 +24,6 @@ EVIL = "evil.example"
 def home() -> Iterator[Home]:
     with Home() as home:
         yield home
-
-
-@pytest.fixture
-def env() -> Iterator[Env]:
-    env = Env()
-    yield env
-    env.close()
 
 
 @pytest.fixture

@@ -20,16 +20,9 @@ from kasmon.model.permission import SessionId
 from kasmon.paths import write_private
 from tests.support.agents.leading_agent import FRAME, LeadingAgent, start_lead
 from tests.support.cli.cli_runner import LIMIT_S, Cli
-from tests.support.cli.fork_server import KASMON, ForkServer
+from tests.support.cli.fork_server import KASMON
 from tests.support.supervisor.env import NOW, Env, launch, started
 from tests.support.wait import until
-
-
-@pytest.fixture
-def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
-    line = Cli(fork_server)
-    yield line
-    line.close()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import contextlib
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -28,20 +28,13 @@ from kasmon.supervisor.limits.agents import (
 from tests.support import sample_fleet
 from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
 from tests.support.cli.cli_runner import Cli
-from tests.support.cli.fork_server import KASMON, ForkServer
+from tests.support.cli.fork_server import KASMON
 from tests.support.git_repo import Repo
 from tests.support.supervisor.env import Env, launch
 from tests.support.wait import until
 
 PLAN = '[[task]]\ntitle = "one"\nprompt = "say x"\nagent = "scripted"\n'
 SCRIPTED = ("--agent", "scripted", "--mode", "sdk")
-
-
-@pytest.fixture
-def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
-    line = Cli(fork_server)
-    yield line
-    line.close()
 
 
 def test_a_child_counts_for_all_above_it_in_whatever_order_they_were_listed() -> None:

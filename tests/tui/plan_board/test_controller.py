@@ -1,7 +1,7 @@
 """The wave board: waves as columns, tasks as cards, what the plan asks on top; keys decide on both."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import cast
 
 import msgspec
@@ -757,13 +757,6 @@ async def test_nothing_that_a_plan_says_is_markup_or_a_link() -> None:
         await stage.visit(pilot, BOARD, stage.to_list)
     async with stage.app.__class__(gateway=stage.gateway, clock=stage.clock).run_test(size=(60, 20)) as pilot:
         assert pilot.app.is_running
-
-
-@pytest.fixture
-def env() -> Iterator[Env]:
-    env = Env()
-    yield env
-    env.close()
 
 
 async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(env: Env) -> None:
