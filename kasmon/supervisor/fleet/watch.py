@@ -4,12 +4,14 @@ A change on disk is noticed at once if the system reports it, but that is a hint
 has not ended is refreshed; if there are hundreds, in turns within eight seconds. All others follow every few seconds.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import Final
 
-from kasmon.errors import LogMissingError
+from kasmon.errors import LogMissingError, UnavailableError
+from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -17,10 +19,9 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import OVER
 from kasmon.paths import Paths
 from kasmon.store.event_log import START, Cursor, EventLog
-from kasmon.store.fleet_cache import load_cache
+from kasmon.store.fleet_cache import FleetCache, load_cache
 from kasmon.store.fleet_index import FleetChange, FleetIndex
 from kasmon.store.machines import MachineStatus
-from kasmon.supervisor.fleet.cache_writer import FleetCacheWriter
 from kasmon.supervisor.fleet.follower import GAP_S, Follower
 from kasmon.supervisor.fleet.liveness import Liveness, derive
 from kasmon.supervisor.fleet.snapshot import LivenessProbe
@@ -31,6 +32,8 @@ TURNS: Final = 8
 """after this many refreshes, at 1 Hz, each of them had its turn."""
 ENDED_AT_ONCE: Final = 250
 """How many ended sessions a refresh covers in turn (one may be restarted): at 1 Hz all of 1,000 within 4 s."""
+WRITE_S: Final = 5.0
+"""How often the cache is updated, and how often a watch without the lock tries to get it, in seconds."""
 
 
 class FleetWatch:
@@ -247,3 +250,57 @@ class FleetWatch:
 
 def _why(error: OSError) -> str:
     return f"cannot read {str(error.filename or 'the logs')!r}: {error.strerror}"
+
+
+class FleetCacheWriter:
+    """Updates the cache every few seconds while this process holds `fleet.lock`; else does nothing."""
+
+    def __init__(self, paths: Paths, *, every_s: float = WRITE_S) -> None:
+        self.problem = ""
+        """Why the last write failed; empty if it succeeded."""
+        self._lock = HostLock(paths.fleet_lock)
+        self._index = FleetCache(paths.index)
+        self.has_lock = False
+        """Whether this process holds `fleet.lock` through this writer."""
+        self._every_s = every_s
+        self._due_at = time.monotonic() + every_s
+        self._changed: set[SessionId] = set()
+        self._gone: set[SessionId] = set()
+
+    def note(self, changed: Iterable[SessionId], gone: Iterable[SessionId]) -> None:
+        """Record the sessions that the next write must update."""
+        self._changed.update(changed)
+        self._gone.update(gone)
+
+    def write(self, fleet_index: FleetIndex) -> None:
+        """Write the recorded changes if a write is due and this process holds the lock."""
+        if time.monotonic() < self._due_at:
+            return
+        self._due_at = time.monotonic() + self._every_s
+        if not self.has_lock:
+            with contextlib.suppress(OSError):  # a folder that takes no file: no cache either
+                self.has_lock = self._lock.acquire()
+            if not self.has_lock:
+                return
+            self._changed.update(fleet_index.sessions)
+        self._write(fleet_index)
+
+    def close(self, fleet_index: FleetIndex) -> None:
+        """Write a last time and release the lock; idempotent."""
+        if self.has_lock:
+            self._write(fleet_index)
+        self._index.close()
+        self._lock.let_go()
+        self.has_lock = False
+        self._due_at = time.monotonic() + self._every_s
+
+    def _write(self, fleet_index: FleetIndex) -> None:
+        if not (self._changed or self._gone):
+            return
+        try:
+            if self._index.write(fleet_index, self._changed, self._gone):
+                self._changed.clear()
+                self._gone.clear()
+            self.problem = ""
+        except UnavailableError as error:
+            self.problem = error.message

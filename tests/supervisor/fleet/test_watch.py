@@ -37,11 +37,10 @@ from kasmon.paths import Paths
 from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetIndex
 from kasmon.supervisor.fleet import file_hints, follower
-from kasmon.supervisor.fleet.cache_writer import FleetCacheWriter
 from kasmon.supervisor.fleet.file_hints import StopEvent
 from kasmon.supervisor.fleet.liveness import START_S
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.fleet.watch import TURNS, FleetWatch
+from kasmon.supervisor.fleet.watch import TURNS, FleetCacheWriter, FleetWatch
 from tests.support.supervisor.env import NOW, Env, end, ended, started
 from tests.support.wait import auntil, until
 
