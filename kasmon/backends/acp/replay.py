@@ -7,6 +7,7 @@ what it sends before the first prompt is history.
 import asyncio
 from typing import Final
 
+from kasmon.asyncio_tasks import wait_within
 from kasmon.errors import LaunchError
 
 QUIET_S: Final = 0.3
@@ -51,10 +52,8 @@ class ReplayedHistory:
     async def wait_for_end(self) -> None:
         while True:
             self._grew.clear()
-            try:
-                async with asyncio.timeout(QUIET_S if self.holds_it or not self._remembers else SEARCH_S):
-                    await self._grew.wait()
-            except TimeoutError:
+            limit_s = QUIET_S if self.holds_it or not self._remembers else SEARCH_S
+            if not await wait_within(limit_s, self._grew):
                 return
 
     def proof(self, conversation: str) -> str:

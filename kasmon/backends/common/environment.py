@@ -20,7 +20,7 @@ from kasmon.model.agent_program import SHELLS, program_name
 from kasmon.model.commands import Launch
 from kasmon.model.permission import SessionId
 from kasmon.model.task import environment
-from kasmon.paths import Paths, find_program, private_folder, user_paths, write_private
+from kasmon.paths import Paths, find_program, private_folder, read_json, user_paths, write_private
 from kasmon.sanitize import KNOWN_LENGTH
 
 PROVIDERS: Final = (
@@ -166,10 +166,8 @@ def given_secrets(where: Paths, session: SessionId) -> tuple[str, ...]:
     Raises:
         OSError: if they cannot be read.
     """
-    try:
-        public = msgspec.json.decode(where.launch(session).read_bytes(), type=Launch).public_variables
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        public = ()
+    launch = read_json(where.launch(session), Launch, None)
+    public = launch.public_variables if launch is not None else ()
     return tuple(value for name, value in load_variables(where, session).items() if value and name not in public)
 
 

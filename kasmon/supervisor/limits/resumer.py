@@ -4,12 +4,12 @@ It keeps no state outside the log of resumptions.
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.config import load_or_default
 from kasmon.config.schema import Limits
 from kasmon.errors import KasmonError, UnavailableError, UsageError
@@ -83,9 +83,7 @@ class Resumer:
                         fleet = upcoming.result()
                         upcoming = asyncio.ensure_future(anext(changes))
             finally:
-                upcoming.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await upcoming
+                await cancel_and_wait(upcoming)
 
     async def step(self, fleet: Fleet) -> float | None:
         """Do what is due, and return in how many seconds to look again; None once nothing is left to resume.

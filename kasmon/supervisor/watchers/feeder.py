@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.config import Config, load_or_default
 from kasmon.config.schema import WatchRule
 from kasmon.errors import KasmonError, LogMissingError, UsageError
@@ -101,9 +102,7 @@ class Feeder:
                         return
                     await self.step(config, fleet, time.time())
             finally:
-                upcoming.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await upcoming
+                await cancel_and_wait(upcoming)
 
     async def step(self, config: Config, fleet: Fleet, now: float) -> None:
         """Note what is new in *fleet*, and send what may be sent at *now*. The first call only notes the fleet."""

@@ -5,19 +5,16 @@ import contextlib
 from collections.abc import AsyncIterator
 from importlib import import_module
 from pathlib import Path
-from typing import Final, TypeVar
-
-import msgspec
+from typing import Final
 
 from kasmon.config import Config, parse
 from kasmon.config.parser import read
 from kasmon.config.profile import configured, programs
 from kasmon.errors import ConfigError, KasmonError
-from kasmon.paths import Paths, read_stamp
+from kasmon.paths import Paths, read_json, read_stamp
 from kasmon.tui.gateway.protocol import DashboardSettings, Split
 from kasmon.tui.session_list.layout import ListLayout
 
-Value = TypeVar("Value", Split, ListLayout)
 RECONCILE_S: Final = 1.0
 """How often to check the files where the system reports no changes, in seconds."""
 
@@ -59,8 +56,8 @@ class LiveSettings:
             agents=programs(config),
             popup=config.attention.popup,
             preview=ui.preview,
-            split=_load(self._paths.split, Split()),
-            layout=_load(self._paths.list_layout, ListLayout()),
+            split=read_json(self._paths.split, Split, Split()),
+            layout=read_json(self._paths.list_layout, ListLayout, ListLayout()),
             ascii=ui.ascii,
             workdir=_own_folder(),
             clipboard=tuple(name for name, profile in configured(config).items() if profile.clipboard),
@@ -77,13 +74,6 @@ def _own_folder() -> str:
     with contextlib.suppress(OSError):
         return str(Path.cwd())
     return ""
-
-
-def _load(path: Path, default: Value) -> Value:
-    """The value stored at *path*; *default* if there is none or it is unreadable."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(path.read_bytes(), type=type(default))
-    return default
 
 
 def _theme_files(folder: Path, problems: list[str]) -> tuple[tuple[str, str], ...]:
