@@ -13,7 +13,6 @@ import msgspec
 from kasmon.backends.base import Chunk, SecretsLearned
 from kasmon.backends.interpreter.context_exchange import ContextExchange
 from kasmon.backends.interpreter.event_queue import ThreadSafeEventQueue
-from kasmon.backends.interpreter.policy import policy_of
 from kasmon.backends.interpreter.run_history import RunHistory
 from kasmon.backends.interpreter.runs import InterpreterRuns
 from kasmon.backends.interpreter.sandbox_lifecycle import InterpreterLifecycle
@@ -23,6 +22,7 @@ from kasmon.model import commands
 from kasmon.model.events import Event
 from kasmon.model.sandbox.policy import INTERPRETERS, MIB, RunResult, SandboxPhase, SandboxPolicy
 from kasmon.paths import Paths
+from kasmon.sandbox import tiers
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints, fork_sandbox
 from kasmon.sandbox.managed.idle_policy import LifetimeTerms, origin_of, store_origin
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
@@ -141,7 +141,7 @@ class InterpreterAgent:
     def _fork(self, command: commands.Fork) -> str:
         """Copy the sandbox and record the complete copy for the new session; return what this session lost."""
         known = origin_of(self._paths, command.session) if command.session else None
-        other = policy_of(self._paths, command.session) if known is not None else None
+        other = tiers.policy_of(self._paths, command.session) if known is not None else None
         got = fork_sandbox(self._sandbox, self._checkpoints, command, other)
         if known is not None:
             whole = msgspec.structs.replace(

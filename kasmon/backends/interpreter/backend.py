@@ -7,11 +7,10 @@ import msgspec
 
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.interpreter.agent import InterpreterAgent
-from kasmon.backends.interpreter.policy import must_be_whole, policy_of
 from kasmon.backends.interpreter.run_history import RunHistory, past
 from kasmon.backends.interpreter.turns import QUIET_S
 from kasmon.config import load_or_default
-from kasmon.errors import LogMissingError
+from kasmon.errors import LaunchError, LogMissingError, SandboxError
 from kasmon.model.commands import Launch
 from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
@@ -22,7 +21,7 @@ from kasmon.sandbox.base import SandboxTier
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
-from kasmon.sandbox.managed.idle_policy import terms_of
+from kasmon.sandbox.managed.idle_policy import origin_of, terms_of
 from kasmon.sandbox.managed.journal import SandboxJournal
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from kasmon.store.event_log import EventLog
@@ -57,7 +56,11 @@ class InterpreterBackend:
     def _opened(self, launch: Launch, loop: asyncio.AbstractEventLoop) -> Agent:
         here = user_paths()
         must_be_whole(here, launch.session)
-        policy, history = policy_of(here, launch.session), _load_history(here, launch.session)
+        try:
+            policy = tiers.policy_of(here, launch.session)
+        except SandboxError as error:
+            raise LaunchError(error.message) from error
+        history = _load_history(here, launch.session)
         terms = terms_of(load_or_default(here).session)
         tier = self._parts.tier(policy)
 
@@ -77,6 +80,13 @@ class InterpreterBackend:
         return InterpreterAgent(
             here, launch, create_sandbox, create_checkpoints, terms, loop, history, store_policy, self._quiet_s
         )
+
+
+def must_be_whole(here: Paths, session: SessionId) -> None:
+    """Check that *session* can start. Raises `LaunchError` if it is an incomplete copy of another one."""
+    origin = origin_of(here, session)
+    if origin is not None and not origin.is_whole:
+        raise LaunchError(f"the copy of {origin.name!r} that it starts from is incomplete.")
 
 
 def _load_history(here: Paths, session: SessionId) -> RunHistory:

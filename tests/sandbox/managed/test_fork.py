@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.backends.interpreter.policy import must_be_whole
+from kasmon.backends.interpreter.backend import must_be_whole
 from kasmon.errors import LaunchError, SandboxError
 from kasmon.model.commands import Fork
 from kasmon.model.permission import SessionId
