@@ -85,15 +85,7 @@ class ServedSession:
         async with self._following:
             first = self._events.cursor == START
             self.session = session
-            updates: deque[EditorUpdate] = deque(maxlen=MOST_HISTORY if first else None)
-            left_out = 0
-            for event in await asyncio.to_thread(self._events.more):
-                for update in self._translate(event):
-                    left_out += len(updates) == updates.maxlen
-                    updates.append(update)
-            if left_out:
-                updates[0] = notice(f"{left_out + 1} earlier updates are left out. `kasmon read` shows them.")
-            await self._send(updates)
+            await self._send_events()
             if first and session.mode is Mode.TMUX and session.exists:
                 await self._send_screen()
             for number, (request, call) in self._calls.items():
@@ -101,6 +93,17 @@ class ServedSession:
                     self._asking[number] = asyncio.create_task(self._ask(request, call))
         self._news.set()
         self._news = asyncio.Event()
+
+    async def _send_events(self) -> None:
+        updates: deque[EditorUpdate] = deque(maxlen=MOST_HISTORY if self._events.cursor == START else None)
+        left_out = 0
+        for event in await asyncio.to_thread(self._events.more):
+            for update in self._translate(event):
+                left_out += len(updates) == updates.maxlen
+                updates.append(update)
+        if left_out:
+            updates[0] = notice(f"{left_out + 1} earlier updates are left out. `kasmon read` shows them.")
+        await self._send(updates)
 
     async def prompt(self, text: str) -> str:
         """Send *text* to the agent and return the protocol's reason for the end of its turn.
@@ -251,6 +254,7 @@ class ServedSession:
 
     async def _send_text(self) -> None:
         async with self._following:
+            await self._send_events()  # the message before is finished, maybe in the log alone
             await self._send(self._text.collect())
 
     async def _send(self, updates: Iterable[EditorUpdate]) -> None:
