@@ -4,6 +4,7 @@ The interpreters themselves write and parse it; the host stores it unread.
 """
 
 import base64
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,6 +18,7 @@ TIME_S = 60.0
 FORMAT = 1
 
 JsonObject = dict[str, object]
+_numbers = itertools.count()
 
 
 def unpacked(data: object) -> bytes:
@@ -59,10 +61,11 @@ def save_state(
 ) -> None:
     """Let each of *asked* save its state; *send* gets `part`s, then the answer."""
     blobs: dict[str, bytes] = {}
+    number = next(_numbers)  # two saves at once use different files
 
     def receive(name: str, said: JsonObject) -> JsonObject:
-        blob, lost = place.read(f"{name}.state"), said.get("lost", {})
-        place.drop(f"{name}.state")
+        blob, lost = place.read(f"{name}-{number}.state"), said.get("lost", {})
+        place.drop(f"{name}-{number}.state")
         if not isinstance(lost, str) and sum(map(len, blobs.values())) + len(blob) > MOST_BYTES:
             lost = f"its state is too large: {len(blob)} bytes"
         elif not isinstance(lost, str) and any(secret.encode() in blob for secret in secrets if secret):
@@ -79,7 +82,7 @@ def save_state(
             send({"type": "part", "data": base64.b64encode(whole[at : at + PART_BYTES]).decode()})
         send({"type": "answer", "interpreters": answers})
 
-    paths = {each: place.write(f"{each.name}.state", b"") for each in asked}
+    paths = {each: place.write(f"{each.name}-{number}.state", b"") for each in asked}
     ask_all([(each, _turn("save", path=path, secrets=list(secrets))) for each, path in paths.items()], finish, receive)
 
 

@@ -20,6 +20,7 @@ from kasmon.supervisor.sessions.create import NewSession
 from tests.supervisor.sessions.test_session_operations import facts, runs
 from tests.support.acp.odd_session import odd_config
 from tests.support.supervisor.env import Env, becomes
+from tests.support.wait import auntil
 
 S = SessionId("aaaaaaaa")
 
@@ -127,6 +128,7 @@ async def test_a_turn_that_runs_is_not_cut_in_half(env: Env) -> None:
 
 async def test_two_forks_at_once_have_different_names(env: Env) -> None:
     session = await runs(env, prompt="say alpha")
+    await auntil(lambda: any(isinstance(each, TurnStarted) for each in facts(env, session.id)), what="its turn")
     forks = [fork(env.paths, Config(), session, "say alpha", 0, text) for text in ("say beta", "say gamma")]
 
     assert {f"{session.name}-2", f"{session.name}-3"} == {name for _, name in await asyncio.gather(*forks)}
