@@ -70,9 +70,11 @@ async def test_a_session_that_goes_on_draws_its_row_and_its_head_and_nothing_els
     app = kasmon(before)
     async with run_app(app) as pilot:
         pictures = watched(app, monkeypatch)
+        await settled(pilot)
+        pictures.clear()  # of the start
         app._show_update(fleet_update(after))
         await auntil(lambda: pictures, what="a picture")
-        await pilot.pause()
+        await settled(pilot)
 
         changes = [drawn for _, drawn, _ in pictures if drawn is not None]
         assert all(isinstance(drawn, RowsUpdate) for drawn in changes)
@@ -86,7 +88,7 @@ async def test_lines_that_say_something_else_lay_nothing_out_anew_unless_there_a
         await app.screen.mount(lines)
         lines.say(DrawnLine((("one", "text"),)))
         await auntil(lambda: 1 == lines.size.height, what="its first line")
-        await pilot.pause()
+        await settled(pilot)
         app.screen.screen_layout_refresh_signal.subscribe(lines, lambda _: laid_out.append(lines.size.height))
         lines.say(DrawnLine((("another", "text"),)))
         await pilot.pause()

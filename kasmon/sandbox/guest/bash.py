@@ -194,10 +194,10 @@ class BashInterpreter(GuestInterpreter):
 
     def _names(self, state: str) -> dict[str, object]:
         """Return which names the state file *state* contains; "lost" where the shell could not write it completely."""
-        if not self.place.read(state).endswith(WHOLE):
-            return {"lost": "its state could not be saved"}
         lines = self.place.read(f"{state}.names").decode("utf-8", "replace").splitlines()
         self.place.drop(f"{state}.names", f"{state}.names.all")
+        if not self.place.read(state).endswith(WHOLE):
+            return {"lost": "its state could not be saved"}
         parts = [line.split(" ", 2) for line in lines]
         return {
             "kept": [part[1] for part in parts if part[0] == "kept"],
