@@ -69,7 +69,7 @@ def test_a_permission_is_answered_by_a_key_and_quitting_leaves_the_agent_alive(
     kept(page, "answered")
 
     page.key("q")
-    until(lambda: "your agents go on" in page.says)
+    until(lambda: "your agents keep running" in page.says)
     kept(page, "closed")
     assert home.session(session).host
     page.run("document.getElementById('again').click()")
@@ -133,7 +133,7 @@ def test_the_dashboards_end_with_a_web_view_that_is_killed(home: Home, web: Web,
 
     _, alive = psutil.wait_procs(dashboards, timeout=20)
     assert ([], 2) == (alive, len(dashboards))
-    until(lambda: "your agents go on" in page.says)
+    until(lambda: "your agents keep running" in page.says)
 
 
 def test_the_dashboard_ends_with_its_tab(home: Home, web: Web, browser: Chromium) -> None:
