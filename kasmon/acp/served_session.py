@@ -254,7 +254,8 @@ class ServedSession:
 
     async def _send_text(self) -> None:
         async with self._following:
-            await self._send_events()  # the message before is finished, maybe in the log alone
+            if self._text.begins:
+                await self._send_events()  # the message before is finished, maybe in the log alone
             await self._send(self._text.collect())
 
     async def _send(self, updates: Iterable[EditorUpdate]) -> None:
@@ -286,6 +287,11 @@ class LiveChunks:
             return False  # the log has the rest
         self._written[thinking] = text
         return len(text) > len(self._sent[thinking])
+
+    @property
+    def begins(self) -> bool:
+        """Whether a text is being written of which nothing was sent."""
+        return any(text and not self._sent[thinking] for thinking, text in self._written.items())
 
     def collect(self) -> list[EditorUpdate]:
         """Return the updates that send what was written since the last call."""
