@@ -224,7 +224,7 @@ async def check_leaf_port(identity: Identity) -> None:
         except FAILURES as error:
             problems.append(explain(error, there))
         else:
-            writer.close()
+            writer.transport.abort()  # `close` waits for the other end, and the loop may end before it answers
             return
     raise problems[0]
 
