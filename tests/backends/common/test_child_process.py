@@ -27,8 +27,20 @@ if not os.fork():
 os.wait()
 """
 """Leaves a process behind that has left its family and holds its pipes open, and says its id."""
-UNMARKED = DAEMON.replace("time.sleep(600)", 'os.execve("/bin/sleep", ["sleep", "600"], {})')
-"""Likewise; and what it leaves behind has shed its environment."""
+UNMARKED = """
+import os
+if not os.fork():
+    os.setsid()
+    executed, inherited = os.pipe()
+    if pid := os.fork():
+        os.close(inherited)
+        os.read(executed, 1)
+        print(pid, flush=True)
+        os._exit(0)
+    os.execve("/bin/sleep", ["sleep", "600"], {})
+os.wait()
+"""
+"""Likewise; and what it leaves behind has shed its environment before its id is said."""
 APART = """
 import subprocess, time
 print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flush=True)
