@@ -9,6 +9,9 @@ AGENTS_READY = $(AGENTS)/.ready
 MORE_AGENTS = .cache/more-agents
 SANDBOX_TESTS = $(shell grep -rlE 'mark\.(sandboxes|core)' tests --include '*.py' | sort)
 WEB_TESTS = $(shell grep -rl 'mark\.web' tests --include '*.py' | sort)
+# The marks of tests that have a target of their own, but `story`.
+ELSEWHERE = agents or emulated or faults or more_agents or nightly or sandboxes or tiers or web
+STORY_TESTS = $(shell grep -rl 'mark\.story' tests --include '*.py' | sort)
 FAULT_TESTS = $(shell grep -rl 'mark\.faults' tests --include '*.py' | sort)
 GIT = .cache/git
 GIT_TESTS = tests/repository tests/supervisor/finish tests/supervisor/review tests/supervisor/worktrees tests/cli/worktree
@@ -62,7 +65,7 @@ TESTS = tests() { \
 	echo "Failed in parallel with other tests, and passed alone in each of the rounds $$rounds:"; grep :: "$$cache/failed"; \
 	}
 
-.PHONY: run test nightly test-nightly test-install test-install-short chaos agents test-agents test-agents-short test-agents-in-machines test-states \
+.PHONY: run test test-stories nightly test-nightly test-install test-install-short chaos agents test-agents test-agents-short test-agents-in-machines test-states \
 	more-agents test-more-agents \
 	test-sandboxes test-sandboxes-short test-interpreters test-web test-faults test-git check bench confusion record-screens \
 	screenshots pages lock tmux sshd old-nats-server shells jail browser machine git clean
@@ -75,6 +78,12 @@ run: $(READY) tmux
 test: $(READY) tmux shells
 	@$(PYTHON) -m compileall -q kasmon
 	@$(TESTS); export PYTHONDONTWRITEBYTECODE=; tests pytest '1 2 3' --workers 5
+
+# What takes seconds a test: several hosts, machines or servers, from end to end. `.ci/run` runs them for each change.
+test-stories: $(READY) tmux shells
+	@$(PYTHON) -m compileall -q kasmon
+	@$(TESTS); export PYTHONDONTWRITEBYTECODE=; tests stories-pytest '1 2 3' --workers 5 \
+		-m 'story and not ($(ELSEWHERE))' $(STORY_TESTS)
 
 # All that `.ci/run` leaves out, because it takes hours. The workflow `nightly` runs the same.
 NIGHTLY = test-nightly test-install test-faults test-agents test-more-agents test-agents-in-machines test-sandboxes test-interpreters test-git chaos bench
@@ -159,7 +168,7 @@ test-web: $(READY) tmux browser
 
 # The tests of worktrees, finishing and review with a newer git than an old system has.
 test-git: $(READY) tmux git
-	@$(TESTS); export PATH="$(CURDIR)/$(GIT)/bin:$$PATH"; git version; tests git-pytest 1 -n 3 $(GIT_TESTS)
+	@$(TESTS); export PATH="$(CURDIR)/$(GIT)/bin:$$PATH"; git version; tests git-pytest 1 -n 3 -m 'not ($(ELSEWHERE))' $(GIT_TESTS)
 
 check: $(READY)
 	$(PYTHON) -m ruff format --check .

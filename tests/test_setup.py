@@ -313,7 +313,7 @@ def test_the_checks_run_before_every_kind_of_test(clone: Clone) -> None:
     calls = [call for call in clone.calls if call != "make agents"]
     assert [
         "make .venv/.ready", "make sshd", "make old-nats-server", "make jail", "make check", "make test-install-short",
-        "make test", "make chaos CHAOS_S=60", "make test-agents-short", "make test-states",
+        "make test", "make test-stories", "make chaos CHAOS_S=60", "make test-agents-short", "make test-states",
         "make test-sandboxes-short", "make test-web",
     ] == calls  # fmt: skip
 
@@ -340,10 +340,19 @@ def test_the_nightly_workflow_runs_targets_that_exist() -> None:
 
 def test_the_workflow_of_changes_runs_targets_that_exist() -> None:
     workflow, makefile = ((ROOT / name).read_text() for name in (".github/workflows/checks.yml", "Makefile"))
-    called = re.findall(r"run: make ([a-z-]+)", workflow)
+    called = {target for line in re.findall(r"run: make ([a-z -]+)", workflow) for target in line.split()}
 
-    assert {"sshd", "check", "test", "screenshots", "test-install"} == {*called}
+    assert {"sshd", "check", "test", "test-stories", "screenshots", "test-install"} == called
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in called)
+
+
+def test_what_the_default_suite_leaves_out_and_the_stories_are_one_list() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    [expression] = [each for each in project["tool"]["pytest"]["ini_options"]["addopts"] if each.startswith("not ")]
+    [elsewhere] = re.findall(r"^ELSEWHERE = (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+    left_out = [each.removeprefix("not ") for each in expression.split(" and ")]
+    assert left_out == sorted([*elsewhere.split(" or "), "story"])
 
 
 @pytest.mark.parametrize("name", ["checks", "nightly"])

@@ -21,6 +21,8 @@ from kasmon.supervisor.sessions.create import NewSession
 from tests.support.agents.backend_contract import LIMIT_S, Contract, Listener
 from tests.support.wait import auntil
 
+pytestmark = pytest.mark.story
+
 ARGV = (sys.executable, "-P", "-m", "kasmon", "acp")
 AS_A_PERSON = ("env", *(f"--unset={mark}" for mark in {*MARKS, *OWN_ID}), *ARGV)
 """The backend marks what it starts as an agent's: without the marks it is a person's editor, as its parent is."""

@@ -28,6 +28,8 @@ from tests.support.acp.editor import Editor, editor, editor_process
 from tests.support.supervisor.env import Env
 from tests.support.wait import auntil
 
+pytestmark = pytest.mark.story
+
 LIMIT_S = 60.0
 
 

@@ -39,6 +39,8 @@ from tests.support.cli.fork_server import ForkServer
 from tests.support.host import sshd
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 KNOWN = {
     "evidence",
     "evidence-late",

@@ -31,6 +31,8 @@ from tests.support.bus.joined import NAME, JoinedKasmons
 from tests.support.supervisor.env import end
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 S = SessionState
 
 

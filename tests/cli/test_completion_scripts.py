@@ -13,6 +13,8 @@ from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import KASMON
 from tests.support.detection.terminal import Terminal
 
+pytestmark = pytest.mark.story
+
 SHELLS = {
     "bash": (("bash", "--norc", "--noprofile"), "source ./script"),
     "zsh": (("zsh", "-f"), "mkdir f; mv script f/_kasmon; fpath=($PWD/f $fpath); autoload -U compinit; compinit -u -D"),

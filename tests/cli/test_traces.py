@@ -9,6 +9,8 @@ from kasmon.paths import user_paths
 from tests.support.cli.cli_runner import Cli
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 READING = [
     "--help",
     "ls",

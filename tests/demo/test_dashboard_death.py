@@ -14,6 +14,8 @@ from tests.support.cli.fork_server import KASMON
 from tests.support.tui.demo_terminal import DemoTerminal
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 NAMES = [part.name for part in CAST]
 LASTING = {part.name for part in CAST if part.fate != "host killed" and not part.script.endswith("crash 139\n")}
 
@@ -45,7 +47,6 @@ def dashboard_of(demo: int) -> int:
     return until(only_child, what="one child of the demo")
 
 
-@pytest.mark.story
 @pytest.mark.timeout(120)
 def test_a_killed_dashboard_opens_again_on_the_same_rows_and_requests_and_an_answer_reaches_its_agent() -> None:
     with DemoTerminal() as outside:

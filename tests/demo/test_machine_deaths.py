@@ -20,6 +20,8 @@ from tests.support.tui.dashboard import press_on_card
 from tests.support.tui.demo_terminal import DemoTerminal
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 FAR_MACHINES = MACHINES[1:]
 
 
@@ -61,7 +63,6 @@ def is_answered(outside: DemoTerminal, inside: Path, before: int) -> bool:
     return len(requests(outside, inside)) == before - 1
 
 
-@pytest.mark.story
 @pytest.mark.timeout(180)
 def test_a_request_from_each_machine_is_answered_on_one_screen_after_the_broker_and_a_machine_were_killed() -> None:
     need_server()

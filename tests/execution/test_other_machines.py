@@ -15,6 +15,8 @@ from tests.support.bus.joined import NAME, JoinedKasmons, joined_over
 from tests.support.execution.actor_session import LIMIT_S, eventually
 from tests.support.tui.dashboard import Home
 
+pytestmark = pytest.mark.story
+
 WAYS: Final = ("ssh", "nats")
 ONLY_TERMINALS: Final = ("attach", "detach", "resize", "embedded_terminal")
 STRUCTURED: Final = {

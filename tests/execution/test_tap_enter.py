@@ -18,6 +18,8 @@ from kasmon.execution import terminal
 from tests.support.execution.actor_session import eventually, shows
 from tests.support.tui.dashboard import Home
 
+pytestmark = pytest.mark.story
+
 
 @pytest.fixture
 def known(home: Home) -> Home:

@@ -38,6 +38,8 @@ from tests.support.host.tmux_env import TmuxEnv, prompted
 from tests.support.tmux.attached_terminal import attached
 from tests.support.wait import auntil, until
 
+pytestmark = pytest.mark.story
+
 ME = "abcdefgh"
 EACH = 3
 """How many prompts each kind of terminal gets."""

@@ -20,6 +20,8 @@ from tests.support.agents.golden_agent import GoldenAgent
 from tests.support.host.tmux_env import TmuxEnv
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 S = SessionState
 CLAUDE, CODEX, OPENCODE = ("claude", "2.1.332"), ("codex", "0.171.0"), ("opencode", "1.18.33")
 

@@ -29,7 +29,7 @@ CLAUDE = ("claude", "2.1.332")
 DRAFT = "idle-draft"
 R = ReceiptState
 
-pytestmark = pytest.mark.usefixtures("in_tmux_env")
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("in_tmux_env")]
 
 
 class Played:

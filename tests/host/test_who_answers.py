@@ -17,6 +17,8 @@ from tests.support.agents.menu_agent import YES, dialog
 from tests.support.host.tmux_env import TmuxEnv, sh
 from tests.support.wait import auntil
 
+pytestmark = pytest.mark.story
+
 BARE = "env -u KASMON_SESSION -u KASMON_RUN -u KASMON_HOST -u TMUX -u TMUX_PANE"
 WAYS = {
     "as it is": "{answer}",

@@ -2,6 +2,8 @@
 
 import subprocess
 
+import pytest
+
 from kasmon.mcp.tool_schemas import FLEET, NEVER, REFUSED_NAMES
 from tests.support.agents.fleet_client import FleetClient, ToolClient, lead_of
 from tests.support.agents.leading_agent import LeadingAgent, start_lead, write_profile
@@ -9,6 +11,8 @@ from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import KASMON
 from tests.support.git_repo import Repo
 from tests.support.wait import until
+
+pytestmark = pytest.mark.story
 
 
 async def test_an_agent_starts_prompts_waits_for_and_reads_a_child(kasmon: Cli) -> None:

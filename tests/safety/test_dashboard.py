@@ -10,6 +10,8 @@ from kasmon.model.permission import SessionId
 from tests.support.safety.hostile_text import ACTING, FORBIDDEN, MARKUP, PAYLOADS, hostile_fleet
 from tests.support.tui.dashboard import Dashboard, Home
 
+pytestmark = pytest.mark.story
+
 CLICKS = [name for name, payload in MARKUP.items() if "@click" in payload]
 
 

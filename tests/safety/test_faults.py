@@ -24,6 +24,8 @@ from kasmon.tmux.server import TmuxServer
 from tests.support.tui.dashboard import Dashboard, Home
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 SOON_S = 2.0
 """What is gone is said to be gone within this; the specification's number."""
 

@@ -15,6 +15,8 @@ from kasmon.tui.permissions.queue import DEAF_S, SILENCE_S
 from tests.support.tui.dashboard import LIMIT_S, Dashboard, Home
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 TYPED = "azA1 dey"
 """Each answer's key is among these, and none that opens a dialog."""
 ATTEMPTS = 20

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
+import pytest
 from textual.pilot import Pilot
 
 from kasmon.errors import RefusedError
@@ -18,6 +19,8 @@ from tests.support.safety.hostile_text import ACTING, LONG, MARKUP, facts, name_
 from tests.support.sample_fleet import NOW, StillClock, fleet
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
+
+pytestmark = pytest.mark.story
 
 WORST: Final = "".join([*ACTING.values(), " ".join(MARKUP.values()), LONG["many lines"][:20]])
 OURS: Final = {("@mouse.down", "grab"), ("@mouse.down", "scroll_down"), ("@mouse.down", "scroll_up")}

@@ -24,6 +24,8 @@ from tests.support.sample_fleet import command
 from tests.support.tui.dashboard import Dashboard, Home
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 SECRET = "planted 5ecr3t & 'of' a test"
 """It looks like no token, and JSON, a shell, HTML and an address write it in other ways."""
 KEY = "5ecr3t-key-of-claude"

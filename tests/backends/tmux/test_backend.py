@@ -22,6 +22,8 @@ from kasmon.tmux.server import TmuxServer
 from tests.support.agents.backend_contract import LIMIT_S, BackendContract, InterruptingContract, Listener
 from tests.support.wait import auntil
 
+pytestmark = pytest.mark.story
+
 
 class TestTmux(BackendContract, InterruptingContract):
     @pytest.fixture(autouse=True)

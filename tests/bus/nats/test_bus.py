@@ -42,6 +42,8 @@ from tests.support.bus.cluster_server import CLUSTER, ClusterServer
 from tests.support.supervisor.env import NOW, Env, started
 from tests.support.wait import auntil
 
+pytestmark = pytest.mark.story
+
 ME, OTHER = SessionId("abcdefgh"), SessionId("bcdefghi")
 
 

@@ -41,6 +41,8 @@ from tests.support.bus.cluster_service import ClusterUp
 from tests.support.supervisor.env import NOW, Env, started
 from tests.support.wait import LIMIT_S, auntil, until
 
+pytestmark = pytest.mark.story
+
 ME = SessionId("abcdefgh")
 ENDED = (ConnectionError, ssl.SSLError)
 """What reading raises when the other end closes; a `TimeoutError` is an `OSError` too, but no end."""

@@ -27,6 +27,8 @@ from tests.support.bus.joined import NAME, JoinedKasmons
 from tests.support.git_repo import Repo
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 
 def kasmon(where: Paths, *words: str) -> "subprocess.Popen[str]":
     environment = {**os.environ, **where.environment_variables(), "NO_COLOR": "1"}

@@ -33,6 +33,8 @@ from tests.support.git_repo import Repo
 from tests.support.supervisor.env import NOW, launch, started
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 
 @pytest.fixture(scope="module")
 def joined(fork_server: ForkServer) -> Iterator[TwoCommandLines]:

@@ -27,6 +27,8 @@ from tests.support.sample_fleet import fleet, working
 from tests.support.supervisor.push_server import PushServer
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 
 @pytest.fixture
 def server() -> Iterator[PushServer]:
@@ -52,7 +54,6 @@ def notifier_of(kasmon: Cli) -> int | None:
     return lock_holder(kasmon.paths.notifier_lock)
 
 
-@pytest.mark.story
 def test_a_request_is_pushed_once_without_a_dashboard_also_if_the_process_is_killed(
     kasmon: Cli, server: PushServer
 ) -> None:
@@ -85,7 +86,6 @@ def test_a_request_is_pushed_once_without_a_dashboard_also_if_the_process_is_kil
     assert_is_secret(kasmon)
 
 
-@pytest.mark.story
 def test_a_locked_screen_is_away_and_a_second_target_gets_what_has_no_answer_after_ten_minutes(
     kasmon: Cli, server: PushServer
 ) -> None:
@@ -223,7 +223,6 @@ def test_of_two_records_that_are_written_at_once_the_newest_stays(kasmon: Cli) -
     assert "a request" in (kasmon.paths.notifications / "sent.json").read_text()
 
 
-@pytest.mark.story
 def test_a_request_of_another_machine_is_pushed_with_its_name_and_no_more_once_it_is_answered(
     fork_server: ForkServer, server: PushServer
 ) -> None:

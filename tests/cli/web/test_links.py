@@ -14,6 +14,8 @@ from tests.support.cli.cli_runner import Cli
 from tests.support.sample_fleet import command
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 
 @pytest.fixture
 def line() -> Iterator[Cli]:

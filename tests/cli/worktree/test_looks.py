@@ -10,6 +10,8 @@ from tests.support.cli.cli_runner import Cli
 from tests.support.cli.turns import turn
 from tests.support.git_repo import Repo
 
+pytestmark = pytest.mark.story
+
 HOOKS = ("post-checkout", "pre-commit", "post-index-change", "reference-transaction", "pre-push", "post-merge")
 PROGRAMS = (
     *("core.fsmonitor", "core.askPass", "core.sshCommand", "core.gitProxy", "core.pager", "core.editor"),

@@ -9,6 +9,8 @@ from tests.cli.worktree.test_finish import SCRIPTED
 from tests.support.cli.cli_runner import Cli
 from tests.support.git_repo import Repo
 
+pytestmark = pytest.mark.story
+
 
 @pytest.fixture
 def repo(kasmon: Cli) -> Repo:

@@ -13,6 +13,8 @@ from tests.support.cli.turns import turn, write
 from tests.support.git_repo import Repo
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 
 @pytest.fixture
 def kasmon() -> Iterator[Cli]:

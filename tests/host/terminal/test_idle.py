@@ -25,7 +25,7 @@ from tests.support.wait import auntil
 ME = "abcdefgh"
 LIMIT_S = 60.0
 
-pytestmark = pytest.mark.usefixtures("in_tmux_env")
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("in_tmux_env")]
 
 
 # The rule

@@ -45,7 +45,7 @@ while data := os.read(0, 65536):
 """
 """A program that reports the state that is typed into it, at Enter, and `idle` at Escape."""
 
-pytestmark = pytest.mark.usefixtures("in_tmux_env")
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("in_tmux_env")]
 
 
 @contextlib.asynccontextmanager

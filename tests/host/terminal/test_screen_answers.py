@@ -25,6 +25,8 @@ from tests.support.agents.menu_agent import NO, YES, MenuAgent, dialog
 from tests.support.host.tmux_env import TmuxEnv, prompted
 from tests.support.wait import auntil
 
+pytestmark = pytest.mark.story
+
 ME = SessionId("abcdefgh")
 
 

@@ -20,7 +20,7 @@ from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_wo
 from tests.support.git_repo import Repo
 from tests.support.sample_fleet import session
 
-pytestmark = pytest.mark.usefixtures("no_git_config")
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("no_git_config")]
 
 
 def fleet() -> Fleet:

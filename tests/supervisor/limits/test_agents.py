@@ -33,6 +33,8 @@ from tests.support.git_repo import Repo
 from tests.support.supervisor.env import Env, launch
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 PLAN = '[[task]]\ntitle = "one"\nprompt = "say x"\nagent = "scripted"\n'
 SCRIPTED = ("--agent", "scripted", "--mode", "sdk")
 

@@ -15,6 +15,8 @@ from kasmon.supervisor.sessions.session_operations import send
 from tests.support.tui.dashboard import Home
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 
 def configure(home: Home, per_session: str) -> None:
     home.paths.config.mkdir(mode=0o700, exist_ok=True)

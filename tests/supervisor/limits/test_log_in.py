@@ -34,7 +34,7 @@ from tests.support.wait import auntil
 
 LOG_IN = TerminalLogIn(title="In a terminal", argv=("odd", "login"))
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+pytestmark = [pytest.mark.story, pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")]
 
 
 async def notices(env: Env, session: SessionId) -> list[str]:

@@ -23,6 +23,8 @@ from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import ForkServer
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 SCRIPTED = {"agent": "scripted", "machine": MACHINE}
 
 

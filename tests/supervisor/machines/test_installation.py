@@ -28,6 +28,8 @@ from tests.support.cli.fork_server import ForkServer
 from tests.support.host.sshd import Sshd
 from tests.support.supervisor.env import end
 
+pytestmark = pytest.mark.story
+
 PYTHON = """#!/bin/sh
 # As much of Python as an installation needs: `-c` for the version, `-m venv FOLDER`, and there `-m pip install WHEEL`.
 case "$1 $2" in

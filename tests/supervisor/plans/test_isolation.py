@@ -58,6 +58,8 @@ from tests.support.sample_plans import session as session_of
 from tests.support.supervisor.env import Env, ended, started
 from tests.support.wait import auntil, until
 
+pytestmark = pytest.mark.story
+
 off = asyncio.to_thread
 """git and the log block; the runner under test needs the loop."""
 

@@ -20,6 +20,8 @@ from kasmon.supervisor.sessions.create import NewSession, prepare
 from tests.support.acp.odd_session import odd_config
 from tests.support.supervisor.env import NOW, Env, becomes
 
+pytestmark = pytest.mark.story
+
 
 def wanted(folder: Path, **more: object) -> NewSession:
     return msgspec.structs.replace(NewSession(name="docs", agent="odd", workdir=str(folder)), **more)

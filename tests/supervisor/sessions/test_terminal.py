@@ -23,6 +23,8 @@ from kasmon.supervisor.sessions.read import read
 from tests.support.supervisor.env import Env, end
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 GREETS = ("sh", "-c", 'printf "hello %s\\n" "$WHO"; exec cat')
 
 

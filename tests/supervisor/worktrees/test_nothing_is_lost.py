@@ -33,6 +33,8 @@ from kasmon.supervisor.worktrees.turn_changes import plan_redo, plan_undo, undo
 from tests.support.git_repo import Repo
 from tests.support.sample_fleet import session
 
+pytestmark = pytest.mark.story
+
 STEPS = 25
 FINISHES = {
     "finish commit": FinishRequest(commits=True),

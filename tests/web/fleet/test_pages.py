@@ -35,6 +35,8 @@ from tests.support.web.request_link import OpenedLink, link_to
 from tests.support.web.web_server import Served
 from tests.web.conftest import Web
 
+pytestmark = pytest.mark.story
+
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
 
 

@@ -31,6 +31,8 @@ from tests.support.web.push_service import PushService
 from tests.support.web.web_server import Served
 from tests.web.conftest import Web
 
+pytestmark = pytest.mark.story
+
 NEWS = Alert(kind="asking", title="fix-auth has a request", text="Bash make " + "x" * 5000, sessions=(SessionId("a"),))
 
 

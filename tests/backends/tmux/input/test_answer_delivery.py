@@ -25,6 +25,8 @@ from tests.support.agents.backend_contract import LIMIT_S, Listener
 from tests.support.agents.menu_agent import ALWAYS, NO, YES, MenuAgent, dialog
 from tests.support.wait import auntil
 
+pytestmark = pytest.mark.story
+
 ME = SessionId("abcdefgh")
 
 

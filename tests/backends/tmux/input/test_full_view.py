@@ -32,6 +32,8 @@ from tests.support.detection.scenes.studio import steps as recorded_steps
 from tests.support.tmux.attached_terminal import attached
 from tests.support.wait import auntil, until
 
+pytestmark = pytest.mark.story
+
 room = test_answer_delivery.room
 ALLOW, DENY = Decision.ALLOW, Decision.DENY
 

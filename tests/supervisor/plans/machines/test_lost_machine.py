@@ -15,6 +15,8 @@ from kasmon.supervisor.plans.view import read_view
 from tests.support.supervisor.machine_plan import CONFIG, MachinePlan
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 TASK = """
 advance = "auto"
 machine = "any"

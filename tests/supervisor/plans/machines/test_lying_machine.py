@@ -24,6 +24,8 @@ from tests.support.git_repo import Repo
 from tests.support.supervisor.env import NOW, Env, end
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 TEXT = '[[task]]\nid = "a"\nmachine = "gpu-1"\nrun = "true"\n'
 
 

@@ -26,6 +26,8 @@ from tests.support.git_repo import Repo
 from tests.support.other_version import OTHER_KASMON, OtherVersion
 from tests.support.supervisor.env import Env
 
+pytestmark = pytest.mark.story
+
 TEXT = """
 [[task]]
 id = "a"

@@ -20,6 +20,8 @@ from kasmon.supervisor.plans.view import approved_plan
 from tests.support.supervisor.machine_plan import MachinePlan
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 TEXT = """
 [[task]]
 id = "a"

@@ -26,6 +26,8 @@ from tests.support.git_repo import Repo
 from tests.support.supervisor.machine_plan import CONFIG, MachinePlan
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 WRITE = "echo {0} > {0}.txt && git add {0}.txt && git -c user.name=t -c user.email=t@t commit -qm {0}"
 TWO_WAVES = f"""
 advance = "auto"

@@ -15,6 +15,8 @@ from kasmon.supervisor.plans.machines.registered_tasks import _address_of_remote
 from tests.support.git_repo import Repo
 from tests.support.supervisor.machine_plan import MachinePlan
 
+pytestmark = pytest.mark.story
+
 PASSWORD: Final = "hunter2"
 PLAN: Final = """
 fetch = "remote"

@@ -14,6 +14,8 @@ from tests.supervisor.plans.machines.test_task_work import KEY, Machine, attempt
 from tests.support.git_repo import Repo
 from tests.support.supervisor.env import Env
 
+pytestmark = pytest.mark.story
+
 
 @pytest.fixture
 def machine(env: Env, tmp_path: Path) -> Machine:

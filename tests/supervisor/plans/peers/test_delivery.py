@@ -39,6 +39,8 @@ from tests.support.sample_plans import began, placed
 from tests.support.supervisor.env import Env
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 MACHINE = "gpu-1"
 TEXT = """
 [[task]]

@@ -12,6 +12,8 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.supervisor.machine_plan import MachinePlan
 from tests.support.wait import until
 
+pytestmark = pytest.mark.story
+
 KASMON = f"{sys.executable} -P -m kasmon"
 PLAN = f"""
 advance = "auto"
