@@ -2,11 +2,18 @@
 
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError, StaleRequestError, UnableError
+from kasmon.errors import (
+    RefusedError,
+    RequestClosedError,
+    RequestNotFoundError,
+    StaleRequestError,
+    UnableError,
+    UsageError,
+)
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.rules import ONCE, SessionRules
 from kasmon.model.answer import must_be_complete, must_be_whole, with_text_as_label
@@ -109,18 +116,23 @@ class RequestRegistry:
     def accept(self, answer: Answer, by: str = "user", who: str = "", rule: str = "") -> AcceptedAnswer | None:
         """Accept *answer*: close its request now, and log that. None for LATER: the request stays open.
 
+        In an edited input the user edited only the marks of secrets; the secrets are restored.
+
         Args:
             by: `user`, or `policy` if a rule answers.
             who: the user's terminal.
             rule: the id of the rule that it makes, or that answers.
 
         Raises:
-            KasmonError: as `checked`; nothing changed then.
+            KasmonError: as `require_answerable`; nothing changed then.
+            UsageError: if a redacted part of an edited input is ambiguous; likewise.
         """
         request, asked = self.require_answerable(answer)
         if answer.decision is Decision.LATER:
             self._log_writer.note(RequestSetAside(at=time.time(), request=request.id))
             return None
+        if answer.input is not None:
+            answer = msgspec.structs.replace(answer, input=self._restore_secrets(request.id, answer.input, asked.input))
         answered = RequestAnswered(
             at=time.time(),
             request=request.id,
@@ -140,6 +152,15 @@ class RequestRegistry:
         self._log_writer.note(answered, durable=True)
         self.forget_closed()
         return AcceptedAnswer(self.for_agent(answer, asked), asked)
+
+    def _restore_secrets(self, request: RequestId, edited: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._log_writer.session_log.redactor.restored(edited, before)
+        except ValueError as error:
+            raise UsageError(
+                f"the edited input of {request!r} cannot be sent: {error}.",
+                hint="Leave each ⟨hidden: …⟩ unchanged, or remove it.",
+            ) from error
 
     def for_agent(self, answer: Answer, asked: Request) -> Answer:
         """Return *answer* as it is sent to the agent, for the agent's own request *asked*."""

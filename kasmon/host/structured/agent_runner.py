@@ -21,7 +21,6 @@ from kasmon.errors import (
     StaleRequestError,
     TimedOutError,
     UnableError,
-    UsageError,
 )
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.agent_services import AgentServices, add_process
@@ -233,10 +232,9 @@ class StructuredAgentRunner:
             await self._send_answer(accepted, answer.request)
 
     async def _accept(self, answer: Answer, who: str) -> AcceptedAnswer | None:
-        request, asked = self.requests.require_answerable(answer)
-        answer = self._restore_secrets(answer, asked)
         if answer.decision not in STANDING:
             return self.requests.accept(answer, who=who)
+        request = self.requests.require_answerable(answer).request
         rule = await asyncio.to_thread(self.policy.remember, request, answer)
         try:
             return self.requests.accept(answer, who=who, rule=rule.id)
@@ -245,23 +243,6 @@ class StructuredAgentRunner:
                 with contextlib.suppress(KasmonError):
                     await asyncio.to_thread(self.policy.forget, rule)
             raise
-
-    def _restore_secrets(self, answer: Answer, asked: Request) -> Answer:
-        """Return *answer* with the secrets restored in its edited input: the user edited only their marks.
-
-        Raises:
-            UsageError: if a redacted part is ambiguous; nothing was sent then.
-        """
-        if answer.input is None:
-            return answer
-        try:
-            whole = self._log_writer.session_log.redactor.restored(answer.input, asked.input)
-        except ValueError as error:
-            raise UsageError(
-                f"the edited input of {answer.request!r} cannot be sent: {error}.",
-                hint="Leave each ⟨hidden: …⟩ unchanged, or remove it.",
-            ) from error
-        return msgspec.structs.replace(answer, input=whole)
 
     async def _answer_by_rule(self, rule: Rule, request: Request) -> None:
         """Answer *request* by *rule*; if that fails it waits for the user."""
