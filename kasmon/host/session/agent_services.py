@@ -1,9 +1,10 @@
 """What each host does around an agent, however it talks to it: requests, answers, sandbox, stuck monitor, reports."""
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
@@ -25,7 +26,7 @@ from kasmon.host.rpc.frames import LogRequest, ProposeFinish, RecordComment, Rec
 from kasmon.host.rpc.peer import describe_terminal, must_be_a_person
 from kasmon.host.session.limit_follower import LimitFollower
 from kasmon.host.session.peer_limits import require_length
-from kasmon.host.session.request_registry import AcceptedAnswer, RequestRegistry
+from kasmon.host.session.request_registry import RequestRegistry
 from kasmon.host.session.stuck_monitor import StuckMonitor, limits_of
 from kasmon.host.session.turn_recorder import TurnRecorder
 from kasmon.model.commands import LINK_ID_LENGTH, Answer, Interrupt, Launch, Mode, Prompt, Requeue, Sender, Stop, When
@@ -235,39 +236,33 @@ class AgentServices:
                 hint="Send another prompt, or ask the person: the dashboard shows the queue.",
             )
 
-    async def answer(
-        self,
-        answer: Answer,
-        peer_pid: int,
-        accept: Callable[[Answer, str], Awaitable[AcceptedAnswer | None]],
-        *,
-        is_agents: bool,
-    ) -> AcceptedAnswer | None:
-        """Have *accept* take *answer*, which process *peer_pid* sent; what it accepted is on disk when this returns.
+    @contextlib.asynccontextmanager
+    async def accepting(self, answer: Answer, peer_pid: int, *, is_agents: bool) -> AsyncIterator[str]:
+        """Yield who sent *answer* from process *peer_pid*, for the log; what is accepted then is on disk afterwards.
 
-        Answers are taken one after the other: of two to the same request exactly one is accepted.
+        Answers are accepted one after the other: of two to the same request exactly one is accepted.
 
-        Args:
-            accept: takes the answer of the user at the given terminal; returns what has to be sent to the agent now.
-            is_agents: the sender declares that it belongs to an agent.
+        *is_agents*: the sender declares that it belongs to an agent.
 
         Raises:
-            RefusedError: if an agent sent it, or its request does not take it; nothing was sent then.
-            KasmonError: as *accept*.
+            RefusedError: if an agent sent it.
         """
         await must_be_a_person(peer_pid, self._log_writer.session.pid, is_agents=is_agents)
-        accepted, who = None, await asyncio.to_thread(describe_terminal, peer_pid)
+        who = await asyncio.to_thread(describe_terminal, peer_pid)
         if answer.link:
             who = f"link {clean_line(answer.link[:LINK_ID_LENGTH])}, {who}"
         if answer.editor:
             who = f"editor {clean_line(answer.editor[:EDITOR_CHARACTERS])}, {who}"
         async with self._answering:
-            if self.egress is not None and self.requests.is_own(answer.request):
-                await self.egress.answer(answer, who)
-            else:
-                accepted = await accept(answer, who)
+            yield who
         await self._log_writer.wait_for_disk()
-        return accepted
+
+    async def answer_own(self, answer: Answer, who: str) -> bool:
+        """Accept *answer* of *who* and execute it, if the host itself opened its request; whether it did."""
+        if self.egress is None or not self.requests.is_own(answer.request):
+            return False
+        await self.egress.answer(answer, who)
+        return True
 
     async def aclose(self, *, is_over: bool) -> None:
         """Stop all of that; if the agent *is_over*, remove its sandbox except its home. Idempotent."""

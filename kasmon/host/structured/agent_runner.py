@@ -227,22 +227,22 @@ class StructuredAgentRunner:
             RefusedError: if an agent sent it, or its request does not take it; nothing was sent then.
             KasmonError: if a rule could not be stored, or the agent could not be reached.
         """
-        accepted = await self.services.answer(answer, peer_pid, self._accept, is_agents=is_agents)
+        async with self.services.accepting(answer, peer_pid, is_agents=is_agents) as who:
+            if await self.services.answer_own(answer, who):
+                return
+            rule = None
+            if answer.decision in STANDING:
+                request = self.requests.require_answerable(answer).request
+                rule = await asyncio.to_thread(self.policy.remember, request, answer)
+            try:
+                accepted = self.requests.accept(answer, who=who, rule="" if rule is None else rule.id)
+            except KasmonError:
+                if rule is not None and rule.request == answer.request:
+                    with contextlib.suppress(KasmonError):
+                        await asyncio.to_thread(self.policy.forget, rule)
+                raise
         if accepted is not None:
             await self._send_answer(accepted, answer.request)
-
-    async def _accept(self, answer: Answer, who: str) -> AcceptedAnswer | None:
-        if answer.decision not in STANDING:
-            return self.requests.accept(answer, who=who)
-        request = self.requests.require_answerable(answer).request
-        rule = await asyncio.to_thread(self.policy.remember, request, answer)
-        try:
-            return self.requests.accept(answer, who=who, rule=rule.id)
-        except KasmonError:
-            if rule.request == request.id:
-                with contextlib.suppress(KasmonError):
-                    await asyncio.to_thread(self.policy.forget, rule)
-            raise
 
     async def _answer_by_rule(self, rule: Rule, request: Request) -> None:
         """Answer *request* by *rule*; if that fails it waits for the user."""

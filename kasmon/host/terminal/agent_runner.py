@@ -196,7 +196,7 @@ class TerminalAgentRunner:
         """Send *command* of process *peer_pid* to the agent; return a prompt's receipt. *is_agents*: an agent sent it.
 
         Raises:
-            KasmonError: as `TmuxAgent.send`, `Prompts.submit` and `AgentServices.answer`.
+            KasmonError: as `TmuxAgent.send`, `Prompts.submit`, `AgentServices.accepting` and `_accept`.
         """
         if self._log_writer.session.freed_bytes is not None:
             raise SessionEndedError(self._launch.session)
@@ -211,7 +211,9 @@ class TerminalAgentRunner:
             if isinstance(command, Stop | Interrupt):
                 await self.services.record_actor(command, peer_pid)
             if isinstance(command, Answer):
-                await self.services.answer(command, peer_pid, self._accept, is_agents=is_agents)
+                async with self.services.accepting(command, peer_pid, is_agents=is_agents) as who:
+                    if not await self.services.answer_own(command, who):
+                        await self._accept(command, who)
             else:
                 await self.agent.send(command)
             return None
