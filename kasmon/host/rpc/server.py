@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import socket
@@ -183,7 +184,7 @@ class HostServer:
         self._control = control
         self._lost = lost
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Future[Frame | None]] = set()
 
     @property
     def is_busy(self) -> bool:
@@ -259,11 +260,21 @@ class HostServer:
         if isinstance(answer, Frame):
             connection.push(answer)
         elif answer is not None:
-            task = asyncio.ensure_future(_answer_later(connection, frame, answer))
+            task = asyncio.ensure_future(answer)
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(functools.partial(self._answer, connection, frame))
         elif isinstance(frame, Hello):
             connection.push(Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__))
+
+    def _answer(self, connection: ClientConnection, frame: FromClient, task: asyncio.Future[Frame | None]) -> None:
+        """Send the result of *task*, which executed *frame*."""
+        self._tasks.discard(task)
+        if task.cancelled():
+            _answer_error(connection, frame, RefusedError("the host ended before this was done.", hint="See its log."))
+        elif (error := task.exception()) is not None:
+            _answer_error(connection, frame, error)
+        elif (answered := task.result()) is not None:
+            connection.push(answered)
 
     def handle_control(self, connection: ClientConnection, kind: int) -> None:
         """Execute a request that clients of every version can make, answer it, and close the connection."""
@@ -302,19 +313,6 @@ def bind(path: Path) -> socket.socket:
         listening.close()
         raise
     return listening
-
-
-async def _answer_later(connection: ClientConnection, frame: FromClient, answer: Awaitable[Frame | None]) -> None:
-    try:
-        answered = await answer
-    except asyncio.CancelledError:
-        _answer_error(connection, frame, RefusedError("the host ended before this was done.", hint="See its log."))
-        raise
-    except Exception as error:  # noqa: BLE001 - likewise
-        _answer_error(connection, frame, error)
-        return
-    if answered is not None:
-        connection.push(answered)
 
 
 def _greet(connection: ClientConnection, hello: Hello) -> bool:
