@@ -341,21 +341,21 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self, operation: Operation, *, done: OnOutcome | None = None, failed: OnFailure | None = None
     ) -> None:
         """Run *operation* in the background, and notify the user of its outcome unless *done* or *failed* show it."""
-        if self.gateway is not None:
-            self.run_worker(self._run_operation(self.gateway, operation, done, failed), group="operations")
+        if (gateway := self.gateway) is None:
+            return
 
-    async def _run_operation(
-        self, gateway: Gateway, operation: Operation, done: OnOutcome | None, failed: OnFailure | None
-    ) -> None:
-        try:
-            text = await operation(await gateway.operations()) or ""
-        except (KasmonError, OSError) as error:
-            reason = of_system(error) if isinstance(error, OSError) else error
-            if failed is None or not failed(reason):
-                self.say(what_failed(reason), severity="error")
-        else:
-            if not (done is not None and done(text)) and text:
-                self.say(text)
+        async def run() -> None:
+            try:
+                text = await operation(await gateway.operations()) or ""
+            except (KasmonError, OSError) as error:
+                reason = of_system(error) if isinstance(error, OSError) else error
+                if failed is None or not failed(reason):
+                    self.say(what_failed(reason), severity="error")
+            else:
+                if not (done is not None and done(text)) and text:
+                    self.say(text)
+
+        self.run_worker(run(), group="operations")
 
     def say(self, text: str, *, severity: Literal["information", "warning", "error"] = "information") -> None:
         """Show *text* as a short notification; a hint may follow on a line of its own."""
