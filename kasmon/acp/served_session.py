@@ -217,7 +217,7 @@ class ServedSession:
             if answer is None:
                 await self._send([notice(f"The request {request.id} was not answered here. It waits in kasmon.")])
                 return
-            await session_operations.answer(self._paths, self.session, answer)
+            await session_operations.execute(self._paths, self.session, answer)
         except (KasmonError, RequestError) as error:
             await self._send([notice(f"The request {request.id} was not answered here: {refused(error)}")])
         except ConnectionError:

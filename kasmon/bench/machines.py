@@ -26,7 +26,7 @@ from kasmon.paths import Paths
 from kasmon.supervisor.fleet.snapshot import read_session
 from kasmon.supervisor.search.index_writer import update_all
 from kasmon.supervisor.sessions.create import NewSession
-from kasmon.supervisor.sessions.session_operations import answer, create, send
+from kasmon.supervisor.sessions.session_operations import create, execute, send
 
 MACHINES: Final = 20
 SESSIONS: Final = 50
@@ -167,7 +167,7 @@ async def _answer(paths: Paths, session: SessionId, requests: int) -> list[float
                 await asyncio.sleep(0.02)
             request = shown.requests[0]
             began = time.perf_counter()
-            await answer(paths, shown, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW))
+            await execute(paths, shown, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW))
             taken_ms.append(1000 * (time.perf_counter() - began))
             while read_session(paths, session).requests:  # noqa: ASYNC110 - likewise
                 await asyncio.sleep(0.02)

@@ -110,7 +110,7 @@ def answer(
         chosen = with_text_as_label(given).labels
         seen = shown(where, request, decision, edited=tool_input, labels=chosen, reach=reach)
         given = msgspec.structs.replace(given, digest=ask(request, decision, seen, wants_json=wants_json))
-    event_loop.run(session_operations.answer(where, session, given))
+    event_loop.run(session_operations.execute(where, session, given))
     print_answer(
         f"{request.id}: {decision}", wants_json=wants_json, request=request_object(request), decision=decision.value
     )

@@ -112,7 +112,7 @@ async def _answer(
     for request in listed:
         given = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)
         try:
-            await session_operations.answer(where, _session(fleet, request), given)
+            await session_operations.execute(where, _session(fleet, request), given)
             outcomes.append(None)
         except KasmonError as error:
             outcomes.append(error)

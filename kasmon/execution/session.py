@@ -297,7 +297,7 @@ class ExecutionSession:
             text=text,
             scope=scope,
         )
-        await session_operations.answer(self._paths, session, answer)
+        await session_operations.execute(self._paths, session, answer)
 
     async def wait(self, *states: SessionState | str, timeout_s: float | None = None) -> Session:
         """Return the session as soon as it is in one of *states*.

@@ -216,7 +216,7 @@ class RequestPages:
 
     async def _send(self, session: Session, answer: Answer) -> None:
         try:
-            await session_operations.answer(self._paths, session, answer)
+            await session_operations.execute(self._paths, session, answer)
         except KasmonError as error:
             log.warning("link %s: the answer to %s failed: %s", answer.link, answer.request, error.message)
             is_unsure = isinstance(error, TimedOutError) or (session.via and isinstance(error, UnavailableError))

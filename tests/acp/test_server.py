@@ -117,7 +117,7 @@ async def test_a_request_that_is_answered_in_kasmon_is_void_in_the_editor(where:
         await one.until_asked()
         [waiting] = (await now(where, session)).requests
         deny = Answer(request=waiting.id, digest=waiting.digest, decision=Decision.DENY)
-        await session_operations.answer(where, await now(where, session), deny)
+        await session_operations.execute(where, await now(where, session), deny)
         await turn
         await auntil(lambda: one.cancelled, LIMIT_S, "the cancellation")
         one.choices.put_nowait("allow")  # too late

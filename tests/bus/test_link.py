@@ -77,11 +77,11 @@ async def test_a_request_there_is_answered_here_once_and_by_its_digest(joined: J
     session = await asks(joined)
     paths = joined.near.paths
 
-    await session_operations.answer(paths, session, answer_to(session))
+    await session_operations.execute(paths, session, answer_to(session))
 
     joined.shown(session.id, lambda seen: not seen.requests)
     with pytest.raises(Exception, match="answered"):
-        await session_operations.answer(paths, session, answer_to(session))
+        await session_operations.execute(paths, session, answer_to(session))
     answers = [
         event for event in EventLog(joined.far.paths.log(session.id)).events() if isinstance(event, RequestAnswered)
     ]
@@ -162,7 +162,7 @@ async def test_an_answer_into_a_cut_line_is_never_said_to_be_given(joined: Joine
     serving = joined.bus_process()
     serving.suspend()
 
-    answering = asyncio.create_task(session_operations.answer(joined.near.paths, session, answer_to(session)))
+    answering = asyncio.create_task(session_operations.execute(joined.near.paths, session, answer_to(session)))
     await asyncio.wait([answering], timeout=0.5)
     serving.kill()
 

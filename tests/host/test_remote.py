@@ -293,7 +293,7 @@ async def test_an_agent_there_is_seen_prompted_and_answered_by_its_screen(env: E
     await session_operations.send(env.paths, session, "say one\nask rm -rf build\nsay two")
     asking = await becomes(env, session.id, lambda now: now.state is S.ASKING and bool(now.requests))
     (request,) = asking.requests
-    await session_operations.answer(
+    await session_operations.execute(
         env.paths, asking, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
     )
     await becomes(env, session.id, lambda now: now.state is S.IDLE and now.receipts[-1].state is ReceiptState.FINISHED)

@@ -48,7 +48,6 @@ from kasmon.host.rpc.frames import (
 from kasmon.model.commands import (
     ActingAgent,
     AgentCommand,
-    Answer,
     Configure,
     Continue,
     Hibernate,
@@ -356,15 +355,6 @@ async def continue_stopped(paths: Paths, session: Session) -> None:
     await execute(paths, session, Continue())
 
 
-async def answer(paths: Paths, session: Session, answer: Answer) -> None:
-    """Send *answer* to the agent whose request it answers. Raises as `execute`.
-
-    The host raises `RequestClosedError`, `StaleRequestError` or `RequestNotFoundError` if the agent does not wait for
-    this answer, and `UnableError` if it does not accept this kind.
-    """
-    await execute(paths, session, answer)
-
-
 @dispatch
 async def stop(paths: Paths, session: Session, grace_s: float = 5.0) -> None:
     """Ask the agent to finish, end it after *grace_s* seconds, and return when it has ended. Raises as `execute`.
@@ -638,7 +628,9 @@ async def execute(paths: Paths, session: Session, command: AgentCommand | Requeu
 
     Raises:
         SessionEndedError, HostUnreachableError: if it does not run, or no host can take it.
-        KasmonError: why the host did not do it.
+        RequestClosedError, StaleRequestError, RequestNotFoundError: for an `Answer`, if the agent does not wait for it.
+        UnableError: if it does not accept this kind of answer.
+        KasmonError: why the host did not do it otherwise.
     """
     if session.state in OVER:
         raise SessionEndedError(session.name, is_hibernated=session.state is SessionState.HIBERNATED)

@@ -259,7 +259,7 @@ class Operations:
         await session_operations.requeue(self._paths, self._session(session), change)
 
     async def answer(self, session: SessionId, answer: Answer, /) -> None:
-        await session_operations.answer(self._paths, self._session(session), answer)
+        await session_operations.execute(self._paths, self._session(session), answer)
 
     async def interrupt(self, session: SessionId, /) -> str:
         """Interrupt the turn; the text says what happens to the queue, if there is one."""

@@ -93,7 +93,7 @@ async def test_a_viewer_sees_all_and_answers_nothing_and_an_operator_answers(
     assert "git push" in await asyncio.to_thread(output, near, "grep", "git push")
     answer = Answer(request=asking.requests[0].id, digest=asking.requests[0].digest, decision=Decision.ALLOW)
     with pytest.raises(RefusedError, match="as a viewer: only operators answer"):
-        await session_operations.answer(near, asking, answer)
+        await session_operations.execute(near, asking, answer)
     assert joined.shown(session).requests, "it is asked still"
 
     IdentityFile(near, CLUSTER, "operator").save(cluster.identity("otto", "operator"))
@@ -101,7 +101,7 @@ async def test_a_viewer_sees_all_and_answers_nothing_and_an_operator_answers(
     until(lambda: not joined.link_pid, what="the end of the viewer's link")
     start_link(near, NAME)
     joined.until_connected()
-    await session_operations.answer(near, asking, answer)
+    await session_operations.execute(near, asking, answer)
     joined.shown(session, lambda seen: not seen.requests)
 
     await asyncio.to_thread(cluster.stop)

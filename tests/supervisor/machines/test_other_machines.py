@@ -97,11 +97,10 @@ OF_FUNCTION: dict[str, dict[str, object]] = {
     "review.comments.mark_comment": {"comment": "a1"},
     "review.comments.remove_comment": {"comment": "a1"},
     "sandboxes.use.execute": {"command": Checkpoint()},
-    "sessions.session_operations.answer": {
-        "answer": Answer(request="r1", digest="d", decision=Decision.ALLOW),  # type: ignore[arg-type]
-    },
     "sessions.session_operations.configure": {"command": Configure(model="big")},
-    "sessions.session_operations.execute": {"command": Configure(model="big")},
+    "sessions.session_operations.execute": {
+        "command": Answer(request="r1", digest="d", decision=Decision.ALLOW),  # type: ignore[arg-type]
+    },
     "sessions.session_operations.requeue": {"command": Requeue(receipt="x-r1", drop=True)},  # type: ignore[arg-type]
 }
 

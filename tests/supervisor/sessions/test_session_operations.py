@@ -164,8 +164,8 @@ async def test_an_answer_reaches_exactly_the_request_that_was_shown(env: Env) ->
     allow = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
 
     with pytest.raises(errors.StaleRequestError):
-        await session_operations.answer(env.paths, session, msgspec.structs.replace(allow, digest="0" * 64))
-    await session_operations.answer(env.paths, session, allow)
+        await session_operations.execute(env.paths, session, msgspec.structs.replace(allow, digest="0" * 64))
+    await session_operations.execute(env.paths, session, allow)
 
     now = await becomes(env, session.id, lambda now: not now.requests)
     assert [Decision.ALLOW] == [closed.decision for closed in now.closed]

@@ -108,7 +108,7 @@ def answer(ground: AgentFleet, dice: Random) -> str:
     wish = Answer(request=ask.id, digest=ask.digest, decision=decision)
     ground.given.append(Answered(ask.id, decision.value))
     if not two:
-        ground.do(verb.answer(ground.paths, session, wish))
+        ground.do(verb.execute(ground.paths, session, wish))
         return f"{decision.value} for {ask.id}"
     other = Decision.DENY if decision is Decision.ALLOW else Decision.ALLOW
     ground.given.append(Answered(ask.id, other.value))
@@ -116,11 +116,11 @@ def answer(ground: AgentFleet, dice: Random) -> str:
     async def both() -> list[object]:
         wishes = (wish, msgspec.structs.replace(wish, decision=other))
         return await asyncio.gather(
-            *(verb.answer(ground.paths, session, each) for each in wishes), return_exceptions=True
+            *(verb.execute(ground.paths, session, each) for each in wishes), return_exceptions=True
         )
 
     results = asyncio.run(both())
-    heard = sum(result is None for result in results)
+    heard = sum(not isinstance(result, BaseException) for result in results)
     if heard > 1:
         ground.broken.append(f"two answers to {ask.id} were heard")
     return f"two answers at once to {ask.id}: {heard} heard"
@@ -134,7 +134,7 @@ def answer_stale(ground: AgentFleet, dice: Random) -> str:
     session, ask = waiting[int(at * len(waiting))]
     wish = Answer(request=ask.id, digest="0" * len(ask.digest), decision=Decision.ALLOW)
     try:
-        asyncio.run(verb.answer(ground.paths, session, wish))
+        asyncio.run(verb.execute(ground.paths, session, wish))
     except KasmonError as error:
         return f"another digest for {ask.id}: {type(error).__name__}"
     ground.broken.append(f"an answer to another text of {ask.id} was taken")

@@ -168,6 +168,6 @@ def test_q_right_after_the_last_was_answered_elsewhere_leaves(home: Home) -> Non
                 decision=decision,
                 labels=ask.options[:1] if decision is Decision.CHOOSE else (),
             )
-            asyncio.run(session_operations.answer(home.paths, session, given))
+            asyncio.run(session_operations.execute(home.paths, session, given))
 
         assert 0 == dashboard.quit()
