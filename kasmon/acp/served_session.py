@@ -145,7 +145,7 @@ class ServedSession:
     async def configure(self, command: Configure) -> None:
         """Change a setting of the agent. Raises `RequestError` if it is refused."""
         try:
-            await session_operations.configure(self._paths, self.session, command)
+            await session_operations.execute(self._paths, self.session, command)
         except KasmonError as error:
             raise refused(error) from error
 

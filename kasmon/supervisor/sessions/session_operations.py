@@ -48,7 +48,6 @@ from kasmon.host.rpc.frames import (
 from kasmon.model.commands import (
     ActingAgent,
     AgentCommand,
-    Configure,
     Continue,
     Hibernate,
     Interrupt,
@@ -266,11 +265,6 @@ async def requeue(paths: Paths, session: Session, command: Requeue) -> Receipt:
     `UsageError` if it would be empty.
     """
     return await _receipt(paths, session, command)
-
-
-async def configure(paths: Paths, session: Session, command: Configure) -> None:
-    """Change settings of the running agent. Raises as `execute`, and `UnableError` if it cannot change that."""
-    await execute(paths, session, command)
 
 
 async def declare(paths: Paths, session: Session, *, waiting: str | None = None, done: str | None = None) -> None:
@@ -629,7 +623,7 @@ async def execute(paths: Paths, session: Session, command: AgentCommand | Requeu
     Raises:
         SessionEndedError, HostUnreachableError: if it does not run, or no host can take it.
         RequestClosedError, StaleRequestError, RequestNotFoundError: for an `Answer`, if the agent does not wait for it.
-        UnableError: if it does not accept this kind of answer.
+        UnableError: if the agent cannot do this, or accepts no such answer.
         KasmonError: why the host did not do it otherwise.
     """
     if session.state in OVER:

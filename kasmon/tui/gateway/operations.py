@@ -277,7 +277,7 @@ class Operations:
             await session_operations.stop_children(self._paths, known)
 
     async def configure(self, session: SessionId, changes: Configure, /) -> None:
-        await session_operations.configure(self._paths, self._session(session), changes)
+        await session_operations.execute(self._paths, self._session(session), changes)
 
     async def write_comment(self, session: SessionId, comment: ReviewComment, /) -> None:
         """Log a comment on lines that the session changed; if it has an id, edit the text of that comment."""

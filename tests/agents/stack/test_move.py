@@ -170,7 +170,7 @@ def test_a_mode_that_a_person_chose_goes_along_both_ways(stack: Stack) -> None:
     """By Configure in the structured session, and by Shift+Tab in the terminal."""
     session = stack.new("worker", "go %% say one")
     before = stack.turned(session)
-    asyncio.run(session_operations.configure(stack.paths, before, Configure(permission_mode="plan")))
+    asyncio.run(session_operations.execute(stack.paths, before, Configure(permission_mode="plan")))
     until(lambda: stack.session(session).permission_mode == "plan", LIMIT_S)
     moved = stack("move", "worker", "--to", "tmux")
     assert 0 == moved.code, moved.err
@@ -290,7 +290,7 @@ def test_an_acp_agents_conversation_moves_to_a_terminal_and_back(stack: Stack) -
     session = stack.new("worker", first)
     before = stack.turned(session)
     mode = {"gemini": "autoEdit", "opencode": "plan"}[stack.agent.name]
-    asyncio.run(session_operations.configure(stack.paths, before, Configure(permission_mode=mode)))
+    asyncio.run(session_operations.execute(stack.paths, before, Configure(permission_mode=mode)))
     until(lambda: stack.session(session).permission_mode == mode, LIMIT_S, "its word for the mode")
     moved = stack("move", "worker", "--to", "tmux")
     assert 0 == moved.code, moved.err

@@ -41,7 +41,7 @@ def test_a_mode_that_a_person_chose_outlives_a_restart(stack: Stack, mode: str) 
         stack.configure(*stack.agent.flags[1:])
     session = stack.new("worker", "go %% say one")
     before = stack.turned(session)
-    asyncio.run(session_operations.configure(stack.paths, before, Configure(permission_mode=mode)))
+    asyncio.run(session_operations.execute(stack.paths, before, Configure(permission_mode=mode)))
     until(lambda: stack.session(session).permission_mode == mode, LIMIT_S, "its word for the mode")
     assert 0 == stack("stop", "worker").code
     done = stack("restart", "worker")

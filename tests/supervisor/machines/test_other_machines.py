@@ -19,7 +19,7 @@ from kasmon.errors import KasmonError, NotFoundError, RefusedError
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.control import ControlKind
 from kasmon.host.rpc.spawn import spawn
-from kasmon.model.commands import ActingAgent, Answer, Checkpoint, Configure, Mode, Requeue
+from kasmon.model.commands import ActingAgent, Answer, Checkpoint, Mode, Requeue
 from kasmon.model.events import LogOpened, PeerMessageWritten, ReviewComment, SessionCreated, SessionEnded
 from kasmon.model.fleet import Fleet, peers_of
 from kasmon.model.limits.resume import Resumption
@@ -97,7 +97,6 @@ OF_FUNCTION: dict[str, dict[str, object]] = {
     "review.comments.mark_comment": {"comment": "a1"},
     "review.comments.remove_comment": {"comment": "a1"},
     "sandboxes.use.execute": {"command": Checkpoint()},
-    "sessions.session_operations.configure": {"command": Configure(model="big")},
     "sessions.session_operations.execute": {
         "command": Answer(request="r1", digest="d", decision=Decision.ALLOW),  # type: ignore[arg-type]
     },
