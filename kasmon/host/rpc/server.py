@@ -234,6 +234,7 @@ class HostServer:
             for task in slow:
                 task.cancel()
             await asyncio.gather(*slow, return_exceptions=True)
+            await asyncio.sleep(0)  # `_answer` of a task that has just ended sends before the connection closes
         for connection in set(self.connections):
             connection.close()
         if closed := [connection.closed for connection in self.connections]:

@@ -604,6 +604,38 @@ async def test_what_is_under_way_is_answered_before_the_host_hangs_up(line: Line
     await line.server.aclose()
 
 
+@pytest.mark.parametrize(("steps", "result"), [(0, "done"), (1, "done"), (2, "the host ended before this was done.")])
+async def test_a_command_that_ends_at_the_limit_of_a_closing_server_is_replied_to(
+    line: Line, monkeypatch: pytest.MonkeyPatch, steps: int, result: str
+) -> None:
+    """*steps*: how many iterations of the loop the command runs on after the server has begun to wait for it."""
+    monkeypatch.setattr(server, "GOODBYE_S", 0)
+    waiting, wait = asyncio.Event(), asyncio.wait
+
+    def wait_for_commands(*tasks: Any, **limit: Any) -> Awaitable[Any]:
+        waiting.set()
+        return wait(*tasks, **limit)
+
+    async def end_late(n: int) -> frames.CommandResult:
+        await waiting.wait()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        return frames.CommandResult(n=n)
+
+    line.answer = lambda connection, frame: end_late(frame.n) if isinstance(frame, frames.Quit) else None
+    link = await HostLink.open(line.path)
+    asking = asyncio.create_task(link.ask(frames.Quit(n=0)))
+    await auntil(lambda: line.heard)
+    monkeypatch.setattr(asyncio, "wait", wait_for_commands)
+    await line.server.aclose()
+    try:
+        reply = "done" if await asking else ""
+    except errors.RefusedError as refusal:
+        reply = refusal.message
+
+    assert result == reply
+
+
 async def test_a_host_that_ends_says_so_to_whom_it_kept_waiting(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "GOODBYE_S", 0.05)
 
