@@ -26,19 +26,28 @@ FULL: Final = 1000
 
 
 class EventQueue:
-    """The events of one agent, in order, for one reader; while that does not read, the agent is not read either."""
+    """The events of one agent, in order, for one reader; while that does not read, the agent is not read either.
 
-    def __init__(self) -> None:
+    The end of a limit is added when it is due, as an idle agent does not report it.
+    """
+
+    def __init__(self, lift_limit: Callable[[float], Iterable[AgentOutput]] = lambda _: ()) -> None:
+        """*lift_limit*: returns the events at the end of a limit, of which the agent said when it ends."""
         self._waiting: deque[AgentOutput] = deque()
         self._stirred, self._taken = asyncio.Event(), asyncio.Event()
         self._is_read = self._is_over = False
+        self._lift_limit = lift_limit
+        self._limit_timer: asyncio.TimerHandle | None = None
 
     def put(self, items: Iterable[AgentOutput]) -> None:
-        """Add *items*; never blocks. Nothing is added after a `SessionEnded`."""
-        for each in items:
-            if not self._is_over:
-                self._waiting.append(each)
-                self._is_over = isinstance(each, SessionEnded)
+        """Add *items*; never blocks. Nothing is added after a `SessionEnded`, nor if *items* raises."""
+        for each in list(items):
+            if self._is_over:
+                break
+            self._waiting.append(each)
+            self._is_over = isinstance(each, SessionEnded)
+            if isinstance(each, LimitReached | LimitLifted | SessionEnded):
+                self._await_lift(each.until if isinstance(each, LimitReached) else None)
         self._stirred.set()
         if self._is_over:
             self._taken.set()
@@ -65,19 +74,29 @@ class EventQueue:
             self._taken.clear()
             await self._taken.wait()
 
+    def _await_lift(self, until: float | None) -> None:
+        if self._limit_timer is not None:
+            self._limit_timer.cancel()
+            self._limit_timer = None
+        if until is not None:
+            delay_s = max(0.0, until - time.time())
+            self._limit_timer = asyncio.get_running_loop().call_later(
+                delay_s, lambda: self.put(self._lift_limit(time.time()))
+            )
+
 
 class StructuredAgent(ABC):
     """One agent over *child*; what it does with a command, its protocol decides."""
 
     def __init__(self, launch: Launch, child: ChildProcess) -> None:
         self._launch, self._child = launch, child
-        self._event_queue = EventQueue()
+        self._event_queue = EventQueue(self._lift_limit)
+        self._emit = self._event_queue.put
         self._why = ""
         """Why it was ended; empty if it ended by itself."""
         self._life: asyncio.Task[None] | None = None
         """Ends with the call of `_report_end`."""
         self._stop_task: asyncio.Task[None] | None = None
-        self._limit_timer: asyncio.TimerHandle | None = None
 
     def events(self) -> AsyncIterator[AgentOutput]:
         """Yield what happens, in order. Ends after the single `SessionEnded`."""
@@ -182,24 +201,6 @@ class StructuredAgent(ABC):
         )
         self._event_queue.start([started, *others])
 
-    def _emit(self, items: Iterable[AgentOutput]) -> None:
-        """Report *items*; the end of a limit is reported when it is due, as an idle agent does not report it."""
-        items = list(items)
-        for item in items:
-            if isinstance(item, LimitReached | LimitLifted):
-                self._await_lift(item.until if isinstance(item, LimitReached) else None)
-        self._event_queue.put(items)
-
-    def _await_lift(self, until: float | None) -> None:
-        if self._limit_timer is not None:
-            self._limit_timer.cancel()
-            self._limit_timer = None
-        if until is not None:
-            delay_s = max(0.0, until - time.time())
-            self._limit_timer = asyncio.get_running_loop().call_later(
-                delay_s, lambda: self._emit(self._lift_limit(time.time()))
-            )
-
     async def _stop(self, grace_s: float) -> None:
         """End a running turn, which the agent would finish first; end the process within *grace_s* seconds."""
         if grace_s > 0:
@@ -219,7 +220,6 @@ class StructuredAgent(ABC):
 
     def _report_end(self, last: Iterable[AgentOutput]) -> None:
         """Report *last*, then the end of the process, as the last events."""
-        self._await_lift(None)
         child = self._child
         ended = SessionEnded(
             at=time.time(),
