@@ -2,12 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Final
 
 from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.host.journal.session_log import UNWRITTEN, SessionLog
-from kasmon.model.events import Event, NoticeRaised
+from kasmon.model.events import NoticeRaised
 from kasmon.model.session import Session
 
 WRITTEN_S: Final = 2.0
@@ -23,9 +22,11 @@ class LogWriter:
 
     def __init__(self, session_log: SessionLog) -> None:
         self.session_log = session_log
-        self.listeners: list[Callable[[], None]] = []
-        """Each is called after each event that was noted."""
+        self.note = session_log.note
+        """Applies an event now; it is written soon."""
         self._wake = asyncio.Event()
+        self.listeners = session_log.listeners
+        self.listeners.append(self._wake.set)
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._task = asyncio.create_task(self._run())
 
@@ -34,17 +35,11 @@ class LogWriter:
         """The session state after the events noted so far."""
         return self.session_log.session
 
-    def note(self, event: Event, *, durable: bool = False) -> None:
-        """Apply *event* now and write it soon. Raises `ValueError` if it cannot be encoded; it is not applied then."""
-        self.session_log.note(event, durable=durable)
-        self._wake.set()
-        for listener in self.listeners:
-            listener()
-
     async def abandon(self) -> None:
         """Stop writing and discard what is pending: the session's folder was removed."""
         self.session_log.abandon()
-        await self._flush()
+        await asyncio.to_thread(self.session_log.flush)
+        self._notify_written()
 
     async def wait_for_write(self, limit_s: float) -> bool:
         """Wait up to *limit_s* seconds until all events noted so far are in the log; whether they are."""
@@ -78,29 +73,24 @@ class LogWriter:
         return self.session_log.written >= count
 
     async def _run(self) -> None:
+        failed_at, why, pause_s = 0.0, "", 0.0
         while True:
-            await self._wake.wait()
+            await (asyncio.sleep(pause_s) if pause_s else self._wake.wait())
             self._wake.clear()
-            if not await self._flush():
-                await self._retry()
+            is_done = await asyncio.to_thread(self.session_log.flush)
+            self._notify_written()
+            if not is_done:
+                if not pause_s:
+                    failed_at, why = time.monotonic(), self.session_log.trouble
+                pause_s = min(max(pause_s * 2, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+            elif pause_s:
+                pause_s, took_s = 0.0, time.monotonic() - failed_at
+                text = f"The log could not be written for {took_s:.0f} s ({why}). Nothing is missing from it."
+                self.note(NoticeRaised(at=time.time(), text=text, level="warning"))
 
-    async def _retry(self) -> None:
-        began_at, pause_s = time.monotonic(), FIRST_PAUSE_S
-        why = self.session_log.trouble
-        while True:
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-            if await self._flush():
-                break
-        took_s = time.monotonic() - began_at
-        text = f"The log could not be written for {took_s:.0f} s ({why}). Nothing is missing from it."
-        self.note(NoticeRaised(at=time.time(), text=text, level="warning"))
-
-    async def _flush(self) -> bool:
-        done = await asyncio.to_thread(self.session_log.flush)
+    def _notify_written(self) -> None:
         written = self.session_log.written
         for count, reached in self._waiting:
             if count <= written and not reached.done():
                 reached.set_result(None)
         self._waiting = [(count, reached) for count, reached in self._waiting if count > written]
-        return done

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -190,6 +190,8 @@ class SessionLog:
         """When the last messages of its peers arrived."""
         self.last_prompt = ""
         """The last prompt not sent by an agent, which identifies the agent's conversation."""
+        self.listeners: list[Callable[[], object]] = []
+        """Each is called after each event that was noted."""
         self._log = EventLog(paths.log(session))
         self._blobs = paths.blobs(session)
         self.redactor = Redactor()
@@ -234,6 +236,8 @@ class SessionLog:
         self._fold(fit)
         self.noted += 1
         self._unwritten.append((event, durable))
+        for listener in self.listeners:
+            listener()
 
     def flush(self) -> bool:
         """Write the noted events, in order; false, with `trouble`, if some remain unwritten. May run in a thread."""
