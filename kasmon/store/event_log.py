@@ -32,8 +32,10 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, event: BaseEvent, *, durable: bool = False, check: Callable[[], None] | None = None) -> Cursor:
-        """Write *event* as one line and return the cursor behind it.
+    def append(
+        self, event: BaseEvent | bytes, *, durable: bool = False, check: Callable[[], None] | None = None
+    ) -> Cursor:
+        """Write *event*, which may be encoded already, as one line and return the cursor behind it.
 
         Args:
             durable: return only when the event is on the disk (answers, plan events, sandbox intents).
@@ -43,7 +45,27 @@ class EventLog:
             OSError: if the line cannot be written completely (such as a full disk). The partial line is removed, so the
                 caller can try again.
         """
-        return append_line(self.path, encode(event), durable=durable, check=check)
+        line = (event if isinstance(event, bytes) else encode(event)) + b"\n"
+        handle = open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if check is not None:
+                check()
+            end = os.lseek(handle, 0, os.SEEK_END)
+            if end and os.pread(handle, 1, end - 1) != b"\n":
+                line = b"\n" + line
+            try:
+                written = os.write(handle, line)
+                while written < len(line):  # on a full disk, the next write raises
+                    written += os.write(handle, line[written:])
+                if durable:
+                    os.fsync(handle)
+            except OSError:
+                os.ftruncate(handle, end)
+                raise
+            return Cursor(end + written)
+        finally:
+            os.close(handle)
 
     def read(self, since: Cursor = START) -> Iterator[tuple[Event, Cursor]]:
         """Yield the events after *since*, oldest first, each with the cursor behind it.
@@ -118,33 +140,6 @@ class EventLog:
             return self.path.stat().st_size
         except FileNotFoundError:
             return 0
-
-
-def append_line(
-    path: Path, content: bytes, *, durable: bool = False, check: Callable[[], None] | None = None
-) -> Cursor:
-    """Append *content* as one line to the file at *path*, and return the cursor behind it; as `EventLog.append`."""
-    line = content + b"\n"
-    handle = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        if check is not None:
-            check()
-        end = os.lseek(handle, 0, os.SEEK_END)
-        if end and os.pread(handle, 1, end - 1) != b"\n":
-            line = b"\n" + line
-        try:
-            written = os.write(handle, line)
-            while written < len(line):  # on a full disk, the next write raises
-                written += os.write(handle, line[written:])
-            if durable:
-                os.fsync(handle)
-        except OSError:
-            os.ftruncate(handle, end)
-            raise
-        return Cursor(end + written)
-    finally:
-        os.close(handle)
 
 
 def _is_whole(line: bytes) -> bool:

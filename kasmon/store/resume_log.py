@@ -10,7 +10,7 @@ from kasmon.errors import LogMissingError, UnavailableError
 from kasmon.model.limits.resume import ResumeFact, Resumption, apply_resume
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, private_folder
-from kasmon.store.event_log import START, EventLog, append_line
+from kasmon.store.event_log import START, EventLog
 
 _decoder: Final = msgspec.json.Decoder(ResumeFact)
 
@@ -49,7 +49,7 @@ class ResumeLog:
         """
         try:
             private_folder(self._paths.limits)
-            append_line(self._log.path, msgspec.json.encode(fact), durable=True)
+            self._log.append(fact, durable=True)
             self.more()
         except OSError as error:
             raise UnavailableError(f"cannot write {str(self._log.path)!r}: {error.strerror or error}.") from error

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from kasmon.paths import write_private
-from kasmon.store.event_log import append_line
+from kasmon.store.event_log import EventLog
 
 PARTS: Final = 4
 """How many parts a record has at most; each may hold an equal share of the size limit."""
@@ -72,7 +72,7 @@ class TerminalRecord:
         line = _encode(PrintedLines(at, self.next, tuple(lines), gap))
         if self._last is None or self._last.stat().st_size + len(line) > self._limit_bytes // PARTS:
             self._last = self.folder / f"{self.next:012d}{SUFFIX}"
-        append_line(self._last, line)
+        EventLog(self._last).append(line)
         self.next += len(lines)
         self._forget_oldest()
 

@@ -36,7 +36,7 @@ from kasmon.model.watched_events import (
 )
 from kasmon.paths import Paths, private_folder
 from kasmon.sanitize import redact
-from kasmon.store.event_log import EventLog, append_line
+from kasmon.store.event_log import EventLog
 from kasmon.supervisor.finish.branch_operations import find_remote
 from kasmon.supervisor.finish.pull_requests import find_pull_request
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -194,7 +194,7 @@ def read_sent(paths: Paths, rule: str) -> list[WatchSent]:
 
 def _note(paths: Paths, fact: WatchSent) -> None:
     private_folder(paths.watch)
-    append_line(paths.watch / "sent.jsonl", msgspec.json.encode(fact), durable=True)
+    EventLog(paths.watch / "sent.jsonl").append(fact, durable=True)
 
 
 def _read_checks(paths: Paths, session: Session, now: float) -> tuple[str, str]:
