@@ -9,6 +9,7 @@ import select
 import threading
 import time
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from kasmon import system
@@ -54,9 +55,8 @@ def hints(paths: Paths, stop: StopEvent, every_s: float) -> Iterator[set[Session
 
     Blocks in between; meant for a thread of its own. A change of the fleet's log yields an empty set.
     """
-    yield from _by_inotify(paths, stop, every_s) if system.HERE.has_inotify else _by_watchfiles(paths, stop, every_s)
-    while not stop.wait(every_s):
-        yield set()
+    by_system = _by_inotify if system.HERE.has_inotify else _by_watchfiles
+    return chain(by_system(paths, stop, every_s), (set() for _ in iter(lambda: stop.wait(every_s), True)))
 
 
 def _by_inotify(paths: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:

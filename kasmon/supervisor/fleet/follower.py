@@ -5,9 +5,10 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final
 
+from kasmon.asyncio_tasks import wait_within
 from kasmon.model.fleet import Fleet
 from kasmon.supervisor.fleet.file_hints import StopEvent, hints
 
@@ -30,49 +31,47 @@ RESTS: Final = 20
 class Follower:
     """Refreshes *watched* in a thread of its own and publishes the newest fleet that differs from the previous one."""
 
-    def __init__(self, watched: "FleetWatch", gap_s: float = GAP_S) -> None:
+    def __init__(self, watched: "FleetWatch", gap_s: float) -> None:
         """*gap_s*: the shortest time between two fleets, in seconds."""
         self._watched, self._gap_s = watched, gap_s
-        self._loop = asyncio.get_running_loop()
-        self._changed = asyncio.Event()
-        self._ended = asyncio.Event()
-        self._published_at = -math.inf
-        self._publish_timer: asyncio.TimerHandle | None = None
+        self._changed, self._has_urgent, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._error: BaseException | None = None
-        self._stop = StopEvent()
-        self._is_closed = False
+
+    async def changes(self) -> AsyncGenerator[Fleet, None]:
+        """Yield the newest fleet whenever it differs from the one before. To be iterated once."""
+        self._loop, self._stop, published_at = asyncio.get_running_loop(), StopEvent(), -math.inf
         threading.Thread(target=self._run, name="follows the fleet", daemon=True).start()
-
-    async def wait_for_change(self) -> Fleet:
-        """Wait for a fleet that was not returned yet, and return the newest one."""
-        await self._changed.wait()
-        self._changed.clear()
-        if self._error is not None:
-            raise self._error
-        return self._watched.fleet
-
-    async def aclose(self) -> None:
-        """End the thread; idempotent, done after at most one more refresh."""
-        self._stop.set()
-        if self._publish_timer is not None:
-            self._publish_timer.cancel()
-        await self._ended.wait()
-        if not self._is_closed:
-            self._is_closed = True
+        try:
+            while True:
+                await self._changed.wait()
+                if (gap_s := published_at + self._gap_s - self._loop.time()) > 0:
+                    await wait_within(gap_s, self._has_urgent)
+                self._changed.clear()
+                self._has_urgent.clear()
+                if self._error is not None:
+                    raise self._error
+                published_at = self._loop.time()
+                yield self._watched.fleet
+        finally:
+            self._stop.set()
+            await self._ended.wait()
             self._stop.close()
 
     def _run(self) -> None:
-        try:
-            self._follow()
-        except BaseException as error:  # noqa: BLE001  # noqa: BLE001  # must reach the caller of `next`
-            self._on_loop(self._fail, error)
-        self._on_loop(self._ended.set)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits any more
+            try:
+                self._follow()
+            except BaseException as error:  # noqa: BLE001 - must reach the reader of `changes`
+                self._error = error
+                self._loop.call_soon_threadsafe(self._has_urgent.set)
+                self._loop.call_soon_threadsafe(self._changed.set)
+            self._loop.call_soon_threadsafe(self._ended.set)
 
     def _follow(self) -> None:
         watched = self._watched
         watched.refresh()
         published, urgent = (watched.version, watched.read_only), watched.urgent_changes
-        self._on_loop(self._publish, True)
+        self._loop.call_soon_threadsafe(self._changed.set)
         reconciled_at = time.monotonic()
         for hinted in hints(watched.paths, self._stop, TICK_S):
             refreshed_at = time.monotonic()
@@ -85,28 +84,9 @@ class Follower:
                 rest_s = min(max(RESTS * (time.monotonic() - refreshed_at), rest_s), LONGEST_REST_S)
             if (newest := (watched.version, watched.read_only)) != published:
                 is_urgent, urgent, published = watched.urgent_changes != urgent, watched.urgent_changes, newest
-                if is_urgent or self._publish_timer is None:
-                    self._on_loop(self._publish, is_urgent)
+                if is_urgent:
+                    self._loop.call_soon_threadsafe(self._has_urgent.set)
+                if is_urgent or not self._changed.is_set():
+                    self._loop.call_soon_threadsafe(self._changed.set)
             if self._stop.wait(rest_s):
                 return
-
-    def _publish(self, is_urgent: bool) -> None:
-        """Publish the fleet: at once if *is_urgent*, or if the last one is long enough ago."""
-        if is_urgent:
-            self._publish_now()
-        elif self._publish_timer is None:
-            self._publish_timer = self._loop.call_at(self._published_at + self._gap_s, self._publish_now)
-
-    def _publish_now(self) -> None:
-        if self._publish_timer is not None:
-            self._publish_timer.cancel()
-        self._publish_timer, self._published_at = None, self._loop.time()
-        self._changed.set()
-
-    def _fail(self, error: BaseException) -> None:
-        self._error = error
-        self._changed.set()
-
-    def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits any more
-            self._loop.call_soon_threadsafe(call, *arguments)

@@ -136,17 +136,12 @@ class FleetWatch:
             folded = self._fleet_index.sessions.get(session)
             return folded.log_size if folded is not None else 0
 
-    async def changes(self, gap_s: float = GAP_S) -> AsyncGenerator[Fleet, None]:
+    def changes(self, gap_s: float = GAP_S) -> AsyncGenerator[Fleet, None]:
         """Yield the fleet now, then after each change, at most every *gap_s* seconds. Never ends by itself.
 
         A reader that is slow gets the newest fleet, never a backlog. All file work is done in a thread.
         """
-        follower = Follower(self, gap_s)
-        try:
-            while True:
-                yield await follower.wait_for_change()
-        finally:
-            await follower.aclose()
+        return Follower(self, gap_s).changes()
 
     @property
     def is_writer(self) -> bool:

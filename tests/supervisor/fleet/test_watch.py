@@ -646,10 +646,8 @@ async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: Env, monk
         assert {ME: SessionState.WORKING} == states(await anext(changes))
 
 
-async def test_a_new_state_waits_for_no_pause_between_two_fleets(hosted: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower, "GAP_S", 3600.0)
-
-    async with asyncio.timeout(20), fleets(FleetWatch(hosted.paths)) as changes:
+async def test_a_new_state_waits_for_no_pause_between_two_fleets(hosted: Env) -> None:
+    async with asyncio.timeout(20), aclosing(FleetWatch(hosted.paths).changes(gap_s=3600.0)) as changes:
         await anext(changes)
         await asyncio.to_thread(hosted.tells, ME, MessageWritten(at=NOW, text="a line"))
         await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
