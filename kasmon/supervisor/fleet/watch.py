@@ -46,7 +46,7 @@ class FleetWatch:
     def __init__(self, paths: Paths, *, clock: Callable[[], float] = time.time, writes: bool = True) -> None:
         self.paths = paths
         self._clock = clock
-        self._busy = threading.Lock()
+        self._busy = threading.RLock()
         self._fleet_index = FleetIndex(paths)
         self._probe = LivenessProbe(paths)
         self._cache_writer = FleetCacheWriter(paths) if writes else None
@@ -92,7 +92,7 @@ class FleetWatch:
                     self._ended = [session for session in self._shown if session not in self._active]
                 requested = {*self._pop_turn(self._clock()), *self._ended[-ENDED_AT_ONCE:]}
                 del self._ended[-ENDED_AT_ONCE:]
-            self._refresh(requested, None)
+            self.refresh_only(requested, probes_all=True)
             if self._cache_writer is not None:
                 self._cache_writer.write(self._fleet_index)
         return self.fleet
@@ -102,16 +102,53 @@ class FleetWatch:
         with self._busy:
             if self._is_new:
                 load_cache(self.paths.index, self._fleet_index)
-            self._refresh(list(self._shown), None)
+            self.refresh_only(list(self._shown), probes_all=True)
         return self.fleet
 
-    def refresh_only(self, sessions: Iterable[SessionId]) -> None:
-        """Refresh *sessions* and read the fleet's own log only."""
+    def refresh_only(self, requested: Iterable[SessionId], *, probes_all: bool = False) -> None:
+        """Refresh *requested*, and the sessions changed in the fleet's log. Does nothing before the first `refresh`.
+
+        *probes_all*: probe all machines, not only theirs. The sessions of machines that became unreachable, or are no
+        longer so, are refreshed too: otherwise hundreds of them would follow in turns.
+        """
         with self._busy:
-            if not self._is_new:
-                known = self._fleet_index.sessions
-                vias = {known[session].session.via for session in sessions if session in known}
-                self._refresh(sessions, vias - {""})
+            if self._is_new and not probes_all:
+                return
+            now, problem = self._clock(), ""
+            try:
+                self._probe.check()
+                moved = self._fleet_index.read_fleet()
+            except OSError as error:
+                self._note(now, False, _why(error))
+                return
+            folded = self._fleet_index.sessions
+            sessions = dict.fromkeys(folded if self._is_new else moved.changed.union(requested))  # in their order
+            vias = {via for id_ in sessions if id_ in folded and (via := folded[id_].session.via)}
+            if cut := self._probe.check_machines(None if probes_all else vias):
+                sessions |= dict.fromkeys(
+                    id_ for id_ in self._active if id_ in folded and folded[id_].session.via in cut
+                )
+            self._is_new = False
+            extended: list[SessionId] = []
+            differs = self._drop(moved)
+            for session in sessions:
+                if session not in folded:
+                    continue
+                try:
+                    before = folded[session]
+                    liveness = self._probe.read(self._fleet_index, session)
+                except OSError as error:
+                    problem = _why(error)
+                    self._active.add(session)  # to be looked at again with the next reconcile
+                    if session not in self._shown:
+                        differs |= self._show(session, Liveness(unreadable=error.strerror or str(error)), now)
+                    continue
+                if folded[session] is not before:
+                    extended.append(session)
+                differs |= self._show(session, liveness, now)
+            if self._cache_writer is not None:
+                self._cache_writer.note(moved.changed.union(extended), moved.removed)
+            self._note(now, differs, problem)
 
     @property
     def machines(self) -> tuple[MachineStatus, ...] | None:
@@ -170,47 +207,6 @@ class FleetWatch:
             if (at := (folded := self._fleet_index.sessions[id_].session).recheck_at)
             and at <= now + self._probe.clock_offset_s(folded.via)
         ]
-
-    def _refresh(self, requested: Iterable[SessionId], machines: set[str] | None) -> None:
-        """Refresh *requested*, and the sessions changed in the fleet's log.
-
-        *machines*: those to be probed (None: all). The sessions of machines that became unreachable, or are no longer
-        so, are refreshed too: otherwise hundreds of them would follow in turns.
-        """
-        now, problem = self._clock(), ""
-        try:
-            self._probe.check()
-            moved = self._fleet_index.read_fleet()
-        except OSError as error:
-            self._note(now, False, _why(error))
-            return
-        folded = self._fleet_index.sessions
-        if machines is not None:
-            machines |= {via for id_ in moved.changed if (via := folded[id_].session.via)}
-        if cut := self._probe.check_machines(machines):
-            requested = {*requested, *(id_ for id_ in self._active if id_ in folded and folded[id_].session.via in cut)}
-        sessions = folded.keys() if self._is_new else moved.changed.union(requested)
-        self._is_new = False
-        extended: list[SessionId] = []
-        differs = self._drop(moved)
-        for session in list(sessions):
-            if session not in folded:
-                continue
-            try:
-                before = folded[session]
-                liveness = self._probe.read(self._fleet_index, session)
-            except OSError as error:
-                problem = _why(error)
-                self._active.add(session)  # to be looked at again with the next reconcile
-                if session not in self._shown:
-                    differs |= self._show(session, Liveness(unreadable=error.strerror or str(error)), now)
-                continue
-            if folded[session] is not before:
-                extended.append(session)
-            differs |= self._show(session, liveness, now)
-        if self._cache_writer is not None:
-            self._cache_writer.note(moved.changed.union(extended), moved.removed)
-        self._note(now, differs, problem)
 
     def _show(self, session: SessionId, liveness: Liveness, now: float) -> bool:
         """Derive the displayed state of *session* from *liveness*; return whether it changed."""

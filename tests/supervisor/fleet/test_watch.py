@@ -659,14 +659,10 @@ class WatchOfLooks(FleetWatch):
 
     looks: list[set[SessionId]]
 
-    def refresh(self) -> Fleet:
-        self.looks.append({ME, OTHER})
-        return super().refresh()
-
-    def refresh_only(self, sessions: Iterable[SessionId]) -> None:
-        if hinted := set(sessions):
-            self.looks.append(hinted)
-        super().refresh_only(sessions)
+    def refresh_only(self, requested: Iterable[SessionId], *, probes_all: bool = False) -> None:
+        if looked_at := {ME, OTHER} if probes_all else set(requested):
+            self.looks.append(looked_at)
+        super().refresh_only(requested, probes_all=probes_all)
 
 
 async def test_what_changes_during_a_pause_is_looked_at_right_after_it(
