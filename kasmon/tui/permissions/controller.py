@@ -90,18 +90,24 @@ class PermissionController:
         self.show_notice()
         self.app.run_operation(lambda operations: operations.answer(session, answer), failed=mark_failed)
 
-    def open(self) -> None:
-        """Open the card over any other screen, with the request that `first_for` chooses."""
+    def open(self, first: "Request | None" = None) -> None:
+        """Open the card over any other screen, with *first*, by default the request that `first_for` chooses."""
+        app = self.app
         if self.screen is not None:
             return
         self._note_place()
-        first = first_for(self.queue.waiting, self._here, self._listed)
+        first = first or first_for(self.queue.waiting, self._here, self._listed)
         if first is None:
-            self.app.say("No pending requests.")
-        elif first.session in self._cards:
-            self._show(first)
+            app.say("No pending requests.")
+        elif first.session not in self._cards:
+            self._opens_since = app.last_key_at
         else:
-            self._opens_since = self.app.last_key_at
+            from kasmon.tui.permissions.card.screen import CardScreen  # not before the first frame
+
+            asked = self._build_snapshot({first.session})
+            self._shown = CardScreen(app.look, app.clock, app.keys, asked, first, self.answer)
+            app.push_screen(self._shown)
+            self.show_notice()
 
     def open_list(self) -> None:
         """Open the list of all pending requests, at the one on the card if there is a card."""
@@ -149,7 +155,7 @@ class PermissionController:
                 self._timer.pause()
             self.show_notice()
         elif self.app.quiet_for() >= QUIET_S and rising.session in self._cards:
-            self._show(rising)
+            self.open(rising)
 
     def check_soon(self) -> None:
         """Check soon whether a request may open its card by itself, as something changed."""
@@ -185,16 +191,6 @@ class PermissionController:
             app.main_view.banner.notice = None if above else notice
         for screen in above:
             screen.notice(notice if screen is above[-1] else None)
-
-    def _show(self, first: "Request") -> None:
-        from kasmon.tui.permissions.card.screen import CardScreen  # not before the first frame
-
-        app = self.app
-        self._note_place()
-        asked = self._build_snapshot({first.session})
-        self._shown = CardScreen(app.look, app.clock, app.keys, asked, first, self.answer)
-        app.push_screen(self._shown)
-        self.show_notice()
 
     def _note_place(self) -> None:
         """Note which session the user is at: the topmost screen's, the open one, or the one under the list's cursor."""

@@ -108,7 +108,8 @@ class PermissionCard(Vertical):
 
     def on_mount(self) -> None:
         self.view.gauge = self.set_interval(GAUGE_S, self.view.update_armed)
-        self._open(self.request)
+        self.view.open(self._build_state(self.request))
+        self.post_to_screen(self.Turned())
 
     @property
     def request(self) -> Request:
