@@ -194,7 +194,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.permissions.start()
         if self.gateway is not None:
             self.gateway.subscribe(self.session_pane.handle_push)
-            self.run_worker(_follow(self.gateway.changes(), self._show_update), group="fleet")
+            self.run_worker(self.gateway.follow_fleet(self._show_update), group="fleet")
             self.run_worker(self._follow_settings(), group="settings")
         self.call_after_refresh(start_timer, self, IMPORT_DELAY_S, self._finish_startup)
 

@@ -2,15 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
 from textual.screen import Screen
 
+from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import RequestOpened, SessionCreated, SessionStarted
@@ -123,15 +124,16 @@ async def test_what_a_card_must_not_show_is_known_when_the_request_is_told(
     """Else a thread reads it while the dashboard is busy with the news, and waits for its turn."""
     own, session = one_asks
     gateway = LiveGateway(own)
-    changes = cast(AsyncGenerator[FleetUpdate, None], gateway.changes())
+    updates = asyncio.Queue[FleetUpdate]()
+    following = asyncio.create_task(gateway.follow_fleet(updates.put_nowait))
     try:
-        update = await anext(changes)
+        update = await updates.get()
         card = CardContext(secrets=("long-enough-a-secret",), project=str(tmp_path))
 
         assert [True] == [bool(each.requests) for each in update.fleet.sessions]
         assert {session: card} == update.cards
     finally:
-        await changes.aclose()
+        await cancel_and_wait(following)
         await asyncio.to_thread(gateway.close)
 
 

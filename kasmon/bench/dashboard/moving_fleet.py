@@ -7,7 +7,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
@@ -34,9 +34,9 @@ class MovingGateway(LiveGateway):
         now = time.time()
         self._sessions = [_build_session(number, number < alive, now) for number in range(rows)]
 
-    async def changes(self) -> AsyncIterator[FleetUpdate]:
+    async def follow_fleet(self, show: Callable[[FleetUpdate], object], /) -> None:
         while True:
-            yield FleetUpdate(Fleet(sessions=tuple(self._sessions), at=time.time()))
+            show(FleetUpdate(Fleet(sessions=tuple(self._sessions), at=time.time())))
             await asyncio.sleep(1 / self._rate_hz)
             for number in self._rng.sample(range(self._alive), self._changes):
                 old = self._sessions[number]

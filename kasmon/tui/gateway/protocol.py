@@ -205,8 +205,8 @@ class Gateway(Protocol):
     def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
         """Call *listener* from now on, on the app's loop, with each update of a terminal."""
 
-    def changes(self) -> AsyncIterator[FleetUpdate]:
-        """Yield the fleet now, then after each change, at most ten times a second. Never ends by itself."""
+    async def follow_fleet(self, show: Callable[[FleetUpdate], object], /) -> None:
+        """Call *show* with the fleet now, then after each change, at most ten times a second. Never ends by itself."""
 
     def boards(self) -> AsyncIterator[tuple["PlanBoard", ...]]:
         """Yield the plans now, then after each change, a few times a second. Never ends by itself."""

@@ -213,10 +213,10 @@ class FakeGateway:
     def push(self, push: FromTerminal) -> None:
         asyncio.get_running_loop().call_soon(self.listener, push)
 
-    async def changes(self) -> AsyncIterator[protocol.FleetUpdate]:
+    async def follow_fleet(self, show: Callable[[protocol.FleetUpdate], object], /) -> None:
         while True:
             self._fleet = await self.fleets.get()
-            yield protocol.FleetUpdate(self._fleet) if self.holding_cards else fleet_update(self._fleet, self.known)
+            show(protocol.FleetUpdate(self._fleet) if self.holding_cards else fleet_update(self._fleet, self.known))
 
     async def boards(self) -> AsyncIterator[tuple[PlanBoard, ...]]:
         while True:

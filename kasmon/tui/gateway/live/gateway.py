@@ -127,7 +127,7 @@ class LiveGateway:
     def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
         self.terminals.listener = listener
 
-    async def changes(self) -> AsyncIterator[FleetUpdate]:
+    async def follow_fleet(self, show: Callable[[FleetUpdate], object], /) -> None:
         fleets, cards = self.watch.changes(), dict[SessionId, CardContext]()
         known, is_first = Fleet(), True
         requested, reads = set[SessionId](), set[asyncio.Task[dict[SessionId, CardContext]]]()
@@ -153,7 +153,7 @@ class LiveGateway:
                 for read in [each for each in reads if each.done()]:
                     reads.remove(read)
                     cards |= {id_: card for id_, card in read.result().items() if id_ in requested}
-                yield FleetUpdate(known, dict(cards), None if is_first else change)
+                show(FleetUpdate(known, dict(cards), None if is_first else change))
                 is_first = False
         finally:
             next_fleet.cancel()

@@ -163,7 +163,7 @@ async def test_the_marks_of_branches_and_of_files_that_two_sessions_change_are_r
         repo.git("commit", "--quiet", "--all", "--message", "change it", at=each)
     (tree / "new.txt").write_text("one\n")
     async with gateway_of(joined) as gateway:
-        following = asyncio.create_task(_follow_fleet(gateway))
+        following = asyncio.create_task(gateway.follow_fleet(lambda _: None))
         async with asyncio.timeout(60):
             branches = await _wait_for(gateway.branches(lambda: True), one, other)
             collisions = await _wait_for(gateway.collisions(), one, other)
@@ -172,11 +172,6 @@ async def test_the_marks_of_branches_and_of_files_that_two_sessions_change_are_r
     assert (branches[one].state.ahead, branches[one].state.untracked, branches[other].state.untracked) == (1, 1, 0)
     assert collisions[one].text == f"{MACHINE}:other changes the same lines of file0.txt too"
     assert (collisions[one].others, collisions[other].others) == ((other,), (one,))
-
-
-async def _follow_fleet(gateway: LiveGateway) -> None:
-    async for _ in gateway.changes():
-        pass
 
 
 async def _wait_for(updates: AsyncIterator[Mapping[SessionId, Mark]], *sessions: SessionId) -> Mapping[SessionId, Mark]:
