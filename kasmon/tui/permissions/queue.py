@@ -82,7 +82,14 @@ class PermissionQueue:
         requests = {session.id: session.requests for session in changed} | dict.fromkeys(gone, ())
         others = {id_: now for id_, now in requests.items() if now != self._requests.get(id_, ())}
         for session_id, now in others.items():
-            self._put(session_id, now)
+            known = self._requests.pop(session_id, ())
+            over = {ask.id for ask in known} - {ask.id for ask in now}
+            waited = {ask.id for ask in known if not ask.later}
+            self._sent -= over | {ask.id for ask in now if ask.later and ask.id in waited}
+            self._put_off -= over
+            if now:
+                self._requests[session_id] = now
+            self._waiting = None
         return bool(others)
 
     def mark_sent(self, request: RequestId) -> None:
@@ -115,18 +122,6 @@ class PermissionQueue:
         """Return the request that may open by itself: answerable, not snoozed, and never closed on."""
         may_rise = (ask for ask in self.waiting if ask.answerable and not ask.later and ask.id not in self._put_off)
         return next(may_rise, None)
-
-    def _put(self, session: SessionId, requests: tuple[Request, ...]) -> None:
-        known = self._requests.get(session, ())
-        before, still = {ask.id for ask in known}, {ask.id for ask in requests}
-        waited = {ask.id for ask in known if not ask.later}
-        self._sent -= (before - still) | {ask.id for ask in requests if ask.later and ask.id in waited}
-        self._put_off -= before - still
-        if requests:
-            self._requests[session] = requests
-        else:
-            self._requests.pop(session, None)
-        self._waiting = None
 
 
 def turn(ask: Request) -> tuple[bool, float, RequestId]:
