@@ -629,7 +629,8 @@ async def test_a_command_that_ends_at_the_limit_of_a_closing_server_is_replied_t
     monkeypatch.setattr(asyncio, "wait", wait_for_commands)
     await line.server.aclose()
     try:
-        reply = "done" if await asking else ""
+        await asking
+        reply = "done"
     except errors.RefusedError as refusal:
         reply = refusal.message
 
