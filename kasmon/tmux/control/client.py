@@ -111,15 +111,40 @@ class ControlClient:
             except BlockingIOError:
                 return
             except OSError:
-                # tmux closed the pipe. `_read` sees the end of its output after the last answers.
+                # tmux closed the pipe. `pump` sees the end of its output after the last answers.
                 self._outgoing.clear()
                 return
             del self._outgoing[:written]
 
     def pump(self) -> bool:
         """Read the available output and run the callbacks; return False once tmux has ended the connection."""
-        self._read()
-        self._dispatch()
+        taken = 0
+        while self._is_open and taken < PUMP_BYTES:
+            try:
+                data = os.read(self._stdout.fileno(), READ_BYTES)
+            except BlockingIOError:
+                break
+            self._is_open = bool(data)
+            taken += len(data)
+            self._items.extend(self._parser.feed(data))
+        while self._items:
+            match self._items.popleft():
+                case OutputItem(pane, data):
+                    self.on_output(pane, data)
+                case AnswerItem(is_requested=True) as item:
+                    self._answer(item)
+                case AnswerItem() as item:
+                    self._greeting = self._greeting or item
+                case NoticeItem() as notice:
+                    self.on_notice(notice)
+                case BrokenItem():
+                    self._is_open = False
+                    self._items.clear()
+                    self._process.terminate()
+        if not self._is_open and not self._is_exit_reported:
+            self._is_exit_reported = True
+            self._fail_waiting()
+            self.on_exit()
         return self._is_open
 
     def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
@@ -178,39 +203,6 @@ class ControlClient:
                 selector.register(self.write_fileno(), selectors.EVENT_WRITE)
             if any(events & selectors.EVENT_WRITE for _, events in selector.select(limit_s)):
                 self.flush()
-
-    def _read(self) -> None:
-        taken = 0
-        while self._is_open and taken < PUMP_BYTES:
-            try:
-                data = os.read(self._stdout.fileno(), READ_BYTES)
-            except BlockingIOError:
-                return
-            if not data:
-                self._is_open = False
-                return
-            taken += len(data)
-            self._items.extend(self._parser.feed(data))
-
-    def _dispatch(self) -> None:
-        while self._items:
-            match self._items.popleft():
-                case OutputItem(pane, data):
-                    self.on_output(pane, data)
-                case AnswerItem(is_requested=True) as item:
-                    self._answer(item)
-                case AnswerItem() as item:
-                    self._greeting = self._greeting or item
-                case NoticeItem() as notice:
-                    self.on_notice(notice)
-                case BrokenItem():
-                    self._is_open = False
-                    self._items.clear()
-                    self._process.terminate()
-        if not self._is_open and not self._is_exit_reported:
-            self._is_exit_reported = True
-            self._fail_waiting()
-            self.on_exit()
 
     def _answer(self, item: AnswerItem) -> None:
         if not self._pending:
