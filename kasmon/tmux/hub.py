@@ -38,8 +38,8 @@ LOOK_AGAIN = frozenset({"subscription-changed", "window-close", "unlinked-window
 class Hub:
     """Reports the output, the deaths and the removal of all panes of a tmux server, through one pipe.
 
-    Set the callbacks, `open()`, then watch the pipes of `client` and call `pump()`, and `tick()` once a second. Only
-    `open`, `call` and `close` block. After `on_exit`, `open()` tries again, and raises if the server is gone.
+    Set the callbacks, `open()`, then watch the pipes of `client` and call its `pump()`, and `tick()` once a second.
+    Only `open`, `call` and `close` block. After `on_exit`, `open()` tries again, and raises if the server is gone.
     """
 
     def __init__(self, server: TmuxServer, clock: Callable[[], float] = time.monotonic) -> None:
@@ -77,10 +77,6 @@ class Hub:
         if self._client is None:
             raise TmuxServerGoneError(str(self.server.socket))
         return self._client
-
-    def pump(self) -> bool:
-        """Read the available output and run the callbacks; return False once tmux has ended the connection."""
-        return self._client is not None and self._client.pump()
 
     def submit(self, request: TmuxRequest[Answer], on_done: OnDone[Answer] | None = None) -> None:
         """Send a request of `control.requests`; *on_done* receives its answer, or the error instead of one."""

@@ -112,7 +112,7 @@ def test_killing_the_client_harms_no_agent_and_it_comes_back(listener: Listener,
     pane = server.create("agent", ["cat"])
     listener.hears(pane.pane_id)
     os.kill(clients(server, "pause-after")[0], signal.SIGKILL)
-    until(lambda: not listener.hub.pump())
+    until(lambda: not listener.hub.client.pump())
 
     assert 1 == listener.gone
     assert identify(pane.pid) is not None
@@ -123,7 +123,7 @@ def test_killing_the_client_harms_no_agent_and_it_comes_back(listener: Listener,
 
 def test_killing_the_server_is_told_at_once(listener: Listener, server: TmuxServer) -> None:
     os.kill(listener.hub.server_pid, signal.SIGKILL)
-    until(lambda: not listener.hub.pump())
+    until(lambda: not listener.hub.client.pump())
 
     assert 1 == listener.gone
     with pytest.raises(TmuxServerGoneError):

@@ -14,8 +14,6 @@ class HubPump:
     """Drives *hub* between `begin`, when it is open, and `stop`. All on one loop and in its thread."""
 
     def __init__(self, hub: Hub) -> None:
-        self.asked = 0
-        """Requests that wait for an answer. Call `stir` after a change."""
         self.hurried = 0
         """Users who wait for each echo. Call `stir` after a change."""
         self.has_read = False
@@ -32,7 +30,6 @@ class HubPump:
         self._loop = asyncio.get_running_loop()
         self._client = self._hub.client
         self._fds = self._client.fileno(), self._client.write_fileno()
-        self.asked = 0
         self._loop.add_reader(self._fds[0], self._read_hub)
         self._read_hub()
         self._tick()
@@ -49,7 +46,7 @@ class HubPump:
             self._fds = None
 
     def stir(self) -> None:
-        """Write what is pending, and read at once if an answer is awaited."""
+        """Write what is pending, and read as soon as there is something to read."""
         if self._fds is None:
             return
         if self._client.wants_write():
@@ -60,18 +57,18 @@ class HubPump:
             self._loop.add_reader(self._fds[0], self._read_hub)
 
     def _read_hub(self) -> None:
-        self._hub.pump()
+        self._client.pump()
         if self._fds is None:
             return
         if self._client.wants_write():
             self._loop.add_writer(self._fds[1], self._flush_hub)
-        if not (self.hurried or self.asked or self._resting):
+        if not (self.hurried or self._client.is_awaiting_answer or self._resting):
             self._loop.remove_reader(self._fds[0])
             self._resting = self._loop.call_later(REST_S, self._read_after_rest)
 
     def _read_after_rest(self) -> None:
         self.has_read = False
-        self._hub.pump()
+        self._client.pump()
         if self._resting is not None and self.has_read:
             self._resting = self._loop.call_later(REST_S, self._read_after_rest)
         else:

@@ -78,7 +78,9 @@ class ServerConnection:
         """Close the connection; the server and all its panes keep running. Idempotent."""
         await cancel_and_wait(self._reopening)
         async with self._opening:
-            self.is_open = False
+            if self.is_open:
+                self.is_open = False
+                self._hub.client.fail_pending()  # on the loop: the hub is closed in another thread
             self._pump.stop()
             await asyncio.to_thread(self._hub.close)
 
@@ -87,7 +89,7 @@ class ServerConnection:
     def submit(self, request: TmuxRequest[Answer], on_done: OnDone[Answer] | None = None) -> None:
         """Send *request*; *on_done* gets the answer, or the error in its place, on the loop. Never waits."""
         if self.is_open:
-            self._hub.submit(request, self._track(on_done))
+            self._hub.client.submit(request, on_done)
             self._pump.stir()
         elif on_done is not None:
             on_done(TmuxServerGoneError(str(self.server.socket)))
@@ -146,7 +148,7 @@ class ServerConnection:
         if not self.is_open:
             raise TmuxServerGoneError(str(self.server.socket))
         pasted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._hub.paste_buffer(pane, buffer, self._track(_settle_with(pasted)), unless)
+        self._hub.paste_buffer(pane, buffer, _settle_with(pasted), unless)
         self._pump.stir()
         await _await_answer(pasted, "paste-buffer")
 
@@ -205,23 +207,6 @@ class ServerConnection:
             return
         log.warning("tmux closed our connection; kasmon reconnected")
         self.listeners.report_missed()
-
-    def _track(self, on_done: OnDone[Answer] | None) -> OnDone[Answer]:
-        """Wrap *on_done* of a request sent now, to be called on the loop whatever thread the hub is pumped in."""
-        self._pump.asked += 1
-
-        def handle_answer(answer: Answer | KasmonError) -> None:
-            self._pump.asked -= 1
-            if on_done is not None:
-                on_done(answer)
-
-        def on_answer(answer: Answer | KasmonError) -> None:
-            if self.listeners.is_loop_thread:
-                handle_answer(answer)
-            else:
-                self.listeners.loop.call_soon_threadsafe(handle_answer, answer)
-
-        return on_answer
 
 
 def _settle_with(future: asyncio.Future[Answer]) -> OnDone[Answer]:

@@ -87,6 +87,10 @@ class ControlClient:
         """The pipe to watch for writing while `wants_write()`."""
         return self._stdin.fileno()
 
+    @property
+    def is_awaiting_answer(self) -> bool:
+        return bool(self._pending)
+
     def wants_write(self) -> bool:
         """Whether some requests are not yet fully written to the pipe."""
         return bool(self._outgoing)
@@ -143,7 +147,7 @@ class ControlClient:
                     self._process.terminate()
         if not self._is_open and not self._is_exit_reported:
             self._is_exit_reported = True
-            self._fail_waiting()
+            self.fail_pending()
             self.on_exit()
         return self._is_open
 
@@ -194,7 +198,7 @@ class ControlClient:
             if self._drain_until_exit(patience_s):
                 break
         self._stdout.close()
-        self._fail_waiting()
+        self.fail_pending()
 
     def _wait(self, limit_s: float) -> None:
         with selectors.DefaultSelector() as selector:
@@ -221,10 +225,11 @@ class ControlClient:
             answer = error
         waiting.done(answer)
 
-    def _fail_waiting(self) -> None:
-        self._outgoing.clear()
+    def fail_pending(self) -> None:
+        """Answer the pending requests with an error, as `close` does in its thread."""
         while self._pending:
             self._pending.popleft().done(TmuxServerGoneError(self._server))
+        self._outgoing.clear()
 
     def _drain_until_exit(self, patience_s: float) -> bool:
         """Wait for the process, and read its output: a client that cannot write its last lines does not exit."""

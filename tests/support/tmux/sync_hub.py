@@ -23,7 +23,7 @@ class SyncHub(Hub):
     def pump_for(self, limit_s: float) -> None:
         """Tell what comes within *limit_s*, all of that time, or until tmux ends the connection."""
         deadline = time.monotonic() + limit_s
-        while self.pump() and (left_s := deadline - time.monotonic()) > 0:
+        while self.client.pump() and (left_s := deadline - time.monotonic()) > 0:
             writing = [self.client.write_fileno()] if self.client.wants_write() else []
             if select.select([self.client.fileno()], writing, [], left_s)[1]:
                 self.client.flush()
