@@ -87,7 +87,9 @@ class PaneListeners:
             return
         if pane not in self._listeners:
             self._retain(pane, data)
-        self._call_listeners(pane, lambda listener: listener.handle_output(data))
+        self._pump.has_read = True
+        for listener in tuple(self._listeners.get(pane, ())):
+            listener.handle_output(data)
 
     def _retain(self, pane: str, data: bytes) -> None:
         """Retain the first output of a pane without a listener: its agent is being constructed."""
