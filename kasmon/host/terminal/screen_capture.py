@@ -157,7 +157,7 @@ class ScreenCapture(PaneListener):
     def handle_output(self, data: bytes) -> None:
         """Plan to read the rows from tmux again; *data* itself, a chunk of output, is only searched for signals.
 
-        tmux is the terminal emulator: `_capture` asks it for rows with styles, and the dashboard draws those
+        tmux is the terminal emulator: `plan` asks it for rows with styles, and the dashboard draws those
         (`kasmon/tui/terminal/sgr.py`).
         """
         self._is_stale = True
@@ -174,7 +174,7 @@ class ScreenCapture(PaneListener):
         self.on_closed()
 
     def plan(self, *, echo: bool = False) -> None:
-        """Schedule the next capture if one is needed; called whenever that may have changed.
+        """Capture the whole screen if that is due, or schedule it; called whenever that may have changed.
 
         Args:
             echo: the pane printed just now, possibly the echo of a key.
@@ -183,37 +183,29 @@ class ScreenCapture(PaneListener):
         if not self._is_stale or gap_s == math.inf:
             return
         now = self._loop.time()
-        follow_s = 0.0
+        due_at = self._taken_at + gap_s
         if gap_s == 0:
-            gap_s = FOCUS_GAP_S if self._busy < BUSY else FLOOD_GAP_S
+            due_at = self._taken_at + (FOCUS_GAP_S if self._busy < BUSY else FLOOD_GAP_S)
             if echo and self.facts is not None and self._busy < BUSY:
-                follow_s = FOLLOW_S
+                due_at = max(due_at, now + FOLLOW_S)
                 self._capture_row(now)
-        if not self._is_capturing:
-            self._schedule_at(max(now + follow_s, self._taken_at + gap_s), now)
+        if self._is_capturing:
+            return
+        if self._timer is not None:
+            due_at = min(due_at, self._timer.when())
+            self._timer.cancel()
+        if due_at > now:
+            self._timer = self._loop.call_at(due_at, self.plan)
+            return
+        self._timer = None
+        self._is_capturing, self._is_stale, self._taken_at = True, False, now
+        self.line.submit(ask.screen(self.pane), self._on_captured)
 
     def _hurry(self) -> None:
         is_hurried = any(viewer.gap_s == 0 for viewer in self._viewers)
         if is_hurried != self._is_hurried:
             self._is_hurried = is_hurried
             self.line.hurry(+1 if is_hurried else -1)
-
-    def _schedule_at(self, when: float, now: float) -> None:
-        """Capture the whole screen at *when*, unless it is scheduled sooner already."""
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if when <= now:
-            self._capture()
-        else:
-            self._timer = self._loop.call_at(when, self._capture)
-
-    def _capture(self) -> None:
-        self._timer = None
-        self._is_capturing, self._is_stale, self._taken_at = True, False, self._loop.time()
-        self.line.submit(ask.screen(self.pane), self._on_captured)
 
     def _on_captured(self, screen: PaneScreen | KasmonError) -> None:
         self._is_capturing = False
@@ -222,7 +214,9 @@ class ScreenCapture(PaneListener):
         self.facts = screen.facts
         self.styled_rows.convert(screen.rows, screen.facts.height, screen.facts.joins)
         self._busy = self._busy + 1 if self._is_stale else 0
-        self._show()
+        for viewer in list(self._viewers):
+            viewer.handle_screen()
+        self.plan()
 
     def _capture_row(self, now: float) -> None:
         assert self.facts is not None
@@ -237,9 +231,6 @@ class ScreenCapture(PaneListener):
         if (row.facts.width, row.facts.height) == (self.facts.width, self.facts.height):
             self.facts = row.facts
             self.styled_rows.convert_row(row.y, row.row, row.facts.joins)
-            self._show()
-
-    def _show(self) -> None:
-        for viewer in list(self._viewers):
-            viewer.handle_screen()
-        self.plan()
+            for viewer in list(self._viewers):
+                viewer.handle_screen()
+            self.plan()
