@@ -74,7 +74,7 @@ class ScreenStream:
         """Push every row: the client has none."""
         self._sent = None
         if self._screen_capture is not None and self._screen_capture.facts is not None:
-            self._offer()
+            self.handle_screen(is_renewed=True)
 
     def close(self) -> None:
         """Stop pushing. Idempotent."""
@@ -87,17 +87,35 @@ class ScreenStream:
         if self._screen_capture is None or self._screen_capture.facts is None:
             return
         if up > 0:
-            self._history = self._history or ScrollbackHistory(self._screen_capture, self._offer)
+            self._history = self._history or ScrollbackHistory(
+                self._screen_capture, lambda: self.handle_screen(is_renewed=True)
+            )
             self._history.go(up)
         elif self._history is not None:
             self._history = None
-            self._offer()
+            self.handle_screen()
 
-    def handle_screen(self) -> None:
-        if self._history is not None:
+    def handle_screen(self, *, is_renewed: bool = False) -> None:
+        """Push the newest rows now, or as soon as the rate allows it.
+
+        While the client is scrolled up, the lines that it sees are captured first, unless they are new (*is_renewed*).
+        """
+        if self._history is not None and not is_renewed:
             self._history.renew()
-        else:
-            self._offer()
+            return
+        if self._timer is not None or self._is_offered:
+            return
+        due_at = self._pushed_at + self.gap_s * EARLY
+        if due_at > self._loop.time():
+            self._timer = self._loop.call_at(due_at, self._handle_due)
+            return
+        self._is_offered = True
+        self._connection.push(self._pop_rows, key=("rows", self._session))
+        self._is_behind = self._is_offered
+
+    def _handle_due(self) -> None:
+        self._timer = None
+        self.handle_screen(is_renewed=True)
 
     def handle_clipboard(self, text: str | None) -> None:
         """Push the clipboard *text* to a client with the focus: for others it would be unexpected."""
@@ -108,30 +126,12 @@ class ScreenStream:
         self._screen_capture = self._history = self._sent = None
         self._connection.push(SubscriptionEnd(session=self._session, why=why), key=("gone", self._session))
 
-    def _offer(self) -> None:
-        """Push now, or as soon as the rate allows it."""
-        if self._timer is not None or self._is_offered:
-            return
-        due_at = self._pushed_at + self.gap_s * EARLY
-        if due_at <= self._loop.time():
-            self._push()
-        else:
-            self._timer = self._loop.call_at(due_at, self._push)
-
-    def _push(self) -> None:
-        self._timer, self._is_offered = None, True
-        self._connection.push(self._pop_rows, key=("rows", self._session))
-        self._is_behind = self._is_offered
-
     def _pop_rows(self) -> TerminalRows | None:
         """Return the rows that the client lacks, at the moment at which it can take them."""
         self._is_offered, self._pushed_at = False, self._loop.time()
         if self._is_behind and self._screen_capture is not None:
             self._loop.call_soon(self._screen_capture.plan)
         self._is_behind = False
-        return self._changes()
-
-    def _changes(self) -> TerminalRows | None:
         if self._screen_capture is None or self._screen_capture.facts is None:
             return None
         styled_rows, facts, up = self._screen_capture.styled_rows, self._screen_capture.facts, 0
