@@ -58,15 +58,22 @@ class ClientConnection(asyncio.Protocol):
 
         A slow client gets only the newest of all pushes with the same *key*; without a key, each.
         """
-        if not self.is_open:
+        if self._transport is None or not self.is_open:
             return
-        if not self._paused:
-            self._write(frame)
-        elif key is None:
-            self._waiting[object()] = frame
-        else:
+        if self._paused:
+            key = object() if key is None else key
             self._waiting.pop(key, None)
             self._waiting[key] = frame
+            return
+        built = frame() if callable(frame) else frame
+        if built is None:
+            return
+        try:
+            self._transport.write(pack(built))
+        except UsageError as error:
+            log.warning("%s", error)
+            if isinstance(built, NumberedFrame):
+                self._transport.write(pack(failed(built.n, RefusedError(error.message))))
 
     def send_control(self, frame: bytes) -> None:
         """Send a control frame, then close the connection."""
@@ -78,25 +85,15 @@ class ClientConnection(asyncio.Protocol):
         """Send what is waiting, then close the connection."""
         if self._transport is None:
             return
-        for frame in self._waiting.values():
-            self._write(frame)
-        self._waiting.clear()
+        waiting, self._waiting = self._waiting, {}
+        for frame in waiting.values():
+            self._paused = False  # the transport buffers what is too much for the client
+            self.push(frame)
         self._transport.close()
 
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-    def _write(self, frame: FrameSource) -> None:
-        built = frame() if callable(frame) else frame
-        if built is None or self._transport is None:
-            return
-        try:
-            self._transport.write(pack(built))
-        except UsageError as error:
-            log.warning("%s", error)
-            if isinstance(built, NumberedFrame):
-                self._transport.write(pack(failed(built.n, RefusedError(error.message))))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -141,8 +138,7 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._paused = False
         while self._waiting and not self._paused:
-            key = next(iter(self._waiting))
-            self._write(self._waiting.pop(key))
+            self.push(self._waiting.pop(next(iter(self._waiting))))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._waiting.clear()
