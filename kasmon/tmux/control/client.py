@@ -32,6 +32,13 @@ class PendingRequest:
     done: Callable[[Any], None]
     answers: list[AnswerLines] = field(default_factory=list)
 
+    def read(self) -> Any:
+        """Return the answer, or the error that it stands for."""
+        try:
+            return self.request.read(self.answers)
+        except KasmonError as error:
+            return error
+
 
 class ControlClient:
     """A running `tmux -C attach`.
@@ -135,10 +142,14 @@ class ControlClient:
             match self._items.popleft():
                 case OutputItem(pane, data):
                     self.on_output(pane, data)
-                case AnswerItem(is_requested=True) as item:
-                    self._answer(item)
-                case AnswerItem() as item:
+                case AnswerItem(is_requested=False) as item:
                     self._greeting = self._greeting or item
+                case AnswerItem() as item if self._pending:
+                    waiting = self._pending[0]
+                    waiting.answers.append(item.lines)
+                    if item.failed or len(waiting.answers) == waiting.request.blocks:
+                        self._pending.popleft()
+                        waiting.done(refused(waiting.request, item.lines) if item.failed else waiting.read())
                 case NoticeItem() as notice:
                     self.on_notice(notice)
                 case BrokenItem():
@@ -200,6 +211,12 @@ class ControlClient:
         self._stdout.close()
         self.fail_pending()
 
+    def fail_pending(self) -> None:
+        """Answer the pending requests with an error, as `close` does in its thread."""
+        while self._pending:
+            self._pending.popleft().done(TmuxServerGoneError(self._server))
+        self._outgoing.clear()
+
     def _wait(self, limit_s: float) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno(), selectors.EVENT_READ)
@@ -207,29 +224,6 @@ class ControlClient:
                 selector.register(self.write_fileno(), selectors.EVENT_WRITE)
             if any(events & selectors.EVENT_WRITE for _, events in selector.select(limit_s)):
                 self.flush()
-
-    def _answer(self, item: AnswerItem) -> None:
-        if not self._pending:
-            return
-        waiting = self._pending[0]
-        waiting.answers.append(item.lines)
-        if not item.failed and len(waiting.answers) < waiting.request.blocks:
-            return
-        self._pending.popleft()
-        if item.failed:
-            waiting.done(refused(waiting.request, item.lines))
-            return
-        try:
-            answer = waiting.request.read(waiting.answers)
-        except KasmonError as error:
-            answer = error
-        waiting.done(answer)
-
-    def fail_pending(self) -> None:
-        """Answer the pending requests with an error, as `close` does in its thread."""
-        while self._pending:
-            self._pending.popleft().done(TmuxServerGoneError(self._server))
-        self._outgoing.clear()
 
     def _drain_until_exit(self, patience_s: float) -> bool:
         """Wait for the process, and read its output: a client that cannot write its last lines does not exit."""
