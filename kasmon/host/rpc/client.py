@@ -210,26 +210,23 @@ class HostLink:
             return
         try:
             for body in self._unpacker.feed(data):
-                self._receive(body)
+                try:
+                    frame = from_host.decode(body)
+                except msgspec.DecodeError:
+                    continue  # a newer host's frame, unknown to this version
+                if isinstance(frame, NumberedFrame):
+                    asked = self._pending.get(frame.n)
+                    if asked is not None and not asked.done():
+                        asked.set_result(frame)
+                    continue
+                try:
+                    self.on_push(frame)
+                except Exception as error:  # noqa: BLE001 - a listener's error must not close the link; the loop reports it
+                    self._loop.call_exception_handler({"message": "on_push failed", "exception": error})
                 if not self.is_open:
                     return
         except WireError:
             self._hang_up()
-
-    def _receive(self, body: bytes) -> None:
-        try:
-            frame = from_host.decode(body)
-        except msgspec.DecodeError:
-            return  # a newer host's frame, unknown to this version
-        asked = self._pending.get(frame.n) if isinstance(frame, NumberedFrame) else None
-        if asked is not None:
-            if not asked.done():
-                asked.set_result(frame)
-        elif not isinstance(frame, NumberedFrame):
-            try:
-                self.on_push(frame)
-            except Exception as error:  # noqa: BLE001 - a listener's error must not close the link; the loop reports it
-                self._loop.call_exception_handler({"message": "on_push failed", "exception": error})
 
     def _hang_up(self) -> None:
         with self._sending:
