@@ -9,7 +9,7 @@ from textual import events
 from textual.widget import Widget
 
 from kasmon.errors import KasmonError
-from kasmon.host.rpc.frames import ClipboardCopy, FromTerminal, SubscriptionEnd, TerminalRows
+from kasmon.host.rpc.frames import ClipboardCopy, FromHost, FromTerminal, SubscriptionEnd, TerminalRows
 from kasmon.model.commands import Mode, Prompt, Requeue, Run
 from kasmon.model.formatting import session_label
 from kasmon.model.permission import SessionId
@@ -152,9 +152,10 @@ class SessionPane:
         transcript = self.transcripts.get(session)
         return transcript.diff if transcript else ""
 
-    def handle_push(self, push: FromTerminal) -> None:
+    def handle_push(self, push: FromHost) -> None:
+        """Handle a frame of a host: only those of the terminal on the screen matter."""
         view = self.terminal
-        if view is not None and view.session == push.session:
+        if isinstance(push, FromTerminal) and view is not None and view.session == push.session:
             match push:
                 case TerminalRows():
                     view.show(push)

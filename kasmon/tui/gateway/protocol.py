@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from kasmon.host.rpc.frames import FromTerminal, TextDelta
+from kasmon.host.rpc.frames import FromHost, TextDelta
 from kasmon.model.adoption.background_session import BackgroundSession
 from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.collisions import CollisionSummary
@@ -202,8 +202,8 @@ class Gateway(Protocol):
     async def operations(self) -> "Operations":
         """Return what the user can have done; the first call loads it."""
 
-    def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
-        """Call *listener* from now on, on the app's loop, with each update of a terminal."""
+    def subscribe(self, listener: Callable[[FromHost], None], /) -> None:
+        """Call *listener* from now on, on the app's loop, with each frame that the host of a terminal pushes."""
 
     async def follow_fleet(self, show: Callable[[FleetUpdate], object], /) -> None:
         """Call *show* with the fleet now, then after each change, at most ten times a second. Never ends by itself."""

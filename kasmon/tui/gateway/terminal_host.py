@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kasmon.errors import KasmonError
-from kasmon.host.rpc.frames import Blur, Focus, FromHost, FromTerminal, Paste, SendKeys, SubscriptionEnd, Unwatch, Watch
+from kasmon.host.rpc.frames import Blur, Focus, FromHost, Paste, SendKeys, SubscriptionEnd, Unwatch, Watch
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
@@ -30,7 +30,8 @@ class TerminalHosts:
     """Implements `TerminalLink`. *is_remote*: whether a session is of another machine."""
 
     def __init__(self, paths: Paths, is_remote: Callable[[SessionId], bool]) -> None:
-        self.listener: Callable[[FromTerminal], None] = lambda frame: None
+        self.listener: Callable[[FromHost], None] = lambda frame: None
+        """Called with each frame that a host pushes. Set it before the first `send`."""
         self._paths, self._is_remote = paths, is_remote
         self._hosts: dict[SessionId, TerminalHost] = {}
 
@@ -43,7 +44,7 @@ class TerminalHosts:
         session = command.session if self._is_remote(command.session) else SHARED
         host = self._hosts.get(session)
         if host is None:
-            host = self._hosts[session] = TerminalHost(self._paths, session, lambda frame: self.listener(frame))
+            host = self._hosts[session] = TerminalHost(self._paths, session, self.listener)
         host.send(command)
         if session != SHARED and not host.is_used():
             del self._hosts[session]
@@ -57,8 +58,8 @@ class TerminalHosts:
 class TerminalHost:
     """The connection to the host of *session*'s terminal. After a reconnect it repeats the subscriptions."""
 
-    def __init__(self, paths: Paths, session: SessionId, listener: Callable[[FromTerminal], None]) -> None:
-        self.listener = listener
+    def __init__(self, paths: Paths, session: SessionId, listener: Callable[[FromHost], None]) -> None:
+        self._listener = listener
         self._paths, self._session = paths, session
         self._link: HostLink | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -117,14 +118,14 @@ class TerminalHost:
                 self._is_first = False
                 self._typed.clear()
                 for session in (*self._watched, *self._focused):
-                    self.listener(SubscriptionEnd(session=session, why=error.message))
+                    self._listener(SubscriptionEnd(session=session, why=error.message))
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 continue
             if not self.is_used():
                 await opened.aclose()
                 break
-            opened.on_push = self._push
+            opened.on_push = self._listener
             opened.on_close = self._handle_disconnect
             self._link = opened
             self._is_first = False
@@ -135,13 +136,9 @@ class TerminalHost:
             break
         self._opening = None
 
-    def _push(self, frame: FromHost) -> None:
-        if isinstance(frame, FromTerminal):
-            self.listener(frame)
-
     def _handle_disconnect(self) -> None:
         self._link = None
         for session in (*self._watched, *self._focused):
-            self.listener(SubscriptionEnd(session=session, why="host process died"))
+            self._listener(SubscriptionEnd(session=session, why="host process died"))
         if self.is_used():
             self._open()

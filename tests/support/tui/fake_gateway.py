@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from kasmon.config.profile import ProfileOffer
 from kasmon.config.schema import TemplateConfig
 from kasmon.errors import KasmonError, NotFoundError
-from kasmon.host.rpc.frames import FromTerminal, TerminalModes, TerminalRows, TextDelta, Watch
+from kasmon.host.rpc.frames import FromHost, FromTerminal, TerminalModes, TerminalRows, TextDelta, Watch
 from kasmon.host.rpc.frames import TerminalCursor as PaneCursor
 from kasmon.model.adoption.background_session import BackgroundSession
 from kasmon.model.adoption.pane_candidate import AdoptablePane
@@ -191,7 +191,7 @@ class FakeGateway:
         self.offering: KasmonError | None = None
         """Why it cannot find out what a new session may be."""
         self.word = ""
-        self.listener: Callable[[FromTerminal], None] = lambda push: None
+        self.listener: Callable[[FromHost], None] = lambda push: None
         self.link = FakeLink(self)
         self.has_tmux = True
         self.holding_cards = False
@@ -207,7 +207,7 @@ class FakeGateway:
     def terminals(self) -> TerminalLink | None:
         return self.link if self.has_tmux else None
 
-    def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
+    def subscribe(self, listener: Callable[[FromHost], None], /) -> None:
         self.listener = listener
 
     def push(self, push: FromTerminal) -> None:

@@ -14,7 +14,7 @@ from kasmon.config import Config, ProfileOffer
 from kasmon.config.profile import programs
 from kasmon.config.schema import TemplateConfig
 from kasmon.errors import of_system
-from kasmon.host.rpc.frames import FromTerminal
+from kasmon.host.rpc.frames import FromHost
 from kasmon.model.adoption.background_session import BackgroundSession
 from kasmon.model.adoption.pane_candidate import AdoptablePane
 from kasmon.model.collisions import CollisionSummary
@@ -124,7 +124,7 @@ class LiveGateway:
             self._operations = Operations(self.paths, lambda: self._config, lambda: self._fleet)
         return self._operations
 
-    def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
+    def subscribe(self, listener: Callable[[FromHost], None], /) -> None:
         self.terminals.listener = listener
 
     async def follow_fleet(self, show: Callable[[FleetUpdate], object], /) -> None:
