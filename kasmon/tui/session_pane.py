@@ -158,7 +158,8 @@ class SessionPane:
         if isinstance(push, FromTerminal) and view is not None and view.session == push.session:
             match push:
                 case TerminalRows():
-                    view.show(push)
+                    view.bar.lost = ""
+                    view.terminal.show(push)
                 case ClipboardCopy():
                     self._copy_to_clipboard(push)
                 case SubscriptionEnd():

@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kasmon.host.rpc.frames import Blur, Focus, Paste, Scroll, SendKeys, TerminalRows, Unwatch, Watch
+from kasmon.host.rpc.frames import Blur, Focus, Paste, Scroll, SendKeys, Unwatch, Watch
 from kasmon.model.permission import SessionId
 from kasmon.tui.preview import TerminalPane
 from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey, encode_key
@@ -136,7 +136,7 @@ class FocusBar(Widget):
 
 
 class FocusView(UniformLinesMixin, Vertical, TerminalPane):
-    """A terminal and its bar. The app passes a host's updates to `show` and `show_loss`, and handles `Left`.
+    """A terminal and its bar. The app passes rows to `terminal` and a host's loss to `show_loss`, and handles `Left`.
 
     `enter` sends every key to the session until a leave key, `leave`, or a click elsewhere moves Textual's focus. A
     screen above it (a dialog) gets the keys while it is open.
@@ -191,15 +191,8 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         self.leave()
         self._link.send(Unwatch(session=self.session))
 
-    def show(self, rows: TerminalRows) -> None:
-        """Apply one update of this session's host."""
-        self.terminal.show(rows)
-        self._input_sender.history = rows.history
-        self.bar.lost = ""
-        self.bar.scrolled = f"{rows.scrolled} lines up" if rows.scrolled else ""
-
     def show_loss(self, why: str) -> None:
-        """Show that the host does not respond; the rows are old, and keys are dropped until the next `show`."""
+        """Show that the host does not respond: the rows are old, and keys are dropped. New rows clear `bar.lost`."""
         self.bar.lost = why or "host process died"
 
     @property
@@ -272,6 +265,8 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
 
     def on_terminal_widget_moved(self, message: TerminalWidget.Moved) -> None:
         message.stop()
+        self._input_sender.history = self.terminal.history
+        self.bar.scrolled = f"{self.terminal.scrolled} lines up" if self.terminal.scrolled else ""
         if self._tap is not None:
             self._tap.aim = self._geometry()
         if self.is_live:

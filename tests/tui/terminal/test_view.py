@@ -68,7 +68,7 @@ class Dashboard(App[None]):
 async def dashboard(columns: int = 60) -> AsyncIterator[tuple[Dashboard, Pilot[None]]]:
     app = Dashboard()
     async with app.run_test(size=(columns, 20)) as pilot:
-        app.view.show(pushed("ready", columns=60, height=16))
+        app.view.terminal.show(pushed("ready", columns=60, height=16))
         await pilot.pause()
         yield app, pilot
 
@@ -194,7 +194,7 @@ async def test_the_bar_says_whose_it_is_and_how_to_leave() -> None:
     async with focused(columns=120) as (app, pilot):
         app.view.bar.label = "docs · working [b]"
         app.view.bar.waiting = 2
-        app.view.show(pushed("x", columns=60, height=16, scrolled=7, history=90))
+        app.view.terminal.show(pushed("x", columns=60, height=16, scrolled=7, history=90))
         await pilot.pause()
 
         assert (
@@ -209,13 +209,13 @@ async def test_the_bar_says_whose_it_is_and_how_to_leave() -> None:
 
 async def test_what_was_printed_is_read_from_where_one_is_and_the_program_hears_nothing_of_it() -> None:
     async with focused() as (app, pilot):
-        app.view.show(pushed("x", columns=60, height=16, scrolled=7, history=90))
+        app.view.terminal.show(pushed("x", columns=60, height=16, scrolled=7, history=90))
         await pilot.press("shift+home")
         await pilot.pause()
         assert (["read 7"], []) == (app.happened, app.link.of(SendKeys))
         assert app.view.is_live
 
-        app.view.show(pushed("x", columns=60, height=16, modes=TerminalModes(alternate=True)))
+        app.view.terminal.show(pushed("x", columns=60, height=16, modes=TerminalModes(alternate=True)))
         await pilot.press("shift+home")
         await pilot.pause()
         assert (["read 7"], [SendKeys(session=SESSION, data=b"\x1b[1;2H")]) == (app.happened, app.link.of(SendKeys))
@@ -230,7 +230,7 @@ async def test_a_lost_host_is_said_and_leaving_works() -> None:
         await pilot.press("ctrl+right_square_bracket")
         await pilot.pause()
         assert ["left"] == app.happened
-        app.view.show(pushed("back", columns=60, height=16))
+        app.view.terminal.show(pushed("back", columns=60, height=16))
         assert "gone" not in str(app.view.bar.render())
 
 
@@ -282,7 +282,7 @@ async def test_long_keys_go_in_pieces_that_tmux_takes() -> None:
 
 async def test_the_modes_of_the_program_do_not_disturb_a_preview() -> None:
     async with dashboard() as (app, pilot):
-        app.view.show(pushed("x", columns=60, height=16, modes=TerminalModes(mouse="all", alternate=True)))
+        app.view.terminal.show(pushed("x", columns=60, height=16, modes=TerminalModes(mouse="all", alternate=True)))
         await pilot.click(app.view.terminal)
         await pilot.pause()
 

@@ -86,7 +86,7 @@ class Tapped(App[None]):
         signal.signal(signal.SIGUSR1, lambda *_: call(asked))
         signal.signal(signal.SIGUSR2, lambda *_: call(self._stop_in_the_middle))
         view = self.query_one(FocusView)
-        view.show(
+        view.terminal.show(
             TerminalRows(
                 session=SESSION,
                 columns=80,
