@@ -76,7 +76,11 @@ class TerminalWidget(LinesOnlyMixin, Widget):
         if everything or self.corner != before[-1]:
             self.refresh()
         elif changed:
-            self._repaint(changed)
+            width, height = self.size
+            top = self.corner.y
+            regions = [Region(0, y - top, width, 1) for y in sorted(changed) if 0 <= y - top < height]
+            if regions:
+                self._painter.paint(self, regions)
 
     def _fit(self, rows: TerminalRows) -> bool:
         """Adapt to a pane of this size; return whether all earlier rows are void."""
@@ -85,12 +89,6 @@ class TerminalWidget(LinesOnlyMixin, Widget):
         self.columns, self.rows = rows.columns, rows.height
         self._text = [""] * self.rows
         return True
-
-    def _repaint(self, changed: set[int]) -> None:
-        width, height = self.size
-        regions = [Region(0, y - self.corner.y, width, 1) for y in sorted(changed) if 0 <= y - self.corner.y < height]
-        if regions:
-            self._painter.paint(self, regions)
 
     def _best_corner(self) -> Offset:
         width, height = self.size
@@ -125,7 +123,13 @@ class TerminalWidget(LinesOnlyMixin, Widget):
         row = y + self.corner.y
         if not 0 <= row < self.rows:
             return Strip.blank(width, base)
-        strip = self._draw(self._text[row], width, base)
+        if self._drawn_for != (self.corner.x, width) or len(self._drawn) >= SCREENS * self.rows:
+            self._drawn_for = self.corner.x, width
+            self._drawn.clear()
+        text = self._text[row]
+        strip = self._drawn.get(text)
+        if strip is None:
+            strip = self._drawn[text] = _fit_strip(strip_of(text), self.corner.x, width, base)
         if self.live and self.cursor.visible and row == self.cursor.y and not self.scrolled:
             strip = _with_cursor(strip, self.cursor.x - self.corner.x, width, _CURSORS.get(self.cursor.shape))
         if y == 0 and (marker := self._marker()):
@@ -141,16 +145,6 @@ class TerminalWidget(LinesOnlyMixin, Widget):
         if self.scrolled:
             return f" {self.scrolled} of {self.history} lines up "
         return " copy mode " if self.modes.copy_mode else ""
-
-    def _draw(self, text: str, width: int, base: Style) -> Strip:
-        """Return the row *text* as far as it is visible."""
-        if self._drawn_for != (self.corner.x, width) or len(self._drawn) >= SCREENS * self.rows:
-            self._drawn_for = self.corner.x, width
-            self._drawn.clear()
-        strip = self._drawn.get(text)
-        if strip is None:
-            strip = self._drawn[text] = _fit_strip(strip_of(text), self.corner.x, width, base)
-        return strip
 
 
 def _fit_strip(strip: Strip, left: int, width: int, base: Style) -> Strip:

@@ -4,6 +4,7 @@ Textual 8.2 paints on a 60 Hz timer and renders every widget for it; an uncovere
 runs Textual's own steps for these rows at once.
 """
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -45,13 +46,18 @@ class ImmediatePainter:
         """Return whether it was painted at once; regions are relative to the widget's content and lie in it."""
         now = time.monotonic()
         if now - self._painted_at > PAUSE_S:
-            try:
-                painted = _painted(widget, [region.translate(widget.content_offset) for region in regions])
-            except AttributeError:  # another Textual version: its next frame paints
-                painted = False
-            if painted:
-                self._painted_at = now
-                return True
+            with contextlib.suppress(AttributeError):  # another Textual version: its next frame paints
+                in_widget = [region.translate(widget.content_offset) for region in regions]
+                if (place := _find_place(widget, in_widget)) is not None:
+                    widget._styles_cache.set_dirty(*in_widget)
+                    rows = [
+                        (place.x + region.x, place.y + region.y + number, strip)
+                        for region in in_widget
+                        for number, strip in enumerate(widget.render_lines(region))
+                    ]
+                    widget.app._display(widget.screen, RowsUpdate(rows))
+                    self._painted_at = now
+                    return True
         widget.refresh(*regions)
         return False
 
@@ -63,26 +69,14 @@ def runs(rows: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield numbers[0], len(numbers)
 
 
-def _painted(widget: Widget, regions: Sequence[Region]) -> bool:
-    app, screen = widget.app, widget.screen
-    if app._batch_count or screen._layout_required or screen._repaint_required or widget._layout_required:
-        return False
-    place = _uncovered(widget, regions) if screen.is_active else None
-    if place is None:
-        return False
-    widget._styles_cache.set_dirty(*regions)
-    rows = [
-        (place.x + region.x, place.y + region.y + number, strip)
-        for region in regions
-        for number, strip in enumerate(widget.render_lines(region))
-    ]
-    app._display(screen, RowsUpdate(rows))
-    return True
-
-
-def _uncovered(widget: Widget, regions: Sequence[Region]) -> Region | None:
-    """Return the screen region of *widget*, if it is all visible and these regions are uncovered."""
-    visible = widget.screen._compositor.visible_widgets
+def _find_place(widget: Widget, regions: Sequence[Region]) -> Region | None:
+    """Return the screen region of *widget*, if no frame is due, it is all visible, and these regions are uncovered."""
+    screen = widget.screen
+    if widget.app._batch_count or screen._layout_required or screen._repaint_required or widget._layout_required:
+        return None
+    if not screen.is_active:
+        return None
+    visible = screen._compositor.visible_widgets
     if widget not in visible:
         return None
     place, clip = visible[widget]
