@@ -82,7 +82,13 @@ class ControlParser:
 
     def _read(self, line: bytes) -> Item | None:
         if self._begin_fields is not None:
-            return self._read_answer_line(line)
+            word, _, fields = line.partition(b" ")
+            if fields != self._begin_fields or word not in (b"%end", b"%error"):
+                self._lines.append(line)
+                return None
+            self._begin_fields = None
+            is_requested = fields.rpartition(b" ")[2] == b"1"
+            return AnswerItem(_parse_number(fields) or 0, is_requested, word == b"%error", self._lines)
         if line.startswith(b"%output "):
             pane, _, text = line[8:].partition(b" ")
             return _parse_output(pane, text)
@@ -99,18 +105,6 @@ class ControlParser:
             kind, _, rest = line[1:].partition(b" ")
             return NoticeItem(kind.decode("ascii", "replace"), rest)
         return None
-
-    def _read_answer_line(self, line: bytes) -> AnswerItem | None:
-        assert self._begin_fields is not None
-        word, _, rest = line.partition(b" ")
-        if rest != self._begin_fields or word not in (b"%end", b"%error"):
-            self._lines.append(line)
-            return None
-        self._begin_fields = None
-        flags = rest.rpartition(b" ")[2]
-        return AnswerItem(
-            _parse_number(rest) or 0, is_requested=flags == b"1", failed=word == b"%error", lines=self._lines
-        )
 
 
 def unescape(text: bytes) -> bytes:
