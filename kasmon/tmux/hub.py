@@ -164,19 +164,6 @@ class Hub:
         window = self._focused[-1] if self._focused else self._own_window
         self.submit(ask.command(f"select-window -t {exact(self._session)}:{exact(window)}"))
 
-    def paste_buffer(self, pane: str, buffer: str, on_done: OnDone[None], unless: str = "") -> None:
-        """Paste *buffer*, which `TmuxServer.load` filled, into *pane*, or be refused; the buffer is deleted either way.
-
-        *unless*: as in `control.requests.guarded`.
-        """
-
-        def finish(answer: KasmonError | None) -> None:
-            if isinstance(answer, KasmonError):
-                self.submit(ask.drop_buffer(buffer))
-            on_done(answer)
-
-        self.submit(ask.paste(pane, buffer, unless), finish)
-
     def refresh(self) -> None:
         """List all panes; report new deaths and removed panes; end windows that only the hub still holds."""
         if self._is_listing:

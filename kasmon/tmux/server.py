@@ -253,7 +253,7 @@ class TmuxServer:
         )
 
     def load(self, text: bytes) -> str:
-        """Load *text* into a new buffer, over a pipe, and return the buffer's name; `Hub.paste_buffer` deletes it.
+        """Load *text* into a new buffer, over a pipe, and return the buffer's name; who pastes it deletes it.
 
         Raises:
             ValueError: if *text* is empty: tmux stores no empty buffer.

@@ -158,7 +158,7 @@ def test_a_paste_can_be_done_without_waiting(recorded: Recorded) -> None:
     """Bytes given to `load` are not cleaned: a person's own paste in focus may hold an escape."""
     listener, server = recorded.listener, recorded.listener.server
     kept = Kept()
-    listener.hub.paste_buffer(recorded.pane, server.load(b"raw \x1b byte"), kept.append)
+    listener.hub.submit(requests.paste(recorded.pane, server.load(b"raw \x1b byte")), kept.append)
     listener.until(lambda: kept)
 
     assert kept.answer is None

@@ -10,7 +10,6 @@ from kasmon.asyncio_tasks import cancel_and_wait
 from kasmon.backends.tmux.hub_pump import HubPump
 from kasmon.backends.tmux.pane_events import PaneListeners
 from kasmon.errors import KasmonError, TmuxCommandError, TmuxError, TmuxServerGoneError
-from kasmon.sanitize import outgoing
 from kasmon.tmux.control import requests as ask
 from kasmon.tmux.control.requests import TmuxRequest
 from kasmon.tmux.formats import PaneFacts, distinct
@@ -102,9 +101,25 @@ class ServerConnection:
             TmuxCommandError: if tmux refuses, or does not answer within 10 s.
             KasmonError: the error that the answer stands for, if it is a refusal.
         """
+        if not self.is_open:
+            raise TmuxServerGoneError(str(self.server.socket))
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.submit(request, _settle_with(answered))
-        return await _await_answer(answered, request.line[:200])
+
+        def settle(answer: Answer | KasmonError) -> None:
+            if answered.done():
+                return
+            if isinstance(answer, KasmonError):
+                answered.set_exception(answer)
+            else:
+                answered.set_result(answer)
+
+        self._hub.client.submit(request, settle)
+        self._pump.stir()
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await answered
+        except TimeoutError as error:
+            raise TmuxCommandError(request.line[:200], f"no answer within {ANSWER_S:g} s") from error
 
     async def panes(self) -> dict[str, PaneFacts]:
         """Return the panes of all kasmon sessions, by session id. Raises `TmuxError` if tmux does not answer."""
@@ -119,38 +134,6 @@ class ServerConnection:
         """Type *data* into *pane* at once, whatever it shows, without a reply."""
         for request in ask.keys(pane, data):
             self.submit(request)
-
-    async def press(self, pane: str, data: bytes, unless: str = "") -> None:
-        """Type *data*, a key or two, into *pane*, or raise; *unless* as returned by `screen_check.changed`.
-
-        Raises:
-            PaneDeadError, PasteRefusedError: if the pane accepts no keys now; none was sent.
-            ScreenChangedError: if *unless* holds; none was sent.
-            TmuxError: if tmux fails.
-        """
-        await self.ask(ask.press(pane, data, unless))
-
-    async def paste(self, pane: str, text: str, unless: str = "", *, as_typed: bool = False) -> None:
-        """Put *text* into *pane* as one paste, without control characters; the one operation that starts a process.
-
-        Its line breaks become newlines, or remain as a terminal sent them if *as_typed*; *unless* as in `press`. A text
-        that is empty after sanitizing is not sent.
-
-        Raises:
-            PaneDeadError, PasteRefusedError: if the pane accepts no text now; nothing was sent.
-            ScreenChangedError: if *unless* holds; nothing was sent.
-            TmuxError: if tmux fails.
-        """
-        content = ("\r".join(map(outgoing, text.split("\r"))) if as_typed else outgoing(text)).encode()
-        if not content:
-            return
-        buffer = await asyncio.to_thread(self.server.load, content)
-        if not self.is_open:
-            raise TmuxServerGoneError(str(self.server.socket))
-        pasted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._hub.paste_buffer(pane, buffer, _settle_with(pasted), unless)
-        self._pump.stir()
-        await _await_answer(pasted, "paste-buffer")
 
     # -- viewers
 
@@ -207,23 +190,3 @@ class ServerConnection:
             return
         log.warning("tmux closed our connection; kasmon reconnected")
         self.listeners.report_missed()
-
-
-def _settle_with(future: asyncio.Future[Answer]) -> OnDone[Answer]:
-    def settle(answer: Answer | KasmonError) -> None:
-        if future.done():
-            return
-        if isinstance(answer, KasmonError):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
-
-    return settle
-
-
-async def _await_answer(answered: asyncio.Future[Answer], command: str) -> Answer:
-    try:
-        async with asyncio.timeout(ANSWER_S):
-            return await answered
-    except TimeoutError as error:
-        raise TmuxCommandError(command, f"no answer within {ANSWER_S:g} s") from error

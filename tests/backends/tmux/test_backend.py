@@ -10,10 +10,11 @@ import pytest
 
 from kasmon.backends import load, names
 from kasmon.backends.tmux.agent import TmuxAgent
+from kasmon.backends.tmux.input.pane_writer import ExclusivePaneWriter
 from kasmon.backends.tmux.pane_events import PaneListener
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.backends.tmux.terminal_backend import TmuxBackend
-from kasmon.errors import LaunchError, PromptChangedError, RefusedError
+from kasmon.errors import LaunchError, PasteRefusedError, PromptChangedError, RefusedError
 from kasmon.model.commands import Answer, Launch, Mode
 from kasmon.model.permission import Decision, RequestId
 from kasmon.paths import user_paths
@@ -23,6 +24,10 @@ from tests.support.agents.backend_contract import LIMIT_S, BackendContract, Inte
 from tests.support.wait import auntil
 
 pytestmark = pytest.mark.story
+
+
+def writer(line: ServerConnection, pane: str) -> ExclusivePaneWriter:
+    return ExclusivePaneWriter(line, pane, lambda: None)
 
 
 class TestTmux(BackendContract, InterruptingContract):
@@ -94,23 +99,37 @@ class TestTmux(BackendContract, InterruptingContract):
             heard.agent.let_go()
             await heard.until_over()
             pane, told = heard.agent.pane, Told()
-            await self.tmux.line.paste(pane, "nobody listens")
+            await writer(self.tmux.line, pane).paste("nobody listens")
 
             await auntil(lambda: told.by(self.tmux.line, pane) and b"nobody listens" in told.words)
+
+    @pytest.mark.parametrize("mode", ["copy-mode", "select-pane -d"])
+    async def test_a_paste_that_the_pane_refuses_leaves_no_buffer(self, mode: str) -> None:
+        agent = await self.tmux.open(msgspec.structs.replace(self.launch(), argv=("cat",)))
+        try:
+            line = self.tmux.line
+            await asyncio.to_thread(line.server.run, *mode.split(), "-t", agent.pane)
+            with pytest.raises(PasteRefusedError):
+                await writer(line, agent.pane).paste("refused")
+
+            assert [] == await line.ask(ask.command("list-buffers"))
+        finally:
+            await agent.aclose()
+            await self.tmux.aclose()
 
     async def test_what_was_printed_before_a_restart_is_nobodys(self) -> None:
         agent = await self.tmux.open(msgspec.structs.replace(self.launch(), argv=("cat",)))
         try:
             agent.let_go()
             line, told = self.tmux.line, Told()
-            await line.paste(agent.pane, "first ")
+            await writer(line, agent.pane).paste("first ")
             await auntil(lambda: told.by(line, agent.pane) and b"first" in told.words)
-            await line.paste(agent.pane, "old ")
+            await writer(line, agent.pane).paste("old ")
             async with asyncio.timeout(LIMIT_S):
                 while not any(b"old" in row for row in await line.ask(ask.capture(agent.pane, ansi=False))):
                     pass  # the answer comes behind the output that it shows
             line.listeners.forget(agent.pane)
-            await line.paste(agent.pane, "new ")
+            await writer(line, agent.pane).paste("new ")
             await auntil(lambda: told.by(line, agent.pane) and b"new" in told.words)
 
             assert b"old" not in told.words

@@ -51,7 +51,7 @@ class SyncHub(Hub):
         self.submit(ask.press(pane, data), on_done)
 
     def paste(self, pane: str, text: str) -> None:
-        """Put *text* into *pane* as one paste, cleaned as `Line.paste` does, and wait until tmux has done it.
+        """Put *text* into *pane* as one paste, cleaned as kasmon does, and wait until tmux has done it.
 
         Raises:
             PaneDeadError, PasteRefusedError, TmuxError: as it answers.
@@ -59,11 +59,12 @@ class SyncHub(Hub):
         cleaned = outgoing(text).encode()
         if not cleaned:
             return
-        answers: list[KasmonError | None] = []
-        self.paste_buffer(pane, self.server.load(cleaned), answers.append)
-        self.call(ask.command("display-message -p done"))
-        if answers and isinstance(answers[0], KasmonError):
-            raise answers[0]
+        buffer = self.server.load(cleaned)
+        try:
+            self.call(ask.paste(pane, buffer))
+        except KasmonError:
+            self.submit(ask.drop_buffer(buffer))
+            raise
 
     def resize(self, window: str, width: int, height: int) -> None:
         """Give *window* a size, until a terminal looks at it, which then decides."""

@@ -11,6 +11,8 @@ from kasmon.agents.catalog import find
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError, SessionBusyError
 from kasmon.model.commands import Launch
+from kasmon.sanitize import outgoing
+from kasmon.tmux.control import requests as ask
 
 PERSON_S: Final = 2.0
 """A prompt waits until no user typed for this long: a user who pauses within a draft soon continues."""
@@ -33,6 +35,7 @@ class PaneWriter:
         self._line = line
         self._pane = pane
         self._session = session
+        self._exclusive = ExclusivePaneWriter(line, pane, lambda: self.on_typed())
         self._writing = asyncio.Lock()
         self._behind: deque[bytes | str] = deque()
         self._catching_up: asyncio.Task[None] | None = None
@@ -70,7 +73,7 @@ class PaneWriter:
             async with self._writing:
                 if self.keyed_at + PERSON_S > loop.time():
                     continue
-                yield ExclusivePaneWriter(self._line, self._pane, self.on_typed)
+                yield self._exclusive
                 return
 
     async def press(self, key: bytes, unless: str = "") -> None:
@@ -82,8 +85,7 @@ class PaneWriter:
             TmuxError: if tmux fails.
         """
         async with self._writing:
-            await self._line.press(self._pane, key, unless)
-            self.on_typed()
+            await self._exclusive.press(key, unless)
 
     def _queue(self, item: bytes | str) -> None:
         self._behind.append(item)
@@ -97,28 +99,45 @@ class PaneWriter:
                 try:
                     if isinstance(item, bytes):
                         self._line.type_keys(self._pane, item)
+                        self.on_typed()
                     else:
-                        await self._line.paste(self._pane, item, as_typed=True)
-                    self.on_typed()
+                        await self._exclusive.paste(item, as_typed=True)
                 except KasmonError as error:
                     log.info("%s: a paste was dropped: %s", self._session, error)
                 self._behind.popleft()
 
 
 class ExclusivePaneWriter:
-    """Types into a reserved pane. Each method raises what `ServerConnection.press` raises."""
+    """Types into *pane*, which is reserved; *typed* is called whenever something was typed.
+
+    Each method raises:
+        PaneDeadError, PasteRefusedError: if the pane accepts no input now; nothing was typed.
+        ScreenChangedError: if *unless* holds (`screen_check.changed`); nothing was typed.
+        TmuxError: if tmux fails.
+    """
 
     def __init__(self, line: ServerConnection, pane: str, typed: Callable[[], None]) -> None:
         self._line, self._pane, self._typed = line, pane, typed
 
-    async def paste(self, text: str, unless: str = "") -> None:
-        """Insert *text* as one paste, or nothing where *unless* holds."""
-        await self._line.paste(self._pane, text, unless)
+    async def paste(self, text: str, unless: str = "", *, as_typed: bool = False) -> None:
+        """Insert *text* as one paste, without control characters; the one operation that starts a process.
+
+        Its line breaks become newlines, or remain as a terminal sent them if *as_typed*. A text that is empty after
+        sanitizing is not sent.
+        """
+        content = ("\r".join(map(outgoing, text.split("\r"))) if as_typed else outgoing(text)).encode()
+        if content:
+            buffer = await asyncio.to_thread(self._line.server.load, content)
+            try:
+                await self._line.ask(ask.paste(self._pane, buffer, unless))
+            except BaseException:
+                self._line.submit(ask.drop_buffer(buffer))
+                raise
         self._typed()
 
     async def press(self, keys: bytes, unless: str = "") -> None:
-        """Type *keys*, at most 256 bytes; none where *unless* holds."""
-        await self._line.press(self._pane, keys, unless)
+        """Type *keys*, at most 256 bytes."""
+        await self._line.ask(ask.press(self._pane, keys, unless))
         self._typed()
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.input import answer_delivery
-from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.backends.tmux.input.pane_writer import ExclusivePaneWriter
 from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.errors import PromptChangedError, RefusedError, SessionEndedError, TimedOutError, UnableError
 from kasmon.model.commands import Answer, Launch, Mode
@@ -156,8 +156,8 @@ async def test_a_dialog_that_is_swapped_between_look_and_key_gets_none(
     room: Room, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     if not guarded:
-        press = ServerConnection.press
-        monkeypatch.setattr(ServerConnection, "press", lambda line, pane, data, unless="": press(line, pane, data))
+        press = ExclusivePaneWriter.press
+        monkeypatch.setattr(ExclusivePaneWriter, "press", lambda writer, keys, unless="": press(writer, keys))
     refused = pytest.raises(PromptChangedError, match="Nothing was sent") if guarded else contextlib.nullcontext()
     async with staged(room, dialog("git push"), dialog("rm -rf /")) as stage:
         request = await stage.asked("git push")
