@@ -116,6 +116,17 @@ async def test_a_shell_elsewhere_takes_prompts_and_variables_and_is_ended_there(
     assert not (box.folder / session.id).exists()
 
 
+async def test_a_shell_elsewhere_is_not_queried_for_the_result_of_a_command(env: Env, box: Sshd) -> None:
+    """Whether the command has ended cannot be seen from here."""
+    session = await begun(env, "bash", "--norc")
+    for command in ("(exit 3)", "echo shown-$((1 + 1))"):
+        await session_operations.send(env.paths, session, command, "now")
+    await shown(env, session, "shown-2")
+
+    after = await becomes(env, session.id, lambda now: len(now.receipts) == 2)
+    assert ReceiptState.FINISHED not in {receipt.state for receipt in after.receipts}
+
+
 async def test_a_cut_line_loses_the_session_and_not_its_agent(env: Env, box: Sshd) -> None:
     session = await begun(env, *COUNTER)
     agent = int((box.folder / session.id / "pid").read_text())

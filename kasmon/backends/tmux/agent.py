@@ -18,20 +18,17 @@ from kasmon.backends.tmux.evidence.process_evidence import TRANSCRIBED
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
 from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
 from kasmon.backends.tmux.input.answer_delivery import AnswerDelivery
-from kasmon.backends.tmux.input.command_completion import CommandCompletion, has_terminal, program_name, supports_query
 from kasmon.backends.tmux.input.full_view import FullView
 from kasmon.backends.tmux.input.pane_writer import PaneWriter, interrupt
 from kasmon.backends.tmux.input.prompt_delivery import PromptDelivery, PromptTarget
-from kasmon.backends.tmux.input.prompt_entry import EntryObserver
 from kasmon.backends.tmux.pane_events import PaneListener
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.detection.rules.schema import ComposerRule
-from kasmon.errors import KasmonError, RefusedError, SessionEndedError, UnableError, UsageError
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError, UnableError
 from kasmon.model.commands import AgentCommand, Answer, Configure, Continue, Interrupt, Launch, Mode, Prompt, Stop
 from kasmon.model.events import ConnectionLost, Event, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.evidence import STOPPED_BY
 from kasmon.model.session_state import SessionState
-from kasmon.sanitize import outgoing
 from kasmon.tmux.control import requests as ask
 from kasmon.tmux.control.requests import AnswerLines
 from kasmon.tmux.formats import CreatedPane, PaneFacts
@@ -47,8 +44,6 @@ to start it."""
 CLOSE_GRACE_S: Final = 2.0
 TYPED_S: Final = 5.0
 """A user who typed into the agent within this time counts as still typing."""
-BEFORE_S: Final = 2.0
-"""How long a new command waits before kasmon asks the shell how the previous one ended."""
 
 
 class TmuxAgent(PaneListener):
@@ -85,16 +80,13 @@ class TmuxAgent(PaneListener):
         state_monitor.emit = self.say
         self.brackets = BracketedPasteTracker()
         """Whether it accepts bracketed paste, according to the output received."""
-        owns_pane, name = launch.adopted is None, launch.name or launch.session
-        target = PromptTarget(name, pane.pane_id, line, self.pane_writer, self.brackets, owns_pane)
-        self.completion: CommandCompletion | None = None
-        """The completion of the last command sent to it, if it is a shell."""
         self.names_prompts = False
         """Whether its hooks or its transcript report each prompt that it accepts."""
-        self._delivery = PromptDelivery(target, self, self._loop.time)
+        target = PromptTarget(launch, pane.pane_id, line, self.pane_writer, self.brackets)
+        self.delivery = PromptDelivery(target, self, self._loop.time)
         self.is_watched: Callable[[], bool] = lambda: False
         """Whether a user is focused on it now."""
-        if owns_pane:
+        if launch.adopted is None:
             self.state_monitor.view = FullView(self.state_monitor, self.pane_writer, self._is_focused)
         self._answering = AnswerDelivery(self.state_monitor, self.pane_writer)
         line.listeners.listen(self.pane, self)
@@ -110,11 +102,11 @@ class TmuxAgent(PaneListener):
         self._events.put_nowait(None)
 
     async def send(self, command: AgentCommand, /) -> None:
-        """Send *command* to the agent: a prompt as `deliver`, an interrupt as a key, a stop as signals.
+        """Send *command* to the agent: a prompt as its `delivery`, an interrupt as a key, a stop as signals.
 
         Raises:
             SessionEndedError: if it has ended.
-            KasmonError: for a prompt, as `deliver`.
+            KasmonError: for a prompt, as `PromptDelivery.deliver`.
             PaneDeadError, PasteRefusedError: if the pane accepts no key now.
             TimedOutError: if an answer was sent and not accepted.
             PromptChangedError, UnableError: for an answer, as `AnswerDelivery.deliver`.
@@ -124,7 +116,7 @@ class TmuxAgent(PaneListener):
             raise SessionEndedError(self._launch.session)
         match command:
             case Prompt():
-                await self.deliver(command, _SilentObserver(command.text))
+                await self.delivery.deliver(command, _SilentObserver(command.text))
             case Interrupt():
                 await interrupt(self._launch, self.pane_writer)
             case Continue():
@@ -140,47 +132,6 @@ class TmuxAgent(PaneListener):
                     f"the model and permission mode of {self._launch.name!r} cannot be changed from here.",
                     hint="Open its terminal and change them there.",
                 )
-
-    async def deliver(self, prompt: Prompt, observer: EntryObserver) -> str:
-        """Type and submit *prompt*, reporting progress to *observer*; return why acceptance was not observed, or empty.
-
-        Raises:
-            SessionEndedError: if it has ended.
-            UsageError: if the sanitized prompt is empty.
-            KasmonError: as `PromptDelivery.deliver`; except for `PromptLostError`, nothing was typed.
-        """
-        if self.has_ended:
-            raise SessionEndedError(self._launch.session)
-        if not outgoing(prompt.text).strip():
-            raise UsageError("a prompt must not be empty.")
-        if self.completion is not None:
-            await self._let_complete(self.completion)
-        self.completion = None
-        if await self._is_at_prompt():
-            self.completion = CommandCompletion(self, self.pane_writer, self.pid, program_name(self._launch.argv))
-        try:
-            return await self._delivery.deliver(prompt, observer)
-        except KasmonError:
-            self.completion = None
-            raise
-
-    async def _let_complete(self, before: CommandCompletion) -> None:
-        """Wait until the end of *before* is known, if its shell is at the prompt or was asked how the command ended."""
-        await wait_within(BEFORE_S if await self._is_at_prompt() else 0, before.over)
-        if before.is_queried:
-            await before.over.wait()
-
-    def resume_completion(self) -> CommandCompletion | None:
-        """Return the completion of a command that an earlier host sent; None unless it is kasmon's local shell."""
-        if self._launch.adopted is None and not self._launch.machine and supports_query(self._launch.argv):
-            program = program_name(self._launch.argv)
-            self.completion = CommandCompletion(self, self.pane_writer, self.pid, program, has_begun=True)
-        return self.completion
-
-    async def _is_at_prompt(self) -> bool:
-        """Whether it is a shell in kasmon's tmux that is in the foreground of its terminal."""
-        is_shell = self._launch.adopted is None and supports_query(self._launch.argv)
-        return is_shell and await asyncio.to_thread(has_terminal, self.pid)
 
     async def _is_focused(self) -> bool:
         """Whether a user is focused on it, views it in tmux, or typed into it a moment ago."""
@@ -327,8 +278,8 @@ class TmuxAgent(PaneListener):
         else:
             self.brackets.handle_missed_output()
         self.state_monitor.handle_output(data)
-        if self.completion is not None:
-            self.completion.feed(data)
+        if self.delivery.completion is not None:
+            self.delivery.completion.feed(data)
         self._pane_output.handle_output(data)
 
     def handle_flood(self, is_off: bool) -> None:

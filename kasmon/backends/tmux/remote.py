@@ -104,9 +104,6 @@ class RemoteAgent(TmuxAgent):
         if not isinstance(rows, KasmonError) and saw_marker(rows, self._nonce):
             self._connected.set()
 
-    async def _is_at_prompt(self) -> bool:
-        return False  # a remote shell is not queried: its foreground is not visible from here
-
     async def _report_death(self, status: int | None, number: int | None) -> None:
         if number is not None or status in (None, LOST):
             self._cut(await self._ssh_end() or (f"ssh was ended by {signal_name(number)}" if number else "ssh ended"))

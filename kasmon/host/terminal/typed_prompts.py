@@ -170,7 +170,7 @@ class TypedPrompts(Prompts):
         taken = [r for r in self._in(ReceiptState.SUBMITTED, ReceiptState.STARTED) if r.at >= ready_at]
         if not taken:  # or they are of a program that ran before this one
             return
-        if (completion := self._agent.resume_completion()) is not None:
+        if (completion := self._agent.delivery.resume_completion()) is not None:
             self._follow(taken[-1], completion)
             return
         submitted = {receipt.id for receipt in taken if receipt.state is ReceiptState.SUBMITTED}
@@ -291,7 +291,7 @@ class TypedPrompts(Prompts):
         entry = _Entry(self, self._log_writer, prompt, waiting)
         was_idle, turns = self.state is SessionState.IDLE, self._turns
         try:
-            doubt = await self._agent.deliver(prompt, entry)
+            doubt = await self._agent.delivery.deliver(prompt, entry)
             await self._note_attached_keys()
         except KasmonError as error:
             if (waits := self._handle_failure(entry, error)) is None:
@@ -313,8 +313,8 @@ class TypedPrompts(Prompts):
                 receipt = self._end(receipt, self._turn_end(time.time()))
             elif not self._in_turn:
                 asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, {receipt.id})
-        if self._agent.completion is not None:
-            self._follow(receipt, self._agent.completion)
+        if (completion := self._agent.delivery.completion) is not None:
+            self._follow(receipt, completion)
         return receipt
 
     def _follow(self, receipt: Receipt, completion: CommandCompletion) -> None:

@@ -22,7 +22,9 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from kasmon.asyncio_tasks import wait_within
 from kasmon.backends.tmux.evidence.screen_reader import LOOK_S
+from kasmon.backends.tmux.input.command_completion import CommandCompletion, has_terminal, program_name, supports_query
 from kasmon.backends.tmux.input.pane_writer import PERSON_S, ExclusivePaneWriter, PaneWriter
 from kasmon.backends.tmux.input.prompt_entry import (
     LINES,
@@ -38,8 +40,16 @@ from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.detection.menus.heuristic import probably_asking
 from kasmon.detection.prompt_box import contains_text, visible_characters
 from kasmon.detection.rules.schema import UNCLEAR
-from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, ScreenChangedError, SessionBusyError
-from kasmon.model.commands import Prompt
+from kasmon.errors import (
+    KasmonError,
+    PasteRefusedError,
+    PromptBoxError,
+    ScreenChangedError,
+    SessionBusyError,
+    SessionEndedError,
+    UsageError,
+)
+from kasmon.model.commands import Launch, Prompt
 from kasmon.sanitize import outgoing
 from kasmon.tmux.control import requests as ask
 from kasmon.tmux.output_scanner import BracketedPasteTracker
@@ -47,6 +57,8 @@ from kasmon.tmux.screen_check import cursor_moved
 
 PATIENCE_S: Final = 3.0
 """How long to wait for a box that is absent or not empty."""
+BEFORE_S: Final = 2.0
+"""How long a new command waits before kasmon asks the shell how the previous one ended."""
 SECOND_S: Final = 1.0
 """The resolution of tmux's time of the last key."""
 STARTING: Final = "its session has not begun"
@@ -59,53 +71,103 @@ NO_INK: Final = "unverified: its screen cannot be read"
 
 
 class PromptTarget(NamedTuple):
-    name: str
-    """The session's display name."""
+    launch: Launch
     id: str
     line: ServerConnection
     pane_writer: PaneWriter
     brackets: BracketedPasteTracker
-    is_ours: bool
-    """Whether the pane is not in the user's own tmux."""
+
+    @property
+    def name(self) -> str:
+        """The session's display name."""
+        return self.launch.name or self.launch.session
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the pane is not in the user's own tmux."""
+        return self.launch.adopted is None
 
 
 class PromptDelivery:
     """Delivers prompts to one agent, one after the other."""
 
     def __init__(self, pane: PromptTarget, target: EntryTarget, clock: Callable[[], float]) -> None:
+        self.completion: CommandCompletion | None = None
+        """The completion of the last command sent to it, if it is a shell."""
         self._pane, self._target, self._clock = pane, target, clock
         self._last, self._last_at = "", math.inf
         """The text that was typed last, and when."""
 
     async def deliver(self, prompt: Prompt, observer: EntryObserver) -> str:
-        """Type *prompt* and send it; return why acceptance was not verified, or empty.
+        """Type *prompt* and send it, reporting to *observer*; return why acceptance was not verified, or empty.
 
         Raises:
+            SessionEndedError: if the agent has ended.
+            UsageError: if the sanitized prompt is empty.
             SessionBusyError: if a request is open, which Enter would answer; or if a user keeps typing.
             PromptBoxError: if nothing can be typed there now, or the box contains a user's draft.
             PaneDeadError, PasteRefusedError: if the pane accepts nothing now, or not several lines.
             PromptLostError: if it was typed, and acceptance was not observed.
             TmuxError: if tmux fails. Nothing was typed, except for `PromptLostError`.
         """
+        if self._target.has_ended:
+            raise SessionEndedError(self._pane.launch.session)
+        if not outgoing(prompt.text).strip():
+            raise UsageError("a prompt must not be empty.")
+        await self._begin_completion()
         until, own = self._clock() + PATIENCE_S, ""
-        while True:
-            is_late = self._clock() > until
-            async with self._pane.pane_writer.alone() as writer:
-                method = await self._choose_method(prompt, is_late=is_late)
-                if isinstance(method, EntryMethod):
-                    text = self._last = outgoing(await observer.begin())
-                    self._last_at = self._clock()
-                    try:
-                        pane, target, clock = self._pane, self._target, self._clock
-                        entry = PromptEntry(pane.name, pane.id, target, clock, writer, method, text, observer)
-                        return await entry.submit()
-                    except ScreenChangedError:
-                        method = _typing_error(self._pane)
-                own = await self._clear_draft(writer, own) if prompt.when == "interrupt" else ""
-            if is_late:
-                raise method
-            if not own:
-                await asyncio.sleep(LOOK_S)
+        try:
+            while True:
+                is_late = self._clock() > until
+                async with self._pane.pane_writer.alone() as writer:
+                    method = await self._choose_method(prompt, is_late=is_late)
+                    if isinstance(method, EntryMethod):
+                        text = self._last = outgoing(await observer.begin())
+                        self._last_at = self._clock()
+                        try:
+                            pane, target, clock = self._pane, self._target, self._clock
+                            entry = PromptEntry(pane.name, pane.id, target, clock, writer, method, text, observer)
+                            return await entry.submit()
+                        except ScreenChangedError:
+                            method = _typing_error(self._pane)
+                    own = await self._clear_draft(writer, own) if prompt.when == "interrupt" else ""
+                if is_late:
+                    raise method
+                if not own:
+                    await asyncio.sleep(LOOK_S)
+        except KasmonError:
+            self.completion = None
+            raise
+
+    async def _begin_completion(self) -> None:
+        """Wait for the end of the last command, if it is about to be known; follow the next one from here."""
+        if (before := self.completion) is not None:
+            await wait_within(BEFORE_S if await self._is_at_prompt() else 0, before.over)
+            if before.is_queried:
+                await before.over.wait()
+        self.completion = None
+        if await self._is_at_prompt():
+            self.completion = self._build_completion()
+
+    def resume_completion(self) -> CommandCompletion | None:
+        """Return the completion of a command that an earlier host sent; None unless it is kasmon's local shell."""
+        if self._is_shell:
+            self.completion = self._build_completion(has_begun=True)
+        return self.completion
+
+    def _build_completion(self, *, has_begun: bool = False) -> CommandCompletion:
+        pane, program = self._pane, program_name(self._pane.launch.argv)
+        return CommandCompletion(self._target, pane.pane_writer, self._target.pid, program, has_begun=has_begun)
+
+    @property
+    def _is_shell(self) -> bool:
+        """Whether it is a shell in kasmon's tmux, of this machine: the foreground of a remote one is not visible."""
+        pane = self._pane
+        return pane.is_ours and not pane.launch.machine and supports_query(pane.launch.argv)
+
+    async def _is_at_prompt(self) -> bool:
+        """Whether it is a shell that is in the foreground of its terminal."""
+        return self._is_shell and await asyncio.to_thread(has_terminal, self._target.pid)
 
     async def _choose_method(self, prompt: Prompt, *, is_late: bool) -> EntryMethod | KasmonError:
         """Return how *prompt* can be typed now, or an error that may pass by itself; *is_late*: it did not pass."""

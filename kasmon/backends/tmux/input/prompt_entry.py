@@ -44,6 +44,8 @@ class EntryObserver(Protocol):
 class EntryTarget(ShellScreen, Protocol):
     """The state of the agent, and its screen."""
 
+    pid: int
+
     @property
     def box_rule(self) -> ComposerRule | None: ...
 
