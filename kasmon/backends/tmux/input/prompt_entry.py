@@ -97,14 +97,14 @@ class PromptEntry:
             seen = await self._observe()
             if self._target.is_asking or (seen is not None and has_question(seen)):
                 raise self._lost("the text was typed, but not Enter: a request is open there now")
-            await self._press()
+            await self._press_enter()
             return self._method.caveat
         seen = await self._await_text(rule)
         self._observer.mark_visible()
         was_working = "working" in seen.reading.state
         await asyncio.sleep(max(0.0, typed_at + ENTER_S - self._clock()))
         for _ in range(PRESSES):
-            await self._enter(rule)
+            await self._press_enter(rule)
             try:
                 if await self._is_accepted(rule, was_working=was_working):
                     return ""
@@ -146,35 +146,29 @@ class PromptEntry:
                 raise self._lost(f"it was typed, and {there}; Enter was not pressed")
             await asyncio.sleep(LOOK_S)
 
-    async def _enter(self, rule: ComposerRule) -> None:
-        """Press Enter at a moment when the text is in the box."""
+    async def _press_enter(self, rule: ComposerRule | None = None) -> None:
+        """Press Enter; with a *rule* at a moment when the text is in the box."""
         until = self._clock() + TYPED_S
         while True:
-            seen = await self._await_text(rule)
-            box = seen.reading.composer
-            assert box is not None
+            unless = ""
+            if rule is not None:
+                seen = await self._await_text(rule)
+                assert seen.reading.composer is not None
+                unless = unchanged(seen, seen.reading.composer)
             try:
-                await self._press(unchanged(seen, box))
+                await self._writer.press(ENTER, unless)
             except (errors.ScreenChangedError, errors.PasteRefusedError) as error:
+                if isinstance(error, errors.PasteRefusedError) and not unless:
+                    raise self._lost(f"the text was typed, but not Enter: {error.why}") from error
                 if self._clock() > until:
                     raise self._lost(f"it is in the input box, and Enter was not pressed: {error.message}") from error
                 await asyncio.sleep(LOOK_S)
+            except errors.PaneDeadError as error:
+                raise self._lost("the agent ended when the text was typed") from error
+            except errors.TmuxError as error:
+                raise self._lost(f"tmux did not report whether Enter was pressed ({error.message})") from error
             else:
                 return
-
-    async def _press(self, unless: str = "") -> None:
-        try:
-            await self._writer.press(ENTER, unless)
-        except errors.ScreenChangedError:
-            raise
-        except errors.PasteRefusedError as error:
-            if unless:
-                raise
-            raise self._lost(f"the text was typed, but not Enter: {error.why}") from error
-        except errors.PaneDeadError as error:
-            raise self._lost("the agent ended when the text was typed") from error
-        except errors.TmuxError as error:
-            raise self._lost(f"tmux did not report whether Enter was pressed ({error.message})") from error
 
     async def _is_accepted(self, rule: ComposerRule, *, was_working: bool) -> bool:
         """Whether the text has left its box in two readings; false if it is still there."""
