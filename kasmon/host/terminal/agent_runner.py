@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -27,7 +27,7 @@ from kasmon.host.session.agent_services import AgentServices, add_process, first
 from kasmon.host.session.request_registry import RequestRegistry
 from kasmon.host.session.rules import SessionRules
 from kasmon.host.terminal.typed_prompts import TypedPrompts
-from kasmon.model.commands import AgentCommand, Answer, Hibernate, Interrupt, Launch, Prompt, Receipt, Requeue, Stop
+from kasmon.model.commands import AgentCommand, Answer, Hibernate, Launch, Requeue, Stop
 from kasmon.model.events import (
     ConnectionLost,
     ConnectionRestored,
@@ -190,49 +190,41 @@ class TerminalAgentRunner:
             agent.begin_monitoring()
         return runner
 
-    async def do(
-        self, command: AgentCommand | Requeue, peer_pid: int = 0, *, is_agents: bool = False
-    ) -> Receipt | None:
-        """Send *command* of process *peer_pid* to the agent; return a prompt's receipt. *is_agents*: an agent sent it.
+    @contextlib.asynccontextmanager
+    async def executing(self, command: AgentCommand | Requeue) -> AsyncIterator[None]:
+        """Resume the agent's sandbox, if *command* needs it, which is executed then; its events are written afterwards.
 
         Raises:
-            KasmonError: as `TmuxAgent.send`, `Prompts.submit`, `AgentServices.accepting` and `_accept`.
+            SessionEndedError: if the agent is being hibernated.
+            KasmonError: if its sandbox cannot be resumed.
         """
         if self._log_writer.session.freed_bytes is not None:
             raise SessionEndedError(self._launch.session)
         if self.services.sandboxed_agent is not None:
             await self.services.sandboxed_agent.lifecycle.ensure_running(command)
         try:
-            if isinstance(command, Prompt):
-                return await self.prompts.submit(await self.services.add_actor(command, peer_pid))
-            if isinstance(command, Requeue):
-                await self.services.check_requeue(command, peer_pid)
-                return self.prompts.requeue(command)
-            if isinstance(command, Stop | Interrupt):
-                await self.services.record_actor(command, peer_pid)
-            if isinstance(command, Answer):
-                async with self.services.accepting(command, peer_pid, is_agents=is_agents) as who:
-                    if not await self.services.answer_own(command, who):
-                        await self._accept(command, who)
-            else:
-                await self.agent.send(command)
-            return None
+            yield
         finally:
             await self._log_writer.wait_for_write(WRITTEN_S)
 
-    async def _accept(self, answer: Answer, who: str) -> None:
-        """Deliver *answer* of the user at terminal *who* to the screen, then accept it. Called for one at a time.
+    async def answer(self, answer: Answer, peer_pid: int, *, is_agents: bool) -> None:
+        """Deliver *answer* of process *peer_pid* to the screen, then accept it.
+
+        *is_agents*: the sender declares that it belongs to an agent.
 
         Raises:
-            RefusedError: if its request does not take it, or the prompt changed; nothing was sent then.
+            RefusedError: if an agent sent it, its request does not take it, or the prompt changed; nothing was sent.
             KasmonError: if it is unknown whether the agent has it.
         """
-        requests = self.services.requests
-        request, asked = requests.require_answerable(answer)
-        if answer.decision is not Decision.LATER:
-            await self._send_answer(requests.for_agent(answer, asked), request.id)
-        if self._log_writer.session.open_request(request.id) is not None:
-            requests.accept(answer, who=who)
+        async with self.services.accepting(answer, peer_pid, is_agents=is_agents) as who:
+            if await self.services.answer_own(answer, who):
+                return
+            requests = self.services.requests
+            request, asked = requests.require_answerable(answer)
+            if answer.decision is not Decision.LATER:
+                await self._send_answer(requests.for_agent(answer, asked), request.id)
+            if self._log_writer.session.open_request(request.id) is not None:
+                requests.accept(answer, who=who)
 
     async def _send_answer(self, answer: Answer, request: RequestId) -> None:
         """Send *answer*, in the agent's form, to the log's *request*."""

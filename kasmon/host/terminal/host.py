@@ -28,7 +28,17 @@ from kasmon.host.rpc.server import ClientConnection, HostServer
 from kasmon.host.session.prompts import REST_LOOK_S
 from kasmon.host.terminal.session import TerminalSession
 from kasmon.host.terminal.takeover import AdoptedServers, Takeover
-from kasmon.model.commands import Hibernate, Launch, Mode, SandboxCommand
+from kasmon.model.commands import (
+    Answer,
+    Hibernate,
+    Interrupt,
+    Launch,
+    Mode,
+    Prompt,
+    Requeue,
+    SandboxCommand,
+    Stop,
+)
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
 from kasmon.store.session_reader import load_launch
@@ -191,6 +201,8 @@ class TmuxHost:
                 return self._show(connection, frame)
             case frames.ListForeignPanes():
                 return self._adopted_servers.panes(frame, self._adopted())
+            case frames.ExecuteCommand():
+                return self._execute(connection, frame)
             case frames.Hello():
                 return frames.Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__, tmux=self._tmux)
             case frames.Quit():
@@ -218,18 +230,34 @@ class TmuxHost:
 
         return show()
 
+    async def _execute(self, connection: ClientConnection, frame: frames.ExecuteCommand) -> frames.CommandResult:
+        terminal, command, receipt = await self._load_terminal(frame.session), frame.command, None
+        if isinstance(command, SandboxCommand):
+            await terminal.move(command)
+            return frames.CommandResult(n=frame.n)
+        runner, peer_pid = terminal.running, connection.peer_pid
+        if isinstance(command, Hibernate):
+            await runner.hibernate(command)
+            return frames.CommandResult(n=frame.n)
+        async with runner.executing(command):
+            match command:
+                case Prompt():
+                    receipt = await runner.prompts.submit(await runner.services.add_actor(command, peer_pid))
+                case Requeue():
+                    await runner.services.check_requeue(command, peer_pid)
+                    receipt = runner.prompts.requeue(command)
+                case Answer():
+                    await runner.answer(command, peer_pid, is_agents=connection.as_agent)
+                case Stop() | Interrupt():
+                    await runner.services.record_actor(command, peer_pid)
+                    await runner.agent.send(command)
+                case _:
+                    await runner.agent.send(command)
+        return frames.CommandResult(n=frame.n, receipt=receipt)
+
     async def _answer(self, connection: ClientConnection, frame: frames.SessionRequest) -> frames.Frame:
         terminal = await self._load_terminal(frame.session)
         match frame:
-            case frames.ExecuteCommand(command=command):
-                if isinstance(command, SandboxCommand):
-                    await terminal.move(command)
-                    return frames.CommandResult(n=frame.n)
-                if isinstance(command, Hibernate):
-                    await terminal.running.hibernate(command)
-                    return frames.CommandResult(n=frame.n)
-                receipt = await terminal.running.do(command, connection.peer_pid, is_agents=connection.as_agent)
-                return frames.CommandResult(n=frame.n, receipt=receipt)
             case frames.StartSession(variables=variables):
                 await terminal.start(decoded(variables))
             case frames.ReleasePane():
