@@ -190,7 +190,7 @@ async def send(
     prompt = msgspec.structs.replace(prompt, images=tuple(images), actor=actor)
     if not resumes or (not session.handed_over and session.state is not SessionState.HIBERNATED):
         try:
-            return await _receipt(paths, session, prompt)
+            return _receipt_in(await execute(paths, session, prompt), session)
         except ProtocolVersionError:
             if not resumes or (session.mode is not Mode.SDK and not session.via):
                 raise
@@ -212,7 +212,7 @@ async def _resume_and_send(
     if was_hibernated:
         on_resumed(time.monotonic() - began)
     resumed_session = msgspec.structs.replace(session, state=SessionState.STARTING, handed_over=False)
-    return await _receipt(paths, resumed_session, prompt)
+    return _receipt_in(await execute(paths, resumed_session, prompt), session)
 
 
 def _check_images(session: Session, images: Sequence[PromptImage]) -> None:
@@ -264,7 +264,7 @@ async def requeue(paths: Paths, session: Session, command: Requeue) -> Receipt:
     The host raises `NotFoundError` if there is no such prompt, `RefusedError` if it is no longer queued, and
     `UsageError` if it would be empty.
     """
-    return await _receipt(paths, session, command)
+    return _receipt_in(await execute(paths, session, command), session)
 
 
 async def declare(paths: Paths, session: Session, *, waiting: str | None = None, done: str | None = None) -> None:
@@ -610,11 +610,10 @@ async def _attach_argv_there(paths: Paths, session: Session) -> list[str]:
     return await run_in_thread(terminal_argv, paths, session.via, ("attach", session.id))
 
 
-async def _receipt(paths: Paths, session: Session, command: Prompt | Requeue) -> Receipt:
-    receipt = (await execute(paths, session, command)).receipt
-    if receipt is None:
+def _receipt_in(result: CommandResult, session: Session) -> Receipt:
+    if result.receipt is None:
         raise HostUnreachableError(session.name, "it did not report the receipt of the prompt")
-    return receipt
+    return result.receipt
 
 
 async def execute(paths: Paths, session: Session, command: AgentCommand | Requeue | Hibernate) -> CommandResult:
