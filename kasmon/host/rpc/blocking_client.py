@@ -1,6 +1,7 @@
 """One open connection to a host without an event loop: its coroutines block."""
 
 import contextlib
+import functools
 import itertools
 import socket
 import time
@@ -53,26 +54,20 @@ class BlockingLink:
             raise
         return link
 
-    async def ask(self, frame: NumberedFrame, limit_s: float | None = None) -> FromHost:
-        """Send *frame* under a number of its own and return the answer; raises as `HostLink.ask`."""
+    async def ask(
+        self, frame: Frame, limit_s: float | None = None, is_wanted: Callable[[FromHost], bool] | None = None
+    ) -> FromHost:
+        """Send *frame* under a number of its own and return the answer; raises as `HostLink.ask`.
+
+        *is_wanted*: send it as it is instead, and return the first frame after it that *is_wanted*.
+        """
         limit_s = self.welcome.answer_s if limit_s is None else limit_s
-        n = next(self._numbers)
-        data = pack(msgspec.structs.replace(frame, n=n))
-        answer = self._exchange(data, lambda reply: isinstance(reply, NumberedFrame) and reply.n == n, limit_s)
-        if isinstance(answer, FailureReply):
-            raise rebuilt(answer)
-        return answer
-
-    async def watch(self, frame: Frame, is_wanted: Callable[[FromHost], bool], limit_s: float) -> FromHost:
-        """Send *frame*, and return the first frame after it that *is_wanted*; raises as `HostLink.watch`."""
-        return self._exchange(pack(frame), is_wanted, limit_s)
-
-    async def aclose(self) -> None:
-        """Close the link; idempotent."""
-        self._socket.close()
-
-    def _exchange(self, data: bytes, is_wanted: Callable[[FromHost], bool], limit_s: float) -> FromHost:
         deadline = time.monotonic() + limit_s
+        if is_wanted is None:
+            n = next(self._numbers)
+            frame = msgspec.structs.replace(frame, n=n)
+            is_wanted = functools.partial(_has_number, n)
+        data = pack(frame)
         try:
             self._socket.settimeout(limit_s)
             self._socket.sendall(data)
@@ -80,8 +75,10 @@ class BlockingLink:
             while True:
                 for body in self._unpacker.feed(received):
                     with contextlib.suppress(msgspec.DecodeError):  # a newer host's frame, unknown to this version
-                        if is_wanted(frame := from_host.decode(body)):
-                            return frame
+                        if is_wanted(reply := from_host.decode(body)):
+                            if isinstance(reply, FailureReply):
+                                raise rebuilt(reply)
+                            return reply
                 self._socket.settimeout(max(0.001, deadline - time.monotonic()))
                 if not (received := self._socket.recv(READ_BYTES)):
                     raise EOFError
@@ -89,3 +86,15 @@ class BlockingLink:
             raise control.not_answered(self._name, limit_s) from error
         except (OSError, EOFError, WireError) as error:
             raise HostUnreachableError(self._name, control.GONE) from error
+
+    async def watch(self, frame: Frame, is_wanted: Callable[[FromHost], bool], limit_s: float) -> FromHost:
+        """Send *frame*, and return the first frame after it that *is_wanted*; raises as `HostLink.watch`."""
+        return await self.ask(frame, limit_s, is_wanted)
+
+    async def aclose(self) -> None:
+        """Close the link; idempotent."""
+        self._socket.close()
+
+
+def _has_number(n: int, frame: FromHost) -> bool:
+    return isinstance(frame, NumberedFrame) and frame.n == n
