@@ -1,8 +1,8 @@
 """`kasmon send`: send a prompt to one session or several, and print how far it got."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -19,7 +19,6 @@ from kasmon.model.agent_program import is_agent
 from kasmon.model.commands import ActingAgent, Receipt, ReceiptId, ReceiptState, Sender, When
 from kasmon.model.fleet import Fleet
 from kasmon.model.formatting import duration
-from kasmon.model.prompts.image import PromptImage
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.model.transcript.text import cells
@@ -39,21 +38,20 @@ SUBMIT_S: Final = 30.0
 """How long the delivery of a prompt that is not to be queued may take, in seconds."""
 
 
-class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt, and what to wait for."""
+class WaitGoal(msgspec.Struct, frozen=True):
+    """What to wait for after a prompt was sent."""
 
-    prompt: str
-    when: When = "now"
-    anyway: bool = False
-    """Type it even if the prompt box cannot be recognised."""
-    over_budget: bool = False
-    key: str = ""
-    by: Sender = "user"
-    actor: ActingAgent | None = None
-    """The agent of another machine that sends it."""
-    images: tuple[PromptImage, ...] = ()
-    states: frozenset[SessionState] | None = None
-    """Wait until the session is in one of these after it took the prompt; None does not wait."""
+    when: When
+    states: frozenset[SessionState] | None
+    """Until the session is in one of these after it took the prompt; None: until the agent has the prompt."""
+    timeout_s: float | None
+
+    def is_reached(self, receipt: Receipt) -> bool:
+        """Whether *receipt* is enough, whatever the session's state is."""
+        return self.states is None and (receipt.state not in ON_ITS_WAY or self.when == "idle")
+
+
+SendPrompt = Callable[[Session], Coroutine[Any, Any, Receipt]]
 
 
 def send(
@@ -95,36 +93,14 @@ def send(
     filters += [f"tag={each}" for each in (with_tags or "").split(",") if each]
     filters += [f"plan={plan}"] if plan is not None else []
     is_filter = bool(filters) or everything
-    if not words or (len(words) == 1 and not is_filter):
-        raise UsageError("missing prompt.", hint="Usage: `kasmon send SESSION TEXT`, or `-` to read it from stdin.")
-    if not is_filter and (include or dry_run):
-        raise UsageError(
-            "--include and --dry-run require --to.", hint="A prompt for one SESSION is sent whatever program it runs."
-        )
-    *names, text = words
-    if names and is_filter:
-        raise UsageError(
-            "the recipient is ambiguous.", hint="Name sessions, or select them with --to state=idle,wave=2."
-        )
-    prompt = sys.stdin.read() if text == "-" else text
-    if not prompt.strip():
-        raise UsageError("the prompt is empty.", hint="Pass it as one argument, or `-` to read it from stdin.")
+    names, prompt = _read_words(words, is_filter=is_filter, needs_filter=include is not None or dry_run)
     if anyway and when == "idle":
         raise UsageError(
             "--anyway cannot be combined with --when idle: a queued prompt is typed once the input box is visible.",
             hint="Leave out --when idle or --anyway.",
         )
-    sending = SendOptions(
-        prompt=prompt,
-        when=when,
-        anyway=anyway,
-        over_budget=over_budget,
-        key=key,
-        by=by,
-        actor=_parse_actor(actor) if actor else None,
-        images=tuple(read_images(image or ())),
-        states=None if wait is None else states_in(wait),
-    )
+    agent, images = _parse_actor(actor) if actor else None, read_images(image or ())
+    goal = WaitGoal(when, None if wait is None else states_in(wait), timeout)
     if over_budget:
         _must_be_a_person()
     where = user_paths()
@@ -146,7 +122,33 @@ def send(
         return 0
     if is_filter and len(sessions) > 1 and not yes:
         _confirm(sessions, left_out, wants_json=wants_json)
-    outcomes = _to_all(where, sessions, sending, timeout)
+
+    async def send_prompt(session: Session) -> Receipt:
+        def say_resumed(took_s: float) -> None:
+            note(f"{clean_line(session.label)} was hibernated; resumed in {duration(took_s)}.")
+
+        receipt = await session_operations.send(
+            where,
+            session,
+            prompt,
+            when,
+            by,
+            anyway=anyway,
+            key=key,
+            over_budget=over_budget,
+            images=images,
+            actor=agent,
+            on_resumed=say_resumed,
+        )
+        for warning in find_warnings(where, session):
+            note(f"{warning}.")
+        return receipt
+
+    async def send_now(session: Session) -> Receipt | None:
+        may_take_longer = timeout is not None or session.state is SessionState.PAUSED
+        return None if may_take_longer else await send_prompt(session)
+
+    outcomes = _follow_all(where, sessions, run_side_by_side(sessions, send_now), send_prompt, goal)
     if len(names) != 1:
         return _report(where, sessions, outcomes, errors, wants_json=wants_json)
     receipt = outcomes[0]
@@ -156,6 +158,29 @@ def send(
         f"{receipt.id}: {receipt.state}{_reason(receipt)}", wants_json=wants_json, receipt=receipt_object(receipt)
     )
     return EXIT_CODES.get(receipt.state, 0)
+
+
+def _read_words(words: Sequence[str], *, is_filter: bool, needs_filter: bool) -> tuple[list[str], str]:
+    """Return the names of the sessions, none with a filter, and the prompt.
+
+    Raises:
+        UsageError: if one is missing, or there are names with a filter, or no filter where it *needs_filter*.
+    """
+    if not words or (len(words) == 1 and not is_filter):
+        raise UsageError("missing prompt.", hint="Usage: `kasmon send SESSION TEXT`, or `-` to read it from stdin.")
+    if needs_filter and not is_filter:
+        raise UsageError(
+            "--include and --dry-run require --to.", hint="A prompt for one SESSION is sent whatever program it runs."
+        )
+    *names, text = words
+    if names and is_filter:
+        raise UsageError(
+            "the recipient is ambiguous.", hint="Name sessions, or select them with --to state=idle,wave=2."
+        )
+    prompt = sys.stdin.read() if text == "-" else text
+    if not prompt.strip():
+        raise UsageError("the prompt is empty.", hint="Pass it as one argument, or `-` to read it from stdin.")
+    return names, prompt
 
 
 def _report(
@@ -258,10 +283,6 @@ def _parse_actor(text: str) -> ActingAgent:
     return parse_actor(text).actor
 
 
-def _is_enough(receipt: Receipt, sending: SendOptions) -> bool:
-    return sending.states is None and (receipt.state not in ON_ITS_WAY or sending.when == "idle")
-
-
 def _must_be_a_person() -> None:
     import asyncio  # only for that
     import os
@@ -271,53 +292,24 @@ def _must_be_a_person() -> None:
     asyncio.run(must_be_a_person(os.getpid(), None, action="send prompts over a budget"))
 
 
-async def _send(where: Paths, session: Session, sending: SendOptions) -> Receipt:
-    def say_resumed(took_s: float) -> None:
-        note(f"{clean_line(session.label)} was hibernated; resumed in {duration(took_s)}.")
-
-    receipt = await session_operations.send(
-        where,
-        session,
-        sending.prompt,
-        sending.when,
-        sending.by,
-        anyway=sending.anyway,
-        key=sending.key,
-        over_budget=sending.over_budget,
-        images=sending.images,
-        actor=sending.actor,
-        on_resumed=say_resumed,
-    )
-    for warning in find_warnings(where, session):
-        note(f"{warning}.")
-    return receipt
-
-
-def _to_all(
-    where: Paths, sessions: Sequence[Session], sending: SendOptions, timeout_s: float | None
+def _follow_all(
+    where: Paths,
+    sessions: Sequence[Session],
+    outcomes: Sequence[Receipt | KasmonError | None],
+    send_prompt: SendPrompt,
+    goal: WaitGoal,
 ) -> list[Receipt | KasmonError]:
-    """Return the receipts of all *sessions*, or the error of each; it does not affect the others."""
+    """Return the *outcomes* of *sessions* once *goal* is reached; one's error does not affect the others.
 
-    async def send_now(session: Session) -> Receipt | None:
-        if timeout_s is not None or session.state is SessionState.PAUSED:
-            return None  # it may take longer than that
-        return await _send(where, session, sending)
-
-    sent = run_side_by_side(sessions, send_now)
-    if all(isinstance(each, KasmonError) or (each and _is_enough(each, sending)) for each in sent):
-        return [each for each in sent if each is not None]
+    An outcome of None: *send_prompt* has not sent it yet.
+    """
+    if all(isinstance(each, KasmonError) or (each and goal.is_reached(each)) for each in outcomes):
+        return [each for each in outcomes if each is not None]
     import asyncio  # only where a prompt is to be followed
 
-    async def follow(session: Session, outcome: Receipt | KasmonError | None) -> Receipt | KasmonError:
-        if isinstance(outcome, KasmonError):
-            return outcome
-        try:
-            return await _send_within(where, session, sending, timeout_s, outcome)
-        except KasmonError as error:
-            return error
-
     async def follow_all() -> list[Receipt | KasmonError]:
-        return list(await asyncio.gather(*map(follow, sessions, sent)))
+        pairs = zip(sessions, outcomes, strict=True)
+        return list(await asyncio.gather(*(_follow(where, *each, send_prompt, goal) for each in pairs)))
 
     return asyncio.run(follow_all())
 
@@ -338,27 +330,30 @@ def _newest(where: Paths, before: Session) -> Receipt | None:
     return next((receipt for receipt in now.receipts if receipt.id not in known), None) if now is not None else None
 
 
-async def _send_within(
-    where: Paths, session: Session, sending: SendOptions, timeout_s: float | None, receipt: Receipt | None = None
-) -> Receipt:
-    """Send the prompt, unless *receipt* is its receipt already, and follow it."""
+async def _follow(
+    where: Paths, session: Session, outcome: Receipt | KasmonError | None, send_prompt: SendPrompt, goal: WaitGoal
+) -> Receipt | KasmonError:
+    """Send the prompt, unless it was sent with *outcome*, and return its outcome once *goal* is reached."""
     import asyncio
 
-    waits_on_purpose = sending.states is not None or sending.when == "idle"
-    limit_s = timeout_s if timeout_s is not None or waits_on_purpose else SUBMIT_S
+    if isinstance(outcome, KasmonError):
+        return outcome
+    waits_on_purpose = goal.states is not None or goal.when == "idle"
+    limit_s = goal.timeout_s if goal.timeout_s is not None or waits_on_purpose else SUBMIT_S
     try:
         async with asyncio.timeout(limit_s):
-            if receipt is None:
-                receipt = await _send(where, session, sending)
-            return receipt if _is_enough(receipt, sending) else await _await_receipt(where, session, receipt, sending)
-    except TimeoutError as error:
-        goal = "accept the prompt" if sending.states is None else f"be {' or '.join(sorted(sending.states))}"
-        raise TimedOutError(
-            f"waited {limit_s:g} s for {session.name!r} to {goal}.", hint="See `kasmon show`."
-        ) from error
+            receipt = await send_prompt(session) if outcome is None else outcome
+            return receipt if goal.is_reached(receipt) else await _await_receipt(where, session, receipt, goal.states)
+    except TimeoutError:
+        until = "accept the prompt" if goal.states is None else f"be {' or '.join(sorted(goal.states))}"
+        return TimedOutError(f"waited {limit_s:g} s for {session.name!r} to {until}.", hint="See `kasmon show`.")
+    except KasmonError as error:
+        return error
 
 
-async def _await_receipt(where: Paths, before: Session, receipt: Receipt, sending: SendOptions) -> Receipt:
+async def _await_receipt(
+    where: Paths, before: Session, receipt: Receipt, states: frozenset[SessionState] | None
+) -> Receipt:
     """Return the receipt once the agent has the prompt and, if requested, the session is in one of the states.
 
     Raises:
@@ -372,10 +367,10 @@ async def _await_receipt(where: Paths, before: Session, receipt: Receipt, sendin
             if (now := fleet.get(before.id)) is None:
                 break
             receipt = next((known for known in now.receipts if known.id == receipt.id), receipt)
-            if receipt.state in EXIT_CODES or (sending.states is None and receipt.state not in ON_ITS_WAY):
+            if receipt.state in EXIT_CODES or (states is None and receipt.state not in ON_ITS_WAY):
                 return receipt
             is_over = receipt.state is ReceiptState.FINISHED or now.state is not SessionState.IDLE
-            if sending.states and now.state in sending.states and is_over and has_moved(before, now, receipt):
+            if states and now.state in states and is_over and has_moved(before, now, receipt):
                 return receipt
             if now.state not in ALIVE:
                 raise SessionEndedError(now.name)
