@@ -89,16 +89,26 @@ class PromptEntry:
             PaneDeadError, PasteRefusedError: if the pane accepts nothing now; nothing was typed.
             PromptLostError: if all or part of it was typed, and acceptance was not observed.
         """
-        await self._type()
+        method, text, rule = self._method, self._text, self._method.rule
+        keys = pieces(text.strip("\n").split("\n"), method.newline) if method.newline else []
+        try:
+            if keys:
+                await self._writer.press(keys[0], method.unless)
+            elif not method.is_whole and "\n" in text.strip("\n"):  # changed in the last moment
+                raise errors.PasteRefusedError(self._pane, LINES)
+            else:
+                await self._writer.paste(text if method.is_whole else text.rstrip("\n"), method.unless)
+        except errors.TmuxError as error:
+            raise self._lost(f"tmux did not report whether it was typed ({error.message})") from error
+        await self._type_rest(keys[1:])
         typed_at = self._clock()
-        rule = self._method.rule
         if rule is None:
             await asyncio.sleep(ENTER_S)
             seen = await self._observe()
             if self._target.is_asking or (seen is not None and has_question(seen)):
                 raise self._lost("the text was typed, but not Enter: a request is open there now")
             await self._press_enter()
-            return self._method.caveat
+            return method.caveat
         seen = await self._await_text(rule)
         self._observer.mark_visible()
         was_working = "working" in seen.reading.state
@@ -114,21 +124,9 @@ class PromptEntry:
                 raise
         raise self._lost("the text is in its input box, and Enter was not accepted")
 
-    async def _type(self) -> None:
-        """Insert the text; if that is refused, nothing of it was inserted."""
-        method, text = self._method, self._text
+    async def _type_rest(self, keys: Sequence[bytes]) -> None:
         try:
-            if not method.newline:
-                if not method.is_whole and "\n" in text.strip("\n"):  # changed in the last moment
-                    raise errors.PasteRefusedError(self._pane, LINES)
-                await self._writer.paste(text if method.is_whole else text.rstrip("\n"), method.unless)
-                return
-            keys = pieces(text.strip("\n").split("\n"), method.newline)
-            await self._writer.press(keys[0], method.unless)
-        except errors.TmuxError as error:
-            raise self._lost(f"tmux did not report whether it was typed ({error.message})") from error
-        try:
-            for piece in keys[1:]:
+            for piece in keys:
                 await self._writer.press(piece)
         except errors.KasmonError as error:
             raise self._lost(f"only a part of it was typed ({error.message})") from error
