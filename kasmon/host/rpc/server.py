@@ -127,10 +127,50 @@ class ClientConnection(asyncio.Protocol):
             for body in self._unpacker.feed(data):
                 if not self.is_open:
                     return
-                self._owner.handle(self, body)
+                if (frame := self._decode(body)) is None:
+                    continue
+                try:
+                    answer = self._owner.receive(self, frame)
+                except Exception as error:  # noqa: BLE001 - a frame must not end the host; `_answer_error` records it
+                    _answer_error(self, frame, error)
+                    continue
+                if isinstance(answer, Frame):
+                    self.push(answer)
+                elif answer is not None:
+                    self._owner.track(asyncio.ensure_future(answer), self, frame)
+                elif isinstance(frame, Hello):
+                    self.push(Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__))
         except WireError as error:
             log.warning("a client was dropped: %s", error)
             self.abort()
+
+    def _decode(self, body: bytes) -> FromClient | None:
+        """Return the frame in *body*; None if it was refused.
+
+        Raises:
+            WireError: if there is no number to refuse it by, or the client did not say hello before.
+        """
+        try:
+            frame = decode_client_frame(body)
+        except msgspec.DecodeError as error:
+            n = None
+            with contextlib.suppress(msgspec.DecodeError, AttributeError):
+                n = msgspec.msgpack.decode(body).get("n")
+            if not isinstance(n, int):
+                raise WireError(f"a frame that cannot be read: {error}") from error
+            self.push(failed(n, RefusedError(f"the host does not understand this: {error}.")))
+            return None
+        if isinstance(frame, Hello):
+            if frame.version != VERSION:
+                text = f"this host (kasmon {__version__}) speaks protocol version {VERSION}, the client version"
+                hint = "Restart the session with the newer kasmon, or use the same version for both."
+                self.push(failed(frame.n, RefusedError(f"{text} {frame.version}.", hint=hint)))
+                self.close()
+                return None
+            self.greeted, self.as_agent = True, frame.as_agent
+        elif not self.greeted:
+            raise WireError("a client that did not say hello")
+        return frame
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -176,7 +216,7 @@ class HostServer:
         self.is_closing = False
         """Whether new connections are refused, visibly: they are closed before any greeting."""
         self._path = socket
-        self._receive = receive
+        self.receive = receive
         self._control = control
         self._lost = lost
         self._server: asyncio.Server | None = None
@@ -238,30 +278,10 @@ class HostServer:
         for connection in set(self.connections):
             connection.abort()
 
-    def handle(self, connection: ClientConnection, body: bytes) -> None:
-        try:
-            frame = decode_client_frame(body)
-        except msgspec.DecodeError as error:
-            _answer_unreadable(connection, body, error)
-            return
-        if isinstance(frame, Hello):
-            if not _greet(connection, frame):
-                return
-        elif not connection.greeted:
-            raise WireError("a client that did not say hello")
-        try:
-            answer = self._receive(connection, frame)
-        except Exception as error:  # noqa: BLE001 - a client's frame must not end the host; `_answer_error` records it
-            _answer_error(connection, frame, error)
-            return
-        if isinstance(answer, Frame):
-            connection.push(answer)
-        elif answer is not None:
-            task = asyncio.ensure_future(answer)
-            self._tasks.add(task)
-            task.add_done_callback(functools.partial(self._answer, connection, frame))
-        elif isinstance(frame, Hello):
-            connection.push(Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__))
+    def track(self, task: asyncio.Future[Frame | None], connection: ClientConnection, frame: FromClient) -> None:
+        """Send *connection* the result of *task*, which executes *frame*, when it is done."""
+        self._tasks.add(task)
+        task.add_done_callback(functools.partial(self._answer, connection, frame))
 
     def _answer(self, connection: ClientConnection, frame: FromClient, task: asyncio.Future[Frame | None]) -> None:
         """Send the result of *task*, which executed *frame*."""
@@ -310,29 +330,6 @@ def bind(path: Path) -> socket.socket:
         listening.close()
         raise
     return listening
-
-
-def _greet(connection: ClientConnection, hello: Hello) -> bool:
-    if hello.version == VERSION:
-        connection.greeted, connection.as_agent = True, hello.as_agent
-        return True
-    error = RefusedError(
-        f"this host (kasmon {__version__}) speaks protocol version {VERSION}, the client version {hello.version}.",
-        hint="Restart the session with the newer kasmon, or use the same version for both.",
-    )
-    connection.push(failed(hello.n, error))
-    connection.close()
-    return False
-
-
-def _answer_unreadable(connection: ClientConnection, body: bytes, error: msgspec.DecodeError) -> None:
-    """Report an unreadable frame to the client; without a number to answer, raise."""
-    n = None
-    with contextlib.suppress(msgspec.DecodeError, AttributeError):
-        n = msgspec.msgpack.decode(body).get("n")
-    if not isinstance(n, int):
-        raise WireError(f"a frame that cannot be read: {error}")
-    connection.push(failed(n, RefusedError(f"the host does not understand this: {error}.")))
 
 
 def _answer_error(connection: ClientConnection, frame: FromClient, error: BaseException) -> None:
