@@ -1,6 +1,7 @@
 """The examples of CONTRIBUTING work, and every file, function and command that it names exists."""
 
 import ast
+import itertools
 import os
 import re
 import subprocess
@@ -64,14 +65,54 @@ def test_every_file_that_the_page_names_is_there() -> None:
 STATION = re.compile(r"`(kasmon/[a-z0-9_/]+\.py):(\w+)(?:\.(\w+))?`")
 
 
-def defined(path: str, owner: str, member: str) -> bool:
-    """Whether the module at *path* defines the function *owner*, or the method *member* of the class *owner*."""
+def source_of(path: str, owner: str, member: str) -> str:
+    """The source of the function *owner* of the module at *path*, or of the method *member* of its class *owner*."""
     kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    tree = ast.parse((ROOT / path).read_text("utf-8")) if (ROOT / path).is_file() else ast.Module([], [])
-    found = next((node for node in tree.body if isinstance(node, kinds) and node.name == owner), None)
+    text = (ROOT / path).read_text("utf-8") if (ROOT / path).is_file() else ""
+    found = next((node for node in ast.parse(text).body if isinstance(node, kinds) and node.name == owner), None)
     if member and found is not None:
         found = next((node for node in found.body if isinstance(node, kinds) and node.name == member), None)
-    return isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef)
+    return ast.unparse(found) if isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) else ""
+
+
+def defined(path: str, owner: str, member: str) -> bool:
+    return source_of(path, owner, member) != ""
+
+
+def path_of(title: str) -> list[str]:
+    """The steps of the path with this title."""
+    path = (ROOT / "CONTRIBUTING.md").read_text().split(f"\n### {title}\n")[1].split("\n### ")[0]
+    return re.findall(r"^\d+\. ((?:.*\n)(?:   .*\n)*)", path, re.MULTILINE)
+
+
+def gaps(steps: list[str]) -> list[str]:
+    """The steps that neither call the next one nor say by what they hand over to it."""
+    wrong = []
+    for step, after in itertools.pairwise(steps):
+        [here], [there] = STATION.findall(step), STATION.findall(after)
+        name = there[2] or there[1]
+        if "hands over" not in step and not re.search(rf"\b{name}\b", source_of(*here).partition("\n")[2]):
+            wrong.append(step)
+    return wrong
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "An event: Claude asks for a permission",
+        "A command: the answer goes back",
+        "Output of a terminal",
+        "A prompt: `kasmon send` to a terminal agent",
+    ],
+)
+def test_a_value_reaches_the_next_step_of_its_path_without_a_function_between(title: str) -> None:
+    steps = path_of(title)
+
+    assert 10 < len(steps) <= 20
+    assert [] == gaps(steps)
+    direct = [n for n in range(1, len(steps) - 1) if "hands over" not in steps[n - 1]]
+    missed = [n for n in direct if [steps[n - 1]] == gaps([*steps[:n], *steps[n + 1 :]])]
+    assert len(direct) < 2 * len(missed)  # often the name of the step after the next stands there, too
 
 
 def test_every_station_of_the_eight_paths_exists() -> None:
