@@ -72,19 +72,20 @@ async def test_an_answer_reaches_the_agent_under_its_own_name_for_the_request(en
 
 
 async def test_an_answer_is_in_the_log_before_the_agent_hears_it(env: Env, fake: FakeAgent) -> None:
-    seen: list[int] = []
+    seen: list[tuple[int, int]] = []
 
     async def looks(wish: AgentCommand) -> None:
         if isinstance(wish, Answer):
-            seen.append(len(await asyncio.to_thread(env.only, events.RequestAnswered)))
+            unwritten = host._log_writer.session_log.unwritten
+            seen.append((unwritten, len(await asyncio.to_thread(env.only, events.RequestAnswered))))
         fake.obey(wish)
 
     fake.on_wish = looks
-    async with env.hosting(fake):
+    async with env.hosting(fake) as host:
         link, (request,) = await asking(env, fake, asked())
         await do(link, answer(request))
 
-    assert [1] == seen
+    assert [(0, 1)] == seen
 
 
 async def test_a_request_is_answered_once(env: Env, fake: FakeAgent) -> None:
