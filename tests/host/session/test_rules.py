@@ -1,17 +1,20 @@
 """Standing rules answer for the person who made them: only what they say, only where they hold, and until revoked."""
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kasmon.errors import KasmonError, RefusedError, UnableError
+from kasmon.errors import KasmonError, RefusedError, RequestClosedError, UnableError
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.session.rules import project_of
 from kasmon.model.commands import AgentCommand, Answer
-from kasmon.model.events import NoticeRaised, RequestAnswered, RequestOpened
-from kasmon.model.permission import Decision, RequestKind
+from kasmon.model.events import NoticeRaised, RequestAnswered, RequestOpened, RequestWithdrawn
+from kasmon.model.permission import Decision, RequestId, RequestKind
 from kasmon.model.rule import Rule, RuleEffect
+from kasmon.store.file_lock import lock
 from kasmon.store.rules import RuleBook
 from tests.host.session.test_request_registry import answer, answers, asking
 from tests.support.agents.fake_agent import FakeAgent, asked
@@ -150,6 +153,22 @@ async def test_an_answer_that_lost_leaves_no_rule(env: Env, fake: FakeAgent) -> 
             await do(link, answer(request, Decision.ALWAYS))
 
     assert () == rules(env)
+
+
+async def test_a_rule_is_removed_if_its_request_is_withdrawn_while_it_is_stored(env: Env, fake: FakeAgent) -> None:
+    kept = keep(env, "make")
+    async with env.hosting(fake) as host:
+        link, (request,) = await asking(env, fake, asked("git push"))
+        with lock(env.paths.rules):
+            answering = asyncio.create_task(do(link, answer(request, Decision.ALWAYS)))
+            await auntil(host._agent.services._answering.locked)
+            fake.say(RequestWithdrawn(at=time.time(), request=RequestId("tool-7"), why="not needed"))
+            await auntil(lambda: not env.session().requests)
+        with pytest.raises(RequestClosedError, match="not needed"):
+            await answering
+
+    assert (kept,) == rules(env)
+    assert [] == answers(fake)
 
 
 async def test_an_agent_that_does_not_take_the_answer_of_a_rule_is_asked_about(env: Env, fake: FakeAgent) -> None:
