@@ -227,7 +227,7 @@ class TurnTrees:
 
     def _create(self, top: Path) -> None:
         """Create the repository where it is missing; it reads the objects and ignore rules of the one of *top*."""
-        if not (self.store / "HEAD").exists():
+        if not self._is_created():
             kind = git(top, "rev-parse", "--show-object-format").strip()
             self._git("init", "--quiet", "--bare", "--template=", f"--object-format={kind}")
         objects = str((top / git(top, "rev-parse", "--git-path", "objects").removesuffix("\n")).resolve())
@@ -240,6 +240,10 @@ class TurnTrees:
         if not (self.store / "index").exists():
             with contextlib.suppress(GitError):  # a partial clone may lack objects: files are stored one by one then
                 self._read_head(top)
+
+    def _is_created(self) -> bool:
+        """Return whether git has created all of the repository; its HEAD is there before the folder of its objects."""
+        return (self.store / "info" / "attributes").exists()
 
     def _read_head(self, top: Path) -> None:
         """Take what HEAD of *top* has for the stored files, as most of them are unchanged."""
@@ -263,7 +267,7 @@ class TurnTrees:
 
     def _refs(self, within: str) -> Iterator[tuple[str, str, int]]:
         """Yield the name, the commit and its time of each ref *within*."""
-        if not (self.store / "HEAD").exists():
+        if not self._is_created():
             return
         form = "--format=%(refname) %(objectname) %(committerdate:unix)"
         for line in self._ask("for-each-ref", form, within).splitlines():

@@ -139,6 +139,17 @@ def test_a_folder_that_is_no_repository_has_no_turns(trees: TurnTrees, tmp_path:
         trees.turn()
 
 
+def test_a_store_that_git_has_begun_to_create_has_no_turns_and_the_next_one_completes_it(
+    repo: Repo, trees: TurnTrees
+) -> None:
+    trees.store.mkdir()
+    (trees.store / "HEAD").write_text("ref: refs/heads/main\n")
+
+    assert () == trees.turns()
+    assert 1 == trees.begin(repo.folder)
+    assert [1] == [turn.number for turn in trees.turns()]
+
+
 def test_an_unknown_turn_is_refused_with_those_that_are_known(repo: Repo, trees: TurnTrees) -> None:
     trees.begin(repo.folder)
 
