@@ -73,11 +73,11 @@ def init(
         return
     say(
         f"{name}: made for {cluster.host}:{cluster.port}, in {folder.path}",
-        f"  `kasmon cluster up --cluster {name}` starts it.",
         *(
             f"  Copy {folder.peers / str(number)} to {address}, and run there `kasmon cluster serve {number}`."
             for number, address in enumerate(further, 2)
         ),
+        f"  `kasmon cluster up --cluster {name}` starts it.",
         f"  `kasmon cluster token --cluster {name} --role machine --name MACHINE` lets a machine join.",
     )
 
