@@ -32,7 +32,7 @@ from kasmon.bus.nats.certificates import (
 )
 from kasmon.bus.nats.cluster import Team
 from kasmon.bus.nats.connection import connect
-from kasmon.bus.nats.creation import create_cluster, find_free_port
+from kasmon.bus.nats.creation import create_cluster
 from kasmon.bus.nats.enrolment import revoke
 from kasmon.bus.nats.identity import Identity
 from kasmon.bus.nats.leaf import create_leaf, through_leaf
@@ -48,27 +48,11 @@ from kasmon.paths import Paths, user_paths
 from tests.bus.nats.test_leaf import RawLeaf, sees
 from tests.support.bus.buses import Reader
 from tests.support.bus.cluster_service import ClusterUp
+from tests.support.bus.server_programs import LEAF, free_ports
 from tests.support.supervisor.env import NOW, Env, started
 from tests.support.wait import LIMIT_S, auntil, until
 
 ME = SessionId("abcdefgh")
-LEAF = 1000
-"""How far the ports for leafnodes are from those for members."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free, as are those of the routes and the leafnodes of each."""
-    found: list[int] = []
-    with contextlib.ExitStack() as stack:
-        while len(found) < count:
-            client, route, leaf = (stack.enter_context(socket.socket()) for _ in range(3))
-            port = find_free_port()
-            with contextlib.suppress(OSError):
-                client.bind(("127.0.0.1", port))
-                route.bind(("127.0.0.1", port + 2000))
-                leaf.bind(("127.0.0.1", port + LEAF))
-                found.append(port)
-    return found
 
 
 class ThreeServers(ClusterUp):

@@ -1,10 +1,8 @@
-"""`kasmon agents`: a newcomer adds an agent as docs/agents.md says, and a foreign folder is data, checked first."""
+"""`kasmon agents`: a foreign folder is data, checked first. How to add an agent, docs/agents.md shows: its commands run
+in tests/cli/test_documented_commands.py."""
 
 import json
 import os
-import re
-import shlex
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,67 +11,6 @@ import pytest
 from kasmon.agents.catalog import SHIPPED
 from kasmon.cli.agents.redacted_screen import redacted
 from tests.support.cli.cli_runner import Cli
-from tests.support.wait import until
-
-PAGE = Path(__file__).parents[3] / "docs" / "agents.md"
-STEP = re.compile(r"^```toml ~/\.config/kasmon/(\S+)\n(.*?)^```|^    (kasmon [^\n]*)$", re.MULTILINE | re.DOTALL)
-PARROT = """\
-#!/bin/sh
-show() { printf '\\033[2J\\033[H'; printf 'Parrot 1.0\\n\\n%s\\n\\n%s\\n' "$1" "$2"; }
-show 'What shall I say?' 'enter sends'
-while read -r said; do
-    case $said in
-    ask) show 'May I speak? (y or n)' '' ;;
-    y) show 'Speaking (3 words)' '' ;;
-    *) show 'What shall I say?' 'enter sends' ;;
-    esac
-done
-"""
-
-
-def parrot(folder: Path) -> str:
-    """Write the made-up agent; return the PATH that has it."""
-    program = folder / "bin" / "parrot"
-    program.parent.mkdir()
-    program.write_text(PARROT)
-    program.chmod(0o755)
-    return f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-
-
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
-def test_a_newcomer_adds_an_agent_as_the_page_says(kasmon: Cli) -> None:
-    """Each file of the page is written and each of its commands is run, in the order of the page."""
-    chapter = PAGE.read_text().split("## Add an agent in ten minutes")[1].split("\n## ")[0]
-    steps = STEP.findall(chapter)
-    kasmon.environment["PATH"] = parrot(kasmon.home)
-    shows = {"idle": "enter sends", "question": "May I speak", "working": "Speaking"}
-    tested: list[int] = []
-
-    for file, text, command in steps:
-        if file:
-            (kasmon.paths.config / file).parent.mkdir(parents=True, exist_ok=True)
-            (kasmon.paths.config / file).write_text(text)
-            continue
-        words = shlex.split(command)[1:]
-        if words[:2] == ["agents", "record"]:
-            until(lambda words=words: shows[words[4]] in kasmon("read", "bird").out)  # type: ignore[misc]
-        done = kasmon(*words)
-        if words[:2] == ["agents", "test"]:
-            tested.append(done.code)
-            if len(tested) == 1:
-                assert 3 == done.out.count("[[rule]]"), done.out
-                assert "0 of 3 recorded screens read as expected" in done.out
-        else:
-            assert 0 == done.code, (command, done.err)
-
-    assert [1, 0] == tested
-    report = kasmon.home / "report"
-    assert 0 == kasmon("explain", "bird", "--report", str(report)).code
-    again = kasmon("agents", "record", "parrot", str(report), "second", "--state", "working")
-    assert "The rules read it as expected." in again.out, again.err
-    explained = kasmon.json("explain", "bird")["explanation"]
-    assert ("working", "parrot/screen.toml") == (explained["screen"]["state"], explained["screen"]["file"])
-    assert "parrot" in {each["name"] for each in kasmon.json("agents", "ls")["agents"]}
 
 
 def folder_of(kasmon: Cli) -> Path:

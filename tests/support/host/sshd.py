@@ -60,12 +60,14 @@ class Sshd:
             f" IdentityFile {root}/id\n IdentitiesOnly yes\n IdentityAgent none\n"
             f" UserKnownHostsFile {root}/known\n GlobalKnownHostsFile /dev/null\n"
         )
+        own = {"HOME": str(self.home), "TMUX_TMPDIR": str(self.home), "XDG_STATE_HOME": f"{self.home}/.local/state"}
+        own |= {"PATH": os.environ["PATH"]}
         (root / "sshd_config").write_text(
             f"Port {self._port}\nListenAddress {address}\nHostKey {root}/host\nPidFile {root}/pid\n"
             f"AuthorizedKeysFile {root}/authorized\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
             "UsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\nPrintMotd no\nPrintLastLog no\n"
-            f"SetEnv HOME={self.home} TMUX_TMPDIR={self.home} XDG_STATE_HOME={self.home}/.local/state"
-            f" PATH={os.environ['PATH']}{''.join(f' {name}={value}' for name, value in variables.items())}\n"
+            "Subsystem sftp internal-sftp\n"
+            f"SetEnv {' '.join(f'{name}={value}' for name, value in (own | dict(variables)).items())}\n"
         )
         self.open()
 

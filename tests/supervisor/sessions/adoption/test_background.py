@@ -19,23 +19,10 @@ from kasmon.store.session_reader import load_launch
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.adoption.background import adopt_background, list_sessions
+from tests.support.claude.background_list import CLAUDE
 from tests.support.supervisor.env import Env
 from tests.support.wait import until
 
-CLAUDE = """\
-#!{python}
-import json, os, sys, time
-folder = os.path.dirname(os.path.abspath(sys.argv[0]))
-if sys.argv[1:] == ["agents", "--json", "--all"]:
-    print(open(folder + "/list.json").read())
-elif sys.argv[1] == "attach" and len(sys.argv) == 3:
-    print("this is", sys.argv[2], flush=True)
-    time.sleep(600)
-elif sys.argv[1:] == ["--version"]:
-    print("2.1.330 (Claude Code)")
-else:
-    sys.exit("unexpected: " + " ".join(sys.argv[1:]))
-"""
 LISTED = {"id": "86f99758", "kind": "background", "name": "fix the build", "state": "working", "status": "busy"}
 
 
