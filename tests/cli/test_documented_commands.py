@@ -82,7 +82,7 @@ kasmon four
 def test_every_page_with_a_block_of_commands_has_a_story() -> None:
     shown = {str(paper.relative_to(ROOT)) for paper in PAPERS if commands_of(paper)}
 
-    assert shown == {*STORIES, *ELSEWHERE}
+    assert shown == {*STORIES, *ELSEWHERE}, "tests/support/cli/page_stories has how the commands of each page run"
     assert not STORIES.keys() & ELSEWHERE.keys()
 
 

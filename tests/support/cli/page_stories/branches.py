@@ -7,9 +7,19 @@ from pathlib import Path
 
 from tests.support.cli.page_run import AGREE, PageRun, PageStory, type_at
 from tests.support.cli.turns import turn
+from tests.support.forge_client import ADDRESSES, ForgeClient
 from tests.support.git_repo import Repo
 
-FORGE = "it needs a pull request"
+PLAN = """
+name = "tidy"
+worktree = "own"
+[[task]]
+id = "sort"
+run = "echo sorted >sorted.txt; git add .; git commit --quiet -m sort"
+[[task]]
+id = "trim"
+run = "echo trimmed >trimmed.txt; git add .; git commit --quiet -m trim"
+"""
 
 
 @contextmanager
@@ -37,14 +47,15 @@ def read_digest(run: PageRun) -> None:
 
 @contextmanager
 def repository(run: PageRun) -> Iterator[None]:
-    """A repository with a remote, a tag and a branch, and a session that has changed its worktree."""
+    """A repository with a remote at a forge, a tag and a branch, and a session that has changed its worktree."""
     kasmon = run.kasmon
     repo = Repo(kasmon.folder)
     repo.commit("Makefile", "test:\n\ttrue\n")
     repo.git("tag", "v1.4")
     repo.git("branch", "search")
     repo.git("init", "--quiet", "--bare", str(kasmon.home / "origin.git"))
-    repo.git("remote", "add", "origin", str(kasmon.home / "origin.git"))
+    repo.git("config", f"url.{kasmon.home / 'origin.git'}.insteadOf", ADDRESSES["gh"])
+    repo.git("remote", "add", "origin", ADDRESSES["gh"])
     repo.git("push", "--quiet", "-u", "origin", "main")
     for name in ("fix", "docs"):
         kasmon.new(name, "", "--worktree", "--dir", str(repo.folder))
@@ -52,6 +63,10 @@ def repository(run: PageRun) -> Iterator[None]:
     (worktrees / "fix" / "fix.txt").write_text("fixed\n")
     repo.commit("docs.txt", at=worktrees / "docs")
     repo.commit("main.txt")
+    shop = ADDRESSES["gh"].removesuffix(".git")
+    pull = {"headRefOid": repo.head, "url": f"{shop}/pull/123"}
+    forge = ForgeClient(kasmon.home / "bin", "gh", {"pr list": [], "pr view": pull, "pr create": f"{shop}/pull/124\n"})
+    kasmon.environment["PATH"] = f"{forge.folder}:{kasmon.environment['PATH']}"
     yield
 
 
@@ -70,6 +85,12 @@ def start_three(run: PageRun) -> None:
         kasmon.new(name, "", "--worktree", "--branch", f"{name}-2", "--dir", str(repo.folder))
         worktree = kasmon.json("show", name)["session"]["worktree"]
         repo.commit(f"{name}-2.txt", at=Path(worktree["path"]))
+
+
+def run_plan(run: PageRun) -> None:
+    (run.kasmon.folder / "tidy.toml").write_text(PLAN)
+    done = run.kasmon("plan", "run", "tidy.toml", "--ci", "--yes")
+    assert 0 == done.code, done.err
 
 
 STORIES = {
@@ -92,15 +113,11 @@ STORIES = {
         ),
     ),
     "docs/worktrees.md": PageStory(
-        left_out={
-            "kasmon new review --base pr:123": FORGE,
-            "kasmon finish fix --pr --draft": FORGE,
-            "kasmon merge-plan --plan tidy": "it needs a plan that has run",
-        },
         fixture=repository,
         before={
             "kasmon finish fix --commit --squash --discard": stop_fix,
             "kasmon merge-plan fix docs search --dry-run": start_three,
+            "kasmon merge-plan --plan tidy": run_plan,
         },
         acts=dict.fromkeys(
             (
@@ -108,7 +125,9 @@ STORIES = {
                 "kasmon finish fix --update rebase",
                 "kasmon finish fix --update rebase --fetch",
                 "kasmon finish fix --push",
+                "kasmon finish fix --pr --draft",
                 'kasmon merge-plan fix docs search --check "make test"',
+                "kasmon merge-plan --plan tidy",
             ),
             AGREE,
         )
