@@ -468,6 +468,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """structured, if no argument sets it: the permission mode to set before the first prompt, by the name in the
     agent's protocol; empty: the agent's own choice."""
     generation: int = 1
+    """Which start of the agent this is, counted from 1: each restart is the next."""
     resume: str | None = None
     """The agent's own id of the conversation to resume."""
     remembers: str = ""

@@ -1,4 +1,4 @@
-"""Signals of agents that have no protocol, and the state that follows from them.
+"""Decides by its signals whether a terminal agent is idle, working, asking or in another state. Start with `judge`.
 
 A signal is the latest report of one source, and since when. `judge` combines them:
 

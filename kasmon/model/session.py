@@ -136,6 +136,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it worked since it was last idle; agents in a terminal only."""
 
     generation: int = 0
+    """How often its agent was started; 0: never."""
     pid: int | None = None
     pid_started: float | None = None
     pid_boot: str = ""

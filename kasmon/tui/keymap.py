@@ -1,8 +1,8 @@
 """The table of all actions: what they do, by which keys, and in which context.
 
-Help, key bar, palette and key handling all come from `Keys`. A key in the config replaces the keys of its row
-(`[keys] next = "tab"`). To add a key, add a row here, and its handler to the table `handlers` of what its `run_by`
-names: `Keys.NEXT: method`. The type checker compares the names, and a test both tables, row by row.
+Help, key bar, palette and key handling (`key_dispatcher`) all come from `Keys`. A key in the config replaces the keys
+of its row (`[keys] next = "tab"`). To add a key, add a row here, and its handler to the table `handlers` of what its
+`run_by` names: `Keys.NEXT: method`. The type checker compares the names, and a test both tables, row by row.
 """
 
 from collections.abc import Iterable, Mapping

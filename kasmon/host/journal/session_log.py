@@ -1,4 +1,4 @@
-"""Writes one session's events to its log, in order; a full disk loses none.
+"""Writes one session's events to its log, in order, and reads what an earlier host left; a full disk loses none.
 
 The text of queued prompts that contain a secret is in a 0600 file of the runtime folder for as long as the prompt is
 queued: the log has a mark in its place, and the next host needs the text. That folder does not outlive the machine's

@@ -109,7 +109,7 @@ class RequestRegistry:
         if answer.digest != request.digest:
             raise StaleRequestError(request.id)
         if answer.decision is not Decision.LATER:
-            _check_decision(request, answer)
+            _require_possible_decision(request, answer)
         must_be_complete(request, answer)
         return OpenRequest(request, asked)
 
@@ -208,7 +208,7 @@ class RequestRegistry:
         return RequestNotFoundError(request)
 
 
-def _check_decision(request: Request, answer: Answer) -> None:
+def _require_possible_decision(request: Request, answer: Answer) -> None:
     must_be_whole(request, answer.decision)
     if not request.answerable:
         raise UnableError(

@@ -220,7 +220,7 @@ class StructuredHost:
             self.end(GONE)
 
     def _next_launch(self, session_log: SessionLog) -> Launch:
-        """Return the launch for this run: the next generation, resuming the conversation before."""
+        """Return the launch for this run. After an earlier host, the next generation resumes its conversation."""
         generation = max(self._launch.generation, session_log.session.generation + 1)
         resume = self._launch.resume or (session_log.session.resume_id if generation > 1 else None)
         prompt = self._launch.prompt if generation == 1 else ""

@@ -2,6 +2,8 @@
 
 A change on disk is noticed at once if the system reports it, but that is a hint. Once a second, every session that
 has not ended is refreshed; if there are hundreds, in turns within eight seconds. All others follow every few seconds.
+
+Logs of other machines are copies here, which `kasmon.bus.mirror` writes.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Sends one message to one target through apprise, which knows the services. Blocks: call it in a thread.
+"""Sends one message to one target of the config, such as ntfy on a phone, through apprise. Blocks: use a thread.
 
 The address of a target is a secret. No text of apprise or of a service is passed on, as it may contain parts of it: a
 failure is told in words of our own, from the kind of error and the HTTP status.
